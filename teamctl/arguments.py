@@ -12,7 +12,7 @@ from teamd.files import find_team
 from teamd.messages import LEAD, TEAMD, USER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     import click
 
@@ -67,6 +67,23 @@ def _members(team: TeamPaths) -> list[str]:
     return [member.name for member in Roster(team).read().members]
 
 
+def _elsewhere(team: TeamPaths, *, address: bool) -> Iterator[str]:
+    """Yield the members of other hosts, as far as those have told of them.
+
+    Args:
+        team: that is meant.
+        address: whether as mail has them, with the team; commands do without.
+    """
+    from teamd.hosts import rosters  # noqa: PLC0415 -- the same
+    from teamd.hosts.places import HostPlaces  # noqa: PLC0415 -- the same
+
+    places = HostPlaces(team)
+    for host in places.known():
+        if (roster := rosters.read(places.roster(host))) is not None:
+            at = f"{roster.team}@{host}" if address else host
+            yield from (f"{member.name}@{at}" for member in roster.members)
+
+
 def _answerable(team: TeamPaths) -> Iterable[str]:
     from teamctl.post import open_approvals  # noqa: PLC0415 -- whoever presses Tab
 
@@ -80,7 +97,9 @@ def _tasks(team: TeamPaths) -> list[str]:
 
 
 teammates = _completing(_members)
+everywhere = _completing(lambda team: (*_members(team), *_elsewhere(team, address=False)))
 boxes = _completing(lambda team: (*_members(team), LEAD))
+receivers = _completing(lambda team: (*_members(team), LEAD, *_elsewhere(team, address=True)))
 logs = _completing(lambda team: (*_members(team), TEAMD))
 tasks = _completing(_tasks)
 approvals = _completing(_answerable)

@@ -19,7 +19,7 @@ EXAMPLES: Final = {
         'teamctl spawn alice coder "Write the tests of parse.py." --wait',
         "teamctl spawn bob reviewer - < task.md     # reads the task from a file",
     ),
-    "team": ("teamctl team --watch", "teamctl team --hosts     # with those of other machines"),
+    "team": ("teamctl team --watch", "teamctl team --hosts     # with those of other hosts"),
     "ps": ("teamctl ps", "teamctl ps --json"),
     "show": ("teamctl show alice", "teamctl show alice --json"),
     "top": ("teamctl top", "teamctl top --readonly"),
@@ -73,7 +73,7 @@ EXAMPLES: Final = {
     "rm": ("teamctl rm alice", "teamctl rm alice --purge"),
     "hosts": ("teamctl hosts", "teamctl hosts init h2"),
     "hosts init": (
-        "teamctl hosts init h2 h3     # this machine has the broker",
+        "teamctl hosts init h2 h3     # this host has the broker",
         "teamctl hosts init h2 --name h1 --listen 0.0.0.0:4222",
     ),
     "hosts join": ("teamctl hosts join h2.token", "teamctl --team web hosts join h2.token"),

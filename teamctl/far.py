@@ -1,4 +1,4 @@
-"""Commands for another machine of the team: `NAME@HOST` where a teammate's name stands."""
+"""Commands for another host of the team: `NAME@HOST` where a teammate's name stands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FarRefusal(TeamError):
-    """Another machine's refusal, in its words and with its exit code."""
+    """Another host's refusal, in its words and with its exit code."""
 
     def __init__(self, host: str, text: str, code: ExitCode) -> None:
         super().__init__(f"{host} says: {text}")
@@ -23,15 +23,15 @@ class FarRefusal(TeamError):
 
 
 def split_host(choice: Choice, name: str) -> tuple[str, str | None]:
-    """Return a teammate's name, and the other machine it is on; `None` for one of this machine.
+    """Return a teammate's name, and the other host it is on; `None` for one of this host.
 
     Raises:
-        BadName: that is no name, of another team, or this machine has no name among hosts.
-        UnknownHost: no machine has that name.
+        BadName: that is no name, of another team, or this host has no name among hosts.
+        UnknownHost: no host has that name.
     """
     if "@" not in name:
         return name, None
-    from teamctl.post import other_hosts  # noqa: PLC0415 -- only for other machines
+    from teamctl.post import other_hosts  # noqa: PLC0415 -- only for other hosts
     from teamd.team.roster import Roster  # noqa: PLC0415 -- the same
 
     hosts = other_hosts(choice)
@@ -48,7 +48,7 @@ def refuse_options(host: str, given: Mapping[str, bool]) -> None:
     """Refuse options whose values do not cross, before anything is asked.
 
     Args:
-        host: the other machine.
+        host: the other host.
         given: whether each was given, by its name.
 
     Raises:
@@ -62,13 +62,13 @@ def refuse_options(host: str, given: Mapping[str, bool]) -> None:
 def ask_host(
     choice: Choice, host: str, command: str, arguments: Mapping[str, Any], *, seconds: float
 ) -> str:
-    """Have another machine do something; return what it says.
+    """Have another host do something; return what it says.
 
     Raises:
         DeadlinePassed: it is not there, or did not answer in time.
         FarRefusal: it refuses, or failed.
     """
-    from teamctl.post import other_hosts  # noqa: PLC0415 -- only for other machines
+    from teamctl.post import other_hosts  # noqa: PLC0415 -- only for other hosts
     from teamd.hosts.asking import ask  # noqa: PLC0415 -- the same
 
     answer = ask(other_hosts(choice), host, command, arguments, seconds=seconds)
@@ -79,5 +79,5 @@ def ask_host(
 
 
 def print_answer(host: str, text: str, *, as_json: bool) -> None:
-    """Print what another machine says."""
+    """Print what another host says."""
     output.print_either(f"{host}: {text}", {"host": host, "text": text}, as_json=as_json)

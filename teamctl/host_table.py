@@ -1,4 +1,4 @@
-"""Other machines and who is on them, as tables show them: a view that rests on what they tell."""
+"""Other hosts and who is on them, as tables show them: a view that rests on what they tell."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LESS: Final = "bright_black"
 
 @dataclass(frozen=True, slots=True)
 class HostRow:
-    """One other machine.
+    """One other host.
 
     Attributes:
         waiting: how many lines wait for it; `None` where that cannot be counted.
@@ -68,7 +68,7 @@ class HostRow:
 
 
 def read_hosts(hosts: FarHosts, team: str) -> list[HostRow]:
-    """Look at all other machines.
+    """Look at all other hosts.
 
     Args:
         hosts: those of the team.
@@ -78,7 +78,7 @@ def read_hosts(hosts: FarHosts, team: str) -> list[HostRow]:
 
 
 def cells(row: HostRow) -> list[Cell]:
-    """Return the cells of a machine's row."""
+    """Return the cells of a host's row."""
     view, state = row.view, str(row.view.state)
     trip = "-" if view.round_trip_ms is None else f"{view.round_trip_ms:.1f}ms"
     count = "?" if row.waiting is None else str(row.waiting)
@@ -90,7 +90,7 @@ def cells(row: HostRow) -> list[Cell]:
 
 
 def member_cells(row: HostRow, columns: tuple[str, ...]) -> Iterator[list[Cell]]:
-    """Yield a row for each member of a machine, with the columns of the roster."""
+    """Yield a row for each member of a host, with the columns of the roster."""
     there = row.view.state is HostState.REACHABLE
     for member in row.members:
         state = str(member.status) if there else "unreachable"
@@ -106,9 +106,9 @@ def member_cells(row: HostRow, columns: tuple[str, ...]) -> Iterator[list[Cell]]
 
 
 def notes(hosts: FarHosts, rows: list[HostRow]) -> Iterator[Cell]:
-    """Yield what a person should know of other machines besides their rows."""
+    """Yield what a person should know of other hosts besides their rows."""
     if not postman_runs(hosts.paths):
-        why = f"{NO_POSTMAN}, so mail to other machines waits; `teamd start` starts it"
+        why = f"{NO_POSTMAN}, so mail to other hosts waits; `teamd start` starts it"
         yield hosts.paths.addressed(why), "yellow"
     for row in rows:
         view = row.view

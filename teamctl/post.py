@@ -34,7 +34,7 @@ def team_post(choice: Choice) -> Post:
 
 
 def other_hosts(choice: Choice) -> FarHosts:
-    """Return the other machines of the team that is meant.
+    """Return the other hosts of the team that is meant.
 
     Raises:
         TeamError: this one has no name among them.
@@ -45,7 +45,7 @@ def other_hosts(choice: Choice) -> FarHosts:
 def _far_hosts(paths: TeamPaths, settings: Settings, *, durable: bool) -> FarHosts | None:
     if settings.hosts.name is None:
         return None
-    from teamd.hosts.far import FarHosts  # noqa: PLC0415 -- only where there are other machines
+    from teamd.hosts.far import FarHosts  # noqa: PLC0415 -- only where there are other hosts
 
     return FarHosts.of(paths, settings.hosts, durable=durable)
 

@@ -60,8 +60,8 @@ def show_now(paths: TeamPaths) -> None:
 
 
 def show_everywhere(seen: Overview, hosts: FarHosts) -> None:
-    """Print the roster with those on other machines at its end."""
-    from teamctl import host_table  # noqa: PLC0415 -- only where there are other machines
+    """Print the roster with those on other hosts at its end."""
+    from teamctl import host_table  # noqa: PLC0415 -- only where there are other hosts
 
     far = host_table.read_hosts(hosts, seen.team.name)
     rows = [row for host in far for row in host_table.member_cells(host, HEADINGS)]

@@ -64,7 +64,7 @@ class UnknownTeam(TeamError):
 
 
 class UnknownHost(TeamError):
-    """A name that no other machine of the team has, as far as is known here."""
+    """A name that no other host of the team has, as far as is known here."""
 
     def __init__(self, name: str, hosts: Iterable[str]) -> None:
         names = ", ".join(hosts)

@@ -48,7 +48,7 @@ COMMANDS: Final = {
     "teams": "List the teams of this project.",
     "create": "Create a team, and start its teamd.",
     "delete": "End a team, and delete its files.",
-    "hosts": "Show the other machines of the team, or set them up.",
+    "hosts": "Show the other hosts of the team, or set them up.",
     "prune": "Remove old logs, and the files of names that left the team.",
 }
 

@@ -1,4 +1,4 @@
-"""A team over several machines: `teamctl hosts init`, `join`, `add` and `remove`."""
+"""A team over several hosts: `teamctl hosts init`, `join`, `add` and `remove`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 @output.json_option
 @team_options
 def command(choice: Choice, *, as_json: bool) -> None:
-    """Show the other machines of the team, or set a team up over several.
+    """Show the other hosts of the team, or set a team up over several.
 
-    SINCE is how long a machine has been in that state, WAITING how many lines it has not confirmed,
+    SINCE is how long a host has been in that state, WAITING how many lines it has not confirmed,
     ROUND TRIP the time to its postman and back. `teamctl team --hosts` shows who is there.
 
-    `teamctl hosts init` makes this machine the one that has the broker, and writes a file for each
-    other machine, where `teamctl hosts join FILE` does the rest. `teamctl help hosts` explains it.
+    `teamctl hosts init` makes this host the one that has the broker, and writes a file for each
+    other host, where `teamctl hosts join FILE` does the rest. `teamctl help hosts` explains it.
     """
     import click  # noqa: PLC0415 -- loaded by now
 
@@ -52,7 +52,7 @@ def command(choice: Choice, *, as_json: bool) -> None:
     "addresses",
     multiple=True,
     metavar="NAME",
-    help="A name or number that the others reach this machine under; can be repeated.",
+    help="A name or number that the others reach this host under; can be repeated.",
 )
 @commandline.option(
     "--renew", is_flag=True, help="Only make a new certificate for the broker that is there."
@@ -67,7 +67,7 @@ def init(
     addresses: tuple[str, ...],
     renew: bool,
 ) -> None:
-    """Make this machine the broker's, and write a file for each other HOST to join with.
+    """Make this host the broker's, and write a file for each other HOST to join with.
 
     It writes keys and certificates, the configuration of nats-server and a unit for it, and [hosts]
     in team.toml. It starts nothing, and says what is to be done next.
@@ -90,12 +90,12 @@ def init(
 @commandline.argument("file")
 @team_options
 def join(choice: Choice, file: str) -> None:
-    """Join a team over several machines with the FILE that `hosts init` or `add` wrote.
+    """Join a team over several hosts with the FILE that `hosts init` or `add` wrote.
 
-    It writes this machine's keys, and [hosts] in team.toml. Where there is no team, it begins one.
+    It writes this host's keys, and [hosts] in team.toml. Where there is no team, it begins one.
     """
     joined = load("joining").join(choice, Path(file))
-    terminal.echo(plain(f"this machine is {joined.token.name} of the team {joined.token.team} now"))
+    terminal.echo(plain(f"this host is {joined.token.name} of the team {joined.token.team} now"))
     for line in joined.troubles:
         terminal.echo(plain(f"warning: {line}"), err=True)
     if not joined.trusted:
@@ -108,7 +108,7 @@ def join(choice: Choice, file: str) -> None:
 @commandline.argument("name")
 @team_options
 def add(choice: Choice, name: str) -> None:
-    """Write a file with which one more machine joins, called NAME. Run it on the broker's host."""
+    """Write a file with which one more host joins, called NAME. Run it on the broker's host."""
     added = load("membership").add(choice, name)
     _tell_reload(added.broker, added.record)
     _tell_tokens({added.host: added.token})
@@ -139,7 +139,7 @@ def _list(choice: Choice, *, as_json: bool) -> None:
         headings, shape = host_table.HEADINGS, host_table.SHAPE
         output.print_table(headings, map(host_table.cells, rows), host_table.NUMBERS, shape)
     else:
-        terminal.echo(f"this machine is {hosts.name}; no other was heard of yet")
+        terminal.echo(f"this host is {hosts.name}; no other was heard of yet")
     for text, colour in host_table.notes(hosts, rows):
         terminal.echo(terminal.style(plain(text), fg=colour or None))
 
@@ -165,7 +165,7 @@ def _tell_steps(made: Founded) -> None:
 def _tell_tokens(tokens: dict[str, Path]) -> None:
     """Say which file goes where."""
     if not tokens:
-        terminal.echo("`teamctl hosts add NAME` writes the file with which another machine joins")
+        terminal.echo("`teamctl hosts add NAME` writes the file with which another host joins")
         return
     for host, file in tokens.items():
         terminal.echo(plain(f"carry {file} to {host}, by scp or so"))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @commandline.command()
-@commandline.argument("name", shell_complete=arguments.teammates)
+@commandline.argument("name", shell_complete=arguments.everywhere)
 @commandline.argument("text", required=False)
 @output.json_option
 @team_options
@@ -23,7 +23,7 @@ def command(choice: Choice, name: str, text: str | None, *, as_json: bool) -> No
 
     The model's reply, a command or a wait ends within a second, and the teammate knows that it was
     interrupted. Without TEXT it is idle then, and reads mail as it comes. Its background jobs go
-    on. If TEXT is -, the command reads it from standard input. NAME@HOST is on another machine,
+    on. If TEXT is -, the command reads it from standard input. NAME@HOST is on another host,
     whose settings must let this one interrupt.
     """
     said = "" if text is None else texts.text_or_stdin(text)

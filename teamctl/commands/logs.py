@@ -42,7 +42,7 @@ def command(choice: Choice, name: str, *, follow: bool, last: int, as_json: bool
     """Show the log of teammate NAME, or with `teamd` that of the supervisor.
 
     With `postman`, where no teammate has that name, it shows what the postman did, which carries
-    mail to other machines.
+    mail to other hosts.
     """
     for line in lines(_find(choice.existing(), name), last=last, follow=follow):
         text = line.decode("utf-8", "replace")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from teamctl import output
-from teamctl.arguments import boxes, timeout_option
+from teamctl.arguments import receivers, timeout_option
 from teamctl.post import team_post
 from teamctl.texts import not_empty, text_or_stdin
 from teamd import commandline, terminal
@@ -23,7 +23,7 @@ _sender_option = commandline.option("--from", "sender", help="The sender  [defau
 
 
 @commandline.command()
-@commandline.argument("name", shell_complete=boxes)
+@commandline.argument("name", shell_complete=receivers)
 @commandline.argument("text")
 @_sender_option
 @commandline.option("--type", default="message", show_default=True, help="The message's type.")
@@ -42,7 +42,7 @@ def command(
 
     The message is safely on disk when the command returns. NAME gets it when it next reads its
     inbox; --wait waits for that. --json prints the message's id, and `teamctl trace ID` shows
-    where it is. NAME@TEAM@HOST is on another machine: the message is on its way there when the
+    where it is. NAME@TEAM@HOST is on another host: the message is on its way there when the
     command returns, and arrives once.
     """
     post = team_post(choice)
@@ -75,10 +75,10 @@ def _check_wait(post: Post, name: str, *, wait: bool) -> None:
     """Check that it can be seen from here when a message is read, where somebody waits for that.
 
     Raises:
-        WrongUsage: its receiver is on another machine.
+        WrongUsage: its receiver is on another host.
     """
     if wait and post.far(name) is not None:
-        why = "only the machine of its receiver knows when it is read"
+        why = "only the host of its receiver knows when it is read"
         raise WrongUsage(f"--wait cannot be said of {name}: {why}")
 
 
@@ -102,12 +102,12 @@ def _await_delivery(post: Post, sent: Sent, message: Message, seconds: float) ->
 @commandline.command()
 @commandline.argument("text")
 @_sender_option
-@commandline.option("--all-hosts", is_flag=True, help="Send it to those on other machines as well.")
+@commandline.option("--all-hosts", is_flag=True, help="Send it to those on other hosts as well.")
 @team_options
 def broadcast(choice: Choice, text: str, sender: str | None, *, all_hosts: bool) -> None:
     """Send TEXT to every teammate except the sender and those that are shut down.
 
-    If TEXT is -, the command reads it from standard input. With --all-hosts, it names the machines
+    If TEXT is -, the command reads it from standard input. With --all-hosts, it names the hosts
     that it cannot reach now; nothing waits for those.
     """
     post = team_post(choice)
@@ -127,7 +127,7 @@ def broadcast(choice: Choice, text: str, sender: str | None, *, all_hosts: bool)
 
 
 def _broadcast_far(post: Post, message: Message) -> tuple[Sent, ...]:
-    """Send to those on other machines, and say on standard error who was missed."""
+    """Send to those on other hosts, and say on standard error who was missed."""
     from teamd.mail.everywhere import broadcast_far  # noqa: PLC0415 -- only for --all-hosts
 
     found = broadcast_far(post, message)

@@ -25,7 +25,7 @@ _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answe
 
 
 @commandline.command()
-@commandline.argument("name", shell_complete=arguments.teammates)
+@commandline.argument("name", shell_complete=arguments.everywhere)
 @commandline.argument("role")
 @commandline.argument("prompt")
 @commandline.option("--model", help="Use this model instead of the one in the settings.")
@@ -58,7 +58,7 @@ def command(
 
     If PROMPT is -, the command reads it from standard input. A teammate that is idle or shut down
     remembers its conversation. Where no teamd runs, the command starts it. NAME@HOST is spawned on
-    another machine: its settings must let this one, and decide all but name, role and prompt.
+    another host: its settings must let this one, and decide all but name, role and prompt.
     """
     facts["name"], host = split_host(choice, facts["name"])
     check_name(facts["name"])
@@ -123,7 +123,7 @@ def resume(choice: Choice, name: str, *, as_json: bool, **more: float | None) ->
 
 
 @commandline.command()
-@commandline.argument("name", required=False, shell_complete=arguments.teammates)
+@commandline.argument("name", required=False, shell_complete=arguments.everywhere)
 @commandline.option("--all", "everybody", is_flag=True, help="Ask every teammate.")
 @commandline.option("--force", is_flag=True, help="Kill at once, without asking.")
 @arguments.grace_option(help="How many seconds a teammate has to answer before it is ended.")
@@ -136,7 +136,7 @@ def shutdown(
     A working teammate approves, or rejects with a reason and goes on. An idle one approves. The
     exit status is 0 if it approved, 1 if it rejected, and 4 if the deadline or force ended it.
     With --all, one rejection makes it 1; otherwise one deadline makes it 4. NAME@HOST is on another
-    machine, whose settings must let this one shut down; --all asks those of this machine only.
+    host, whose settings must let this one shut down; --all asks those of this host only.
     """
     if (name is None) == (not everybody):
         raise WrongUsage("name a teammate, or give --all")

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 @commandline.option(
     "--watch", "watched", is_flag=True, help="Keep showing it as it changes; q ends."
 )
-@commandline.option(
-    "--hosts", "everywhere", is_flag=True, help="Also show other machines' members."
-)
+@commandline.option("--hosts", "everywhere", is_flag=True, help="Also show other hosts' members.")
 @output.json_option
 @team_options
 def command(choice: Choice, *, watched: bool, everywhere: bool, as_json: bool) -> None:
@@ -31,12 +29,12 @@ def command(choice: Choice, *, watched: bool, everywhere: bool, as_json: bool) -
     process has run, CPU its computing time, MEM its memory, MAIL the number of messages in the
     inbox. IN and OUT are tokens, COST is in USD; `teamctl usage` shows more. RESTARTS is how often
     a crashed process was started again. A narrow terminal shows fewer columns. With --hosts, those
-    of other machines come last: as each machine told, or as unreachable since it was heard last.
+    of other hosts come last: as each host told, or as unreachable since it was heard last.
     """
     if watched and as_json:
         raise WrongUsage("--watch never ends and --json is one document: take one of them")
     if watched and everywhere:
-        raise WrongUsage("--watch shows this machine; `teamctl team --hosts` shows all of them")
+        raise WrongUsage("--watch shows this host; `teamctl team --hosts` shows all of them")
     paths = choice.existing()
     if watched:
         from teamctl.watch import watch_team  # noqa: PLC0415 -- only where somebody watches
@@ -53,8 +51,8 @@ def command(choice: Choice, *, watched: bool, everywhere: bool, as_json: bool) -
 
 
 def _show_everywhere(choice: Choice, seen: Overview, *, as_json: bool) -> None:
-    """Show those of other machines as well."""
-    from teamctl import host_table  # noqa: PLC0415 -- only where there are other machines
+    """Show those of other hosts as well."""
+    from teamctl import host_table  # noqa: PLC0415 -- only where there are other hosts
     from teamctl.post import other_hosts  # noqa: PLC0415 -- the same
 
     hosts = other_hosts(choice)

@@ -112,7 +112,7 @@ def _steps(way: tracing.Way) -> list[str]:
         case tracing.DeliveryStage.QUEUED:
             steps.append(f"queued at position {way.position} in {way.file}")
         case tracing.DeliveryStage.CROSSING:
-            steps.append(f"on its way to another machine in {way.file}")
+            steps.append(f"on its way to another host in {way.file}")
         case tracing.DeliveryStage.ARRIVED:
             steps.append(f"arrived; `teamctl trace {way.id}` there shows the rest")
         case tracing.DeliveryStage.TAKEN:

@@ -1,4 +1,4 @@
-"""The other machines: whether a postman runs, since when one of them is silent, and why."""
+"""The other hosts: whether a postman runs, since when one of them is silent, and why."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 
 def check_hosts(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]:
-    """Look at the other machines, where this one has a name among them."""
+    """Look at the other hosts, where this one has a name among them."""
     if settings.hosts.name is None:
         return
     if find_spec("nats") is None:
-        what = "[hosts] is set, and the package that mail to other machines needs is not there"
+        what = "[hosts] is set, and the package that mail to other hosts needs is not there"
         yield Finding(Level.FAIL, what, "pip install 'teamd[hosts]'")
     if not settings.hosts.servers:
-        what = "[hosts] has a name and no servers, so no other machine can be reached"
+        what = "[hosts] has a name and no servers, so no other host can be reached"
         yield Finding(Level.FAIL, what, "`teamctl hosts init`, or `teamctl hosts join FILE`")
     if team is None or (hosts := FarHosts.of(team, settings.hosts, durable=True)) is None:
         return
     if pidfile.supervisor(team) is not None and not postman_runs(team):
-        what = "teamd runs and its postman does not, so mail to other machines waits"
+        what = "teamd runs and its postman does not, so mail to other hosts waits"
         yield Finding(Level.FAIL, what, "`teamctl logs teamd` says why")
     views = hosts.views()
     if not views:
-        what = f"this machine is {hosts.name}; no other was heard of yet"
-        yield Finding(Level.NOTE, what, "`teamctl hosts join FILE` on another machine adds it")
+        what = f"this host is {hosts.name}; no other was heard of yet"
+        yield Finding(Level.NOTE, what, "`teamctl hosts join FILE` on another host adds it")
     for view in views:
         yield from _look(team, view)
 

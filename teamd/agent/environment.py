@@ -95,10 +95,10 @@ class Environment:
 
     @cached_property
     def hosts(self) -> FarHosts | None:
-        """The other machines of the team; `None` where this one has no name among them."""
+        """The other hosts of the team; `None` where this one has no name among them."""
         if self.settings.hosts.name is None:
             return None
-        from teamd.hosts.far import FarHosts  # noqa: PLC0415 -- only where there are other machines
+        from teamd.hosts.far import FarHosts  # noqa: PLC0415 -- only where there are other hosts
 
         return FarHosts.of(self.paths, self.settings.hosts, durable=self.durable)
 

@@ -76,4 +76,4 @@ def _is_idle_talk(message: Message, team: Team) -> bool:
         return False
     if not elsewhere:
         return team.find(name) is not None
-    return all(map(NAME.fullmatch, elsewhere.split("@")))  # a team, and it may be a machine
+    return all(map(NAME.fullmatch, elsewhere.split("@")))  # a team, and it may be a host

@@ -1,4 +1,4 @@
-"""The address of a teammate on another machine: `bob@team@host`."""
+"""The address of a teammate on another host: `bob@team@host`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class HostAddress:
-    """Somebody's name, its team and the machine. Hosts are written in lower case."""
+    """Somebody's name, its team and the host. Hosts are written in lower case."""
 
     name: str
     team: str
@@ -31,5 +31,5 @@ def parse_address(text: str) -> HostAddress | None:
 
 
 def is_far(sender: str) -> bool:
-    """Return whether somebody's address, as mail and requests have it, names another machine."""
+    """Return whether somebody's address, as mail and requests have it, names another host."""
     return sender.count("@") == _PARTS - 1

@@ -52,7 +52,7 @@ class FarHosts:
 
     @classmethod
     def of(cls, paths: TeamPaths, settings: HostSettings, *, durable: bool) -> FarHosts | None:
-        """Return those of a team by its settings; `None` where this machine has no name in them."""
+        """Return those of a team by its settings; `None` where this host has no name in them."""
         if settings.name is None:
             return None
         named = frozenset(host for hosts in settings.allow.values() for host in hosts)

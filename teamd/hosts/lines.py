@@ -58,6 +58,15 @@ class OutLine:
         """Return whether it comes right behind a line."""
         return self.n == n + 1 and self.chain == link(chain, self.body)
 
+    @property
+    def is_request(self) -> bool:
+        """Whether it asks for something to be done, which is never asked for twice.
+
+        Raises:
+            NotAMessage: it is no object.
+        """
+        return self.fields().get("kind") == REQUEST
+
     def fields(self) -> dict[str, Any]:
         """Return what it holds: `kind` and what that has.
 

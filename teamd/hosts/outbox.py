@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import NotAMessage, StoreError, Unsynced, translate_os_errors
 from teamd.files import files, locks
+from teamd.hosts.cursor import CursorFile
 from teamd.hosts.lines import MAX_LINE_BYTES, START, OutLine, encode_body
 from teamd.hosts.outbox_file import (
+    DamagedOutbox,
     End,
     Header,
     find_end,
@@ -23,13 +25,15 @@ from teamd.hosts.outbox_file import (
     read_raw,
     whole_size,
 )
+from teamd.hosts.outbox_repair import name_aside, sort_lines
 from teamd.hosts.places import HostPlaces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
+    from teamd.hosts.outbox_repair import Sorted
 
 MAX_OUTBOX_BYTES: Final = 67_108_864
 
@@ -88,10 +92,18 @@ class Outbox:
             )
         HostPlaces(self.paths).create()
         try:
-            return self._append(body)
+            return self._append_mended(body)
         except Unsynced as error:
             message = fields.get("message") or fields
             raise Unsynced(error.path, error.why, ids=[str(message.get("id"))]) from error
+
+    def _append_mended(self, body: bytes) -> int:
+        try:
+            return self._append(body)
+        except DamagedOutbox:
+            if not self.repair():
+                raise
+            return self._append(body)
 
     def _append(self, body: bytes) -> int:
         with locks.locked(self.path, timeout_seconds=self.patience_seconds) as fd:
@@ -153,14 +165,59 @@ class Outbox:
                 return (line for line in lines if line.n > n and keep(line))
 
             copied = sum(1 for _ in kept())
-            yield Header.new(former.epoch if former else None, copied).encode()
-            before = START
-            for number, line in enumerate(kept(), start=1):
-                renumbered = OutLine.make(number, before, line.body)
-                before = renumbered.chain
-                yield renumbered.raw
+            yield from _renumbered(former.epoch if former else None, kept(), copied)
 
         self._rewrite(fd, parts)
+
+    def repair(self) -> bool:
+        """Go on with what is left of a damaged file, in another epoch; it is kept under that name.
+
+        Left out are requests as well, which the far side may have carried out, and what it has
+        confirmed.
+
+        Returns:
+            Whether there was any damage.
+
+        Raises:
+            StoreError: the file is as it was.
+        """
+        with locks.locked(self.path, timeout_seconds=self.patience_seconds) as locked:
+            with translate_os_errors(self.path):
+                content = b"".join(read_raw(locked, 0, whole_size(locked)))
+            found = sort_lines(content)
+            if not found.strange and (found.header is not None or not content):
+                return False
+            former, kept = self._unconfirmed(found)
+            files.replace(name_aside(self.path), content, durable=self.durable)
+            parts = _renumbered(former, kept, len(kept))
+            files.replace_by_parts(self.path, parts, durable=self.durable)
+            return True
+
+    def begin_without_past(self) -> int:
+        """Begin another epoch that nobody has heard of with what waits; requests are left out.
+
+        Returns:
+            How many lines that are.
+
+        Raises:
+            StoreError: the file is as it was.
+        """
+        with locks.locked(self.path, timeout_seconds=self.patience_seconds) as locked:
+            with translate_os_errors(self.path):
+                content = b"".join(read_raw(locked, 0, whole_size(locked)))
+            _, kept = self._unconfirmed(sort_lines(content))
+            parts = _renumbered(None, kept, 0)
+            files.replace_by_parts(self.path, parts, durable=self.durable)
+            return len(kept)
+
+    def _unconfirmed(self, found: Sorted) -> tuple[str | None, list[OutLine]]:
+        """Return the epoch of lines, and those that go on in another one."""
+        confirmed = CursorFile(HostPlaces(self.paths).confirmed(self.host), durable=False).read()
+        epoch = confirmed.epoch if confirmed is not None else None
+        if found.header is not None:
+            epoch = found.header.epoch
+        done = confirmed.n if confirmed is not None and confirmed.epoch == epoch else 0
+        return epoch, [one for one in found.lines if one.n > done and not one.is_request]
 
     def _rewrite(self, fd: int, parts: Callable[[int, int], Iterator[bytes]]) -> None:
         with locks.locked(self.path, timeout_seconds=self.patience_seconds) as locked:
@@ -169,3 +226,13 @@ class Outbox:
                     return
                 size = whole_size(locked)
             files.replace_by_parts(self.path, parts(locked, size), durable=self.durable)
+
+
+def _renumbered(former: str | None, lines: Iterable[OutLine], count: int) -> Iterator[bytes]:
+    """Yield an outbox of another epoch that holds so many lines of a former one."""
+    yield Header.new(former, count).encode()
+    before = START
+    for number, line in enumerate(lines, start=1):
+        renumbered = OutLine.make(number, before, line.body)
+        before = renumbered.chain
+        yield renumbered.raw

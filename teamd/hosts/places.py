@@ -1,4 +1,4 @@
-"""The files of `.team/hosts/`: made only where `[hosts]` names this machine."""
+"""The files of `.team/hosts/`: made only where `[hosts]` names this host."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ class HostPlaces:
     def root(self) -> Path:
         """The folder of all of it."""
         return self.paths.hosts
+
+    @property
+    def name(self) -> Path:
+        """What this host was called when its postman began last."""
+        return self.root / "name"
 
     @property
     def outboxes(self) -> Path:

@@ -1,4 +1,4 @@
-"""Mail that is on its way to other machines, as it stands in their outboxes; nothing is changed."""
+"""Mail that is on its way to other hosts, as it stands in their outboxes; nothing is changed."""
 
 from __future__ import annotations
 

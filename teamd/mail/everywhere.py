@@ -1,4 +1,4 @@
-"""A broadcast to the members of all machines, as far as they can be reached."""
+"""A broadcast to the members of all hosts, as far as they can be reached."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class FarBroadcast:
     """What became of it.
 
     Attributes:
-        sent: to whom on other machines.
-        missed: what was not reached and why, by the name of a machine or an address.
+        sent: to whom on other hosts.
+        missed: what was not reached and why, by the name of a host or an address.
     """
 
     sent: tuple[Sent, ...]
@@ -27,12 +27,12 @@ class FarBroadcast:
 
 
 def broadcast_far(post: Post, message: Message) -> FarBroadcast:
-    """Send to every member of each other machine that is not shut down, by its last roster.
+    """Send to every member of each other host that is not shut down, by its last roster.
 
-    Nothing is sent to a machine that nothing reaches now: who is there by then is not known.
+    Nothing is sent to a host that nothing reaches now: who is there by then is not known.
 
     Raises:
-        BadName: this machine has no name among hosts.
+        BadName: this host has no name among hosts.
     """
     hosts, team = post.other_hosts(), post.team_name()
     sent: list[Sent] = []

@@ -42,7 +42,7 @@ class Sent:
     """One message on its way.
 
     Attributes:
-        to: the receiver; `name@team` for one of another team, `name@team@host` on another machine.
+        to: the receiver; `name@team` for one of another team, `name@team@host` on another host.
         warning: what its sender should know.
     """
 
@@ -52,7 +52,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """Sends mail from the members of one team to others, of this and other teams and machines.
+    """Sends mail from the members of one team to others, of this and other teams and hosts.
 
     Attributes:
         paths: the senders' team.
@@ -60,7 +60,7 @@ class Post:
         max_bytes: of one message.
         max_inbox_bytes: of all that waits for one receiver.
         patience_seconds: how long to wait for the lock of an inbox.
-        hosts: the other machines; `None` where this one has no name among them.
+        hosts: the other hosts; `None` where this one has no name among them.
     """
 
     paths: TeamPaths
@@ -84,9 +84,9 @@ class Post:
             UnknownTeam: no team here has the name behind the `@`.
             BadName: the supervisor's own inbox takes no mail.
             NotAMessage: too long, or with a NUL.
-            UnknownHost: no machine of this team has the name behind the second `@`.
+            UnknownHost: no host of this team has the name behind the second `@`.
             InboxFull: too much waits for the receiver already.
-            StoreError: it could not be written, or too much waits for its machine.
+            StoreError: it could not be written, or too much waits for its host.
         """
         if (far := self.far(message.to)) is not None:
             self.other_hosts().put(far, message, max_bytes=self.max_bytes)
@@ -148,12 +148,12 @@ class Post:
 
         Raises:
             UnknownTeam: no team here has the name behind the `@`.
-            BadName: it names another machine.
+            BadName: it names another host.
         """
         if self.far(address) is not None:
-            raise BadName(address, "it is on another machine; only mail and commands go there")
+            raise BadName(address, "it is on another host; only mail and commands go there")
         name, at, place = address.partition("@")
-        place = place.partition("@")[0]  # behind that stands the name of this machine
+        place = place.partition("@")[0]  # behind that stands the name of this host
         if not at or place.lower() == self._team().name.lower():
             return self, name
         teams = {_name(paths): paths for paths in all_teams(self.paths.home)}
@@ -164,11 +164,11 @@ class Post:
         return replace(self, paths=finish(there), hosts=None), name
 
     def far(self, address: str) -> HostAddress | None:
-        """The address of somebody on another machine; `None` for one on this.
+        """The address of somebody on another host; `None` for one on this.
 
         Raises:
-            BadName: it is no address, of another team, or this machine has no name among hosts.
-            UnknownHost: no machine of this team has that name.
+            BadName: it is no address, of another team, or this host has no name among hosts.
+            UnknownHost: no host of this team has that name.
         """
         if "@" not in address.partition("@")[2]:
             return None
@@ -176,7 +176,7 @@ class Post:
         return hosts.parse(address, self._team().name)
 
     def address(self, address: str) -> str:
-        """The name as the roster has it; with its team and machine, where those are others."""
+        """The name as the roster has it; with its team and host, where those are others."""
         far = self.far(address)
         return self._way(address)[1].to if far is None else str(far)
 
@@ -262,21 +262,21 @@ class Post:
         return self._known[name]
 
     def other_hosts(self, address: str = "this") -> FarHosts:
-        """The other machines.
+        """The other hosts.
 
         Raises:
             BadName: this one has no name among them.
         """
         if self.hosts is None:
-            why = "this machine has no name in [hosts]; `teamctl help hosts` tells how to give one"
+            why = "this host has no name in [hosts]; `teamctl help hosts` tells how to give one"
             raise BadName(address, why)
         return self.hosts
 
     def _check_no_host(self, name: str, place: str) -> None:
-        """Refuse an address that names a machine where a team is to stand, and say how to."""
+        """Refuse an address that names a host where a team is to stand, and say how to."""
         if self.hosts is not None and place.lower() in (self.hosts.name, *self.hosts.known()):
             full = f"{name}@{self._team().name}@{place.lower()}"
-            raise BadName(f"{name}@{place}", f"{place} is a machine, not a team; write {full}")
+            raise BadName(f"{name}@{place}", f"{place} is a host, not a team; write {full}")
 
     def _team(self) -> Team:
         return self._roster.read()

@@ -41,8 +41,8 @@ class DeliveryStage(StrEnum):
     TAKEN = "taken"
     REJECTED = "rejected"
     DELIVERED = "delivered"
-    CROSSING = "crossing"  # on its way to another machine
-    ARRIVED = "arrived"  # in its receiver's inbox there; that machine knows the rest
+    CROSSING = "crossing"  # on its way to another host
+    ARRIVED = "arrived"  # in its receiver's inbox there; that host knows the rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ def _ways(paths: TeamPaths, name: str, begun: str) -> dict[_Identity, Way]:
 
 
 def _crossing(paths: TeamPaths, begun: str) -> Iterator[Way]:
-    """Yield the ways to other machines, as far as they are known here."""
+    """Yield the ways to other hosts, as far as they are known here."""
     if not paths.hosts.is_dir():
         return
     from teamd.mail.crossing import crossing  # noqa: PLC0415 -- only where there are some

@@ -13,6 +13,7 @@ from teamd.files.locks import InstanceLock
 from teamd.hosts.asking import own_boot, sweep_answers
 from teamd.hosts.far import FarHosts
 from teamd.hosts.outbox import Outbox
+from teamd.hosts.own_name import take_name
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarRoster
 from teamd.hosts.view import Views
@@ -70,7 +71,12 @@ def _doubt_view(paths: TeamPaths) -> None:
 async def _serve(
     paths: TeamPaths, settings: Settings, journal: Journal, lock: InstanceLock
 ) -> None:
-    await build_postman(paths, settings, journal, lock.check).serve()
+    durable = settings.mail.durability == "disk"
+    news = take_name(paths, settings.hosts.name or "", durable=durable)
+    postman = build_postman(paths, settings, journal, lock.check)
+    for host, what in news.items():
+        postman.links.report(host, what)
+    await postman.serve()
 
 
 def build_postman(

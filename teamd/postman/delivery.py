@@ -100,7 +100,7 @@ class FarDelivery:
         """Return the receiver's name as the roster has it; `None` where its sender is told why."""
         team = line.get("team")
         if not isinstance(team, str) or team.lower() != self.team.lower():
-            why = f"the team there is {self.team!r}; address it as {message.to}@{self.team}@HOST"
+            why = f"the team there is {self.team!r}; give both hosts the same [team] name"
             self._answer(message, "was not delivered", why)
             return None
         try:

@@ -154,7 +154,10 @@ class Incoming:
                     "to an earlier one"
                 )
         elif self._follows_on(offer):
-            self.report("it came back with an old copy of its folder, and begins anew")
+            self.report(
+                "it came back with an old copy of its folder, and begins anew, or what waited "
+                "there was damaged"
+            )
         else:
             self.report(
                 "it has lost its folder: what waited there to be sent, and had not arrived, is gone"

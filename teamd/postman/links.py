@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.errors import StoreError, TeamError
 from teamd.hosts.cursor import CursorFile
 from teamd.hosts.outbox_file import DamagedOutbox
+from teamd.hosts.outbox_repair import find_aside
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import Report
 from teamd.messages import LEAD, NAME, TEAMD, Message
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from teamd.postman.incoming import Receiver
 
 _MOST: Final = 1000  # a broker that invents names fills no memory
+OUTBOX_WAS_DAMAGED: Final = "the file of what waits for it was damaged"
 _RETRY_SECONDS: Final = 3.0
 _MOST_REPORTS: Final = 10  # by mail, within an hour; a view keeps more of them
 _REPORTS_SECONDS: Final = 3600.0
@@ -97,6 +99,7 @@ class Links:
         for host in HostPlaces(self.post.paths).known() if changed is None else sorted(changed):
             if (link := self._find(host, now)) is not None:
                 self._try(host, now, partial(link.look, now))
+                self._tell_damage(host)
         self._hear(mail, now)
         for host, link in self._links.items():
             if self._trouble.get(host, math.inf) <= now:
@@ -132,12 +135,33 @@ class Links:
         try:
             act()
         except DamagedOutbox as error:
-            self.report(host, f"nothing goes there: {error}")
-            self._trouble[host] = now + _RETRY_SECONDS
+            self._repair(host, error, now)
         except StoreError as error:
             if host not in self._trouble:
                 self.journal.error("link held up", error, host=host)
             self._trouble[host] = now + _RETRY_SECONDS
+
+    def _repair(self, host: str, error: DamagedOutbox, now: float) -> None:
+        """Have what is left of an outbox go on; it is looked at again at once."""
+        try:
+            repaired = self.outbox(host).repair()
+        except StoreError as trouble:
+            self.journal.error("outbox not repaired", trouble, host=host)
+            repaired = False
+        if not repaired:
+            self.report(host, f"nothing goes there: {error}")
+        self._trouble[host] = now if repaired else now + _RETRY_SECONDS
+
+    def _tell_damage(self, host: str) -> None:
+        """Tell of damaged outboxes that were kept, by whoever met them, unless that was told."""
+        told = {one.text for one in self.views.get(host).reports}
+        for kept in find_aside(HostPlaces(self.post.paths).outbox(host)):
+            text = (
+                f"{OUTBOX_WAS_DAMAGED}; it is kept as {kept}, and what could be read goes on: "
+                "messages in it that cannot be read are lost, and commands to that host"
+            )
+            if text not in told:
+                self.report(host, text)
 
     def _find(self, host: str, now: float) -> Link | None:
         """Return the link with a host, made if need be; `None` for what is no other host."""

@@ -12,7 +12,7 @@ from teamd.errors import translate_os_errors
 from teamd.files import files
 from teamd.files.safe_open import safe_open
 from teamd.hosts.cursor import Cursor, CursorFile
-from teamd.hosts.lines import MAX_LINE_BYTES, REQUEST, OutLine
+from teamd.hosts.lines import MAX_LINE_BYTES
 from teamd.hosts.outbox_file import (
     DamagedOutbox,
     End,
@@ -173,7 +173,7 @@ class Outgoing:
     def _begin_anew(self) -> None:
         """Begin another epoch: this file is an old copy, and the far side knows later lines."""
         done = self._confirmed.n
-        self.outbox.begin_anew(self._fd, done, lambda line: not _is_request(line))
+        self.outbox.begin_anew(self._fd, done, lambda line: not line.is_request)
         self._open()
         again = self.header.copied if self.header is not None else 0
         self.report(
@@ -281,8 +281,3 @@ class Outgoing:
             if place.n == n:
                 return place
         return None
-
-
-def _is_request(line: OutLine) -> bool:
-    """Return whether a line asks for something to be done, which is never asked for twice."""
-    return line.fields().get("kind") == REQUEST

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _OFFLINE: Final = "there is no connection to the broker"
 _DOUBLE: Final = (
-    "two machines have that name, and mail to it comes to one of them or to both; stop one, and "
+    "two hosts have that name, and mail to it comes to one of them or to both; stop one, and "
     "join it with another token, which `teamctl hosts add NAME` writes"
 )
 _TRIP_SHARE: Final = 0.5  # by which a round trip must differ to be shown anew

@@ -1,4 +1,4 @@
-"""`[hosts]`: one team over several machines, and what the others may ask of this one."""
+"""`[hosts]`: one team over several hosts, and what the others may ask of this one."""
 
 from __future__ import annotations
 
@@ -72,16 +72,16 @@ PEM: Final = ValueKind(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
-    """`[hosts]`: nothing of it is used until this machine has a name. Names are in lower case."""
+    """`[hosts]`: nothing of it is used until this host has a name. Names are in lower case."""
 
     name: str | None = setting(
-        None, HOST, "this machine's in the team; no two have the same", "h1", loosens=if_set
+        None, HOST, "this host's in the team; no two have the same", "h1", loosens=if_set
     )
     servers: tuple[str, ...] = setting(
         (), SERVERS, 'the broker: ["tls://10.0.0.1:4222"], or several', loosens=if_set
     )
     cert: Path | None = setting(  # noqa: RUF009 -- it makes a field
-        None, PEM, "this machine's certificate", ".team/hosts/keys/host.crt", loosens=if_set
+        None, PEM, "this host's certificate", ".team/hosts/keys/host.crt", loosens=if_set
     )
     key: Path | None = setting(  # noqa: RUF009 -- the same
         None, PEM, "its key, which nobody else may read", ".team/hosts/keys/host.key",

@@ -80,7 +80,7 @@ def build_supervisor(
     checkers = Checkers(store, children, lambda: settings.now.tasks.check_seconds, journal)
     mergers = Mergers(paths, children, lambda: settings.now.tasks.check_seconds, journal)
     postmen = Postmen(children, lambda: settings.now.hosts, journal)
-    workers = Workers((checkers, mergers, postmen))
+    workers = Workers(checkers, mergers, postmen)
     inbox = ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False))
     return Supervisor(context, claim, inbox, tasks, processes, workers, signals, inboxes, rounds)
 
@@ -89,7 +89,7 @@ def _build_post(settings: LiveSettings) -> Post:
     """Build what sends the mail of teamd itself, which may fill more of an inbox than others'."""
     paths, mail, hosts = settings.paths, settings.now.mail, None
     if settings.now.hosts.name is not None:
-        from teamd.hosts.far import FarHosts  # noqa: PLC0415 -- only where there are other machines
+        from teamd.hosts.far import FarHosts  # noqa: PLC0415 -- only where there are other hosts
 
         hosts = FarHosts.of(paths, settings.now.hosts, durable=settings.durable)
     return Post(

@@ -1,4 +1,4 @@
-"""The process that talks to other hosts: one, for as long as `[hosts]` names this machine."""
+"""The process that talks to other hosts: one, for as long as `[hosts]` names this host."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def _admit(context: TeamContext, wanted: SpawnRequest, prompt: Message | None = 
     name, roster = wanted.name, context.roster
     before = roster.team.find(name)
     sender = prompt.sender if prompt else LEAD
-    # An agent of another team. Plans never go to another machine: whoever leads here judges them.
+    # An agent of another team. Plans never go to another host: whoever leads here judges them.
     spawned_by = sender if "@" in sender and not is_far(sender) else None
     said = {"plan": wanted.plan, "worktree": wanted.worktree}
     told = {key: value for key, value in said.items() if value is not None}  # others as before

@@ -115,8 +115,9 @@ class Supervisor:
     def begin(self) -> None:
         """Load what is slow to load, and fork whoever waits for it.
 
-        Requests that come meanwhile stand in the inbox.
+        Requests that come meanwhile stand in the inbox. Mail of other hosts waits for nothing.
         """
+        self.workers.begin()
         self.orphans.load()
         self._clear()
         self.context.children.begin()

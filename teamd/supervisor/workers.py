@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 class Workers:
     """All of them."""
 
-    all: tuple[Checkers, Mergers, Postmen]
+    checkers: Checkers
+    mergers: Mergers
+    postmen: Postmen
+
+    @property
+    def all(self) -> tuple[Checkers, Mergers, Postmen]:
+        """One after the other."""
+        return (self.checkers, self.mergers, self.postmen)
+
+    def begin(self) -> None:
+        """Fork those at once that need nothing of what the supervisor is about to load."""
+        self.postmen.look()
 
     def note(self, names: Collection[str] | None) -> None:
         """Take note of files of the board that have changed; `None` where only a look can tell."""

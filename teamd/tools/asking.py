@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
 
 NOT_FROM_HERE: Final = (
-    "commands for a teammate on another machine are the person's: ask that teammate, or who leads "
+    "commands for a teammate on another host are the person's: ask that teammate, or who leads "
     "it there, by mail"
 )
 _FIRST_PAUSE_SECONDS: Final = 0.005

@@ -85,7 +85,7 @@ class ListTeammates(RepeatableTool[ListTeammatesInput]):
         self._hosts = hosts
 
     async def call(self, _: ListTeammatesInput, _key: str) -> str:
-        """A line a teammate, those on other machines last."""
+        """A line a teammate, those on other hosts last."""
         lines = [
             f"{member.name} ({member.role}): {member.status}"
             + (f", {member.reason}" if member.reason else "")
@@ -97,7 +97,7 @@ class ListTeammates(RepeatableTool[ListTeammatesInput]):
 
 
 def _list_far(hosts: FarHosts) -> Iterator[str]:
-    """Yield a line for each teammate on another machine, as that has told."""
+    """Yield a line for each teammate on another host, as that has told."""
     from teamd.hosts.far import describe_absence  # noqa: PLC0415 -- only where there are some
 
     for view in hosts.views():

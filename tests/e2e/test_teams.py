@@ -143,7 +143,7 @@ def test_sentences_about_a_team_by_name_name_commands_that_reach_it(two: Project
     [
         ("bob@nowhere", "no team named 'nowhere'; there are: default, web"),
         ("nobody@web", "no teammate named 'nobody'; the team is"),
-        ("bob@web@far", "this machine has no name in [hosts]"),
+        ("bob@web@far", "this host has no name in [hosts]"),
     ],
 )
 def test_an_address_that_leads_nowhere_is_refused(both: Project, to: str, sentence: str) -> None:

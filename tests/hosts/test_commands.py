@@ -166,6 +166,27 @@ def test_a_command_is_done_once_at_most_and_never_late(tmp_path: Path) -> None:
     campaign(tmp_path, tries=12, seed=7)
 
 
+def test_a_command_that_comes_late_is_refused_and_never_done(tmp_path: Path) -> None:
+    """A postman that was stopped for a while finds it among what has come meanwhile."""
+    with hosts(tmp_path, allow=ALLOW) as town:
+        town.start_broker()
+        town.wait_for("h1", "h2", "reachable")
+        far, late = FarHosts(town.projects["h1"].paths, "h1"), HostPlaces(town.projects["h2"].paths)
+        (pid,) = locks._holders(late.postman)
+        os.kill(pid, signal.SIGSTOP)
+        carol = {"name": "carol", "role": "coder", "prompt": "Begin."}
+        begun = time.monotonic()
+        with pytest.raises(DeadlinePassed) as refused:
+            ask(far, "h2", "spawn", carol, seconds=0.5)
+        assert time.monotonic() - begun < 1.5
+        assert refused.value.exit_code == ExitCode.DEADLINE
+        assert str(refused.value).startswith("h2 did not answer within 0.5 s; `teamctl team")
+        os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: "came too late to h2, and was not done" in late.log.read_text())
+        assert requests_of(town, "h2") == []
+        assert town.projects["h2"].member("carol") == {}
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_five_hundred_commands_are_done_once_at_most_and_never_late(tmp_path: Path) -> None:

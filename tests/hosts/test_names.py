@@ -65,6 +65,29 @@ def test_a_message_stands_in_the_other_hosts_conversation_with_its_senders_full_
     )
 
 
+@pytest.mark.parametrize(
+    ("begun", "offered"),
+    [
+        ("send b", ["bob@default@h2"]),
+        ("send ", ["alice", "lead", "bob@default@h2"]),
+        ("spawn ", ["alice", "bob@h2"]),
+        ("shutdown bo", ["bob@h2"]),
+        ("interrupt bo", ["bob@h2"]),
+        ("show bo", []),
+    ],
+)
+def test_the_shell_completes_names_of_other_hosts(
+    town: Hosts, begun: str, offered: list[str]
+) -> None:
+    env = {
+        "_TEAMCTL_COMPLETE": "bash_complete",
+        "COMP_WORDS": f"teamctl {begun}",
+        "COMP_CWORD": "2",
+    }
+    completed = town.projects["h1"].run("teamctl", env=env)
+    assert completed.stdout.split() == [f"plain,{name}" for name in offered]
+
+
 def test_an_id_makes_a_retry_safe_there_too(town: Hosts) -> None:
     for _ in range(3):
         town.json("h1", "send", "bob@default@h2", "Once.", "--id", "order-66")
@@ -95,12 +118,12 @@ def test_what_cannot_be_said_of_another_host_is_refused_before_anything_is_sent(
 ) -> None:
     refused = town.on("h1", "send", "bob@default@h2", "x", "--wait")
     assert refused.status == 2
-    assert "only the machine of its receiver knows when it is read" in refused.stderr
+    assert "only the host of its receiver knows when it is read" in refused.stderr
     refused = town.on("h1", "spawn", "carol@h2", "coder", "Begin.", "--model", "m", "--fresh")
     assert refused.status == 2
     assert "--model, --fresh cannot be said of a teammate on h2" in refused.stderr
     for words, sentence in (
-        (("send", "bob@h2", "x"), "h2 is a machine, not a team; write bob@default@h2"),
+        (("send", "bob@h2", "x"), "h2 is a host, not a team; write bob@default@h2"),
         (("send", "bob@default@h9", "x"), "no host named 'h9'; the others are: h2"),
         (("spawn", "carol@h9", "coder", "Begin."), "no host named 'h9'; the others are: h2"),
         (("interrupt", "carol@other@h2"), "commands reach the team 'default' only"),
@@ -198,7 +221,7 @@ def test_while_the_broker_is_away_mail_waits_commands_do_not_and_the_view_says_s
 def test_a_host_whose_postman_is_gone_says_so(town: Hosts) -> None:
     town.projects["h1"].do("teamd", "stop")
     shown = town.on("h1", "hosts")
-    assert "no postman runs here, so mail to other machines waits; `teamd start`" in shown.stdout
+    assert "no postman runs here, so mail to other hosts waits; `teamd start`" in shown.stdout
     assert town.json("h1", "hosts")["postman"] is False
     assert town.states("h1") == {"h2": "unreachable"}, "nobody looks, so nobody knows better"
     refused = town.on("h1", "interrupt", "bob@h2")

@@ -9,14 +9,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
 from teamd.files import locks
+from teamd.files.paths import TeamPaths
 from teamd.hosts.places import HostPlaces
-from teamd.hosts.view import postman_runs, waiting
+from teamd.hosts.view import postman_runs, read_views, waiting
+from teamd.postman.links import OUTBOX_WAS_DAMAGED
+from teamd.settings.trust import TrustStore
 from tests.e2e.harness import opened
 from tests.hosts.towns import Hosts, hosts
 from tests.waiting import wait_until
@@ -24,6 +27,15 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# The module that teamd loads first once it is ready: this one takes until there is a file.
+SLOW = """
+import os, sys, time
+while not os.path.exists(os.environ["GO"]):
+    time.sleep(0.01)
+sys.path.remove(os.path.dirname(__file__))
+del sys.modules["psutil"]
+import psutil
+"""
 MOST_SECONDS = 5.0  # from the heal of a broker until what waited is there
 
 
@@ -60,6 +72,7 @@ def test_a_killed_postman_is_replaced_and_mail_goes_on(town: Hosts) -> None:
 
 
 def test_what_waited_for_a_broker_moves_soon_after_it_is_back(town: Hosts) -> None:
+    wait_until(lambda: waiting(town.projects["h1"].paths, "h2") == 0, what="nothing waits yet")
     town.kill_broker()
     town.wait_for("h1", "h2", "unreachable")
     sent = town.on("h1", "send", "lead@default@h2", "while away")
@@ -135,3 +148,110 @@ def test_without_a_name_there_is_nothing_of_it(tmp_path: Path) -> None:
         assert project.log("teamd", "postman begins") == []
     code = "import sys, teamd.daemon, teamctl.main; sys.exit('nats' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_it_waits_for_nothing_that_teamd_loads(tmp_path: Path) -> None:
+    """Under load that takes long, and the other hosts would see none meanwhile."""
+    with hosts(tmp_path, ["h1"], started=False) as town:
+        project, go = town.projects["h1"], tmp_path / "go"
+        slow = project.write("slow/psutil.py", SLOW)
+        project.environment |= {"PYTHONPATH": str(slow.parent), "GO": str(go)}
+        project.start()
+        try:
+            postman(town, "h1")
+        finally:
+            go.touch()
+
+
+def test_a_damaged_outbox_holds_nothing_up(town: Hosts) -> None:
+    """Neither what waited in it, nor what is sent later; the person is told."""
+    outbox = HostPlaces(town.projects["h1"].paths).outbox("h2")
+    town.on("h1", "send", "lead@default@h2", "before the damage")
+    with outbox.open("ab") as file:
+        file.write(b"rubbish\n")
+    sent = town.on("h1", "send", "lead@default@h2", "behind the damage")
+    assert (sent.status, sent.stderr) == (0, "")
+    wait_until(lambda: "behind the damage" in inbox(town, "h2"), what="it is there")
+    assert inbox(town, "h2").count("before the damage") == 1
+    [kept] = outbox.parent.glob("h2.damaged-*")
+    words = f"About the host h2: {OUTBOX_WAS_DAMAGED}; it is kept as {kept}, and what could be read"
+    told = [one for one in inbox(town, "h1") if OUTBOX_WAS_DAMAGED in one]
+    assert [one.startswith(words) for one in told] == [True]
+
+
+def test_settings_that_go_and_come_back_lose_nothing_that_waits(town: Hosts) -> None:
+    project = town.projects["h2"]
+    text = (project.folder / "team.toml").read_text()
+    town.kill_broker()
+    town.on("h2", "send", "lead@default@h1", "before they went")
+    project.ask_no_service()
+    project.do("teamd", "reload")
+    wait_until(lambda: not postman_runs(project.paths), what="no postman")
+    refused = town.on("h2", "send", "lead@default@h1", "while they are gone")
+    assert refused.status == 1
+    assert "this host has no name in [hosts]; `teamctl help hosts`" in refused.complaint
+    project.write("team.toml", text)
+    project.do("teamd", "reload")
+    town.on("h2", "send", "lead@default@h1", "since they are back")
+    town.start_broker()
+    wait_until(lambda: "since they are back" in inbox(town, "h1"), what="all is there")
+    assert inbox(town, "h1").count("before they went") == 1
+    town.wait_for("h1", "h2", "reachable")
+
+
+def test_a_team_that_is_moved_takes_its_mail_along(town: Hosts) -> None:
+    """Its postman ends with its teamd, and writes nothing where it was."""
+    project = town.projects["h2"]
+    before = [view.reports for view in read_views(project.paths)]
+    town.kill_broker()
+    town.on("h2", "send", "lead@default@h1", "before the move")
+    pid, new = postman(town, "h2"), project.folder.with_name("renamed")
+    project.folder.rename(new)
+    try:
+        project.run("teamctl", "send", "lead", "Anybody?", cwd=new)  # wakes its teamd, which looks
+        wait_until(lambda: not psutil.pid_exists(pid), what="its postman has ended")
+        settings = new / "team.toml"  # is another file to the person, who confirms it again
+        TrustStore(project.environment).confirm(settings, settings.read_bytes())
+        project.start_in(new)
+        sent = project.run("teamctl", "send", "lead@default@h1", "behind the move", cwd=new)
+        assert sent.status == 0
+        town.start_broker()
+        wait_until(lambda: "behind the move" in inbox(town, "h1"), what="all is there")
+        assert inbox(town, "h1").count("before the move") == 1
+        town.on("h1", "send", "lead@default@h2", "to where it is")
+        there = HostPlaces(TeamPaths(new / ".team")).paths.inbox("lead")
+        wait_until(lambda: "to where it is" in there.read_text(), what="mail finds it")
+        assert not project.folder.exists()
+        project.run("teamd", "stop", cwd=new)
+    finally:
+        new.rename(project.folder)
+    project.start()
+    town.wait_for("h1", "h2", "reachable")
+    assert [view.reports for view in read_views(project.paths)] == before
+
+
+def test_teammates_read_that_an_outbox_is_full_and_go_on(tmp_path: Path) -> None:
+    """As a tool's error, at once; what waits moves by itself, and there is room again."""
+
+    def tell(content: str) -> list[Any]:
+        return ["send_message", {"to": "lead@default@h2", "content": content}]
+
+    mail, again = [tell(f"{n} {'x' * 1500}") for n in range(4)], tell("there is room")
+    turns = [{"use": mail}, {"say": "It is full.", "expect": "too much mail waits for h2"}]
+    with hosts(tmp_path, allow="outbox_bytes = 4096") as town:
+        project = town.projects["h1"]
+        town.start_broker()
+        town.wait_for("h1", "h2", "reachable")
+        town.kill_broker()
+        script = {"turns": {"alice": [*turns, {"use": [again]}, {"say": "Sent."}]}}
+        project.write("turns.json", json.dumps(script))
+        project.do("teamctl", "spawn", "alice", "clerk", "Begin.", "--wait")
+        project.wait_for("alice", "idle")
+        results = [one["content"] for one in project.records("alice", "result")]
+        full = "too much mail waits for h2: [hosts] outbox_bytes, 4096, are reached"
+        assert [full in one for one in results] == [False, False, True, True]
+        town.start_broker()
+        wait_until(lambda: len(inbox(town, "h2")) == 2, what="what waited has moved")
+        wait_until(lambda: waiting(project.paths, "h2") == 0, what="it is confirmed")
+        project.do("teamctl", "send", "alice", "Go on.")
+        wait_until(lambda: "there is room" in inbox(town, "h2"), what="she has gone on")

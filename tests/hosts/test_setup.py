@@ -74,7 +74,7 @@ def test_init_and_join_are_all_it_takes_for_mail_from_nothing(
     with serving(configuration(project), port):
         said = second.do("teamctl", "hosts", "join", token(project))
         assert said.splitlines() == [
-            "this machine is h2 of the team default now",
+            "this host is h2 of the team default now",
             "next: `teamd start`, or `teamd reload` where it runs",
             f"then delete {token(project)}: who has it can act as h2",
         ]

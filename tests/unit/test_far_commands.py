@@ -1,4 +1,4 @@
-"""Commands for other machines: what crosses, who may ask, and how late is too late."""
+"""Commands for other hosts: what crosses, who may ask, and how late is too late."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def asked(paths: TeamPaths) -> list[ControlRequest]:
 def test_a_request_goes_to_teamd_with_nothing_but_what_may_cross(
     commands: Commands, paths: TeamPaths, served: None
 ) -> None:
-    """Whatever another machine puts in beside it."""
+    """Whatever another host puts in beside it."""
     more = {"model": "x", "worktree": True, "plan": False, "fresh": True, "all": True}
     wanted = request(arguments={**GIVEN["spawn"], **more})
     line = {**wanted.encode(), "sender": "user", "from": "lead@default@h9", "arguments": {

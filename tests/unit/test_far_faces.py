@@ -1,4 +1,4 @@
-"""Other machines as faces show them: a table at any width, a view with its age, a model's tools."""
+"""Other hosts as faces show them: a table at any width, a view with its age, a model's tools."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_without_a_postman_nobody_is_known_to_be_reachable(hosts: FarHosts) -> N
     found = {row.view.name: (row.view.state, row.view.why) for row in far}
     assert found["h2"] == (HostState.UNREACHABLE, "no postman runs here")
     first, *_ = (text for text, _ in host_table.notes(hosts, far))
-    assert first.startswith("no postman runs here, so mail to other machines waits")
+    assert first.startswith("no postman runs here, so mail to other hosts waits")
     assert far[0].to_json().keys() >= {"name", "state", "since", "waiting", "round_trip_ms"}
 
 
@@ -178,7 +178,7 @@ def test_a_model_is_told_of_other_machines_only_where_there_are_some(tmp_path: P
     opened = Opened(name="bob", role="coder", team="web")
     alone = system_prompt(opened, workspace=tmp_path)
     told = system_prompt(opened, workspace=tmp_path, host="h1")
-    assert "machine" not in alone
+    assert "host" not in alone
     assert told.startswith(alone)
     assert "this one is 'h1'" in told
     assert "name@web@host" in told
@@ -195,6 +195,6 @@ def test_a_model_is_told_of_other_machines_only_where_there_are_some(tmp_path: P
 def test_talk_between_machines_is_talk_as_well(
     paths: TeamPaths, sender: str, *, idle: bool
 ) -> None:
-    """Two agents that thank each other for ever cost the same on two machines."""
+    """Two agents that thank each other for ever cost the same on two hosts."""
     message = Message(sender=sender, to="alice", content="Thanks!")
     assert _is_idle_talk(message, Roster(paths).read()) is idle

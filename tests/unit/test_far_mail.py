@@ -1,4 +1,4 @@
-"""Mail to other machines and from them: addresses, the outbox, and what is told to whom."""
+"""Mail to other hosts and from them: addresses, the outbox, and what is told to whom."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ def test_the_own_machine_in_an_address_is_here(post: Post, paths: TeamPaths, add
             "no host named 'h9'; the others are: h2, h3; `teamctl hosts`",
         ),
         ("bob@other@h2", BadName, "within the team 'default' only: write bob@default@h2"),
-        ("bob@h2", BadName, "h2 is a machine, not a team; write bob@default@h2"),
-        ("bob@H1", BadName, "H1 is a machine, not a team; write bob@default@h1"),
+        ("bob@h2", BadName, "h2 is a host, not a team; write bob@default@h2"),
+        ("bob@H1", BadName, "H1 is a host, not a team; write bob@default@h1"),
         ("bob@nowhere", UnknownTeam, "no team named 'nowhere'"),
         ("bob@a@b@c", BadName, "an address on another host is NAME@TEAM@HOST"),
         ("@default@h2", BadName, "an address on another host is NAME@TEAM@HOST"),
@@ -136,9 +136,7 @@ def test_without_hosts_nothing_of_them_is_made(tmp_path: Path) -> None:
     paths = TeamPaths(tmp_path / ".team")
     enrol(paths, bob=Status.IDLE)
     plain = Post(paths, durable=False, max_bytes=1000)
-    with pytest.raises(
-        BadName, match=r"this machine has no name in \[hosts\]; `teamctl help hosts`"
-    ):
+    with pytest.raises(BadName, match=r"this host has no name in \[hosts\]; `teamctl help hosts`"):
         plain.send(to("bob@default@h2"))
     with pytest.raises(UnknownTeam):
         plain.send(to("bob@h2"))
@@ -243,7 +241,7 @@ def test_what_is_no_address_is_none(text: str) -> None:
         assert not set("./ \n\0é") & set(text)
 
 
-# What comes from other machines.
+# What comes from other hosts.
 
 
 @pytest.fixture
@@ -302,7 +300,7 @@ def test_messages_to_one_receiver_keep_their_order(delivery: FarDelivery, post: 
     [
         ("bbo", "default", "no teammate named 'bbo'; the team is: alice, bob, gone"),
         ("teamd", "default", "it takes no mail"),
-        ("bob", "other", "the team there is 'default'; address it as bob@default@HOST"),
+        ("bob", "other", "the team there is 'default'; give both hosts the same [team] name"),
         ("gone", "default", "gone is shut down; the message waits"),
     ],
 )
@@ -323,7 +321,7 @@ def test_a_sender_is_told_by_mail_what_became_of_its_message(
 def test_what_teamd_says_is_never_answered(
     delivery: FarDelivery, post: Post, paths: TeamPaths
 ) -> None:
-    """Two machines would tell each other so for ever."""
+    """Two hosts would tell each other so for ever."""
     see(paths, "h2")
     delivery.deliver("h2", [line(to="nobody", **{"from": "teamd"})])
     assert queued(paths, "h2") == []

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.errors import NotAMessage, StoreError
+from teamd.errors import NotAMessage
 from teamd.files.paths import TeamPaths
 from teamd.hosts.cursor import Cursor, CursorFile
-from teamd.hosts.lines import MAIL, START, OutLine
+from teamd.hosts.lines import MAIL, REQUEST, START, OutLine
 from teamd.hosts.outbox import Outbox, OutboxFull
+from teamd.hosts.own_name import take_name
+from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import waiting
 from tests.hosts.wire import World
 
@@ -50,12 +53,48 @@ def test_a_full_outbox_is_a_sentence_and_one_message_always_fits(outbox: Outbox)
         small.append(MAIL, text="two")
 
 
-def test_a_damaged_outbox_is_a_sentence(outbox: Outbox) -> None:
-    outbox.append(MAIL, text="one")
-    with outbox.path.open("ab") as file:
+@pytest.mark.parametrize("where", ["first", "middle", "last", "behind", "changed"])
+def test_a_damaged_outbox_is_kept_and_the_rest_arrives(tmp_path: Path, where: str) -> None:
+    """Also while nobody but senders is there; what cannot be known for ours is none of ours."""
+    world = World(tmp_path)
+    sent = [world.left.send(text=text) for text in ("one", "two", "three")]
+    path = world.left.outbox.path
+    hurt = {"middle": sent[1], "changed": sent[1], "last": sent[2]}
+    header, *lines = path.read_bytes().splitlines(keepends=True)
+    content = {
+        "first": [b"rubbish\n", *lines],
+        "middle": [header, lines[0], b"\0\xff\n", lines[2]],
+        "last": [header, *lines[:2], b"[]\n"],
+        "behind": [header, *lines, b"rubbish\n"],
+        "changed": [header, lines[0], lines[1].replace(b"two", b"six"), lines[2]],
+    }
+    path.write_bytes(b"".join(content[where]))
+    kept = path.read_bytes()
+    if where in ("middle", "changed"):  # which only the postman meets
+        assert world.left.outbox.repair()
+    later = world.left.send(text="later")
+    assert kept in [one.read_bytes() for one in path.parent.glob("b.damaged-*")]
+    world.connect()
+    world.heal()
+    arrived = [one for one in (*sent, later) if one != hurt.get(where)]
+    assert world.right.inbox.ids() == arrived
+    assert not world.left.outbox.repair()
+    world.close()
+
+
+def test_damage_sends_nothing_again_that_arrived(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    first = [world.left.send() for _ in range(3)]
+    world.connect()
+    world.heal()
+    second = world.left.send(REQUEST), world.left.send()
+    with world.left.outbox.path.open("ab") as file:
         file.write(b"rubbish\n")
-    with pytest.raises(StoreError, match="move it out of there"):
-        outbox.append(MAIL, text="two")
+    assert world.left.outbox.repair()
+    world.heal()
+    assert world.right.inbox.ids() == [*first, second[1]]
+    assert world.right.asked == []
+    world.close()
 
 
 @pytest.mark.parametrize("torn", range(0, 512, 37))
@@ -123,3 +162,32 @@ def test_an_old_copy_of_a_sender_begins_anew_and_doubles_nothing(tmp_path: Path)
     assert "this team's folder is an old copy: 4 messages" in world.left.reports[0]
     assert "came back with an old copy" in world.right.reports[0]
     world.close()
+
+
+def test_under_another_name_a_host_is_another_one(tmp_path: Path) -> None:
+    """Nothing that the former one had sent or got is reported as lost, and what waited arrives."""
+    world = World(tmp_path)
+    world.left.send()
+    world.right.send()
+    world.connect()
+    world.heal()
+    paths, places = world.left.paths, HostPlaces(world.left.paths)
+    assert take_name(paths, "a", durable=False) == {}
+    assert take_name(paths, "a", durable=False) == {}
+    assert places.received("b").exists()
+    waits = world.left.send()
+    world.left.send(REQUEST)
+    (told,) = take_name(paths, "c", durable=False).values()
+    assert told.startswith("this host was called a; what waited for it (1) is sent by c now, ")
+    assert not places.received("b").exists()
+    other = World(tmp_path / "other")
+    shutil.rmtree(other.left.folder)
+    shutil.copytree(world.left.folder, other.left.folder)
+    other.left.restart(0.0)
+    other.connect()
+    other.heal()
+    assert other.right.inbox.ids() == [waits]
+    assert other.left.reports == other.right.reports == []
+    assert take_name(paths, "c", durable=False) == {}
+    world.close()
+    other.close()

@@ -53,10 +53,10 @@ _LEADER_ELSEWHERE: Final = (
 )
 
 _OTHER_HOSTS: Final = """\
-Other machines: this team goes on over several, and this one is '{host}'. A teammate on another is \
+Other hosts: this team goes on over several, and this one is '{host}'. A teammate on another is \
 addressed as name@{team}@host, and mail from there names its sender so. You share no files, no \
 board and no approvals with it: push your work with git, and name branch and commit in your \
-message; ask it by mail for what only it can do. Mail to a machine that is away waits for it."""
+message; ask it by mail for what only it can do. Mail to a host that is away waits for it."""
 
 _SHARED: Final = "which the whole team shares"
 _OWN_COPY: Final = (
@@ -108,7 +108,7 @@ def system_prompt(
         workspace: where its tools work.
         shared: whether that is the folder of the whole team, and not a copy of its own.
         above: the address to which it reports: `lead`, or that of a lead elsewhere.
-        host: this machine's name, where the team has others.
+        host: this host's name, where the team has others.
         instructions: what a file says of its role.
         skills: those that it may load.
     """

@@ -36,7 +36,7 @@ class Weather:
         self._thread.join()
 
     def _blow(self) -> None:
-        kinds = [Wire.CUT, Wire.CUT, Wire.HALF_OPEN, Wire.HELD, None]
+        kinds = [Wire.CUT, Wire.CUT, Wire.CUT, Wire.HALF_OPEN, Wire.HELD, None]
         while not self._over.wait(self.chance.uniform(0.0, self.longest_seconds / 2)):
             kind = self.chance.choice(kinds)
             self.world.happened["broker frozen" if kind is None else kind.name.lower()] += 1

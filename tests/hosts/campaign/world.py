@@ -16,10 +16,10 @@ from teamd.messages import LEAD
 from teamd.process_id import Identity
 from tests.e2e.harness import opened
 from tests.hosts.brokers import free_port, plain
+from tests.hosts.campaign.power import Power
 from tests.hosts.campaign.relay import Relay
 from tests.process.campaign import places
 from tests.process.campaign.campaign import Campaign, Crew
-from tests.process.campaign.killer import Killer
 from tests.process.campaign.places import Place
 from tests.waiting import wait_until
 
@@ -37,6 +37,7 @@ CREWS: Final = {
     "h2": ("ben", "bea", "bob", "bud"),
     "h3": ("cal", "cay", "cid", "coy"),
 }
+POWERED: Final = ("h1", "h2")  # hosts whose power is cut
 # What is confirmed is taken out of so small an outbox again and again.
 _SETTINGS: Final = """\
 [hosts]
@@ -57,6 +58,7 @@ class Host:
     campaign: Campaign
     relay: Relay
     others: tuple[str, ...]
+    power: Power | None  # that is cut now and then
 
     @property
     def left(self) -> int:
@@ -81,7 +83,7 @@ class World:
 
     Attributes:
         hosts: by their names.
-        happened: cuts, links left half open or held back, and kills of the broker.
+        happened: cuts of wires and of power, links left half open or held back.
 
     Args:
         folder: for all of it.
@@ -99,7 +101,7 @@ class World:
         self._stack = ExitStack()
         self._brokers = ExitStack()
         self._port = free_port()
-        self._killer = Killer(self._chance)
+        self._brokers_killed: Counter[str] = Counter()
         self._broker: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -115,13 +117,13 @@ class World:
     @property
     def hits(self) -> Counter[Place]:
         """The kills by place."""
-        return sum((host.campaign.hits for host in self.hosts.values()), self._killer.hits)
+        return sum((host.campaign.hits for host in self.hosts.values()), Counter[Place]())
 
     @property
     def killed(self) -> Counter[str]:
         """The kills by whom they hit."""
         counts = [host.campaign.killed for host in self.hosts.values()]
-        return sum(counts, self._killer.killed)
+        return sum(counts, self._brokers_killed)
 
     def begin(self) -> None:
         """Let everybody on all hosts begin to work."""
@@ -130,7 +132,7 @@ class World:
 
     def kill(self, wanted: Place) -> None:
         """Kill somebody on one of the hosts at a place, or elsewhere where nobody comes there."""
-        hosts = [*self.hosts.values()]
+        hosts = [host for host in self.hosts.values() if not _leaves_traces(host, wanted)]
         self._chance.shuffle(hosts)
         kill = self._kill_postman if wanted.startswith("postman") else self._kill_member
         if not any(kill(host, wanted) for host in hosts * _TRIES):
@@ -146,12 +148,19 @@ class World:
         return host.campaign.kill_once(wanted)
 
     def _kill_postman(self, host: Host, wanted: Place | None) -> bool:
-        return self._killer.kill(
+        return host.campaign.killer.kill(
             "postman",
             host.postman,
             lambda pid: places.of_postman(host.project.paths, pid),
             wanted,
         )
+
+    def cut_power(self) -> None:
+        """Cut the power of a host, and have it start again."""
+        host = self._chance.choice([host for host in self.hosts.values() if host.power])
+        assert host.power is not None
+        host.campaign.go_down(host.power.cut)
+        self.happened["power cut"] += 1
 
     def kill_broker(self) -> None:
         """Kill the broker, and start another one that knows nothing."""
@@ -159,7 +168,7 @@ class World:
         self._broker.kill()
         self._broker.wait()
         self._start_broker()
-        self._killer.killed["broker"] += 1
+        self._brokers_killed["broker"] += 1
 
     def freeze_broker(self, *, frozen: bool) -> None:
         """Stop the broker, so that all links are half open, or let it go on."""
@@ -243,7 +252,12 @@ class World:
             rests=0.5,
         )
         campaign = Campaign(project, f"{self._seed} {name}", crew)
-        return Host(name, project, campaign, relay, others)
+        power = None
+        if name in POWERED:
+            campaign.prepare()
+            power = Power(project, random.Random(f"{self._seed} {name} power"))
+            campaign.killer.between = power.between
+        return Host(name, project, campaign, relay, others, power)
 
     def _start_broker(self) -> None:
         self._broker = self._brokers.enter_context(plain(self._folder, self._port))
@@ -261,6 +275,11 @@ def find_out_of_order(contents: Sequence[str]) -> list[str]:
             found.append(content)
         last[sender] = int(number)
     return found
+
+
+def _leaves_traces(host: Host, wanted: Place) -> bool:
+    """Return whether the test itself would write into a folder whose writers are recorded."""
+    return host.power is not None and wanted is Place.DRAIN
 
 
 def _allow(others: Sequence[str]) -> str:

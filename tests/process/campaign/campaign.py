@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from tests.e2e.harness import Project
@@ -86,6 +86,7 @@ class Campaign:
         hits: the kills by place.
         killed: the kills by whom they hit.
         ledger: what was sent.
+        killer: who kills.
     """
 
     def __init__(self, project: Project, seed: str, crew: Crew = Crew()) -> None:
@@ -97,11 +98,11 @@ class Campaign:
         self._senders: list[subprocess.Popen[str]] = []
         self._labels = 0
         self.ledger = Ledger(project, crew.names)
-        self._killer = Killer(self._chance)
-        self.hits: Counter[Place] = self._killer.hits
-        self.killed: Counter[str] = self._killer.killed
+        self.killer = Killer(self._chance)
+        self.hits: Counter[Place] = self.killer.hits
+        self.killed: Counter[str] = self.killer.killed
         self._person = Person(
-            project, crew.all, self._chance, self._killer, self.ledger, label=crew.host
+            project, crew.all, self._chance, self.killer, self.ledger, label=crew.host
         )
         self._special = {
             Place.DRAIN: self._person.be_killed_reading,
@@ -109,15 +110,36 @@ class Campaign:
             Place.BOTH: self._kill_both,
         }
 
+    def prepare(self) -> None:
+        """Write the team's settings."""
+        self._project.write("team.toml", SETTINGS + self._crew.settings)
+
     def begin(self) -> None:
         """Start the team, and let everybody work."""
+        self.prepare()
         project = self._project
-        project.write("team.toml", SETTINGS + self._crew.settings)
         project.server.faults = self._streams
         project.start()
         for name in self._crew.names:
             project.stage.act(name, self._play)
             project.do("teamctl", "spawn", name, "clerk", "Go.")
+        for _ in range(self._crew.senders):
+            self._begin_sender()
+
+    def go_down(self, end: Callable[[Sequence[int]], None]) -> None:
+        """Have all processes end at once, and begin again with what stands on the disk.
+
+        Args:
+            end: does it, given the pids of those that teamd did not start.
+        """
+        end([sender.pid for sender in self._senders])
+        for sender in self._senders:
+            sender.wait()
+        self._senders.clear()
+        for name in self._crew.names:
+            self._streams.forget(name)
+        self.killed["host"] += 1
+        self._project.start()
         for _ in range(self._crew.senders):
             self._begin_sender()
 
@@ -147,14 +169,14 @@ class Campaign:
         def place_of(pid: int) -> Place:
             return places.of_teammate(self._project.paths, name, pid, self._streams)
 
-        hit = self._killer.kill("teammate", lambda: self._process(name), place_of, wanted)
+        hit = self.killer.kill("teammate", lambda: self._process(name), place_of, wanted)
         if hit:
             self._streams.forget(name)
         return hit
 
     def _kill_supervisor(self, wanted: Place | None, *, again: bool = True) -> bool:
         paths = self._project.paths
-        hit = self._killer.kill(
+        hit = self.killer.kill(
             "supervisor",
             lambda: pidfile.supervisor(paths),
             lambda pid: places.of_supervisor(paths, pid),
@@ -167,7 +189,7 @@ class Campaign:
     def _kill_sender(self, wanted: Place | None) -> bool:
         sender = self._chance.choice(self._senders)
         paths = self._project.paths
-        hit = self._killer.kill(
+        hit = self.killer.kill(
             "sender",
             lambda: Identity.of(sender.pid),
             lambda pid: places.of_sender(paths, pid),
@@ -189,7 +211,7 @@ class Campaign:
         command = self._project.begin(
             "teamd", "start", installed=True, stdout=nowhere, stderr=nowhere
         )
-        hit = self._killer.kill(
+        hit = self.killer.kill(
             "supervisor",
             lambda: pidfile.supervisor(paths),
             lambda pid: places.of_starting(paths, pid),
@@ -205,7 +227,7 @@ class Campaign:
         name = self._chance.choice(self._crew.names)
         paths = self._project.paths
         self._play.long_for = name
-        hit = self._killer.kill(
+        hit = self.killer.kill(
             "teammate",
             lambda: self._process(name),
             lambda pid: places.of_commander(paths, name, pid, self._streams, RUNAWAY),

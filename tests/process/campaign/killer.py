@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tests.process.campaign.target import kill_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from random import Random
 
     from teamd.process_id import Identity
     from tests.process.campaign.places import Place
+
+    Between: TypeAlias = Callable[[], AbstractContextManager[bool]]
 
 _PATIENCE_SECONDS: Final = 3.0
 
@@ -23,10 +27,12 @@ class Killer:
     Attributes:
         hits: the kills by place.
         killed: the kills by whom they hit.
+        between: see `kill_at`.
     """
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
+        self.between: Between = lambda: nullcontext(True)
         self.hits: Counter[Place] = Counter()
         self.killed: Counter[str] = Counter()
 
@@ -45,6 +51,7 @@ class Killer:
             wanted,
             chance=self._chance,
             patience_seconds=_PATIENCE_SECONDS,
+            between=self.between,
             **options,
         )
         if place is not None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import signal
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import psutil
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from random import Random
 
     from teamd.process_id import Identity
@@ -27,6 +31,7 @@ def kill_at(
     patience_seconds: float,
     comes_back: bool = True,
     along: Callable[[], Identity | None] | None = None,
+    between: Callable[[], AbstractContextManager[bool]] = lambda: nullcontext(True),
 ) -> Place | None:
     """Kill a process at a place, or wherever it is when none is wanted.
 
@@ -40,6 +45,8 @@ def kill_at(
         patience_seconds: how long to try.
         comes_back: whether to go on trying when it has ended.
         along: who is to be killed at the same moment; neither sees the other's end.
+        between: says whether it may be killed just now, and keeps that so until all under it have
+            ended.
 
     Returns:
         Where it was killed; `None` if it did not come to the place in time.
@@ -55,12 +62,22 @@ def kill_at(
         place = place_of(process.pid)
         others = [] if along is None else [along()]
         if wanted in (None, place) and all(other is not None and _stop(other) for other in others):
-            for victim in (*others, process):
-                assert victim is not None
-                victim.signal(signal.SIGKILL)
-            return place
+            with between() as may_die:
+                if may_die:
+                    _kill([*filter(None, others), process])
+                    return place
+            for other in filter(None, others):
+                other.signal(signal.SIGCONT)
         process.signal(signal.SIGCONT)
     return None
+
+
+def _kill(victims: list[Identity]) -> None:
+    """Kill processes, and wait until those have ended that do not outlive them."""
+    under = [one for victim in victims for one in psutil.Process(victim.pid).children()]
+    for victim in victims:
+        victim.signal(signal.SIGKILL)
+    psutil.wait_procs(under, _STOP_SECONDS)
 
 
 def _stop(process: Identity) -> bool:

@@ -1,0 +1,124 @@
+"""Power cuts of one host: all its processes end at once, and its disk keeps what was synced.
+
+What was not is lost, kept or torn, by the model of `tests.process.powercut.disk`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import signal
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+import psutil
+
+from teamd.files import pidfile
+from tests.process.powercut.disk import MODELS, Disk, is_of_commands, put_state
+from tests.process.powercut.recording import TOPS, Recording
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from random import Random
+
+    from tests.e2e.harness import Project
+    from tests.process.powercut.disk import State
+
+_TEAM: Final = ".team"
+_LOGS: Final = "logs"  # are recorded nowhere, and told for tests only: they stay
+_END_SECONDS: Final = 10.0
+_BY_CHANCE: Final = 0.5  # of all cuts: of each file and folder something else is left
+
+
+class Power:
+    """The power of one host.
+
+    Args:
+        project: nothing of it runs yet; what stands in its folder is safe.
+        chance: decides what a cut leaves.
+    """
+
+    def __init__(self, project: Project, chance: Random) -> None:
+        self._project = project
+        self._chance = chance
+        self._cuts = 0
+        self._recording = Recording(project)
+
+    @contextmanager
+    def between(self) -> Iterator[bool]:
+        """Say whether no process is in the middle of a recorded call, and let none begin one.
+
+        What a process was killed in the middle of would be done and not recorded.
+        """
+        with self._recording.log.open("ab") as log:
+            try:
+                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+    def cut(self, others: Sequence[int]) -> None:
+        """Cut it, and have the disk as it may stand then; nothing runs afterwards.
+
+        Args:
+            others: processes besides teamd and those under it.
+        """
+        with self._recording.log.open("ab") as log:
+            fcntl.flock(log, fcntl.LOCK_EX)
+            self._kill_all(others)
+        self._recording.check()
+        self._put(self._state())
+
+    def _state(self) -> State:
+        disk = Disk(self._recording.before)
+        for record in self._recording.records():
+            if record[1] != "mark":
+                disk.apply(record)
+        if self._chance.random() < _BY_CHANCE:
+            state = disk.after_by_chance(self._chance)
+        else:
+            state = disk.after(self._chance.choice([*MODELS]))
+        return {place: data for place, data in state.items() if not is_of_commands(place)}
+
+    def _put(self, state: State) -> None:
+        """Let a state be all that is there; what was there before is kept for whoever looks."""
+        self._cuts += 1
+        folder, before = self._project.folder, self._project.root / f"before-cut-{self._cuts}"
+        before.mkdir()
+        self._recording.log.rename(before / "powercut.log")
+        for place in TOPS:
+            if (folder / place).exists():
+                (folder / place).rename(before / place)
+        put_state(folder, state)
+        shutil.copytree(before / _TEAM / _LOGS, folder / _TEAM / _LOGS, dirs_exist_ok=True)
+        self._recording = Recording(self._project)
+
+    def _kill_all(self, others: Sequence[int]) -> None:
+        """Kill all without letting any of them see another's end."""
+        roots = [psutil.Process(pid) for pid in others]
+        if (teamd := pidfile.supervisor(self._project.paths)) is not None:
+            roots.append(psutil.Process(teamd.pid))
+        for process in roots:
+            process.send_signal(signal.SIGSTOP)
+        while under := [one for root in roots for one in _children(root)]:
+            _end(under)
+        _end(roots)
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    found: list[psutil.Process] = process.children(recursive=True)
+    return [one for one in found if _lives(one)]
+
+
+def _lives(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+def _end(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs([one for one in processes if _lives(one)], _END_SECONDS)
