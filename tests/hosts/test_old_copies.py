@@ -130,7 +130,8 @@ def test_an_old_copy_is_reported_by_both_and_doubles_nothing(town: Hosts, tmp_pa
     assert reports(town, "h1") == told(town, "h1")
     assert reports(town, "h2") == told(town, "h2")
     assert "it is an old copy of its folder: 2 messages are sent again" in reports(town, "h1")
-    assert "it came back with an old copy of its folder, and begins anew" in reports(town, "h1")
+    came_back = "it came back with an old copy of its folder, and begins anew, or "
+    assert any(one.startswith(came_back) for one in reports(town, "h1"))
     assert any(one.startswith("this team's folder is an old copy: ") for one in reports(town, "h2"))
 
 

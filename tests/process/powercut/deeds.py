@@ -468,6 +468,8 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         mend,
         follow_reply,
         far.send_far,
+        far.damage_outbox,
+        far.take_name,
         far.carry,
         far.carry_and_confirm,
         far.receive,

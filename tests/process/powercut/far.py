@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.hosts import own_name
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.lines import MAIL, START, OutLine, encode_body
 from teamd.hosts.outbox import Outbox
@@ -31,6 +33,20 @@ def send_far(paths: TeamPaths, *contents: str) -> None:
     """Send to the other host."""
     for content in contents:
         Outbox(paths, FAR).append(MAIL, **_mail(content))
+
+
+def damage_outbox(paths: TeamPaths) -> None:
+    """Write rubbish over the beginning of the outbox."""
+    fd = os.open(HostPlaces(paths).outbox(FAR), os.O_RDWR)
+    os.pwrite(fd, b"?", 0)
+    os.fsync(fd)
+    os.close(fd)
+
+
+def take_name(paths: TeamPaths, name: str) -> None:
+    """Be called so among the hosts."""
+    HostPlaces(paths).create()
+    own_name.take_name(paths, name, durable=True)
 
 
 def carry(paths: TeamPaths) -> None:

@@ -586,6 +586,24 @@ def an_outbox_is_emptied(scene: Scene) -> None:
     scene.do("send_far", "three", crossing=3)
 
 
+def an_outbox_is_damaged(scene: Scene) -> None:
+    """What is left of it goes on, and what it was is kept."""
+    scene.do("create")
+    scene.do("send_far", "one")
+    scene.do("damage_outbox")
+    scene.do("send_far", "two", crossing=2)
+    scene.tell(kept=("hosts/outbox/h2.damaged-*", "?"))
+
+
+def a_host_gets_another_name(scene: Scene) -> None:
+    """What waited goes on under that name, and what is sent then behind it."""
+    scene.do("create")
+    scene.do("take_name", "h1")
+    scene.do("send_far", "one", crossing=1)
+    scene.do("take_name", "h9")
+    scene.do("send_far", "two", crossing=2)
+
+
 def mail_comes_from_another_host(scene: Scene) -> None:
     """Its host has a receipt, and forgets it."""
     scene.do("create")
@@ -610,6 +628,8 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     mail_goes_to_another_host,
     a_sender_dies_and_the_postman_finds_its_mail,
     an_outbox_is_emptied,
+    an_outbox_is_damaged,
+    a_host_gets_another_name,
     mail_comes_from_another_host,
     a_postman_dies_with_mail_in_the_inbox,
     a_call_that_may_not_be_repeated_is_made,
