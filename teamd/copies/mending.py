@@ -52,11 +52,14 @@ def mend(tree: Source, tip: str, commit: str) -> None:
     listed = tree.do("diff", "--name-only", "--no-renames", "-z", tip, commit)
     moved = set(filter(None, listed.split("\0")))
     ours = {path for path in moved if _is_begun(tree, path, tip, commit)}
-    if not ours or not set(tree.list_changes()) <= ours:
+    if not set(tree.list_changes()) <= ours:
         return
     lock = tree.folder / tree.do("rev-parse", "--git-path", _LOCK)
-    with suppress(FileNotFoundError):
-        lock.unlink()
+    if not ours and not _is_stale(lock):  # a git may have begun since we looked
+        return
+    lock.unlink(missing_ok=True)
+    if not ours:
+        return
     for path in ours:
         if not _blob(tree, tip, path):  # the reset would leave it there
             with suppress(OSError):

@@ -147,7 +147,10 @@ class Server:
             return True
 
     def _take(self, control: socket.socket, *, bound: bool = False) -> bool:
-        packet, fds, _, _ = socket.recv_fds(control, _PACKET, 1 + MOST_DESCRIPTORS)
+        try:
+            packet, fds, _, _ = socket.recv_fds(control, _PACKET, 1 + MOST_DESCRIPTORS)
+        except ConnectionResetError:  # closed by somebody who never asked for the server's pid
+            return False
         if not packet:
             return False
         asking, *given = fds

@@ -213,6 +213,20 @@ def test_files_that_a_killed_git_left_are_put_right(project: Project, left: str)
     assert (yard.folder / "c.txt").read_text() == "new\n"
 
 
+def test_a_lock_alone_that_a_killed_git_left_is_removed_once_it_is_old(project: Project) -> None:
+    yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
+    yard.commit("ann", c="new\n")
+    lock = yard.folder / ".git" / "index.lock"
+    lock.touch()
+    yard.add("ann")
+    assert "File exists" in yard.empty()["1"]["why"], "it may be that of somebody who lives"
+    assert lock.exists()
+    os.utime(lock, (0, 0))
+    yard.empty()
+    assert not lock.exists()
+    assert yard.empty()["1"]["state"] == "merged"
+
+
 def test_the_person_s_work_is_never_taken_for_a_killed_git_s(project: Project) -> None:
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", a="new\n", c="new\n")

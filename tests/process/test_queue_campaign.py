@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from tests.e2e.harness import Project
 
 
+_WAIT_SHARE = 0.7  # of the chances to strike: otherwise each would be at the begin of a merge
+
+
 def processes_below(pid: int) -> list[int]:
     found = []
     with suppress(OSError):
@@ -32,6 +35,8 @@ def strike(project: Project, random: Random) -> str:
     """Kill something that is at work; what it was."""
     begun = [entry["pid"] for entry in project.log("teamd", "merging begins")][-1:]
     below = [one for pid in begun for one in processes_below(pid)]
+    if not below or random.random() < _WAIT_SHARE:
+        return ""
     kind, victims = random.choice(
         [
             ("supervisor", [project.supervisor]),
