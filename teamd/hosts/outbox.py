@@ -182,8 +182,7 @@ class Outbox:
             StoreError: the file is as it was.
         """
         with locks.locked(self.path, timeout_seconds=self.patience_seconds) as locked:
-            with translate_os_errors(self.path):
-                content = b"".join(read_raw(locked, 0, whole_size(locked)))
+            content = self._read(locked)
             found = sort_lines(content)
             if not found.strange and (found.header is not None or not content):
                 return False
@@ -203,12 +202,14 @@ class Outbox:
             StoreError: the file is as it was.
         """
         with locks.locked(self.path, timeout_seconds=self.patience_seconds) as locked:
-            with translate_os_errors(self.path):
-                content = b"".join(read_raw(locked, 0, whole_size(locked)))
-            _, kept = self._unconfirmed(sort_lines(content))
+            _, kept = self._unconfirmed(sort_lines(self._read(locked)))
             parts = _renumbered(None, kept, 0)
             files.replace_by_parts(self.path, parts, durable=self.durable)
             return len(kept)
+
+    def _read(self, locked: int) -> bytes:
+        with translate_os_errors(self.path):
+            return b"".join(read_raw(locked, 0, whole_size(locked)))
 
     def _unconfirmed(self, found: Sorted) -> tuple[str | None, list[OutLine]]:
         """Return the epoch of lines, and those that go on in another one."""
