@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from teamd.copies import landing, record
-from teamd.copies.confined import GitKilled, confined_git
+from teamd.copies.confined import confined_git
 from teamd.copies.onto import pathspecs
+from teamd.copies.source import GitKilled
 from teamd.errors import StoreError, TeamError
 from teamd.files import locks
 from teamd.merges import joining, news

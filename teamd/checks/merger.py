@@ -18,8 +18,8 @@ from teamd.checks.making import MergeMaker, Unfit
 from teamd.checks.places import CleanClone, NoPlace, empty
 from teamd.checks.shells import CheckShells
 from teamd.copies import landing, mending, onto
-from teamd.copies.confined import GitKilled, remove_scratch
-from teamd.copies.source import Source
+from teamd.copies.confined import remove_scratch
+from teamd.copies.source import GitKilled, Source
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
 from teamd.files.locks import InstanceLock

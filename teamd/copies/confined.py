@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamd.copies.source import last_words
+from teamd.copies.source import GitKilled, last_words
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories
 from teamd.process_id import Identity
@@ -63,10 +63,6 @@ if [ -e .git ]; then
   if [ -n "$pipe" ]; then echo "${pipe#./} is a pipe, and git reads it" >&2; exit 1; fi
 fi
 """
-
-
-class GitKilled(TeamError):
-    """Git was ended from outside: that says nothing about the copy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.copies import record, work
 from teamd.copies.clone import clone
-from teamd.copies.confined import GitKilled, confined_git
+from teamd.copies.confined import confined_git
 from teamd.copies.discarded import now_in_refs, sweep_discarded
 from teamd.copies.record import check_object_id
-from teamd.copies.source import last_words, source_of
+from teamd.copies.source import GitKilled, last_words, source_of
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, locks
 

@@ -59,8 +59,9 @@ def find_tree(source: Source, branch: str) -> Source | None:
 
     Raises:
         NotLanded: the branch is being rebased there.
+        TeamError: git cannot say: a branch must not move away below somebody's files.
     """
-    for listed in source.ask("worktree", "list", "--porcelain").split("\n\n"):
+    for listed in source.do("worktree", "list", "--porcelain").split("\n\n"):
         first, *facts = listed.splitlines() or [""]
         folder = Path(first.removeprefix("worktree "))
         tree = replace(source, folder=Path(os.path.realpath(folder)))

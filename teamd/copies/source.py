@@ -41,6 +41,10 @@ _OF_REPOSITORY: Final = (
 _QUIET: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 
 
+class GitKilled(TeamError):
+    """Git was ended from outside: that says nothing about what it was asked."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """The commit that a copy can be made of, and how the repository keeps its objects.
@@ -107,8 +111,12 @@ class Source:
             raise TeamError(f"git {words[0]} failed in {self.folder}: {error}") from error
 
     def ask(self, *words: str) -> str:
-        """Return what a git command says; nothing where it fails."""
-        done = self.run(*words)
+        """Return what a git command says; nothing where it fails.
+
+        Raises:
+            GitKilled: somebody has ended it, so that it has said nothing either way.
+        """
+        done = self._answer(*words)
         return os.fsdecode(done.stdout).rstrip("\n") if done.status == 0 else ""
 
     def do(self, *words: str, given: bytes = b"") -> str:
@@ -200,8 +208,18 @@ class Source:
         return self.ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
 
     def holds(self, commit: str, *, within: str) -> bool:
-        """Return whether a commit is in the history of another one."""
-        return self.run("merge-base", "--is-ancestor", commit, within).status == 0
+        """Return whether a commit is in the history of another one.
+
+        Raises:
+            GitKilled: somebody has ended git.
+        """
+        return self._answer("merge-base", "--is-ancestor", commit, within).status == 0
+
+    def _answer(self, *words: str) -> Captured:
+        done = self.run(*words)
+        if done.status < 0:
+            raise GitKilled(f"git was killed in {self.folder}; try again")
+        return done
 
     def is_merging(self) -> bool:
         """Return whether a merge or the like has begun in the working tree, and not ended."""

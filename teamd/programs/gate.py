@@ -9,14 +9,19 @@ from __future__ import annotations
 import errno
 import json
 import socket
+import time
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # In the first process, where the socket is descriptor 9.
 WAIT: Final = "echo ready >&9\nread -r _ <&9 || exit 1\n"
 _READY: Final = b"ready\n"
 _FIRST: Final = b"}\n"  # the end of what bubblewrap says, see `--info-fd` in bwrap(1)
 _SECONDS: Final = 60.0  # a sandbox takes milliseconds
+_LOOK_SECONDS: Final = 0.5  # what bubblewrap began may outlive it, and say nothing more
 
 
 class Gate:
@@ -28,30 +33,40 @@ class Gate:
 
     def __init__(self) -> None:
         self._ours, self.theirs = socket.socketpair()
-        self._ours.settimeout(_SECONDS)
+        self._ours.settimeout(_LOOK_SECONDS)
         self._said = b""
 
-    def first(self) -> int:
+    def first(self, runs: Callable[[], bool]) -> int:
         """Wait for the first process of the sandbox; its pid.
+
+        Args:
+            runs: tells whether bubblewrap does.
 
         Raises:
             OSError: bubblewrap has ended without one, or takes too long.
         """
         self.theirs.close()
-        return int(json.loads(self._heard(_FIRST))["child-pid"])
+        return int(json.loads(self._heard(_FIRST, runs))["child-pid"])
 
-    def wait(self) -> None:
+    def wait(self, runs: Callable[[], bool]) -> None:
         """Wait until the command could begin.
 
         Raises:
             OSError: the sandbox has ended before, or takes too long.
         """
-        self._heard(_READY)
+        self._heard(_READY, runs)
 
-    def _heard(self, end: bytes) -> bytes:
+    def _heard(self, end: bytes, runs: Callable[[], bool]) -> bytes:
         """Wait for words that end so."""
+        deadline = time.monotonic() + _SECONDS
         while end not in self._said:
-            chunk = self._ours.recv(1 << 10)
+            went_on = runs()
+            try:
+                chunk = self._ours.recv(1 << 10)
+            except TimeoutError:
+                if went_on and time.monotonic() < deadline:
+                    continue
+                raise
             if not chunk:
                 raise OSError(errno.EPERM, "the sandbox could not be made")
             self._said += chunk

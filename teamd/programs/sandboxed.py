@@ -134,11 +134,11 @@ class Sandboxed(Program):
         Raises:
             OSError: it cannot be done, or the process has ended.
         """
-        first = self._gate.first()
+        first = self._gate.first(self._runs)
         look = before()
         if self._cgroup and not self._cgroup.joined:
             self._cgroup.add(first)  # takes as long as the mounts, which are made meanwhile
-        self._gate.wait()
+        self._gate.wait(self._runs)
         look(first)
 
     async def end(self) -> Ended:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,6 +39,7 @@ def test_a_prompt_is_answered_with_the_final_text_of_the_leads_turn(led: Project
 
 def test_the_lead_spawns_and_wakes_by_itself_when_the_teammate_reports(led: Project) -> None:
     """Row "lead": its inbox is checked before its model calls too."""
+    told = Event()
 
     def lead(asked: Asked) -> Answer:
         if 'teammate_id="alice"' in asked.last_text:
@@ -46,9 +48,16 @@ def test_the_lead_spawns_and_wakes_by_itself_when_the_teammate_reports(led: Proj
             return say("Alice is at it.")
         return use(("spawn_teammate", {"name": "alice", "role": "coder", "prompt": "Do it."}))
 
+    def alice(asked: Asked) -> Answer:
+        assert told.wait(60), "the person has read the first answer"
+        if asked.last_results:
+            return say("Over.")
+        return use(("send_message", {"to": "lead", "content": "done"}))
+
     led.stage.act("lead", lead)
-    led.stage.play("alice", use(("send_message", {"to": "lead", "content": "done"})), say("Over."))
+    led.stage.act("alice", alice)
     assert led.do("teamctl", "chat", "Have it done.") == "Alice is at it.\n"
+    told.set()
     wait_until(lambda: len(led.asked("lead")) == 3, what="the lead has woken by itself")
     assert "done" in led.asked("lead", least=1)[-1].asked.last_text
     assert 'teammate_id="lead"' in led.asked("alice", least=1)[0].asked.last_text

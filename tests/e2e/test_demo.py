@@ -207,13 +207,13 @@ def test_a_person_can_follow_it_and_it_takes_less_than_fifteen_seconds(hall: Hal
 
 def test_the_persons_own_team_is_neither_used_nor_touched(played: Performances) -> None:
     """Also where its settings are none at all; and a service manager is told nothing either."""
-    assert played.statuses == (0, 0)
+    assert played.statuses == (0, 0), played.shown
     assert played.after == played.before
     assert not played.told
 
 
 def test_two_at_the_same_time_do_not_meet(played: Performances) -> None:
-    assert (played.statuses, played.errors) == ((0, 0), "")
+    assert (played.statuses, played.errors) == ((0, 0), ""), played.shown
     assert "\x1b" not in played.kept
     assert "its folder is gone.\r\n" in played.shown
     assert len(list(played.hall.temporary.iterdir())) == 1

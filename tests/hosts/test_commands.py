@@ -124,8 +124,12 @@ def moment(entry: dict[str, Any]) -> float:
     return datetime.fromisoformat(entry["time"]).timestamp()
 
 
-def campaign(folder: Path, tries: int, seed: int) -> Weather:
-    """Ask for one thing after the other in bad weather, and see what of it was done."""
+def campaign(folder: Path, tries: int, seed: int) -> tuple[Counter[str], int]:
+    """Ask for one thing after the other in bad weather, and see what of it was done.
+
+    Returns:
+        The weather, and how much was done.
+    """
     chance = random.Random(seed)
     with hosts(folder, allow=ALLOW) as town:
         town.start_broker()
@@ -159,7 +163,7 @@ def campaign(folder: Path, tries: int, seed: int) -> Weather:
         transcript = path.read_text() if path.exists() else ""
         for number in range(0, tries, 2):
             assert transcript.count(f'"Try {number}."') <= 1
-    return weather
+    return weather.happened, len(begun)
 
 
 def test_a_command_is_done_once_at_most_and_never_late(tmp_path: Path) -> None:
@@ -190,6 +194,8 @@ def test_a_command_that_comes_late_is_refused_and_never_done(tmp_path: Path) -> 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_five_hundred_commands_are_done_once_at_most_and_never_late(tmp_path: Path) -> None:
-    happened = campaign(tmp_path, tries=500, seed=20).happened
+    happened, done = campaign(tmp_path, tries=500, seed=20)
+    print(f"{done} of 500 were done; {happened}")  # noqa: T201 -- `-s` shows figures
+    assert done > 50
     assert happened["cut"] + happened["half open"] >= 15
     assert happened["kill"] >= 30

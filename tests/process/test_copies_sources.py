@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.copies import clone, record, work
-from teamd.copies.confined import GitKilled, confined_git
+from teamd.copies.confined import confined_git
 from teamd.copies.discard import discard
 from teamd.copies.merge import merge
-from teamd.copies.source import Source
+from teamd.copies.source import GitKilled, Source
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.settings import Settings

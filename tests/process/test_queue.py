@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from teamd.copies import landing
+from teamd.copies.source import Source
+from teamd.errors import TeamError
 from tests.queues import CHECK, Yard
 from tests.repositories import commit, git
 from tests.waiting import wait_until
@@ -142,7 +145,7 @@ def test_what_is_being_checked_can_be_removed_and_the_next_goes_on(project: Proj
     yard.wait("2", "merged")
     assert list(yard.entries()) == ["2"]
     assert yard.merges() == ["Merge team/bob: work"]
-    assert yard.git("for-each-ref", "refs/teamd/queue") == ""
+    wait_until(lambda: not yard.leftovers(), what="nothing is left of either")
 
 
 def test_nothing_is_left_of_the_only_entry_when_it_is_removed(project: Project) -> None:
@@ -239,6 +242,24 @@ def test_the_person_s_work_is_never_taken_for_a_killed_git_s(project: Project) -
     assert (yard.folder / "a.txt").read_text() == "mine\n"
     yard.git("checkout", "--quiet", "a.txt")
     assert yard.empty()["1"]["state"] == "merged"
+
+
+def test_a_branch_never_moves_below_files_that_a_killed_git_did_not_name(
+    project: Project,
+) -> None:
+    yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
+    dying = project.root / "git"
+    dying.write_text(
+        '#!/bin/sh\ncase "$*" in *"worktree list"*) kill -9 $$ ;; esac\nexec git "$@"\n'
+    )
+    dying.chmod(0o755)
+    source = Source(yard.folder, str(dying))
+    commit = yard.commit("ann", c="new\n")
+    yard.git("fetch", "--quiet", str(yard.copy("ann")), commit)
+    before = yard.git("rev-parse", "main")
+    with pytest.raises(TeamError, match="worktree failed"):
+        landing.land(source, "main", before, commit)
+    assert yard.git("rev-parse", "main") == before
 
 
 @pytest.mark.parametrize("meanwhile", ["deletes", "cuts"])
