@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from teamd.copies.source import Source
 
-_LOCK: Final = "index.lock"
+_LOCKS: Final = ("index.lock", "HEAD.lock", "ORIG_HEAD.lock")  # of one working tree
 _STALE_SECONDS: Final = 10.0  # a git that lives holds the lock of a ref for milliseconds
 
 
@@ -54,10 +54,10 @@ def mend(tree: Source, tip: str, commit: str) -> None:
     ours = {path for path in moved if _is_begun(tree, path, tip, commit)}
     if not set(tree.list_changes()) <= ours:
         return
-    lock = tree.folder / tree.do("rev-parse", "--git-path", _LOCK)
-    if not ours and not _is_stale(lock):  # a git may have begun since we looked
-        return
-    lock.unlink(missing_ok=True)
+    words = (word for name in _LOCKS for word in ("--git-path", name))
+    for lock in tree.do("rev-parse", *words).split("\n"):
+        if ours or _is_stale(tree.folder / lock):  # a git may have begun since we looked
+            (tree.folder / lock).unlink(missing_ok=True)
     if not ours:
         return
     for path in ours:

@@ -216,10 +216,13 @@ def test_files_that_a_killed_git_left_are_put_right(project: Project, left: str)
     assert (yard.folder / "c.txt").read_text() == "new\n"
 
 
-def test_a_lock_alone_that_a_killed_git_left_is_removed_once_it_is_old(project: Project) -> None:
+@pytest.mark.parametrize("name", ["index.lock", "ORIG_HEAD.lock"])
+def test_a_lock_alone_that_a_killed_git_left_is_removed_once_it_is_old(
+    project: Project, name: str
+) -> None:
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", c="new\n")
-    lock = yard.folder / ".git" / "index.lock"
+    lock = yard.folder / ".git" / name
     lock.touch()
     yard.add("ann")
     assert "File exists" in yard.empty()["1"]["why"], "it may be that of somebody who lives"
