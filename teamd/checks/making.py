@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from teamd.copies import onto
 from teamd.copies.forbidden import CommitGate, Forbidden
+from teamd.copies.head import read_head
 from teamd.errors import TeamError
 from teamd.merges import news
 from teamd.merges.entry import MOST_KILLS, MergeState
@@ -17,7 +18,8 @@ from teamd.merges.entry import MOST_KILLS, MergeState
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from teamd.copies.source import Head, Source
+    from teamd.copies.head import Head
+    from teamd.copies.source import Source
     from teamd.files.paths import TeamPaths
     from teamd.merges.entry import Entry
     from teamd.messages import Message
@@ -55,7 +57,7 @@ class MergeMaker:
     @cached_property
     def head(self) -> Head:
         """How the person's repository keeps its objects."""
-        return self.source.read_head()
+        return read_head(self.source)
 
     @property
     def command(self) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.copies import record
 from teamd.copies.confined import confined_git, remove_scratch
 from teamd.copies.discarded import sweep_discarded
+from teamd.copies.head import read_head
 from teamd.copies.source import Source, last_words
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, files, locks
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.copies.confined import ConfinedGit
+    from teamd.copies.head import Head
     from teamd.copies.record import Copy
-    from teamd.copies.source import Head
     from teamd.files.paths import TeamPaths
     from teamd.sandbox.policy import Origin
 
@@ -65,7 +66,7 @@ def check_source(paths: TeamPaths, folder: Path) -> Head:
     Raises:
         TeamError: there can be none; the sentence says why and what to do.
     """
-    return Source.of(folder, [paths.work]).read_head()
+    return read_head(Source.of(folder, [paths.work]))
 
 
 def make_copy(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
@@ -158,7 +159,7 @@ def remove_tree(folder: Path) -> None:
 
 def _make(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
     source = Source.of(folder, [paths.work])
-    head, changes = source.read_head(), source.count_changes()
+    head, changes = read_head(source), source.count_changes()
     copy = record.new(paths, name, team, head.origin, head.commit)
     source.pin(copy.address, head.commit)
     aside = _aside(paths, name)

@@ -10,6 +10,7 @@ from teamd.copies import record, work
 from teamd.copies.clone import clone
 from teamd.copies.confined import confined_git
 from teamd.copies.discarded import now_in_refs, sweep_discarded
+from teamd.copies.head import head_at
 from teamd.copies.record import check_object_id
 from teamd.copies.source import GitKilled, last_words, source_of
 from teamd.errors import TeamError, translate_os_errors
@@ -151,7 +152,7 @@ def _go_to_base(git: ConfinedGit, copy: Copy, state: WorkState, saved: str) -> b
 
 def _make_anew(paths: TeamPaths, copy: Copy, source: Source) -> Discarded:
     """Put a copy aside in which git does not work any more, and make another."""
-    head = source.at(copy.base)
+    head = head_at(source, copy.base)
     aside = paths.work / f".making-{copy.name}"  # removed by whoever makes one there next
     clone(paths, aside, head, copy)
     directories.make_private_directory(paths.removed)

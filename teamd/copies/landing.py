@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
 
 from teamd.copies import mending
+from teamd.copies.head import read_head
 from teamd.copies.source import last_words
 from teamd.copies.work import name_files
 from teamd.errors import TeamError
@@ -38,7 +39,7 @@ def find_tip(source: Source, branch: str) -> str:
         raise TeamError(f"{branch} is another name for {meant}; set [merge] into to that")
     if found := source.find(ref):
         return found
-    head = source.read_head().commit
+    head = read_head(source).commit
     try:
         source.move_ref(ref, head, "0" * len(head))
     except TeamError as error:  # a branch `team` leaves no room for `team/main`, for one

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.copies.confined import ConfinedGit
-    from teamd.copies.source import Head, Source
+    from teamd.copies.head import Head
+    from teamd.copies.source import Source
     from teamd.files.paths import TeamPaths
     from teamd.programs import Captured
 

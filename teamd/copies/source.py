@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd import secret_environment
-from teamd.copies.record import check_object_id
 from teamd.errors import TeamError
 from teamd.programs.brief import run_to_end
-from teamd.sandbox.policy import Origin
 from teamd.sandbox.probe import find_program
 
 if TYPE_CHECKING:
@@ -43,21 +41,6 @@ _QUIET: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 
 class GitKilled(TeamError):
     """Git was ended from outside: that says nothing about what it was asked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
-    """The commit that a copy can be made of, and how the repository keeps its objects.
-
-    Attributes:
-        format: of its object names.
-        shallow: the file that says where its history is cut off.
-    """
-
-    commit: str
-    origin: Origin
-    format: str
-    shallow: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,94 +93,38 @@ class Source:
         except OSError as error:  # TimeoutError is one
             raise TeamError(f"git {words[0]} failed in {self.folder}: {error}") from error
 
+    def answer(self, *words: str, given: bytes = b"") -> Captured:
+        """Run a git command, also one that fails: what it says of that is an answer.
+
+        Raises:
+            GitKilled: somebody has ended it.
+            TeamError: it takes too long, or cannot be started.
+        """
+        done = self.run(*words, given=given)
+        if done.status < 0:
+            raise GitKilled(f"git {words[0]} was killed in {self.folder}; try again")
+        return done
+
     def ask(self, *words: str) -> str:
         """Return what a git command says; nothing where it fails.
 
         Raises:
             GitKilled: somebody has ended it, so that it has said nothing either way.
         """
-        done = self._answer(*words)
+        done = self.answer(*words)
         return os.fsdecode(done.stdout).rstrip("\n") if done.status == 0 else ""
 
     def do(self, *words: str, given: bytes = b"") -> str:
         """Run a git command that must succeed; return what it said.
 
         Raises:
+            GitKilled: somebody has ended it.
             TeamError: it failed; the sentence says what git said.
         """
-        done = self.run(*words, given=given)
+        done = self.answer(*words, given=given)
         if done.status != 0:
             raise TeamError(f"git {words[0]} failed in {self.folder}: {last_words(done)}")
         return os.fsdecode(done.stdout).rstrip("\n")
-
-    def read_head(self) -> Head:
-        """Return what a copy can be made of.
-
-        Raises:
-            TeamError: none can; the sentence says why and what to do.
-        """
-        commit = self.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        return self._describe(commit)
-
-    def _describe(self, commit: str) -> Head:
-        kind, *files = self._look()
-        objects, alternates, shallow = (self.folder / file for file in files)
-        if alternates.exists() and alternates.stat().st_size:
-            raise TeamError(
-                f"the repository {self.folder} borrows objects itself, as {alternates} says; "
-                "`git repack -a -d` and then removing that file makes it whole"
-            )
-        if self.ask("config", "--get-regexp", r"^(extensions\.partialclone|remote\..*\.promisor)$"):
-            raise TeamError(
-                f"the repository {self.folder} is a partial clone, whose missing files no working "
-                "copy could fetch; make a whole clone of it"
-            )
-        if not commit:
-            raise TeamError(
-                f"the repository {self.folder} has no commit yet, and a working copy needs one; "
-                "`git commit` makes it"
-            )
-        real = Path(os.path.realpath(objects))
-        origin = Origin(folder=self.folder, objects=real)
-        return Head(commit=check_object_id(commit), origin=origin, format=kind, shallow=shallow)
-
-    def at(self, commit: str) -> Head:
-        """Return what a clone of a certain commit can be made of.
-
-        Raises:
-            TeamError: as for `read_head`, or it is no commit here.
-        """
-        found = self.do("rev-parse", "--verify", "--quiet", f"{check_object_id(commit)}^{{commit}}")
-        return self._describe(found)
-
-    def _look(self) -> list[str]:
-        """Return the format of its objects' names, and where its objects and other files are.
-
-        Raises:
-            TeamError: it is no working tree, or not the whole of one.
-        """
-        names = ("objects", "objects/info/alternates", "shallow")
-        paths = [word for name in names for word in ("--git-path", name)]
-        facts = ("--is-inside-work-tree", "--is-bare-repository", "--show-object-format")
-        done = self.run("rev-parse", *facts, *paths, "--show-toplevel")
-        said = os.fsdecode(done.stdout).split("\n", len(facts) + len(names))
-        if done.status != 0 and b"dubious ownership" in done.stderr:
-            raise TeamError(
-                f"the repository {self.folder} belongs to another user, so git does not touch it; "
-                f"`git config --global --add safe.directory {self.folder}` lets it"
-            )
-        if done.status != 0 or said[:2] != ["true", "false"]:
-            raise TeamError(
-                f"{self.folder} is no working tree of a git repository, so there can be no working "
-                "copy of it; `git init` and a first commit make it one"
-            )
-        top = said[-1].removesuffix("\n")
-        if Path(os.path.realpath(top)) != self.folder:
-            raise TeamError(
-                f"the workspace {self.folder} is a folder in the repository {top}, and a working "
-                "copy is of a whole one; work there, or set [team] workspace to it"
-            )
-        return said[2:-1]
 
     def count_changes(self) -> int:
         """Return how many files in the working tree are not committed, unknown ones too."""
@@ -213,13 +140,7 @@ class Source:
         Raises:
             GitKilled: somebody has ended git.
         """
-        return self._answer("merge-base", "--is-ancestor", commit, within).status == 0
-
-    def _answer(self, *words: str) -> Captured:
-        done = self.run(*words)
-        if done.status < 0:
-            raise GitKilled(f"git was killed in {self.folder}; try again")
-        return done
+        return self.answer("merge-base", "--is-ancestor", commit, within).status == 0
 
     def is_merging(self) -> bool:
         """Return whether a merge or the like has begun in the working tree, and not ended."""

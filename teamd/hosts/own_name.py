@@ -39,6 +39,5 @@ def take_name(paths: TeamPaths, name: str, *, durable: bool) -> dict[str, str]:
         for folder in (places.received("").parent, places.confirmed("").parent):
             for path in directories.list_files(folder, "*.json"):
                 files.remove(path)
-    # Not synced: whoever finds the former name there after a power cut does all of it once more.
-    files.replace(places.name, f"{name}\n".encode(), durable=False)
+    files.replace(places.name, f"{name}\n".encode(), durable=durable)
     return told

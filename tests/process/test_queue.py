@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.copies import landing
-from teamd.copies.source import Source
-from teamd.errors import TeamError
+from teamd.copies.source import GitKilled, Source
 from tests.queues import CHECK, Yard
 from tests.repositories import commit, git
 from tests.waiting import wait_until
@@ -260,7 +259,7 @@ def test_a_branch_never_moves_below_files_that_a_killed_git_did_not_name(
     commit = yard.commit("ann", c="new\n")
     yard.git("fetch", "--quiet", str(yard.copy("ann")), commit)
     before = yard.git("rev-parse", "main")
-    with pytest.raises(TeamError, match="worktree failed"):
+    with pytest.raises(GitKilled, match="git worktree was killed"):
         landing.land(source, "main", before, commit)
     assert yard.git("rev-parse", "main") == before
 

@@ -600,7 +600,7 @@ def a_host_gets_another_name(scene: Scene) -> None:
     scene.do("create")
     scene.do("take_name", "h1")
     scene.do("send_far", "one", crossing=1)
-    scene.do("take_name", "h9")
+    scene.do("take_name", "h9", kept=("hosts/name", "h9"))
     scene.do("send_far", "two", crossing=2)
 
 
