@@ -21,7 +21,7 @@ from tests.e2e.harness import opened
 from tests.forked.client import SHARED_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from tests.e2e.harness import Project
 
@@ -31,6 +31,7 @@ settings.load_profile("teamd")
 
 _LONGEST_FIRST: Final = ("process", "e2e", "unit")
 _WORKERS: Final = "PYTEST_XDIST_WORKER_COUNT"
+_MOST_LOGGED: Final = 30
 _TOOLS: Final = ("strace", "faketime", "tmux")  # each has a marker
 # In a folder on the PATH: each adds up to ten mounts to every sandbox, and no test needs them.
 _VERSION_MANAGERS: Final = frozenset({".cargo", ".pyenv", ".rbenv", ".asdf"})
@@ -91,6 +92,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if sys.platform != "linux":
             pytest.skip(f"{tool} is for Linux")
         pytest.fail(f"{tool} is not installed: `apt-get install {tool}`", pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what teamd logged beside a test that failed: CI keeps none of its files."""
+    report = yield
+    for project in map(getattr(item, "funcargs", {}).get, ("project", "running")):
+        log = project and report.failed and call.when == "call" and project.paths.log("teamd")
+        if log and log.exists():
+            told = log.read_text(encoding="utf-8", errors="replace").splitlines()
+            report.sections.append(("end of teamd.log", "\n".join(told[-_MOST_LOGGED:])))
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

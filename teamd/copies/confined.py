@@ -53,6 +53,7 @@ _SETTINGS: Final = {
 _KILLED: Final = (
     -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM,
 )  # fmt: skip
+_NOT_MADE: Final = b"bwrap: "  # a mount's source was removed in that moment, no memory was left, …
 _SCRATCH: Final = re.compile(r"\.scratch-(\d+)-(\d+)-\w+")
 # Bounds first; `git` is found on the PATH of the sandbox. It would wait for ever at a pipe that
 # stands where it reads a file.
@@ -98,7 +99,7 @@ class ConfinedGit:
             seconds: after which all of it is killed.
 
         Raises:
-            GitKilled: somebody has ended it.
+            GitKilled: somebody has ended it, or it did not begin this time.
             TeamError: it takes too long, or cannot be started; this machine can make no sandbox.
         """
         argv = [*self.argv, "--", "/bin/sh", "-c", _BEGIN + script, "sh", *words]
@@ -113,6 +114,9 @@ class ConfinedGit:
             raise GitKilled(f"git was killed in {self.folder}; try again")
         if done.status != 0:  # nothing is tried before: that would cost as much as git itself
             _check_sandbox(self.untrusted)
+            if done.stderr.startswith(_NOT_MADE):
+                said = last_words(done)
+                raise GitKilled(f"git did not begin in {self.folder}: {said}; try again")
         return done
 
     def do(self, script: str, *words: str, given: bytes = b"", stdout: int | None = None) -> bytes:

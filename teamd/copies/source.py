@@ -40,7 +40,7 @@ _QUIET: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 
 
 class GitKilled(TeamError):
-    """Git was ended from outside: that says nothing about what it was asked."""
+    """Git was ended from outside, or did not begin: that says nothing about what it was asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from tests.repositories import commit, git
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.e2e.harness import Project
 
 AWAITED = "until [ -e go ]; do sleep 0.05; done"  # a check that ends when the test wants it
@@ -432,6 +435,26 @@ def test_what_is_killed_is_checked_again(project: Project, victim: str) -> None:
     yard.wait("1", "merged")
     assert yard.merges() == ["Merge team/ann: work"]
     wait_until(lambda: not yard.leftovers(), what="nothing is left behind")
+
+
+def test_a_sandbox_that_is_not_made_this_time_says_nothing_about_the_work(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yard = Yard(project, "ann")
+    yard.commit("ann", a="x\n")
+    yard.add("ann")
+    fails = tmp_path / "fails"
+    fails.touch()
+    trouble = f"! rm {fails} 2>/dev/null || {{ echo bwrap: No space >&2; exit 1; }}"
+    failing = f"case $* in *merge-tree*) {trouble}; esac"
+    fake = tmp_path / "programs" / "bwrap"
+    fake.parent.mkdir()
+    fake.write_text(f'#!/bin/sh\n{failing}\nexec {shutil.which("bwrap")} "$@"\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(fake.parent), prepend=os.pathsep)
+    interrupted = yard.empty()["1"]
+    assert (interrupted["state"], interrupted["kills"]) == ("checking", 1)
+    assert yard.empty()["1"]["state"] == "merged"
 
 
 def test_a_branch_that_moves_meanwhile_is_not_taken_back(project: Project) -> None:
