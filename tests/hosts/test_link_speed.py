@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -90,8 +91,8 @@ def seen_growing(path: Path, deed: Callable[[], object]) -> float:
     def look() -> None:
         nonlocal seen
         while path.stat().st_size <= size:
-            found = os.read if False else watched._queue.read
-            found(timeout=1000)
+            select.select([watched], [], [], 1)
+            watched.changed()
         seen = time.monotonic()
 
     with closing(watch(path.parent)) as watched:
