@@ -60,8 +60,9 @@ class Weather:
             thread.join()
 
     def _blow(self) -> None:
-        kinds = (self._kill_postman, self._kill_broker, self._freeze_broker)
-        while not self._over.wait(self.chance.uniform(0.0, 4.0)):
+        kill = self._kill_postman
+        kinds = (kill, kill, self._kill_broker, self._freeze_broker)
+        while not self._over.wait(self.chance.uniform(0.0, 3.0)):
             self.chance.choice(kinds)()
 
     def _kill_postman(self) -> None:
