@@ -77,9 +77,11 @@ def load() -> None:
             importlib.import_module(late)
     from teamd import tools  # noqa: PLC0415 -- this program imports at its time
     from teamd.models import claude  # noqa: PLC0415
+    from teamd.sandbox import bubblewrap  # noqa: PLC0415
 
     tools.warm_up()
     claude.warm_up()
+    bubblewrap.build_base("bwrap")  # looks through all of /etc
     gc.collect()
     gc.freeze()
     _use_huge_pages()
