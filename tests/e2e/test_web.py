@@ -312,9 +312,10 @@ def test_a_conversation_of_a_hundred_megabytes_opens_within_a_second(
     with opened(tmp_path) as project:
         project.enlist("alice")
         with project.paths.transcript("alice").open("wb") as writing:
+            begin, end = b'{"record": "result", "tool_use_id": "%d", ', b'"content": "%b"}\n'
+            long = end % (b"x" * 100_000)
             for number in range(1000):
-                facts = {"record": "result", "tool_use_id": str(number), "content": "x" * 100_000}
-                writing.write(json.dumps(facts).encode() + b"\n")
+                writing.write(begin % number + long)
             last = {"record": "reply", "content": [{"type": "text", "text": "The last words."}]}
             writing.write(json.dumps(last).encode() + b"\n")
         with served(project) as server:
