@@ -272,6 +272,7 @@ def finds_key() -> bool:
         return any(one is not None for one in found)
 
 
+@cache
 def warm_up() -> None:
     """Do once, before forking, what the first call of every teammate would do anew.
 

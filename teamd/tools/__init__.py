@@ -14,7 +14,7 @@ from teamd.messages import new_id
 from teamd.tools.output import clip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 # Of one result, however long a list or a name in it is; [tools] output_bytes mostly is far less.
 _MOST_BYTES: Final = 1 << 22
@@ -262,10 +262,15 @@ def _failure(error: Exception, said: str = "") -> Result:
 
 def warm_up() -> None:
     """Make the schemas of all tools that are known by now: forked children share them."""
-    known: list[type[Tool[Any]]] = [*Tool.__subclasses__(), *RepeatableTool.__subclasses__()]
-    for tool in known:
+    for tool in _kinds_of(Tool):
         if hasattr(tool, "name"):
             tool.describe()
+
+
+def _kinds_of(base: type[Tool[Any]]) -> Iterator[type[Tool[Any]]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from _kinds_of(kind)
 
 
 def _clean(text: str) -> str:

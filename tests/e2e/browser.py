@@ -15,6 +15,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 
 
 _OPTIONS: Final = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+_DRAWN: Final = """new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(() =>
+    go(document.body.innerText.includes("Loading …")))))"""
+_NOTE_FOCUS: Final = """
+window.reached = new Set(); document.body.focus(); scrollTo(0, 0)
+document.addEventListener("focusin", ({target}) => reached.add(target))
+"""
 _CONTROLS: Final = frozenset(
     {"button", "link", "textbox", "searchbox", "checkbox", "spinbutton", "combobox", "region"}
 )
@@ -40,14 +47,21 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
 
 class Browser:
-    """A browser with one page."""
+    """A browser with one page.
+
+    Attributes:
+        driver: sends what this class has no word for.
+        opened: the link that was opened last.
+    """
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
+        self.opened = ""
         self._elsewhere: list[ThreadingHTTPServer] = []
 
     def open(self, link: str) -> None:
         """Open a link in place of what is shown."""
+        self.opened = link
         self.driver.get("about:blank")
         self.driver.get(link)
 
@@ -114,10 +128,8 @@ class Browser:
 
     def settle(self) -> None:
         """Wait until the page has drawn what it knows."""
-        self.wait_for_script(
-            "new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
-        )
-        self.miss("Loading …")
+        while self.wait_for_script(_DRAWN):  # what was loaded is drawn in a frame of its own
+            self.miss("Loading …")
 
     def nameless(self) -> list[str]:
         """Return the controls that have no name for those who do not see them."""
@@ -132,16 +144,15 @@ class Browser:
 
     def reached_by_tab(self, most: int) -> int:
         """Press Tab so often; return how many different controls had the focus."""
-        self.run("window.reached = new Set(); document.body.focus(); scrollTo(0, 0)")
-        for _ in range(most):
-            self.driver.switch_to.active_element.send_keys(Keys.TAB)
-            self.run("window.reached.add(document.activeElement)")
-        return int(self.run("reached.delete(document.body); return window.reached.size"))
+        self.run(_NOTE_FOCUS)
+        ActionChains(self.driver, duration=0).send_keys(Keys.TAB * most).perform()
+        return int(self.run("return window.reached.size"))
 
     def open_elsewhere(self) -> None:
         """Open a page of another origin on this machine."""
         folder = tempfile.mkdtemp()
         handler = partial(QuietHandler, directory=folder)
+        self.opened = ""
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         Thread(target=server.serve_forever, daemon=True).start()
         self._elsewhere.append(server)

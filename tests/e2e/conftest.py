@@ -54,15 +54,31 @@ def server(busy: Project) -> Iterator[Server]:
 
 
 @pytest.fixture
-def page(browser: Browser, server: Server) -> Iterator[Browser]:
-    """The page, just opened; its console holds no error in the end."""
+def page(
+    browser: Browser, server: Server, request: pytest.FixtureRequest, opened_after: dict[str, int]
+) -> Iterator[Browser]:
+    """The page at its first view; its console holds no error in the end.
+
+    To load it takes most of a second. So it is the one that the test before has looked at, unless
+    that opened another, or a test has failed since: nobody knows what it has left.
+    """
+    failed = request.session.testsfailed
     browser.resize(1280)
-    browser.open("about:blank")  # a page before this one may ask a server that is gone
-    browser.complaints()
-    browser.open(server.link)
+    if browser.opened != server.link or opened_after.get(server.link) != failed:
+        browser.open("about:blank")  # a page before this one may ask a server that is gone
+        browser.complaints()
+        browser.open(server.link)
+        opened_after[server.link] = failed
+    browser.go("")
     browser.see("The team")
     yield browser
     assert browser.complaints() == []
+
+
+@pytest.fixture(scope="module")
+def opened_after() -> dict[str, int]:
+    """After how many failures of other tests each link was opened."""
+    return {}
 
 
 def asked(project: Project) -> list[dict[str, Any]]:

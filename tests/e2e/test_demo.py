@@ -114,8 +114,11 @@ def lines_of(shown: str, who: str) -> list[str]:
 
 @pytest.mark.installed
 def test_a_coder_and_a_tester_build_a_program_and_mend_a_real_bug(hall: Hall) -> None:
-    """And at the end there are the roster, the mail and what the program prints."""
-    hall.hide_git()  # carl is seen elsewhere
+    """And at the end there are the roster, the mail and what the program prints.
+
+    Without git it says what was left out.
+    """
+    hall.hide_git()
     ended = hall.watch()
     assert (ended.status, ended.stderr) == (0, "")
     assert ended.stdout.splitlines()[0] == FIRST_LINE
@@ -139,6 +142,10 @@ def test_a_coder_and_a_tester_build_a_program_and_mend_a_real_bug(hall: Hall) ->
         "→ lead: roman.py passes",
     ]
     assert lines_of(ended.stdout, "lead").count("← bob: roman.py passes") == 1
+
+    assert lines_of(ended.stdout, "carl") == []
+    left_out = "A working copy with a check and a merge was left out: git is not installed."
+    assert f"\n{left_out}\n" in ended.stdout
 
     end = ended.stdout[ended.stdout.index("$ teamctl team") :]
     spawned = dict(re.findall(r"spawns (\w+), \w+ \(pid (\d+)\)", ended.stdout))
@@ -176,16 +183,6 @@ def test_a_third_one_works_in_a_copy_until_its_check_passes_and_is_merged(
     assert re.fullmatch(r"merges team/carl into main: [0-9a-f]{8}", merged)
     assert "\ncarl: branch team/carl, 0 commits ahead, 0 uncommitted files\n" in played.kept
     assert "\n$ python3 roman.py MCMXCIV\n1994\n" in played.kept
-
-
-def test_without_git_it_says_what_was_left_out(hall: Hall) -> None:
-    hall.hide_git()
-    ended = hall.watch()
-    assert ended.stderr == ""
-    left_out = "A working copy with a check and a merge was left out: git is not installed."
-    assert f"\n{left_out}\n" in ended.stdout
-    assert lines_of(ended.stdout, "carl") == []
-    assert "All of it happened" in ended.stdout
 
 
 def test_a_person_can_follow_it_and_it_takes_less_than_fifteen_seconds(hall: Hall) -> None:

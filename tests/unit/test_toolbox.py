@@ -12,7 +12,10 @@ from pydantic import Field
 
 from teamd.errors import StoreError, TeamError
 from teamd.masking import MASK, Mask
-from teamd.tools import Input, Result, Tool, Toolbox, ToolError
+from teamd.tools import Input, Result, Tool, Toolbox, ToolError, warm_up
+from teamd.tools.board import TaskList
+from teamd.tools.mail import SendMessage
+from teamd.tools.shell import Bash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,6 +124,16 @@ def test_a_schema_holds_no_derived_titles() -> None:
         "required": ["words"],
         "additionalProperties": False,
     }
+
+
+def test_all_tools_are_described_before_a_fork() -> None:
+    """Those that have a base in common were described anew by each teammate."""
+    Tool.describe.cache_clear()
+    warm_up()
+    misses = Tool.describe.cache_info().misses
+    for tool in (Bash, SendMessage, TaskList):
+        tool.describe()
+    assert Tool.describe.cache_info().misses == misses
 
 
 def test_a_result_of_any_length_is_cut_and_says_so() -> None:
