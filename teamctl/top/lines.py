@@ -65,7 +65,7 @@ class RowList(ScrollView, can_focus=True):
         following: whether the end stays in sight as rows are added, once it is.
     """
 
-    DEFAULT_CSS: ClassVar[str] = "Lines { overflow-x: hidden; scrollbar-size-vertical: 1; }"
+    DEFAULT_CSS: ClassVar[str] = "RowList { overflow-x: hidden; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         ("up,k", "move(-1)", "up"),
         ("down,j", "move(1)", "down"),
