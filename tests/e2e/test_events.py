@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from teamctl.commands.help import read_topic
+from teamctl.events.event import Event
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from tests.strict.replies import say, use
@@ -32,6 +33,14 @@ def documented() -> set[str]:
         r"^\| (`[a-z_`, ]+) \|", read_topic("files").rpartition("## What")[2], re.MULTILINE
     )
     return {kind for row in rows for kind in re.findall(r"\w+", row)}
+
+
+def test_what_happens_stands_below_what_happened() -> None:
+    """The longest kind leaves its neighbours where they are, and so does a name as most are."""
+    names = ("lead", "teamd", "somebody")
+    lines = [Event(0.0, kind, name, {"a": 1}).line() for kind in documented() for name in names]
+    assert {line.index(line.split()[3]) for line in lines} == {44}
+    assert {line.index("a=1") for line in lines} == {53}
 
 
 def begin(project: Project, out: Path, *options: str) -> subprocess.Popen[str]:
