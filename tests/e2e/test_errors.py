@@ -48,7 +48,7 @@ MISUSED = [
     ("teamctl task ad", "no command 'ad'; did you mean 'add'?"),
     ("teamctl task done 4", "no command 'done'; there are: add, claim, show, update"),
     ("teamctl transcript ann -n x", "'x' is not a valid whole number"),
-    ("teamctl prune --days x", "'x' is not a valid number"),
+    ("teamctl prune --older-than x", "'x' is not a valid number"),
     ("teamctl send ann", "Missing argument 'TEXT'"),
     ("teamctl team --frob", "No such option"),
     ("teamctl team --watch --json", "take one of them"),
