@@ -98,6 +98,11 @@ class RowList(ScrollView, can_focus=True):
         """How many lines of the screen all rows take."""
         return len(self._strips)
 
+    def fit_whole(self, most: int) -> int:
+        """Return how many lines the first rows take of which so many lines show all."""
+        ends = (*self._starts[1:], len(self._strips))
+        return max((end for end in ends if end <= most), default=0)
+
     @property
     def copied(self) -> str:
         """The row that is chosen as text; all rows where none can be."""

@@ -82,7 +82,8 @@ class TeamScreen(Acting):
         if folded and self.notes.has_focus:
             shown = self.room_of(self.notes, _HALF)
         elif folded:
-            shown = min(shown, max(0, left + 1))  # a line for both the title and who waits
+            # Title and who waits share a line; half a note would say something else.
+            shown = self.notes.fit_whole(min(shown, left + 1))
         title = bar.folded_title if folded else bar.title
         self.write("title", title(seen, width, self.top.teams))
         self.notes.styles.height = shown

@@ -151,8 +151,8 @@ def test_without_a_word_it_is_the_last_hour(project: Project) -> None:
     }  # fmt: skip
     assert abs(event["time"] - time.time()) < 60
     shown = project.do("teamctl", "events", "--since", "2019-12-31")
-    assert re.search(r"^2020-01-01 \S+ process_began +ann  pid=7$", shown, re.MULTILINE)
-    assert re.search(r' retry +ann  reason="no route" seconds=3.0$', shown, re.MULTILINE)
+    assert re.search(r"^2020-01-01 \S+ process_began +ann {6}pid=7$", shown, re.MULTILINE)
+    assert re.search(r' retry +ann {6}reason="no route" seconds=3.0$', shown, re.MULTILINE)
 
 
 def test_a_since_that_is_no_time_is_refused(project: Project) -> None:

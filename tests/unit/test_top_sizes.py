@@ -62,6 +62,7 @@ def test_a_low_screen_gives_its_lines_to_the_members_and_says_what_it_hides(
         assert names == ALL_EIGHT[:rows]
         assert keys.startswith("Tab 4 notes  a approve  ")
         assert keys.endswith("? keys  q quit")
+        assert "cid has failed" not in screen.text  # it would be cut
         await screen.press("tab", "tab")
         await screen.sees("cid has failed")
         await screen.misses("Tab 4 notes")
@@ -100,3 +101,16 @@ def test_a_low_screen_that_holds_all_hides_nothing(paths: TeamPaths) -> None:
         assert screen.lines[1] == "no request waits for you"
 
     play_at(paths, (40, 12), play)
+
+
+def test_a_low_screen_shows_a_note_that_it_has_room_for_whole(paths: TeamPaths) -> None:
+    add(paths, *ALL_EIGHT[:-1])
+    add(paths, "gus", status="paused", reason="paused by user")
+
+    async def play(screen: Shown) -> None:
+        await screen.sees("Tab 2 notes")
+        shown = " ".join(screen.lines[-3:-1])
+        assert shown == "gus is paused by user; `teamctl resume gus` lets it go on"
+        assert [line.split()[0] for line in screen.lines[2:10]] == ALL_EIGHT
+
+    play_at(paths, (40, 13), play)
