@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
 from teamctl.commands import COMMANDS, load
 from teamctl.examples import EXAMPLES
-from teamd.click_commands import add_examples, group_to_click, program_to_click, to_click
+from teamd.click_commands import (
+    TellingGroup,
+    add_examples,
+    group_to_click,
+    program_to_click,
+    to_click,
+)
 from teamd.commandline import Group, group, team_options
 
 if TYPE_CHECKING:
+    import click
+
     from teamd.cli import Choice
 
 
-class LazyGroup(click.Group):
+class LazyGroup(TellingGroup):
     """Loads a command's module only when that command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's
@@ -36,18 +42,9 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; a misspelt one is told what is near."""
-        name = args[0]
-        if name not in COMMANDS and not ctx.resilient_parsing:
-            from difflib import get_close_matches  # noqa: PLC0415 -- only for an unknown name
-
-            near = get_close_matches(name, COMMANDS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "`teamctl --help` lists them all"
-            ctx.fail(f"no command {name!r}; {hint}")
-        return super().resolve_command(ctx, args)
+    def describe_known(self, ctx: click.Context) -> str:  # noqa: ARG002 -- click's
+        """Say where all commands are listed: there are many."""
+        return "`teamctl --help` lists them all"
 
 
 @group(context_settings={"help_option_names": ["-h", "--help"]})

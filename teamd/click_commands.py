@@ -43,6 +43,21 @@ class Seconds(click.ParamType[float]):
         return seconds
 
 
+class IntRange(click.IntRange):
+    """A whole number, called so in what is said of one that is none."""
+
+    name = "whole number"
+
+
+class FloatRange(click.FloatRange):
+    """The same of any number."""
+
+    name = "number"
+
+
+_OWN_TYPES: Final = {one.__name__: one for one in (Seconds, IntRange, FloatRange)}
+
+
 class TextCommand(click.Command):
     """A command whose last argument is a text: one without quotes is shown with them."""
 
@@ -68,6 +83,27 @@ class TextCommand(click.Command):
                 text = shlex.quote(" ".join(words[len(names) - 1 :]))
                 return " ".join([ctx.command_path, *words[: len(names) - 1], text, *options])
         return ""
+
+
+class TellingGroup(click.Group):
+    """A group that tells a misspelt command what is near, or what there is."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or fail with a sentence."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not ctx.resilient_parsing:
+            from difflib import get_close_matches  # noqa: PLC0415 -- only for an unknown name
+
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else self.describe_known(ctx)
+            ctx.fail(f"no command {name!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def describe_known(self, ctx: click.Context) -> str:
+        """Say which commands there are."""
+        return f"there are: {', '.join(self.list_commands(ctx))}"
 
 
 def _without(given: list[str], words: list[str]) -> list[str]:
@@ -98,7 +134,7 @@ def program_to_click(declared: Group, cls: type[click.Group] = click.Group) -> c
 
 def group_to_click(declared: Group) -> click.Group:
     """Build click's group of one that is declared, with the commands below it."""
-    return _group(declared, click.Group, _decorated(declared.itself))
+    return _group(declared, TellingGroup, _decorated(declared.itself))
 
 
 def add_examples(command: click.Command, examples: Mapping[str, Sequence[str]], path: str) -> None:
@@ -140,7 +176,7 @@ def _decorated(declared: Command) -> Callable[..., Any]:
 def _decorator(one: Parameter) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     settings = dict(one.settings)
     if isinstance(kind := settings.get("type"), ValueType):
-        made = Seconds if kind.name == Seconds.__name__ else getattr(click, kind.name)
+        made = _OWN_TYPES.get(kind.name) or getattr(click, kind.name)
         settings["type"] = made(*kind.bounds, **kind.named)
     if one.option:
         return click.option(*one.names, **settings)

@@ -86,7 +86,8 @@ def reject(choice: Choice, request_id: str, *, reason: str | None) -> None:
 
     The teammate that asked gets your answer and may ask again; without --reason a terminal asks you
     for one. `teamctl requests` lists the ids; the first characters of one are enough if no other id
-    begins with them. With the id of what you allowed with `approve --always`, that is taken back.
+    begins with them. With the id of what you allowed with `teamctl approve --always`, that is taken
+    back.
     """
     _answer(choice, request_id, approve=False, reason=reason)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamctl import output
+from teamctl.widths import Shape
 from teamd import commandline, terminal
 from teamd.commandline import team_options
 from teamd.files import directories
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from teamd.messages import Message
 
 _LISTED: Final = 20
+_HEADINGS: Final = ("ID", "FROM", "TO", "AGE", "STATE", "TEXT")
+# An id is cut last, and never below what tells it from the others.
+_SHAPE: Final = Shape(
+    elastic={"TEXT": 8, "ID": 15}, spare=("AGE", "FROM"), dispensable=("TO", "STATE", "TEXT")
+)
 _TAIL_BYTES: Final = 1 << 18
 _MAIL: Final = b'"mail"'
 
@@ -73,7 +79,7 @@ def _list(paths: TeamPaths, *, as_json: bool) -> None:
             )
             for one, how in latest
         ]
-        output.print_table(("ID", "FROM", "TO", "AGE", "STATE", "TEXT"), rows, ("AGE",))
+        output.print_table(_HEADINGS, rows, ("AGE",), _SHAPE)
     else:
         terminal.echo("no messages yet")
 

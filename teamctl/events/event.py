@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _TROUBLE = frozenset({"crashed", "failed", "stuck", "mail_rejected"})
+_LONGEST_KIND = len("conversation_opened")
+_USUAL_NAME = 8  # characters; nobody knows yet who comes
 _CARE = frozenset({"retry", "approval_asked", "mail_held"})
 
 
@@ -41,8 +43,9 @@ class Event:
         colour = "red" if self.kind in _TROUBLE else "yellow" if self.kind in _CARE else None
         facts = " ".join(f"{key}={_said(value)}" for key, value in self.facts.items() if value)
         when = terminal.style(output.moment(self.time), dim=True)
-        kind = terminal.style(f"{self.kind:16}", fg=colour, bold=True)
-        return f"{when} {kind} {output.plain(self.name)}  {output.plain(facts)}".rstrip()
+        kind = terminal.style(f"{self.kind:{_LONGEST_KIND}}", fg=colour, bold=True)
+        name = f"{output.plain(self.name):{_USUAL_NAME}}"
+        return f"{when} {kind} {name} {output.plain(facts)}".rstrip()
 
 
 def _said(value: Any) -> str:

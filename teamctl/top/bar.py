@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from teamctl import output, roster_table
-from teamctl.top.columns import cut, in_a_line
+from teamctl.top.columns import cells, cut, in_a_line
 from teamd.overview.members import WAITING
 
 if TYPE_CHECKING:
@@ -37,9 +37,30 @@ def title(seen: Overview, width: int, teams: Sequence[str] = ()) -> Line:
     return ((cut(shown, width), "bold"),)
 
 
-def keys(width: int, *, readonly: bool) -> Line:
-    """Return the line that says which keys there are; the last before `?` goes first."""
-    named = list(_READ_ONLY_KEYS if readonly else _KEYS)
+def folded_title(seen: Overview, width: int, teams: Sequence[str] = ()) -> Line:
+    """Return `title` and `waiting` in one line; a fact that does not fit is left out whole."""
+    count, name = len(seen.members), in_a_line(seen.team.name)
+    stopped = "no teamd" if seen.supervisor is None else ""
+    members = "1 member" if count == 1 else f"{count} members"
+    others = [stopped, members]
+    shown = _count(seen)
+    # Which of several teams it is comes first of these: it is asked for by a number.
+    for fact in filter(None, [name, *others] if len(teams) > 1 else [*others, name]):
+        if cells(f"{shown} · {fact}") <= width:
+            shown += f" · {fact}"
+    return ((shown, "bold yellow" if seen.waiting else "bold"),)
+
+
+def keys(width: int, *, readonly: bool, notes: int = 0) -> Line:
+    """Return the line that says which keys there are; the last before `?` goes first.
+
+    Args:
+        width: of the screen.
+        readonly: whether nothing may be changed.
+        notes: how many notes are out of sight.
+    """
+    there = f"Tab {notes} note{'' if notes == 1 else 's'}"
+    named = [*([there] if notes else []), *(_READ_ONLY_KEYS if readonly else _KEYS)]
     while named and len("  ".join((*named, *_ALWAYS))) > width:
         named.pop()
     return (("  ".join((*named, *_ALWAYS)), ""),)
@@ -47,10 +68,9 @@ def keys(width: int, *, readonly: bool) -> Line:
 
 def waiting(seen: Overview) -> Line:
     """Return the line that says how many requests wait for the person."""
-    count = len(seen.waiting)
-    if not count:
+    if not seen.waiting:
         return (("no request waits for you", ""),)
-    return ((f"{count} {'waits' if count == 1 else 'wait'} for you", "bold yellow"),)
+    return ((_count(seen), "bold yellow"),)
 
 
 def ask(one: OpenRequest) -> Line:
@@ -71,3 +91,8 @@ def notes(seen: Overview) -> list[Line]:
     others = [one for one in seen.notices if one.kind != WAITING]
     told = [(text, "yellow") for one in others for text in one.lines]
     return [((in_a_line(text), style),) for text, style in (*told, *roster_table.notes(seen))]
+
+
+def _count(seen: Overview) -> str:
+    count = len(seen.waiting)
+    return f"{count} {'waits' if count == 1 else 'wait'} for you"

@@ -95,26 +95,45 @@ class Face(Screen[None]):
 
     def draw_parts(self) -> None:
         """Draw each part; all are there."""
+        self.draw_asks()
+        self.draw_edges()
+
+    def draw_asks(self) -> None:
+        """Draw the requests."""
         asks, before = self.asks, self.asks.key
         waiting = ((one.approval.id, bar.ask(one)) for one in self.top.seen.waiting)
         asks.show(asks.rows_of(waiting))
         if asks.key != before:  # whoever presses a key now may have meant the one before
             self._calm_at = time.monotonic() + self.top.calm_seconds
         self.fit(asks)
-        self.write("waiting", bar.waiting(self.top.seen))
+
+    def draw_edges(self, *, folded: bool = False, notes: int = 0) -> None:
+        """Draw the lines above and below; one that says nothing leaves its place to the list.
+
+        Args:
+            folded: whether the title says how many requests wait.
+            notes: how many notes there are out of sight.
+        """
+        self.write("waiting", () if folded else bar.waiting(self.top.seen))
         told = " · ".join(filter(None, (self._filtered(), self.top.status)))
-        self.write("status", ((told, ""),))
-        self.write("keys", bar.keys(self.size.width, readonly=self.top.readonly))
+        self.write("status", ((told, ""),) if told else ())
+        keys = bar.keys(self.size.width, readonly=self.top.readonly, notes=notes)
+        self.write("keys", keys)
 
     def write(self, where: str, line: Line) -> None:
         """Write a line of its own, if it is another one than before."""
         place, text = self.query_one(f"#{where}", Static), Text.assemble(*line)
         if place.content != text:
             place.update(text)
+        place.display = bool(line)
 
     def fit(self, lines: RowList) -> None:
         """Make a list as high as it needs to be, up to a part of the screen."""
-        lines.styles.height = min(lines.height, max(1, self.size.height // _PART))
+        lines.styles.height = self.room_of(lines)
+
+    def room_of(self, lines: RowList, part: int = _PART) -> int:
+        """Return how many lines of the screen a list needs: at most such a part of them all."""
+        return min(lines.height, max(1, self.size.height // part))
 
     def show(self, rows: Sequence[Row]) -> None:
         """Show rows in the list, those that the filter lets through."""
@@ -173,7 +192,7 @@ class Face(Screen[None]):
         there = [self.body, *(one for one in self.query(RowList) if one is not self.body)]
         filled = [one for one in there if one is self.body or one.height]
         at = next((n for n, one in enumerate(filled) if one.has_focus), -1)
-        filled[(at + 1) % len(filled)].focus()
+        self.set_focus(filled[(at + 1) % len(filled)])  # at once: the key may be pressed again
 
     def action_copy(self) -> None:
         """Copy the request or the row that is chosen, or all that is shown, by the terminal."""

@@ -65,7 +65,7 @@ class RowList(ScrollView, can_focus=True):
         following: whether the end stays in sight as rows are added, once it is.
     """
 
-    DEFAULT_CSS: ClassVar[str] = "Lines { overflow-x: hidden; scrollbar-size-vertical: 1; }"
+    DEFAULT_CSS: ClassVar[str] = "RowList { overflow-x: hidden; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         ("up,k", "move(-1)", "up"),
         ("down,j", "move(1)", "down"),
@@ -97,6 +97,11 @@ class RowList(ScrollView, can_focus=True):
     def height(self) -> int:
         """How many lines of the screen all rows take."""
         return len(self._strips)
+
+    def fit_whole(self, most: int) -> int:
+        """Return how many lines the first rows take of which so many lines show all."""
+        ends = (*self._starts[1:], len(self._strips))
+        return max((end for end in ends if end <= most), default=0)
 
     @property
     def copied(self) -> str:

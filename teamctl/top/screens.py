@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from teamd.overview.members import MemberView
 
 _NUMBERS: Final = "123456789"
+_LOW: Final = 20  # lines; on a higher screen the notes with their commands stay in sight
+_HALF: Final = 2  # of a low screen for notes that are looked at
+_LINES_AROUND: Final = 4  # title, how many wait, headings, keys
 
 
 class TeamScreen(Acting):
@@ -42,6 +45,11 @@ class TeamScreen(Acting):
         """The teammate of the row that is chosen."""
         return self.top.find(self.body.key)
 
+    @property
+    def notes(self) -> RowList:
+        """What a person should know besides."""
+        return self.query_one("#notes", RowList)
+
     def compose_body(self) -> ComposeResult:
         """Build the table and the notes below it."""
         yield Static(id="header")
@@ -53,14 +61,34 @@ class TeamScreen(Acting):
         seen, width = self.top.seen, self.size.width
         rows = {view.name: columns.read(view) for view in seen.members}
         widths = columns.fit(rows.values(), width)
-        self.write("title", bar.title(seen, width, self.top.teams))
         self.write("header", columns.header(widths))
         lines = ((name, columns.line(row, widths)) for name, row in rows.items())
         self.show(self.body.rows_of(lines))
-        notes = self.query_one("#notes", RowList)
-        notes.show(notes.rows_of((str(n), line) for n, line in enumerate(bar.notes(seen))))
-        self.fit(notes)
-        super().draw_parts()
+        told = bar.notes(seen)
+        self.notes.show(self.notes.rows_of((str(n), line) for n, line in enumerate(told)))
+        self.draw_asks()
+        self._draw_around(len(told))
+
+    def on_descendant_focus(self) -> None:
+        """Show the notes while they are looked at, also on a low screen."""
+        self.draw()
+
+    def _draw_around(self, notes: int) -> None:
+        """Draw what is around the roster: on a low screen that has no room for all, folded."""
+        seen, (width, height) = self.top.seen, self.size
+        left = height - _LINES_AROUND - self.room_of(self.asks) - len(seen.members)
+        shown = self.room_of(self.notes)
+        folded = height < _LOW and left < shown
+        if folded and self.notes.has_focus:
+            shown = self.room_of(self.notes, _HALF)
+        elif folded:
+            # Title and who waits share a line; half a note would say something else.
+            shown = self.notes.fit_whole(min(shown, left + 1))
+        title = bar.folded_title if folded else bar.title
+        self.write("title", title(seen, width, self.top.teams))
+        self.notes.styles.height = shown
+        unseen = folded and not self.notes.has_focus and shown < self.notes.height
+        self.draw_edges(folded=folded, notes=notes if unseen else 0)
 
     def action_open(self) -> None:
         """Look at the teammate that is chosen, or at the request."""

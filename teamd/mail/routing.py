@@ -261,15 +261,18 @@ class Post:
             self._known[name] = self.mailbox(name)
         return self._known[name]
 
-    def other_hosts(self, address: str = "this") -> FarHosts:
+    def other_hosts(self, address: str = "") -> FarHosts:
         """The other hosts.
 
+        Args:
+            address: of whom they are needed for; empty where it is nobody.
+
         Raises:
-            BadName: this one has no name among them.
+            TeamError: this one has no name among them.
         """
         if self.hosts is None:
             why = "this host has no name in [hosts]; `teamctl help hosts` tells how to give one"
-            raise BadName(address, why)
+            raise BadName(address, why) if address else TeamError(why)
         return self.hosts
 
     def _check_no_host(self, name: str, place: str) -> None:

@@ -27,7 +27,9 @@ def interrupt(context: TeamContext, request: ControlRequest) -> ControlReply:
     if not isinstance(text, str):
         raise NotAMessage("an interrupt's text is a text")
     if member.status is Status.IDLE and not text.strip():
-        raise TeamError(f"{member.name} is idle; there is nothing to interrupt")
+        raise TeamError(
+            f"{member.name} is idle; there is nothing to interrupt: `teamctl send` reaches it"
+        )
     person = context.roster.team.person
     sender = person if request.sender == USER else request.sender
     message = Message(

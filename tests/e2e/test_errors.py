@@ -32,6 +32,8 @@ REFUSED = [
     ("teamctl transcript bbo", 1, "no teammate named 'bbo'; the team is"),
     ("teamctl logs bbo", 1, "no teammate named 'bbo'; the team is"),
     ("teamctl shutdown bbo", 1, "no teammate named 'bbo'; the team is"),
+    ("teamctl hosts", 1, r"^teamctl: this host has no name in \[hosts\]; `teamctl help hosts`"),
+    ("teamctl interrupt ann", 1, "there is nothing to interrupt: `teamctl send` reaches it"),
     ("teamd start", 1, r"a teamd \(pid PID\) already runs for .*; `teamd stop` ends it"),
     ("teamctl --config no.toml send ann x", 1, "no.toml: there is no such file; `teamctl init`"),
     (
@@ -43,6 +45,10 @@ REFUSED = [
 MISUSED = [
     ("teamctl spwan x", "no command 'spwan'; did you mean 'spawn'?"),
     ("teamctl frobnicate", "no command 'frobnicate'; `teamctl --help` lists them all"),
+    ("teamctl task ad", "no command 'ad'; did you mean 'add'?"),
+    ("teamctl task done 4", "no command 'done'; there are: add, claim, show, update"),
+    ("teamctl transcript ann -n x", "'x' is not a valid whole number"),
+    ("teamctl prune --older-than x", "'x' is not a valid number"),
     ("teamctl send ann", "Missing argument 'TEXT'"),
     ("teamctl team --frob", "No such option"),
     ("teamctl team --watch --json", "take one of them"),

@@ -9,9 +9,11 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+import click
 import pytest
 
 from teamctl.commands.help import read_topic
+from teamctl.events.event import Event
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from tests.strict.replies import say, use
@@ -32,6 +34,15 @@ def documented() -> set[str]:
         r"^\| (`[a-z_`, ]+) \|", read_topic("files").rpartition("## What")[2], re.MULTILINE
     )
     return {kind for row in rows for kind in re.findall(r"\w+", row)}
+
+
+def test_what_happens_stands_below_what_happened() -> None:
+    """The longest kind leaves its neighbours where they are, and so does a name as most are."""
+    names = ("lead", "teamd", "somebody")
+    for kind in documented():
+        for name in names:
+            line = click.unstyle(Event(0.0, kind, name, {"a": 1}).line())
+            assert (line.rindex(f" {name} "), line.index("a=1")) == (43, 53), line
 
 
 def begin(project: Project, out: Path, *options: str) -> subprocess.Popen[str]:
@@ -140,8 +151,8 @@ def test_without_a_word_it_is_the_last_hour(project: Project) -> None:
     }  # fmt: skip
     assert abs(event["time"] - time.time()) < 60
     shown = project.do("teamctl", "events", "--since", "2019-12-31")
-    assert re.search(r"^2020-01-01 \S+ process_began +ann  pid=7$", shown, re.MULTILINE)
-    assert re.search(r' retry +ann  reason="no route" seconds=3.0$', shown, re.MULTILINE)
+    assert re.search(r"^2020-01-01 \S+ process_began +ann {6}pid=7$", shown, re.MULTILINE)
+    assert re.search(r' retry +ann {6}reason="no route" seconds=3.0$', shown, re.MULTILINE)
 
 
 def test_a_since_that_is_no_time_is_refused(project: Project) -> None:

@@ -54,7 +54,8 @@ def on_top(screen: Shown) -> Picture:
     turns = lines[at].index("TURNS")
     rows = [line for line in lines[at + 1 :] if line.split()[1:2] == [ROLE]]
     members = {row.split()[0]: (row.split()[2], row[turns : turns + 5].strip()) for row in rows}
-    return members, [line.split()[0] for line in lines[2:at]]
+    # The place of a request that has just gone is empty until all is laid out anew: look again.
+    return members, [(line.split() or ["nobody"])[0] for line in lines[2:at]]
 
 
 def on_the_page(page: Browser) -> Picture:

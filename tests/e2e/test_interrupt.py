@@ -92,7 +92,10 @@ def test_a_call_that_was_broken_off_is_booked(team: Project) -> None:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (("interrupt", "dora"), "dora is idle; there is nothing to interrupt"),
+        (
+            ("interrupt", "dora"),
+            "dora is idle; there is nothing to interrupt: `teamctl send` reaches it",
+        ),
         (("interrupt", "dxra"), "no teammate named 'dxra'"),
         (("pause", "dxra"), "no teammate named 'dxra'"),
     ],

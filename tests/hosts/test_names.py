@@ -146,8 +146,9 @@ def test_a_teammate_is_spawned_interrupted_and_shut_down_from_another_host(town:
 
     idle = town.on("h1", "interrupt", "carol@h2")
     assert (idle.status, idle.complaint) == (
-        1, "teamctl: h2 says: carol is idle; there is nothing to interrupt",
-    )  # fmt: skip
+        1,
+        "teamctl: h2 says: carol is idle; there is nothing to interrupt: `teamctl send` reaches it",
+    )
     said = town.on("h1", "interrupt", "carol@default@h2", "Use the other branch.")
     assert (said.status, said.stdout) == (
         0, "h2: carol was idle; it reads your text now\n",

@@ -1,4 +1,4 @@
-"""What `teamctl top` takes of the machine: while all rest, and under a flood of messages."""
+"""What `teamctl top` takes of the machine and of a person's time: at rest, in a flood, at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import statistics
 import struct
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import pytest
 from teamd.files.paths import TeamPaths
 from teamd.messages import Message
 from teamd.process_id import Identity
+from tests.unit.screen import approvals, ask
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -159,3 +161,41 @@ def test_a_flood_of_messages_fills_no_memory(paths: TeamPaths) -> None:
         memory, share = screen.memory_mib, (screen.cpu_seconds - used) / SECONDS
     print(f"{memory:.1f} MiB after {sent} messages, {share:.1%} of a core")  # noqa: T201 -- the same
     assert memory <= 60
+
+
+def test_the_first_row_is_there_within_four_tenths_of_a_second(paths: TeamPaths) -> None:
+    """The best of ten: what else runs on the machine is none of it."""
+    member = {"name": "alice", "role": "coder", "status": "idle"}
+    paths.config.write_text(json.dumps({"team_name": "default", "members": [member]}))
+    took = []
+    for _ in range(10):
+        began = time.monotonic()
+        screen = Screen(paths)
+        try:
+            wait_until(lambda screen=screen: b"alice" in screen.read(), what="the first row")  # type: ignore[misc]
+            took.append(time.monotonic() - began)
+        finally:
+            screen.close()
+    print(f"{min(took) * 1000:.0f} ms, median {statistics.median(took) * 1000:.0f} ms")  # noqa: T201 -- the same
+    assert min(took) < 0.4
+
+
+def test_a_request_comes_and_goes_within_a_second(paths: TeamPaths) -> None:
+    """Asked and answered elsewhere; the best of five, as above."""
+    member = {"name": "alice", "role": "coder", "status": "working"}
+    paths.config.write_text(json.dumps({"team_name": "default", "members": [member]}))
+    came, gone = [], []
+    with opened(paths) as screen:
+        for number in range(5):
+            began = time.monotonic()
+            asked = ask(paths, "alice", f"make number-{number}")
+            command = f"number-{number}".encode()
+            wait_until(lambda command=command: command in screen.read(), what="it is shown")  # type: ignore[misc]
+            came.append(time.monotonic() - began)
+            screen.shown = b""
+            began = time.monotonic()
+            approvals(paths).answer(asked.id, by="user", approve=False)
+            wait_until(lambda: b"no request" in screen.read(), what="it is gone")
+            gone.append(time.monotonic() - began)
+    print(f"comes {min(came) * 1000:.0f} ms, goes {min(gone) * 1000:.0f} ms")  # noqa: T201 -- the same
+    assert max(min(came), min(gone)) < 1

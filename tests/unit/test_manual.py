@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PROGRAMS: Final = {"teamctl": teamctl, "teamd": build()}
 MACROS: Final = {".TH", ".SH", ".PP", ".TP", ".nf", ".fi"}
 SECTIONS: Final = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "SEE ALSO"]
+_CALL: Final = re.compile(r"`(team(?:ctl|d) [^`]+)`")
 WIDEST: Final = 76  # so that an example fits into 80 columns, indented
 
 
@@ -71,6 +72,31 @@ def test_each_example_is_understood(name: str) -> None:
                     break
             else:
                 command.make_context(name, rest, obj=Choice())
+
+
+def test_the_help_speaks_of_no_option_that_is_not_there() -> None:
+    """`chat --help` once spoke of a `--wait`. In a call of another command an option is that one's.
+
+    One test for all: to build the help of every command takes most of the time.
+    """
+    helps = {name: one.get_help(click.Context(one, info_name=name)) for name, one in ALL.items()}
+    everywhere = {"--team"}  # also before the command: `teamctl --team NAME ...`
+    for name, text in helps.items():
+        line = " ".join(text.split())
+        for call in _CALL.findall(line):
+            known = [one for one in ALL if f"{call} ".startswith(f"{one} ")]
+            of_it = options_of(max(known, key=len)) if known else set()
+            assert options(call) <= of_it | everywhere, f"{name}: {call}"
+        assert options(_CALL.sub("", line)) <= options_of(name) | everywhere, name
+
+
+def options(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
+
+
+def options_of(name: str) -> set[str]:
+    named = ALL[name].get_params(click.Context(ALL[name], info_name=name))
+    return {word for one in named for word in (*one.opts, *one.secondary_opts)}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from teamctl import roster_table
-from teamctl.commands import ps, tasks, teams, usage
+from teamctl.commands import ps, tasks, teams, trace, usage
 from teamctl.output import FittedTable
 from teamctl.widths import GAP, Shape
 
@@ -94,6 +94,11 @@ _TEAM: Final = {
     "PATH": "/home/somebody/a/project/.team",
 }  # fmt: skip
 
+_MESSAGE: Final = {
+    "ID": "0660eb646841f3-aadb946defc043a5", "FROM": "lead", "TO": "alice", "AGE": "13m",
+    "STATE": "delivered", "TEXT": _LONG,
+}  # fmt: skip
+
 
 @pytest.mark.parametrize(
     ("row", "shape", "kept"),
@@ -113,9 +118,27 @@ def test_in_40_columns_what_is_kept_can_be_read(
 
 
 @pytest.mark.parametrize(
-    "shape", [tasks._SHAPE, usage._SHAPE, roster_table.SHAPE, ps._SHAPE, teams._SHAPE]
+    ("width", "kept", "told"),
+    [
+        (80, ["ID", "FROM", "TO", "STATE", "TEXT"], "0660eb646841f3-aadb946defc043a5"),
+        (40, ["ID", "STATE", "TEXT"], "0660eb646841f3"),
+    ],
+)
+def test_a_message_keeps_enough_of_its_id_to_be_traced_by(
+    width: int, kept: list[str], told: str
+) -> None:
+    heading, line = drawn(list(_MESSAGE), list(_MESSAGE.values()), trace._SHAPE, width)
+    assert heading.split() == kept
+    assert max(len(heading), len(line)) <= width
+    assert line.split()[0].startswith(told)
+    assert "delivered" in line.split()
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [tasks._SHAPE, usage._SHAPE, roster_table.SHAPE, ps._SHAPE, teams._SHAPE, trace._SHAPE],
 )
 def test_every_column_that_a_shape_names_is_one(shape: Shape) -> None:
     """A misspelt one would be kept for ever."""
-    headings = {*_TASK, *_USE, *_PROCESS, *_TEAM, *roster_table.HEADINGS}
+    headings = {*_TASK, *_USE, *_PROCESS, *_TEAM, *_MESSAGE, *roster_table.HEADINGS}
     assert headings >= {*shape.elastic, *shape.spare, *shape.dispensable}

@@ -1,0 +1,116 @@
+"""`teamctl top` on screens of any size: what is given up on a low one, and what never is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.approvals.approval import Verdict
+from tests.unit.screen import Shown, add, approvals, ask, shown
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from teamd.approvals.approval import Approval
+    from teamd.files.paths import TeamPaths
+
+ALL_EIGHT = ["ann", "bob", "dan", "eve", "fay", "hal", "cid", "gus"]
+
+
+def play_at(
+    paths: TeamPaths, size: tuple[int, int], play: Callable[[Shown], Awaitable[None]]
+) -> None:
+    """Play a scene before a screen of a size."""
+
+    async def scene() -> None:
+        async with shown(paths, size=size) as screen:
+            await play(screen)
+
+    asyncio.run(scene())
+
+
+def a_team_in_need(paths: TeamPaths) -> Approval:
+    """Eight, of whom one has failed, one is paused and one waits for the person."""
+    add(paths, "ann", "bob", "dan", "eve", "fay", "hal")
+    add(paths, "cid", status="failed", reason=f"the process ended: {'why, ' * 30}and the end")
+    add(paths, "gus", status="paused", reason="paused by user")
+    return ask(paths, "dan", "git push origin main")
+
+
+def status(paths: TeamPaths, asked: Approval) -> Verdict:
+    found = approvals(paths).find(asked.id)
+    assert found is not None
+    return found.status
+
+
+@pytest.mark.parametrize(("size", "rows"), [((40, 12), 7), ((80, 12), 8), ((40, 16), 8)])
+def test_a_low_screen_gives_its_lines_to_the_members_and_says_what_it_hides(
+    paths: TeamPaths, size: tuple[int, int], rows: int
+) -> None:
+    asked = a_team_in_need(paths)
+
+    async def play(screen: Shown) -> None:
+        await screen.sees("Tab 4 notes")
+        title, *lines, keys = screen.lines
+        assert title.startswith("1 waits for you · no teamd · 8 members")
+        heading = next(n for n, line in enumerate(lines) if line.startswith("NAME"))
+        assert "bash git push origin main" in " ".join(lines[:heading])
+        names = [line.split()[0] for line in lines[heading + 1 : heading + 1 + rows]]
+        assert names == ALL_EIGHT[:rows]
+        assert keys.startswith("Tab 4 notes  a approve  ")
+        assert keys.endswith("? keys  q quit")
+        assert "cid has failed" not in screen.text  # it would be cut
+        await screen.press("tab", "tab")
+        await screen.sees("cid has failed")
+        await screen.misses("Tab 4 notes")
+        await screen.press("end")
+        await screen.sees("shows it")
+        await screen.press("tab", "a")
+        await until(lambda: status(paths, asked) is Verdict.APPROVED, what="it is approved")
+        await screen.sees("0 wait for you" if size[1] == 12 else "no request waits for you")
+
+    play_at(paths, size, play)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+def test_a_usual_screen_shows_the_notes_without_being_asked(
+    paths: TeamPaths, size: tuple[int, int]
+) -> None:
+    a_team_in_need(paths)
+
+    async def play(screen: Shown) -> None:
+        await screen.sees("gus is paused by user; `teamctl resume gus`")
+        assert screen.lines[0] == "default · 8 members · no teamd runs"
+        assert screen.lines[1] == "1 waits for you"
+        assert [line.split()[0] for line in screen.lines[4:12]] == ALL_EIGHT
+        assert "and the end" in screen.text
+
+    play_at(paths, size, play)
+
+
+def test_a_low_screen_that_holds_all_hides_nothing(paths: TeamPaths) -> None:
+    add(paths, "ann")
+    add(paths, "gus", status="paused", reason="paused by user")
+
+    async def play(screen: Shown) -> None:
+        await screen.sees("gus is paused by user")
+        assert screen.lines[0] == "default · 2 members · no teamd runs"
+        assert screen.lines[1] == "no request waits for you"
+
+    play_at(paths, (40, 12), play)
+
+
+def test_a_low_screen_shows_a_note_that_it_has_room_for_whole(paths: TeamPaths) -> None:
+    add(paths, *ALL_EIGHT[:-1])
+    add(paths, "gus", status="paused", reason="paused by user")
+
+    async def play(screen: Shown) -> None:
+        await screen.sees("Tab 2 notes")
+        shown = " ".join(screen.lines[-3:-1])
+        assert shown == "gus is paused by user; `teamctl resume gus` lets it go on"
+        assert [line.split()[0] for line in screen.lines[2:10]] == ALL_EIGHT
+
+    play_at(paths, (40, 13), play)
