@@ -1,0 +1,58 @@
+"""A merge of a teammate's work is whole, or leaves all as it was, whatever the person's git does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.copies.merge import merge
+from teamd.errors import TeamError
+from teamd.settings import Settings
+from tests.queues import Yard
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+FORMATTER = (
+    "#!/bin/sh\nfor one in {}; do echo formatted >> $one; done\necho once more >&2\nexit 1\n"
+)
+
+
+@pytest.mark.parametrize("squash", [False, True])
+@pytest.mark.parametrize(
+    ("files", "left"),
+    [("a.txt n.txt", ""), ("a.txt b.txt", "b.txt")],
+    ids=["merged files", "another file"],
+)
+def test_a_hook_that_formats_and_fails_leaves_no_half_merge(
+    project: Project, files: str, left: str, *, squash: bool
+) -> None:
+    """As those of pre-commit do: git does not take a merge back over files that a hook changed."""
+    yard = Yard(project, "ann")
+    yard.commit("ann", a="work\n", n="new\n")
+    hook = yard.folder / ".git/hooks" / ("pre-commit" if squash else "pre-merge-commit")
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(FORMATTER.format(files))
+    hook.chmod(0o755)
+    before = yard.git("rev-parse", "HEAD")
+    now = "changes are left in b.txt" if left else "nothing has changed"
+    with pytest.raises(TeamError, match=f"ann's work was not merged, and {now}: once more"):
+        merge(project.paths, "ann", Settings(), squash=squash)
+    assert yard.git("rev-parse", "HEAD") == before
+    assert yard.git("diff", "--name-only", "HEAD") == left
+    assert not (yard.folder / "n.txt").exists()
+    assert not (yard.folder / ".git/MERGE_HEAD").exists()
+    hook.unlink()
+    yard.git("checkout", "-q", "--", "b.txt")
+    assert merge(project.paths, "ann", Settings(), squash=squash).merged == 1
+
+
+@pytest.mark.parametrize("option", ["--squash", "--no-commit"])
+def test_options_of_the_person_s_branch_make_no_half_merge(project: Project, option: str) -> None:
+    yard = Yard(project, "ann")
+    yard.git("config", "branch.main.mergeOptions", option)
+    made = yard.commit("ann", a="work\n")
+    done = merge(project.paths, "ann", Settings())
+    assert (done.merged, yard.git("rev-parse", "HEAD^2")) == (1, made)
+    assert yard.git("status", "--porcelain", "--untracked-files=no") == ""
