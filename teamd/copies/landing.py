@@ -62,8 +62,8 @@ def find_tree(source: Source, branch: str) -> Source | None:
         NotLanded: the branch is being rebased there.
         TeamError: git cannot say: a branch must not move away below somebody's files.
     """
-    for listed in source.do("worktree", "list", "--porcelain").split("\n\n"):
-        first, *facts = listed.splitlines() or [""]
+    for listed in source.do("worktree", "list", "--porcelain", "-z").split("\0\0"):
+        first, *facts = listed.split("\0")
         folder = Path(first.removeprefix("worktree "))
         tree = replace(source, folder=Path(os.path.realpath(folder)))
         if f"branch {ref_of(branch)}" in facts and folder.is_dir():
@@ -159,7 +159,9 @@ def land(source: Source, branch: str, tip: str, commit: str) -> None:
     if source.find(ref_of(branch)) != tip:
         raise TeamError(f"{branch} has moved meanwhile")
     check_free(tree, tip, commit)
-    done = tree.run(*_DURABLE, "merge", "--ff-only", "--no-overwrite-ignore", "--quiet", commit)
+    # The person's `mergeOptions` mean merges of their own: `--squash` would move the files alone.
+    plain = (*_DURABLE, "-c", f"branch.{branch}.mergeOptions=")
+    done = tree.run(*plain, "merge", "--ff-only", "--no-overwrite-ignore", "--quiet", commit)
     if done.status != 0:
         mending.mend(tree, tip, commit)  # it was killed, say
         raise NotLanded(f"git cannot update {tree.folder}: {last_words(done)}")

@@ -9,6 +9,7 @@ import pytest
 from teamd.copies.merge import merge
 from teamd.errors import TeamError
 from teamd.settings import Settings
+from tests.process.test_forbidden_work import ONTO_MAIN
 from tests.queues import Yard
 
 if TYPE_CHECKING:
@@ -55,4 +56,18 @@ def test_options_of_the_person_s_branch_make_no_half_merge(project: Project, opt
     made = yard.commit("ann", a="work\n")
     done = merge(project.paths, "ann", Settings())
     assert (done.merged, yard.git("rev-parse", "HEAD^2")) == (1, made)
+    assert yard.git("status", "--porcelain", "--untracked-files=no") == ""
+
+
+@pytest.mark.parametrize("options", ["--squash", "-s ours"])
+def test_the_queue_moves_a_branch_to_the_very_commit_that_it_checked(
+    project: Project, options: str
+) -> None:
+    """With `--squash` git moved the files and not the branch, and the work was said to be merged."""
+    yard = Yard(project, "ann", settings=ONTO_MAIN)
+    yard.git("config", "branch.main.mergeOptions", options)
+    yard.commit("ann", a="work\n")
+    yard.add("ann")
+    entry = yard.empty()["1"]
+    assert (entry["state"], entry["merge"]) == ("merged", yard.git("rev-parse", "main"))
     assert yard.git("status", "--porcelain", "--untracked-files=no") == ""

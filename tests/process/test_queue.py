@@ -289,6 +289,19 @@ def test_what_the_person_does_while_the_check_runs_is_kept(
     assert yard.git("diff", "--cached", "--name-only") == "a.txt"
 
 
+def test_a_branch_never_moves_below_a_tree_whose_name_has_two_lines(
+    project: Project, tmp_path: Path
+) -> None:
+    yard = Yard(project, "ann")
+    tree = tmp_path / "two\nlines"
+    yard.git("worktree", "add", "--quiet", "-b", "team/main", str(tree))
+    yard.commit("ann", a="work\n")
+    yard.add("ann")
+    assert yard.empty()["1"]["state"] == "merged"
+    assert (tree / "a.txt").read_text() == "work\n"
+    assert git(tree, "status", "--porcelain") == ""
+
+
 def test_another_name_for_a_branch_is_refused(project: Project) -> None:
     """The branch that is checked out would move without its files."""
     yard = Yard(project, "ann", settings='[merge]\ninto = "trunk"\ncheck = "true"\n')
