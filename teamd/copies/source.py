@@ -36,7 +36,10 @@ _OF_REPOSITORY: Final = (
     "GIT_SHALLOW_FILE", "GIT_QUARANTINE_PATH", "GIT_CONFIG",
 )  # fmt: skip
 # For what we do to it unasked: no hook of the person's expects that.
-_QUIET: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+_QUIET: Final = (
+    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
+    "-c", "submodule.recurse=false",  # nor that their files are reset along with it
+)  # fmt: skip
 
 
 class GitKilled(TeamError):
@@ -149,9 +152,17 @@ class Source:
         return any((self.folder / file).exists() for file in files)
 
     def list_changes(self) -> list[str]:
-        """Return the files in the working tree that differ from what is committed."""
-        changed = self.do("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no")
-        return [one[3:] for one in changed.split("\0") if one]
+        """Return the files in the working tree that differ from what is committed.
+
+        A submodule counts where the person has staged it: git changes nothing in it by itself, so
+        it is behind once work that moves it on was merged.
+        """
+        words = ("--porcelain", "-z", "--no-renames", "--untracked-files=no")
+        changed = self.do("status", *words, "--ignore-submodules=all")
+        words = ("--cached", "--name-only", "--no-renames", "-z", "--ignore-submodules=dirty")
+        staged = self.do("diff-index", *words, "HEAD")
+        found = [one[3:] for one in changed.split("\0") if one]
+        return [*dict.fromkeys([*found, *filter(None, staged.split("\0"))])]
 
     def differences(self, one: str, other: str, *patterns: str, only: str = "") -> list[str]:
         """Return the files in which two commits differ.

@@ -9,10 +9,13 @@ import pytest
 from teamd.copies.merge import merge
 from teamd.errors import TeamError
 from teamd.settings import Settings
-from tests.process.test_forbidden_work import ONTO_MAIN
+from tests.process.test_forbidden_work import ONTO_MAIN, follow
 from tests.queues import Yard
+from tests.repositories import commit, git, make_repository
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.e2e.harness import Project
 
 FORMATTER = (
@@ -71,3 +74,28 @@ def test_the_queue_moves_a_branch_to_the_very_commit_that_it_checked(
     entry = yard.empty()["1"]
     assert (entry["state"], entry["merge"]) == ("merged", yard.git("rev-parse", "main"))
     assert yard.git("status", "--porcelain", "--untracked-files=no") == ""
+
+
+def test_a_submodule_that_is_behind_its_commit_holds_nothing_up(
+    project: Project, tmp_path: Path
+) -> None:
+    """Git updates none by itself: the next entry would wait for what the one before has brought."""
+    yard = Yard(project, "ann", settings=ONTO_MAIN)
+    module = make_repository(tmp_path / "module")
+    yard.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(module), "mod")
+    yard.git("config", "submodule.recurse", "true")
+    commit(yard.folder, "module")
+    copy = follow(yard, "ann")
+    newer = commit(module, "newer")
+    git(copy, "update-index", "--cacheinfo", f"160000,{newer},mod")
+    for text in ("one\n", "two\n"):
+        yard.commit("ann", a=text)
+        git(copy, "update-index", "--cacheinfo", f"160000,{newer},mod")
+        git(copy, "commit", "--quiet", "--amend", "--no-edit")
+        yard.add("ann")
+    (yard.folder / "mod/a.txt").write_text("mine\n")
+    assert [one["why"] for one in yard.empty().values()] == ["", ""]
+    assert (yard.folder / "mod/a.txt").read_text() == "mine\n"
+    yard.git("update-index", "--cacheinfo", f"160000,{newer[::-1]},mod")
+    with pytest.raises(TeamError, match="uncommitted work in .*: mod;"):
+        merge(project.paths, "ann", yard.settings)
