@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
@@ -79,6 +79,8 @@ class Merger:
             return ChildExit.CRASHED
         except StoreError:
             return ChildExit.IO
+        except TeamError:  # git is gone: that stands in the queue
+            return ChildExit.CRASHED
         return ChildExit.STOPPED if swept else ChildExit.CRASHED  # it is tried again in a while
 
     @property
@@ -109,7 +111,8 @@ class Merger:
         empty(self._paths.check_place(PLACE))
         remove_scratch(self._paths)
         onto.remove_left(self._paths)
-        mending.clear_ref_locks(self._source, landing.ref_of(self._into))
+        with suppress(TeamError):  # of a repository that is gone the entry says so
+            mending.clear_ref_locks(self._source, landing.ref_of(self._into))
 
     async def _work(self) -> None:
         """Merge what waits, one after the other, until nothing is left that can be."""

@@ -99,3 +99,13 @@ def test_a_submodule_that_is_behind_its_commit_holds_nothing_up(
     yard.git("update-index", "--cacheinfo", f"160000,{newer[::-1]},mod")
     with pytest.raises(TeamError, match="uncommitted work in .*: mod;"):
         merge(project.paths, "ann", yard.settings)
+
+
+def test_the_queue_says_that_the_repository_is_gone(project: Project) -> None:
+    yard = Yard(project, "ann")
+    yard.commit("ann", a="work\n")
+    yard.add("ann")
+    away = (yard.folder / ".git").rename(yard.folder / "away")
+    assert "is no working tree of a git" in yard.empty()["1"]["why"]
+    away.rename(yard.folder / ".git")
+    assert yard.empty()["1"]["state"] == "merged"
