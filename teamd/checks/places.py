@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from teamd.checks.commands import Tail, run_command
+from teamd.copies.confined import quote_objects
 from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files
 
@@ -208,8 +209,8 @@ class CleanClone:
         clone = _CLONE + (_FETCH if own else "") + _READ
         script = clone.format(
             kind="sha256" if len(self.commit) == _SHA256_DIGITS else "sha1",
-            objects=" ".join(shlex.quote(str(one)) for one in objects),
-            base_objects=shlex.quote(str(self.base_objects)),
+            objects=" ".join(shlex.quote(quote_objects(one)) for one in objects),
+            base_objects=shlex.quote(quote_objects(self.base_objects)),
             commit=self.commit,
             base=self.base,
             tree=TREE,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from teamd.sandbox.policy import Origin, Policy
 
 LONG_SECONDS: Final = 600.0
+OWN_OBJECTS: Final = "TEAMD_OWN_OBJECTS"  # a variable: the copy's own objects, quoted
 _SETTINGS: Final = {
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
@@ -54,14 +55,15 @@ _KILLED: Final = (
     -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM,
 )  # fmt: skip
 _NOT_MADE: Final = b"bwrap: "  # a mount's source was removed in that moment, no memory was left, …
+_ENDS_ONE: Final = frozenset(":\n")  # of the list in a variable, or in a file
 _SCRATCH: Final = re.compile(r"\.scratch-(\d+)-(\d+)-\w+")
-# Bounds first; `git` is found on the PATH of the sandbox. It would wait for ever at a pipe that
-# stands where it reads a file.
-_BEGIN: Final = """ulimit -c 0; ulimit -f 16777216; set -eu
+# Bounds first: it reads all of a ref into its memory. `git` is found on the PATH of the sandbox. At
+# a pipe that stands where it reads a file it would wait for ever, and a device may have no end.
+_BEGIN: Final = """ulimit -c 0; ulimit -f 16777216; ulimit -d 4194304; set -eu
 if [ -e .git ]; then
-  pipe=$(find . \\( -path './.git/*' -o -name '.git*' \\) \\( -type p -o -type l -xtype p \\) \\
-    -print -quit 2>/dev/null || :)
-  if [ -n "$pipe" ]; then echo "${pipe#./} is a pipe, and git reads it" >&2; exit 1; fi
+  odd=$(find . \\( -path './.git/*' -o -name '.git*' \\) \\( -type p -o -type l -xtype p \\
+    -o -type l -xtype c \\) -print -quit 2>/dev/null || :)
+  if [ -n "$odd" ]; then echo "${odd#./} is a pipe or a device, and git reads it" >&2; exit 1; fi
 fi
 """
 
@@ -152,6 +154,15 @@ def confined_git(
         yield ConfinedGit(folder, (*argv, *lock, *variables), scratch, untrusted)
 
 
+def quote_objects(folder: Path) -> str:
+    """Return a folder of objects as git reads it in a list of them."""
+    path = str(folder)
+    if not _ENDS_ONE.intersection(path):
+        return path
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
 def _check_sandbox(untrusted: Sequence[Path]) -> str:
     """Return the program that makes a sandbox here.
 
@@ -191,7 +202,8 @@ def _variables(folder: Path, origin: Origin, *, writable: bool) -> Iterator[str]
         "GIT_DIR": str(folder / ".git"),
         "GIT_WORK_TREE": str(folder),
         # Also where the project was moved or copied since the copy was made.
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(origin.objects),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": quote_objects(origin.objects),
+        OWN_OBJECTS: quote_objects(folder / ".git/objects"),
         "GIT_GRAFT_FILE": "/dev/null",
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_OPTIONAL_LOCKS": "1" if writable else "0",

@@ -13,6 +13,7 @@ import pytest
 
 from teamd.copies import clone, record, work
 from teamd.copies.confined import confined_git
+from teamd.copies.diff import opened_diff
 from teamd.copies.discard import discard
 from teamd.copies.merge import merge
 from teamd.copies.source import GitKilled, Source
@@ -247,6 +248,31 @@ def test_teams_of_one_project_do_not_share_names(paths: TeamPaths) -> None:
     clone.make_copy(other, "alice", "red", paths.home)
     listed = git(paths.home, "for-each-ref", "--format=%(refname)", "refs/teamd")
     assert listed.split() == ["refs/teamd/base/alice", "refs/teamd/base/alice@red"]
+
+
+@pytest.mark.parametrize("name", ["a:b", "a\nb", 'a"\n\\b', "a b"])
+def test_a_project_may_have_any_name(tmp_path: Path, name: str) -> None:
+    """A colon or a line's end parts the folders in a list of git's."""
+    odd = TeamPaths(make_repository(tmp_path / name) / ".team")
+    odd.create()
+    copy = make(odd).copy
+    work_in(copy)
+    (copy.folder / "b.txt").write_text("not committed\n")
+    with opened_diff(odd, copy) as shown:
+        assert b"+not committed" in shown.read()
+    kept = discard(odd, "alice", force=True).kept
+    assert git(odd.home, "show", f"{kept}:b.txt") == "not committed"
+    work_in(copy, "again\n")
+    assert merge(odd, "alice", Settings()).merged == 1
+
+
+def test_a_device_in_the_place_of_a_ref_is_not_read(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    copy = make(paths).copy
+    (copy.folder / ".git/refs/heads/team/alice").unlink()
+    (copy.folder / ".git/refs/heads/team/alice").symlink_to("/dev/zero")
+    with pytest.raises(TeamError, match="alice is a pipe or a device, and git reads it"):
+        work.look(paths, copy)
 
 
 def test_a_merge_that_conflicts_names_the_files_and_changes_nothing(paths: TeamPaths) -> None:
