@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _BASES: Final = "refs/teamd/base"
 _SHOWN: Final = "refs/teamd/shown"
+_TRIED: Final = "refs/teamd/tried"
 _UNDER_WAY: Final = (
     "MERGE_HEAD",
     "CHERRY_PICK_HEAD",
@@ -159,8 +160,8 @@ class Source:
         """
         words = ("--porcelain", "-z", "--no-renames", "--untracked-files=no")
         changed = self.do("status", *words, "--ignore-submodules=all")
-        words = ("--cached", "--name-only", "--no-renames", "-z", "--ignore-submodules=dirty")
-        staged = self.do("diff-index", *words, "HEAD")
+        names = ("--cached", "--name-only", "--no-renames", "-z")
+        staged = self.do("diff-index", *names, "--ignore-submodules=dirty", "HEAD")
         found = [one[3:] for one in changed.split("\0") if one]
         return [*dict.fromkeys([*found, *filter(None, staged.split("\0"))])]
 
@@ -186,6 +187,15 @@ class Source:
             TeamError: it does not, or cannot be written.
         """
         self.do("update-ref", "-m", "teamd", ref, new, *(() if old is None else (old,)))
+
+    def check_writable(self, commit: str) -> None:
+        """See that refs can be written, which does not touch those that are there.
+
+        Raises:
+            TeamError: they cannot: the disk is full, or it is mounted to be read only.
+        """
+        self.move_ref(_TRIED, commit)
+        self.remove_ref(_TRIED)
 
     def add_pack(self, pack: int) -> None:
         """Add the objects of a pack, once each is seen to be sound.

@@ -20,6 +20,7 @@ from teamd.copies.source import GitKilled, Source
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.settings import Settings
+from tests.mounts import mounted
 from tests.repositories import commit, git, make_repository
 from tests.waiting import wait_until
 
@@ -343,6 +344,28 @@ def test_what_was_discarded_is_kept_for_30_days(paths: TeamPaths) -> None:
     listed = git(paths.home, "for-each-ref", "--format=%(refname)", "refs/teamd/discarded").split()
     assert listed == [kept, "refs/teamd/discarded/bob/29990101T000000Z-ab12"]
     assert discard(paths, "alice").kept == ""
+
+
+def test_what_was_discarded_of_a_name_like_an_old_time_is_kept(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    name = "20200101T000000Z"
+    (make(paths, name).copy.folder / "new.txt").write_text("new\n")
+    kept = discard(paths, name, force=True).kept
+    discard(paths, name, force=True)
+    assert git(paths.home, "show", f"{kept}:new.txt") == "new"
+
+
+def test_a_copy_is_not_put_aside_for_a_repository_that_cannot_be_written(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    copy = make(paths).copy
+    work_in(copy)
+    own = paths.home / ".git"
+    with mounted(own, "--bind", str(own)):
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(own)], check=True)
+        with pytest.raises(TeamError, match="Read-only file system"):
+            discard(paths, "alice", force=True)
+    assert (copy.folder / "a.txt").read_text() == "by alice\n"
+    assert discard(paths, "alice", force=True).kept.startswith("refs/teamd/discarded/alice/")
 
 
 def test_a_copy_that_git_cannot_read_is_made_anew_by_force(paths: TeamPaths) -> None:

@@ -1,7 +1,8 @@
-"""A merge of a teammate's work is whole, or leaves all as it was, whatever the person's git does."""
+"""A merge is whole, or leaves all as it was, whatever the person's own git is told to do."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from teamd.copies.merge import merge
 from teamd.errors import TeamError
 from teamd.settings import Settings
+from tests.mounts import mounted
 from tests.process.test_forbidden_work import ONTO_MAIN, follow
 from tests.queues import Yard
 from tests.repositories import commit, git, make_repository
@@ -66,7 +68,7 @@ def test_options_of_the_person_s_branch_make_no_half_merge(project: Project, opt
 def test_the_queue_moves_a_branch_to_the_very_commit_that_it_checked(
     project: Project, options: str
 ) -> None:
-    """With `--squash` git moved the files and not the branch, and the work was said to be merged."""
+    """With `--squash` git moved the files and not the branch, and it was told as merged."""
     yard = Yard(project, "ann", settings=ONTO_MAIN)
     yard.git("config", "branch.main.mergeOptions", options)
     yard.commit("ann", a="work\n")
@@ -97,8 +99,18 @@ def test_a_submodule_that_is_behind_its_commit_holds_nothing_up(
     assert [one["why"] for one in yard.empty().values()] == ["", ""]
     assert (yard.folder / "mod/a.txt").read_text() == "mine\n"
     yard.git("update-index", "--cacheinfo", f"160000,{newer[::-1]},mod")
-    with pytest.raises(TeamError, match="uncommitted work in .*: mod;"):
+    with pytest.raises(TeamError, match=r"uncommitted work in .*: mod;"):
         merge(project.paths, "ann", yard.settings)
+
+
+def test_a_full_disk_says_nothing_about_the_work(project: Project) -> None:
+    yard = Yard(project, "ann")
+    yard.commit("ann", big=os.urandom(500_000).hex())
+    yard.add("ann")
+    project.paths.checks.mkdir(exist_ok=True)
+    with mounted(project.paths.checks, "-t", "tmpfs", "-o", "size=512k", "tmpfs"):
+        assert [(e["state"], e["why"]) for e in yard.empty().values()] == [("checking", "")]
+    assert yard.empty()["1"]["state"] == "merged"
 
 
 def test_the_queue_says_that_the_repository_is_gone(project: Project) -> None:
