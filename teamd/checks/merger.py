@@ -30,6 +30,8 @@ from teamd.sandbox.build import remove_cgroups
 from teamd.states import ChildExit
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from teamd.board.task import Task
     from teamd.files.paths import TeamPaths
     from teamd.masking import Mask
@@ -117,7 +119,8 @@ class Merger:
     async def _work(self) -> None:
         """Merge what waits, one after the other, until nothing is left that can be."""
         self.queue.flush()
-        while (entry := self._next()) is not None:
+        held: set[str] = set()
+        while (entry := self._next(held)) is not None:
             try:
                 await self._step(entry)
             except StoreError:
@@ -125,14 +128,22 @@ class Merger:
             except GitKilled as error:
                 self.queue.note(entry.id, kills=entry.kills + 1)
                 raise CheckKilled(str(error)) from error
-            except TeamError as error:  # nothing goes on before that is mended
+            except TeamError as error:
                 why = " ".join(str(error).split())
                 self.queue.note(entry.id, state=MergeState.WAITING, why=why)
-                return
+                if not isinstance(error, landing.InTheWay):
+                    return  # nothing goes on before that is mended
+                held.add(entry.id)
 
-    def _next(self) -> Entry | None:
-        """Return the first entry that can be merged; one whose task is open again is dropped."""
+    def _next(self, held: Container[str]) -> Entry | None:
+        """Return the first entry that can be merged; one whose task is open again is dropped.
+
+        Args:
+            held: the ids of those that cannot be merged now.
+        """
         for entry in self.queue.read().open:
+            if entry.id in held:
+                continue
             task = self._task(entry)
             if task is None or task.status is TaskStatus.COMPLETED:
                 return entry

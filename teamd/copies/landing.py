@@ -27,6 +27,10 @@ class NotLanded(TeamError):
     """A branch that does not move now; `str()` says what the person can do."""
 
 
+class InTheWay(NotLanded):
+    """A branch that does not move to this very commit, and may to another one."""
+
+
 def find_tip(source: Source, branch: str) -> str:
     """Return the commit of a branch, which is made from HEAD where there is none.
 
@@ -97,13 +101,13 @@ def check_free(tree: Source, before: str, after: str) -> None:
     Git itself overwrites what it ignores.
 
     Raises:
-        NotLanded: there are some.
+        InTheWay: there are some.
     """
     gone = set(tree.differences(before, after, only="D"))
     added = tree.differences(before, after, only="A")
     found = [one for path in added for one in _in_the_way(tree.folder, path, gone)]
     if names := [*dict.fromkeys(found)]:
-        raise NotLanded(
+        raise InTheWay(
             f"it brings what would replace files of yours in {tree.folder} that are not "
             f"committed: {name_files(names)}; move them away"
         )

@@ -184,11 +184,14 @@ def test_a_branch_that_is_checked_out_waits_for_a_clean_tree_and_moves_with_its_
 
 
 def test_an_untracked_file_in_the_way_is_kept_and_the_entry_waits(project: Project) -> None:
-    yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
+    yard = Yard(project, "ann", "bob", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", c="new\n")
     (yard.folder / "c.txt").write_text("mine\n")
     yard.add("ann")
+    yard.commit("bob", b="work\n")
+    yard.add("bob")
     assert "would replace" in yard.empty()["1"]["why"]
+    assert yard.stored()["2"]["state"] == "merged", "it is in the way of nobody else"
     assert (yard.folder / "c.txt").read_text() == "mine\n"
     (yard.folder / "c.txt").unlink()
     assert yard.empty()["1"]["state"] == "merged"
