@@ -166,6 +166,6 @@ def land(source: Source, branch: str, tip: str, commit: str) -> None:
     # The person's `mergeOptions` mean merges of their own: `--squash` would move the files alone.
     plain = (*_DURABLE, "-c", f"branch.{branch}.mergeOptions=")
     done = tree.run(*plain, "merge", "--ff-only", "--no-overwrite-ignore", "--quiet", commit)
-    if done.status != 0:
-        mending.mend(tree, tip, commit)  # it was killed, say
+    if done.status != 0 and source.find(ref_of(branch)) != commit:  # the branch comes last
+        mend(source, branch, tip, commit)  # it was killed, say
         raise NotLanded(f"git cannot update {tree.folder}: {last_words(done)}")

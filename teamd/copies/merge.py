@@ -138,7 +138,7 @@ def _do_merge(
     except BaseException:  # an interrupt of the person's, say
         _restore(source)
         raise
-    if done.status != 0:
+    if done.status != 0 and not source.holds(commit, within="HEAD"):  # or it failed behind that
         conflicts = _conflicts(source)
         _restore(source)
         raise TeamError(_explain(copy, at, done, conflicts, source.list_changes()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from shutil import which
 from typing import TYPE_CHECKING
 
 import pytest
@@ -75,6 +76,27 @@ def test_the_queue_moves_a_branch_to_the_very_commit_that_it_checked(
     yard.add("ann")
     entry = yard.empty()["1"]
     assert (entry["state"], entry["merge"]) == ("merged", yard.git("rev-parse", "main"))
+    assert yard.git("status", "--porcelain", "--untracked-files=no") == ""
+
+
+def test_a_merge_that_was_made_is_told_as_that_however_git_ends(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git may fail behind its commit, as with a `diff.orderFile` that it cannot read."""
+    yard = Yard(project, "ann", "bob", settings=ONTO_MAIN)
+    program = tmp_path / "programs/git"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\n{which("git")} "$@" && case "$*" in *" merge "*) exit 1; esac\n'
+    )
+    program.chmod(0o755)
+    made = [yard.commit("ann", a="work\n"), yard.commit("bob", b="work\n")]
+    yard.add("bob")
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    assert merge(project.paths, "ann", Settings()).merged == 1
+    assert yard.empty()["1"]["state"] == "merged"
+    monkeypatch.undo()
+    assert yard.git("rev-parse", "HEAD^^2", "HEAD^2").split() == made
     assert yard.git("status", "--porcelain", "--untracked-files=no") == ""
 
 
