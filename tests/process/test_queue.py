@@ -197,7 +197,7 @@ def test_an_untracked_file_in_the_way_is_kept_and_the_entry_waits(project: Proje
     assert yard.empty()["1"]["state"] == "merged"
 
 
-@pytest.mark.parametrize("left", ["files", "cut", "all but the branch"])
+@pytest.mark.parametrize("left", ["files", "cut", "ends of lines", "all but the branch"])
 def test_files_that_a_killed_git_left_are_put_right(project: Project, left: str) -> None:
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", a="new contents\n", c="new\n")
@@ -213,8 +213,10 @@ def test_files_that_a_killed_git_left_are_put_right(project: Project, left: str)
     if left == "all but the branch":
         yard.git("read-tree", "-m", "-u", entry["onto"], entry["merge"])
     else:
-        (yard.folder / "a.txt").write_text("new con" if left == "cut" else "new contents\n")
-        (yard.folder / "c.txt").write_text("new\n")
+        end = "\r\n" if left == "ends of lines" else "\n"
+        yard.git("config", "core.autocrlf", str(end == "\r\n").lower())
+        (yard.folder / "a.txt").write_text("new con" if left == "cut" else f"new contents{end}")
+        (yard.folder / "c.txt").write_text(f"new{end}")
     (yard.folder / ".git" / "index.lock").touch()
     assert yard.empty()["1"]["state"] == "merged"
     assert yard.git("status", "--porcelain", "--untracked-files=no") == ""
