@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
@@ -30,6 +30,8 @@ from teamd.sandbox.build import remove_cgroups
 from teamd.states import ChildExit
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from teamd.board.task import Task
     from teamd.files.paths import TeamPaths
     from teamd.masking import Mask
@@ -79,6 +81,8 @@ class Merger:
             return ChildExit.CRASHED
         except StoreError:
             return ChildExit.IO
+        except TeamError:  # git is gone: that stands in the queue
+            return ChildExit.CRASHED
         return ChildExit.STOPPED if swept else ChildExit.CRASHED  # it is tried again in a while
 
     @property
@@ -109,12 +113,14 @@ class Merger:
         empty(self._paths.check_place(PLACE))
         remove_scratch(self._paths)
         onto.remove_left(self._paths)
-        mending.clear_ref_locks(self._source, landing.ref_of(self._into))
+        with suppress(TeamError):  # of a repository that is gone the entry says so
+            mending.clear_ref_locks(self._source, landing.ref_of(self._into))
 
     async def _work(self) -> None:
         """Merge what waits, one after the other, until nothing is left that can be."""
         self.queue.flush()
-        while (entry := self._next()) is not None:
+        held: set[str] = set()
+        while (entry := self._next(held)) is not None:
             try:
                 await self._step(entry)
             except StoreError:
@@ -122,14 +128,22 @@ class Merger:
             except GitKilled as error:
                 self.queue.note(entry.id, kills=entry.kills + 1)
                 raise CheckKilled(str(error)) from error
-            except TeamError as error:  # nothing goes on before that is mended
+            except TeamError as error:
                 why = " ".join(str(error).split())
                 self.queue.note(entry.id, state=MergeState.WAITING, why=why)
-                return
+                if not isinstance(error, landing.InTheWay):
+                    return  # nothing goes on before that is mended
+                held.add(entry.id)
 
-    def _next(self) -> Entry | None:
-        """Return the first entry that can be merged; one whose task is open again is dropped."""
+    def _next(self, held: Container[str]) -> Entry | None:
+        """Return the first entry that can be merged; one whose task is open again is dropped.
+
+        Args:
+            held: the ids of those that cannot be merged now.
+        """
         for entry in self.queue.read().open:
+            if entry.id in held:
+                continue
             task = self._task(entry)
             if task is None or task.status is TaskStatus.COMPLETED:
                 return entry

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from teamd.checks.commands import Tail, run_command
+from teamd.copies.confined import check_space, quote_objects
 from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files
 
@@ -191,7 +192,7 @@ class CleanClone:
             # Shown as a whole: a link in it leads nowhere but in the sandbox.
             lent = filter(None, (self.repository, self.base_objects))
             with closing(self.make_walled_shell(self.folder, lent)) as git:
-                await _run(git, self._script(), "its commit could not be cloned")
+                await _run(git, self._script(), self.folder, "its commit could not be cloned")
             with closing(self.make_shell(self.folder / TREE, [self.base_objects])) as shell:
                 yield OpenPlace(shell, self.commit)
         finally:
@@ -208,8 +209,8 @@ class CleanClone:
         clone = _CLONE + (_FETCH if own else "") + _READ
         script = clone.format(
             kind="sha256" if len(self.commit) == _SHA256_DIGITS else "sha1",
-            objects=" ".join(shlex.quote(str(one)) for one in objects),
-            base_objects=shlex.quote(str(self.base_objects)),
+            objects=" ".join(shlex.quote(quote_objects(one)) for one in objects),
+            base_objects=shlex.quote(quote_objects(self.base_objects)),
             commit=self.commit,
             base=self.base,
             tree=TREE,
@@ -218,7 +219,7 @@ class CleanClone:
 
 
 async def commit_work(
-    shell: Shell, subject: str, *, name: str, email: str, branch: str, base: str
+    shell: Shell, folder: Path, subject: str, *, name: str, email: str, branch: str, base: str
 ) -> str:
     """Commit all that is not committed in a teammate's own clone; return the commit then.
 
@@ -226,6 +227,7 @@ async def commit_work(
 
     Args:
         shell: the teammate's, in its clone.
+        folder: that clone.
         subject: of the commit.
         name: of its author.
         email: of its author.
@@ -235,6 +237,7 @@ async def commit_work(
     Raises:
         NoPlace: git refuses it, or that would not be its work.
         CheckKilled: somebody else has ended git.
+        StoreError: the disk is full.
     """
     identity = shlex.join(["-c", f"user.name={name}", "-c", f"user.email={email}"])
     script = _COMMIT_WORK.format(
@@ -243,7 +246,7 @@ async def commit_work(
         branch=shlex.quote(branch),
         base=shlex.quote(base),
     )
-    said = await _run(shell, script, "its work could not be committed")
+    said = await _run(shell, script, folder, "its work could not be committed")
     commit = said.splitlines()[-1] if said else ""
     if not _COMMIT.fullmatch(commit):
         raise NoPlace(f"git names no commit but {commit!r}; commit the work")
@@ -269,10 +272,11 @@ def empty(folder: Path) -> None:
         raise StoreError(f"{folder} cannot be emptied; remove it by hand")
 
 
-async def _run(shell: Shell, script: str, trouble: str) -> str:
+async def _run(shell: Shell, script: str, folder: Path, trouble: str) -> str:
     output = Tail()
     status, why = await run_command(shell, script, seconds=_SECONDS, output=output)
     if status or why:
+        check_space(folder, output.text().encode())
         said = " ".join(output.text().split())[-_MOST_SAID:]
         raise NoPlace(f"{trouble}: {why or said or f'git ended with exit status {status}'}")
     return output.text()

@@ -75,6 +75,7 @@ class CommittedWork:
         with closing(self.shells.of_copy(copy)) as shell:
             return await commit_work(
                 shell,
+                copy.folder,
                 self.subject,
                 name=copy.name,
                 email=copy.email,

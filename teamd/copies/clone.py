@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.copies import record
-from teamd.copies.confined import confined_git, remove_scratch
+from teamd.copies.confined import confined_git, quote_objects, remove_scratch
 from teamd.copies.discarded import sweep_discarded
 from teamd.copies.head import read_head
 from teamd.copies.source import Source, last_words
@@ -194,7 +194,7 @@ def hand_over(git: ConfinedGit, head: Head) -> None:
 
 
 def _name_objects(git: ConfinedGit, origin: Origin) -> None:
-    objects = os.fsencode(origin.objects) + b"\n"
+    objects = os.fsencode(quote_objects(origin.objects)) + b"\n"
     files.replace(git.scratch / "alternates", objects, durable=False)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd.copies.source import GitKilled, last_words
-from teamd.errors import TeamError, translate_os_errors
+from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories
 from teamd.process_id import Identity
 from teamd.programs.brief import run_to_end
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from teamd.sandbox.policy import Origin, Policy
 
 LONG_SECONDS: Final = 600.0
+OWN_OBJECTS: Final = "TEAMD_OWN_OBJECTS"  # a variable: the copy's own objects, quoted
 _SETTINGS: Final = {
+    "advice.graftFileDeprecated": "false",  # we name one that is empty
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
     "core.pager": "cat",
@@ -54,14 +56,22 @@ _KILLED: Final = (
     -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM,
 )  # fmt: skip
 _NOT_MADE: Final = b"bwrap: "  # a mount's source was removed in that moment, no memory was left, …
+_FULL: Final = (
+    b"No space left on device",
+    b"Out of diskspace",
+    b"Disk quota exceeded",
+    b"unable to write",
+)
+_LITTLE_BYTES: Final = 1 << 26
+_ENDS_ONE: Final = frozenset(":\n")  # of the list in a variable, or in a file
 _SCRATCH: Final = re.compile(r"\.scratch-(\d+)-(\d+)-\w+")
-# Bounds first; `git` is found on the PATH of the sandbox. It would wait for ever at a pipe that
-# stands where it reads a file.
-_BEGIN: Final = """ulimit -c 0; ulimit -f 16777216; set -eu
+# Bounds first: it reads all of a ref into its memory. `git` is found on the PATH of the sandbox. At
+# a pipe that stands where it reads a file it would wait for ever, and a device may have no end.
+_BEGIN: Final = """ulimit -c 0; ulimit -f 16777216; ulimit -d 4194304; set -eu
 if [ -e .git ]; then
-  pipe=$(find . \\( -path './.git/*' -o -name '.git*' \\) \\( -type p -o -type l -xtype p \\) \\
-    -print -quit 2>/dev/null || :)
-  if [ -n "$pipe" ]; then echo "${pipe#./} is a pipe, and git reads it" >&2; exit 1; fi
+  odd=$(find . \\( -path './.git/*' -o -name '.git*' \\) \\( -type p -o -type l -xtype p \\
+    -o -type l -xtype c \\) -print -quit 2>/dev/null || :)
+  if [ -n "$odd" ]; then echo "${odd#./} is a pipe or a device, and git reads it" >&2; exit 1; fi
 fi
 """
 
@@ -100,6 +110,7 @@ class ConfinedGit:
 
         Raises:
             GitKilled: somebody has ended it, or it did not begin this time.
+            StoreError: the disk is full.
             TeamError: it takes too long, or cannot be started; this machine can make no sandbox.
         """
         argv = [*self.argv, "--", "/bin/sh", "-c", _BEGIN + script, "sh", *words]
@@ -114,6 +125,7 @@ class ConfinedGit:
             raise GitKilled(f"git was killed in {self.folder}; try again")
         if done.status != 0:  # nothing is tried before: that would cost as much as git itself
             _check_sandbox(self.untrusted)
+            check_space(self.scratch, done.stderr)
             if done.stderr.startswith(_NOT_MADE):
                 said = last_words(done)
                 raise GitKilled(f"git did not begin in {self.folder}: {said}; try again")
@@ -150,6 +162,31 @@ def confined_git(
         lock = () if writable else ("--remount-ro", str(policy.workspace))
         variables = _variables(folder, origin, writable=writable)
         yield ConfinedGit(folder, (*argv, *lock, *variables), scratch, untrusted)
+
+
+def check_space(folder: Path, said: bytes) -> None:
+    """See that a disk has room where git has failed: otherwise that says nothing about the work.
+
+    Args:
+        folder: on the disk.
+        said: by git; some of that may be the work's.
+
+    Raises:
+        StoreError: it is full.
+    """
+    if any(word in said for word in _FULL):
+        disk = os.statvfs(folder)
+        if disk.f_bavail * disk.f_frsize < _LITTLE_BYTES:  # what git began is gone by now
+            raise StoreError(f"no space left for {folder}; free some and try again")
+
+
+def quote_objects(folder: Path) -> str:
+    """Return a folder of objects as git reads it in a list of them."""
+    path = str(folder)
+    if not _ENDS_ONE.intersection(path):
+        return path
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
 
 
 def _check_sandbox(untrusted: Sequence[Path]) -> str:
@@ -191,7 +228,8 @@ def _variables(folder: Path, origin: Origin, *, writable: bool) -> Iterator[str]
         "GIT_DIR": str(folder / ".git"),
         "GIT_WORK_TREE": str(folder),
         # Also where the project was moved or copied since the copy was made.
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(origin.objects),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": quote_objects(origin.objects),
+        OWN_OBJECTS: quote_objects(folder / ".git/objects"),
         "GIT_GRAFT_FILE": "/dev/null",
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_OPTIONAL_LOCKS": "1" if writable else "0",

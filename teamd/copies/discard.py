@@ -13,7 +13,7 @@ from teamd.copies.discarded import now_in_refs, sweep_discarded
 from teamd.copies.head import head_at
 from teamd.copies.record import check_object_id
 from teamd.copies.source import GitKilled, last_words, source_of
-from teamd.errors import TeamError, translate_os_errors
+from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories, locks
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def discard(paths: TeamPaths, name: str, *, force: bool = False) -> Discarded:
         sweep_discarded(source)
         try:
             done = _reset(paths, copy, source, force=force)
-        except GitKilled:
+        except (GitKilled, StoreError):
             raise
         except TeamError:  # git cannot read it, or what is in it is not fit for a repository
             if not force:
@@ -152,6 +152,7 @@ def _go_to_base(git: ConfinedGit, copy: Copy, state: WorkState, saved: str) -> b
 
 def _make_anew(paths: TeamPaths, copy: Copy, source: Source) -> Discarded:
     """Put a copy aside in which git does not work any more, and make another."""
+    source.check_writable(copy.base)
     head = head_at(source, copy.base)
     aside = paths.work / f".making-{copy.name}"  # removed by whoever makes one there next
     clone(paths, aside, head, copy)

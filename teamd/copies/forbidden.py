@@ -49,8 +49,16 @@ class CommitGate:
         Raises:
             Forbidden: it does.
         """
+        self.check_changed(name, brought(self.source, commit, tip))
+
+    def check_changed(self, name: str, changed: Iterable[str]) -> None:
+        """See that none of the files which a teammate's work changes is in those places.
+
+        Raises:
+            Forbidden: one is.
+        """
         kept = [*map(_fold, _places(self.paths, self.settings, self.source.folder, name))]
-        if found := [one for one in brought(self.source, commit, tip) if _is_kept(one, kept)]:
+        if found := [one for one in changed if _is_kept(one, kept)]:
             raise Forbidden(
                 f"{name}'s work changes {name_files(found)}, which no teammate may change; "
                 "have it take that back from its commits, and make the change yourself if you want "

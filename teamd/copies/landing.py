@@ -27,6 +27,10 @@ class NotLanded(TeamError):
     """A branch that does not move now; `str()` says what the person can do."""
 
 
+class InTheWay(NotLanded):
+    """A branch that does not move to this very commit, and may to another one."""
+
+
 def find_tip(source: Source, branch: str) -> str:
     """Return the commit of a branch, which is made from HEAD where there is none.
 
@@ -62,8 +66,8 @@ def find_tree(source: Source, branch: str) -> Source | None:
         NotLanded: the branch is being rebased there.
         TeamError: git cannot say: a branch must not move away below somebody's files.
     """
-    for listed in source.do("worktree", "list", "--porcelain").split("\n\n"):
-        first, *facts = listed.splitlines() or [""]
+    for listed in source.do("worktree", "list", "--porcelain", "-z").split("\0\0"):
+        first, *facts = listed.split("\0")
         folder = Path(first.removeprefix("worktree "))
         tree = replace(source, folder=Path(os.path.realpath(folder)))
         if f"branch {ref_of(branch)}" in facts and folder.is_dir():
@@ -97,13 +101,13 @@ def check_free(tree: Source, before: str, after: str) -> None:
     Git itself overwrites what it ignores.
 
     Raises:
-        NotLanded: there are some.
+        InTheWay: there are some.
     """
     gone = set(tree.differences(before, after, only="D"))
     added = tree.differences(before, after, only="A")
     found = [one for path in added for one in _in_the_way(tree.folder, path, gone)]
     if names := [*dict.fromkeys(found)]:
-        raise NotLanded(
+        raise InTheWay(
             f"it brings what would replace files of yours in {tree.folder} that are not "
             f"committed: {name_files(names)}; move them away"
         )
@@ -159,7 +163,9 @@ def land(source: Source, branch: str, tip: str, commit: str) -> None:
     if source.find(ref_of(branch)) != tip:
         raise TeamError(f"{branch} has moved meanwhile")
     check_free(tree, tip, commit)
-    done = tree.run(*_DURABLE, "merge", "--ff-only", "--no-overwrite-ignore", "--quiet", commit)
-    if done.status != 0:
-        mending.mend(tree, tip, commit)  # it was killed, say
+    # The person's `mergeOptions` mean merges of their own: `--squash` would move the files alone.
+    plain = (*_DURABLE, "-c", f"branch.{branch}.mergeOptions=")
+    done = tree.run(*plain, "merge", "--ff-only", "--no-overwrite-ignore", "--quiet", commit)
+    if done.status != 0 and source.find(ref_of(branch)) != commit:  # the branch comes last
+        mend(source, branch, tip, commit)  # it was killed, say
         raise NotLanded(f"git cannot update {tree.folder}: {last_words(done)}")

@@ -71,13 +71,14 @@ def _is_begun(tree: Source, path: str, tip: str, commit: str) -> bool:
     """Return whether a file differs from the tip as a move to the commit would have it."""
     file = tree.folder / path
     before, after = _blob(tree, tip, path), _blob(tree, commit, path)
+    checked_out = ("cat-file", "--filters")  # with the ends of lines that the person's files have
     if not os.path.lexists(file):
         return bool(before)
     if file.is_symlink() or not file.is_file():
         return False
     there = file.read_bytes()
-    old = tree.run("cat-file", "blob", before).stdout if before else None
-    new = tree.run("cat-file", "blob", after).stdout if after else b""
+    old = tree.run(*checked_out, f"{tip}:{path}").stdout if before else None
+    new = tree.run(*checked_out, f"{commit}:{path}").stdout if after else b""
     return there != old and new.startswith(there)
 
 

@@ -67,7 +67,9 @@ def merge(
             work.fetch_commit(git, source, state.tip, [copy.base, before])
         taken = work.count_new(source, copy, state.tip, within=before)
         if taken:
-            CommitGate(paths, settings, source).check(copy.name, state.tip, before)
+            gate = CommitGate(paths, settings, source)
+            gate.check(copy.name, state.tip, before)
+            gate.check_changed(copy.name, _foresee(source, before, state.tip))
             check_free(source, before, state.tip)
             _do_merge(source, copy, (branch, before), state.tip, squash=squash, message=message)
         commit = source.do("rev-parse", "HEAD")
@@ -115,6 +117,13 @@ def check_work(copy: Copy, state: WorkState) -> None:
         )
 
 
+def _foresee(source: Source, before: str, commit: str) -> list[str]:
+    """Return the files that a merge would change; it follows files that the person has renamed."""
+    done = source.run("merge-tree", "--write-tree", "-z", "--name-only", before, commit)
+    tree = os.fsdecode(done.stdout.partition(b"\0")[0])
+    return source.differences(before, tree) if tree else []
+
+
 def _do_merge(
     source: Source, copy: Copy, at: tuple[str, str], commit: str, *, squash: bool, message: str
 ) -> None:
@@ -129,14 +138,15 @@ def _do_merge(
     except BaseException:  # an interrupt of the person's, say
         _restore(source)
         raise
-    if done.status != 0:
+    if done.status != 0 and not source.holds(commit, within="HEAD"):  # or it failed behind that
         conflicts = _conflicts(source)
         _restore(source)
-        raise TeamError(_explain(copy, at, done, conflicts))
+        raise TeamError(_explain(copy, at, done, conflicts, source.list_changes()))
 
 
 def _merge(source: Source, commit: str, message: str) -> Captured:
-    return source.run("merge", "--no-ff", "--no-edit", "-m", message, commit, quiet=False)
+    whole = ("--no-ff", "--no-squash", "--commit", "--no-edit")  # whatever `mergeOptions` say
+    return source.run("merge", *whole, "-m", message, commit, quiet=False)
 
 
 def _squash(source: Source, commit: str, message: str) -> Captured:
@@ -154,8 +164,13 @@ def _conflicts(source: Source) -> list[str]:
 
 
 def _restore(source: Source) -> None:
-    """Leave all as it was before a merge; a commit that somebody made meanwhile stays."""
+    """Leave all as it was before a merge; a commit that somebody made meanwhile stays.
+
+    A hook that has failed may have written into what was merged, as one that formats does.
+    """
     if source.run("merge", "--abort").status != 0:
+        merged = source.run("diff", "--cached", "--name-only", "--no-renames", "-z").stdout
+        source.run("checkout-index", "--quiet", "--force", "-u", "-z", "--stdin", given=merged)
         source.run("reset", "--quiet", "--merge", "HEAD")
     _forget_message(source)
 
@@ -165,12 +180,15 @@ def _forget_message(source: Source) -> None:
         (source.folder / source.do("rev-parse", "--git-path", name)).unlink(missing_ok=True)
 
 
-def _explain(copy: Copy, at: tuple[str, str], done: Captured, conflicts: list[str]) -> str:
+def _explain(
+    copy: Copy, at: tuple[str, str], done: Captured, conflicts: list[str], left: list[str]
+) -> str:
     branch, before = at
     if not conflicts:
         said = last_words(done) if done.stderr.strip() else os.fsdecode(done.stdout)
         why = " ".join(said.split())
-        return f"{copy.name}'s work was not merged, and nothing has changed: {why}"
+        now = f"changes are left in {work.name_files(left)}" if left else "nothing has changed"
+        return f"{copy.name}'s work was not merged, and {now}: {why}"
     told = f"git merge {before[:_SHORT]}, resolve the conflicts, commit"
     return (
         f"{copy.name}'s work conflicts with {branch} in {work.name_files(conflicts)}, and nothing "

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _BASES: Final = "refs/teamd/base"
 _SHOWN: Final = "refs/teamd/shown"
+_TRIED: Final = "refs/teamd/tried"
 _UNDER_WAY: Final = (
     "MERGE_HEAD",
     "CHERRY_PICK_HEAD",
@@ -36,7 +37,10 @@ _OF_REPOSITORY: Final = (
     "GIT_SHALLOW_FILE", "GIT_QUARANTINE_PATH", "GIT_CONFIG",
 )  # fmt: skip
 # For what we do to it unasked: no hook of the person's expects that.
-_QUIET: Final = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+_QUIET: Final = (
+    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
+    "-c", "submodule.recurse=false",  # nor that their files are reset along with it
+)  # fmt: skip
 
 
 class GitKilled(TeamError):
@@ -149,9 +153,17 @@ class Source:
         return any((self.folder / file).exists() for file in files)
 
     def list_changes(self) -> list[str]:
-        """Return the files in the working tree that differ from what is committed."""
-        changed = self.do("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no")
-        return [one[3:] for one in changed.split("\0") if one]
+        """Return the files in the working tree that differ from what is committed.
+
+        A submodule counts where the person has staged it: git changes nothing in it by itself, so
+        it is behind once work that moves it on was merged.
+        """
+        words = ("--porcelain", "-z", "--no-renames", "--untracked-files=no")
+        changed = self.do("status", *words, "--ignore-submodules=all")
+        names = ("--cached", "--name-only", "--no-renames", "-z")
+        staged = self.do("diff-index", *names, "--ignore-submodules=dirty", "HEAD")
+        found = [one[3:] for one in changed.split("\0") if one]
+        return [*dict.fromkeys([*found, *filter(None, staged.split("\0"))])]
 
     def differences(self, one: str, other: str, *patterns: str, only: str = "") -> list[str]:
         """Return the files in which two commits differ.
@@ -175,6 +187,15 @@ class Source:
             TeamError: it does not, or cannot be written.
         """
         self.do("update-ref", "-m", "teamd", ref, new, *(() if old is None else (old,)))
+
+    def check_writable(self, commit: str) -> None:
+        """See that refs can be written, which does not touch those that are there.
+
+        Raises:
+            TeamError: they cannot: the disk is full, or it is mounted to be read only.
+        """
+        self.move_ref(_TRIED, commit)
+        self.remove_ref(_TRIED)
 
     def add_pack(self, pack: int) -> None:
         """Add the objects of a pack, once each is seen to be sound.

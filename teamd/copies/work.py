@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.copies.confined import confined_git
+from teamd.copies.confined import OWN_OBJECTS, confined_git
 from teamd.copies.record import check_object_id
 from teamd.copies.source import last_words
 from teamd.errors import TeamError
@@ -36,10 +36,10 @@ git rev-list --count HEAD "$tip" "^$2"
 git status --porcelain -z --no-renames --untracked-files=all
 """
 # New objects go to the sandbox's own folder: the copy is read-only meanwhile.
-ASIDE: Final = """
+ASIDE: Final = f"""
 mkdir -p /tmp/objects
 export GIT_OBJECT_DIRECTORY=/tmp/objects
-export GIT_ALTERNATE_OBJECT_DIRECTORIES="$GIT_DIR/objects:$GIT_ALTERNATE_OBJECT_DIRECTORIES"
+export GIT_ALTERNATE_OBJECT_DIRECTORIES="${OWN_OBJECTS}:$GIT_ALTERNATE_OBJECT_DIRECTORIES"
 export GIT_INDEX_FILE=/tmp/index
 """
 _UNHIDE: Final = """

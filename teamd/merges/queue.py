@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.board import proofs
 from teamd.board.files import UnknownTask
+from teamd.copies.landing import NotLanded
 from teamd.errors import NotAMessage, StoreError, TeamError
 from teamd.files import directories, files, locks
 from teamd.merges.entry import Entries, Entry, MergeState
@@ -125,7 +126,7 @@ class Queue:
                 return False
             try:
                 move()
-            except TeamError:
+            except NotLanded:  # otherwise something may be half done: that is mended first
                 with suppress(StoreError):
                     self._change(there, entry_id, {"landing": False})
                 raise

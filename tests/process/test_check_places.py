@@ -294,7 +294,9 @@ def test_work_is_committed_as_its_teammate(both: Repositories, tmp_path: Path) -
     mend(both)
     (both.work / "new").write_text("x")
     shell = make_shell(tmp_path / "other", both.work, [both.origin / ".git/objects"])
-    work = partial(commit_work, shell, email="alice@default", branch="main", base=both.base)
+    work = partial(
+        commit_work, shell, both.work, email="alice@default", branch="main", base=both.base
+    )
     commit = asyncio.run(work("Write 'it'", name="alice"))
     said = git(both.work, "log", "-1", "--format=%H|%an|%ae|%s")
     assert said == f"{commit}|alice|alice@default|Write 'it'"

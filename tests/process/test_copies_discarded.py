@@ -179,7 +179,8 @@ def test_a_pipe_in_a_copy_is_named_and_holds_nobody_up(
     with pytest.raises(TeamError) as refused:
         work.look(paths, copy)
     assert str(refused.value) == (
-        f"the working copy {copy.folder} is damaged ({place} is a pipe, and git reads it); "
+        f"the working copy {copy.folder} is damaged ({place} is a pipe or a device, and git "
+        "reads it); "
         "`teamctl discard alice --force` makes it anew and keeps this one aside"
     )
     kept = Path(discard(paths, "alice", force=True).kept)

@@ -13,12 +13,14 @@ import pytest
 
 from teamd.copies import clone, record, work
 from teamd.copies.confined import confined_git
+from teamd.copies.diff import opened_diff
 from teamd.copies.discard import discard
 from teamd.copies.merge import merge
 from teamd.copies.source import GitKilled, Source
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.settings import Settings
+from tests.mounts import mounted
 from tests.repositories import commit, git, make_repository
 from tests.waiting import wait_until
 
@@ -249,6 +251,31 @@ def test_teams_of_one_project_do_not_share_names(paths: TeamPaths) -> None:
     assert listed.split() == ["refs/teamd/base/alice", "refs/teamd/base/alice@red"]
 
 
+@pytest.mark.parametrize("name", ["a:b", "a\nb", 'a"\n\\b', "a b"])
+def test_a_project_may_have_any_name(tmp_path: Path, name: str) -> None:
+    """A colon or a line's end parts the folders in a list of git's."""
+    odd = TeamPaths(make_repository(tmp_path / name) / ".team")
+    odd.create()
+    copy = make(odd).copy
+    work_in(copy)
+    (copy.folder / "b.txt").write_text("not committed\n")
+    with opened_diff(odd, copy) as shown:
+        assert b"+not committed" in shown.read()
+    kept = discard(odd, "alice", force=True).kept
+    assert git(odd.home, "show", f"{kept}:b.txt") == "not committed"
+    work_in(copy, "again\n")
+    assert merge(odd, "alice", Settings()).merged == 1
+
+
+def test_a_device_in_the_place_of_a_ref_is_not_read(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    copy = make(paths).copy
+    (copy.folder / ".git/refs/heads/team/alice").unlink()
+    (copy.folder / ".git/refs/heads/team/alice").symlink_to("/dev/zero")
+    with pytest.raises(TeamError, match="alice is a pipe or a device, and git reads it"):
+        work.look(paths, copy)
+
+
 def test_a_merge_that_conflicts_names_the_files_and_changes_nothing(paths: TeamPaths) -> None:
     make_repository(paths.home)
     work_in(make(paths).copy)
@@ -317,6 +344,28 @@ def test_what_was_discarded_is_kept_for_30_days(paths: TeamPaths) -> None:
     listed = git(paths.home, "for-each-ref", "--format=%(refname)", "refs/teamd/discarded").split()
     assert listed == [kept, "refs/teamd/discarded/bob/29990101T000000Z-ab12"]
     assert discard(paths, "alice").kept == ""
+
+
+def test_what_was_discarded_of_a_name_like_an_old_time_is_kept(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    name = "20200101T000000Z"
+    (make(paths, name).copy.folder / "new.txt").write_text("new\n")
+    kept = discard(paths, name, force=True).kept
+    discard(paths, name, force=True)
+    assert git(paths.home, "show", f"{kept}:new.txt") == "new"
+
+
+def test_a_copy_is_not_put_aside_for_a_repository_that_cannot_be_written(paths: TeamPaths) -> None:
+    make_repository(paths.home)
+    copy = make(paths).copy
+    work_in(copy)
+    own = paths.home / ".git"
+    with mounted(own, "--bind", str(own)):
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(own)], check=True)
+        with pytest.raises(TeamError, match="Read-only file system"):
+            discard(paths, "alice", force=True)
+    assert (copy.folder / "a.txt").read_text() == "by alice\n"
+    assert discard(paths, "alice", force=True).kept.startswith("refs/teamd/discarded/alice/")
 
 
 def test_a_copy_that_git_cannot_read_is_made_anew_by_force(paths: TeamPaths) -> None:

@@ -101,6 +101,23 @@ def test_work_that_takes_it_back_is_merged(project: Project) -> None:
     assert (yard.folder / "a.txt").read_text() == "work\n"
 
 
+def test_what_the_person_has_moved_to_such_a_place_is_not_changed_there(project: Project) -> None:
+    """A merge follows files that were renamed: the work itself names no such place."""
+    yard = Yard(project, "ann")
+    text = "".join(f"line {number}\n" for number in range(20))
+    commit(yard.folder, "hook", hook=text)
+    copy = follow(yard, "ann")
+    (yard.folder / ".githooks").mkdir()
+    yard.git("mv", "hook.txt", ".githooks/pre-commit")
+    moved = commit(yard.folder, "moved")
+    (copy / "hook.txt").write_text(text.replace("line 9\n", "planted\n"))
+    git(copy, "commit", "--quiet", "-am", "innocent")
+    with pytest.raises(TeamError) as refused:
+        merge(project.paths, "ann", yard.settings)
+    assert str(refused.value) == refusal(".githooks/pre-commit")
+    assert yard.git("rev-parse", "HEAD") == moved
+
+
 def test_what_is_protected_since_it_was_queued_is_not_merged(project: Project) -> None:
     yard = Yard(project, "ann", settings=ONTO_MAIN)
     plant(yard.copy("ann"), "deploy/key", FILE)

@@ -184,17 +184,20 @@ def test_a_branch_that_is_checked_out_waits_for_a_clean_tree_and_moves_with_its_
 
 
 def test_an_untracked_file_in_the_way_is_kept_and_the_entry_waits(project: Project) -> None:
-    yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
+    yard = Yard(project, "ann", "bob", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", c="new\n")
     (yard.folder / "c.txt").write_text("mine\n")
     yard.add("ann")
+    yard.commit("bob", b="work\n")
+    yard.add("bob")
     assert "would replace" in yard.empty()["1"]["why"]
+    assert yard.stored()["2"]["state"] == "merged", "it is in the way of nobody else"
     assert (yard.folder / "c.txt").read_text() == "mine\n"
     (yard.folder / "c.txt").unlink()
     assert yard.empty()["1"]["state"] == "merged"
 
 
-@pytest.mark.parametrize("left", ["files", "cut", "all but the branch"])
+@pytest.mark.parametrize("left", ["files", "cut", "ends of lines", "all but the branch"])
 def test_files_that_a_killed_git_left_are_put_right(project: Project, left: str) -> None:
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", a="new contents\n", c="new\n")
@@ -210,8 +213,10 @@ def test_files_that_a_killed_git_left_are_put_right(project: Project, left: str)
     if left == "all but the branch":
         yard.git("read-tree", "-m", "-u", entry["onto"], entry["merge"])
     else:
-        (yard.folder / "a.txt").write_text("new con" if left == "cut" else "new contents\n")
-        (yard.folder / "c.txt").write_text("new\n")
+        end = "\r\n" if left == "ends of lines" else "\n"
+        yard.git("config", "core.autocrlf", str(end == "\r\n").lower())
+        (yard.folder / "a.txt").write_text("new con" if left == "cut" else f"new contents{end}")
+        (yard.folder / "c.txt").write_text(f"new{end}")
     (yard.folder / ".git" / "index.lock").touch()
     assert yard.empty()["1"]["state"] == "merged"
     assert yard.git("status", "--porcelain", "--untracked-files=no") == ""
@@ -287,6 +292,19 @@ def test_what_the_person_does_while_the_check_runs_is_kept(
     assert "uncommitted" in yard.stored()["1"]["why"]
     assert file.exists() == (meanwhile == "cuts")
     assert yard.git("diff", "--cached", "--name-only") == "a.txt"
+
+
+def test_a_branch_never_moves_below_a_tree_whose_name_has_two_lines(
+    project: Project, tmp_path: Path
+) -> None:
+    yard = Yard(project, "ann")
+    tree = tmp_path / "two\nlines"
+    yard.git("worktree", "add", "--quiet", "-b", "team/main", str(tree))
+    yard.commit("ann", a="work\n")
+    yard.add("ann")
+    assert yard.empty()["1"]["state"] == "merged"
+    assert (tree / "a.txt").read_text() == "work\n"
+    assert git(tree, "status", "--porcelain") == ""
 
 
 def test_another_name_for_a_branch_is_refused(project: Project) -> None:
@@ -371,6 +389,7 @@ def test_what_a_lock_of_a_killed_git_has_kept_is_removed_later(project: Project)
     yard.git("update-ref", "refs/teamd/queue/9", "HEAD")
     lock = yard.folder / ".git/refs/teamd/queue/9.lock"
     lock.touch()
+    os.utime(lock, (2**32, 2**32))  # not old, however long this machine takes
     project.start()
     yard.add("ann")
     yard.wait("1", "merged")

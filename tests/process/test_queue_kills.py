@@ -10,6 +10,8 @@ import pytest
 from teamd.board.board import Board
 from teamd.board.rules import Change
 from teamd.board.task import TaskStatus
+from teamd.copies.landing import NotLanded
+from teamd.copies.source import GitKilled
 from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
@@ -112,6 +114,21 @@ def test_an_entry_that_was_taken_out_is_neither_changed_nor_landed(queue: Queue)
     moved: list[bool] = []
     assert not queue.land(entry.id, lambda: moved.append(True))
     assert moved == []
+
+
+@pytest.mark.parametrize("error", [GitKilled("git was killed"), NotLanded("work in the way")])
+def test_a_move_of_which_something_may_be_left_is_known_as_that(
+    queue: Queue, error: TeamError
+) -> None:
+    """The files that a killed git has moved would be taken for the person's."""
+    entry = queue.add(WORK, keep)
+
+    def move() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        queue.land(entry.id, move)
+    assert queue.read().all[0].landing is not isinstance(error, NotLanded)
 
 
 def test_what_is_finished_is_listed_for_a_day(queue: Queue) -> None:
