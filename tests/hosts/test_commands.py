@@ -199,4 +199,4 @@ def test_five_hundred_commands_are_done_once_at_most_and_never_late(tmp_path: Pa
     print(f"{done} of 500 were done; {happened}")  # noqa: T201 -- `-s` shows figures
     assert done > 50
     assert happened["cut"] + happened["half open"] >= 15
-    assert happened["kill"] >= 30
+    assert happened["kill"] >= 20  # who is killed again and again begins after a pause
