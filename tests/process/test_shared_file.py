@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-EDITS = 200
+EDITS = 60
 TEAMMATE = """
 import asyncio, sys
 from pathlib import Path
