@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from teamd.hosts.far import FarHosts
 from tests.e2e.harness import opened
 from tests.hosts.brokers import free_port, plain
 from tests.waiting import wait_until
@@ -47,8 +48,13 @@ class Hosts:
         return {one["name"]: one["state"] for one in self.json(host, "hosts")["hosts"]}
 
     def wait_for(self, host: str, other: str, state: str) -> None:
-        """Wait until one host sees another in a state."""
-        wait_until(lambda: self.states(host).get(other) == state, what=f"{other} is {state}")
+        """Wait until one host sees another in a state, as all its faces are told of it."""
+        seen = FarHosts(self.projects[host].paths, host)
+
+        def so() -> bool:
+            return any(one.name == other and one.state == state for one in seen.views())
+
+        wait_until(so, what=f"{other} is {state}")
 
     def start_broker(self) -> None:
         """Start the broker; it runs to the end, or until it is killed."""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from teamd.copies import clone
+from teamd.copies import clone, record
 from tests.process.test_checks import checker, claim, shells, wait_judged
+from tests.projects import copy_project
 from tests.repositories import git, make_repository
 from tests.waiting import wait_until
 
@@ -30,11 +31,10 @@ class Scene:
 
     def __init__(self, project: Project, settings: str = SETTINGS) -> None:
         self.project = project
-        (project.folder / "tests").mkdir()
-        make_repository(project.folder, **{"a": "one\n", "b": "two\n", "tests/expected": "yes\n"})
+        copy_project(project.folder, "alice", make=_make_expected)
         project.ask_no_service(settings)
         project.enlist("alice", worktree=True)
-        self.copy = clone.make_copy(project.paths, "alice", "default", project.folder).copy
+        self.copy = record.get(project.paths, "alice")
 
     @property
     def folder(self) -> Path:
@@ -52,6 +52,11 @@ class Scene:
         assert not list(self.project.paths.checks.glob("[0-9]*[0-9]"))
         assert not list(self.project.paths.homes.glob("check.*"))
         return dict(attempt)
+
+
+def _make_expected(folder: Path) -> None:
+    (folder / "tests").mkdir(parents=True)
+    make_repository(folder, **{"a": "one\n", "b": "two\n", "tests/expected": "yes\n"})
 
 
 @pytest.fixture

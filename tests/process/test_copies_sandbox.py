@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.copies import clone, work
+from teamd.copies import clone, record, work
 from teamd.copies.discard import discard
 from teamd.files.paths import TeamPaths
 from teamd.sandbox.build import build_shell
@@ -23,7 +23,8 @@ from teamd.settings.schema import Settings, TeamSettings
 from teamd.tools import Toolbox
 from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
 from teamd.tools.shell import Bash
-from tests.repositories import commit, git, make_repository
+from tests.projects import copy_project
+from tests.repositories import commit, git
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -85,10 +86,8 @@ class Scene:
 
 
 def make_scene(folder: Path) -> Scene:
-    paths = TeamPaths(make_repository(folder) / ".team")
-    paths.create()
-    alice, carl = (clone.make_copy(paths, n, "default", folder).copy for n in ("alice", "carl"))
-    return Scene(paths, alice, carl)
+    paths = copy_project(folder, "alice", "carl")
+    return Scene(paths, record.get(paths, "alice"), record.get(paths, "carl"))
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.settings import Settings
 from tests.mounts import mounted
+from tests.projects import copy_project
 from tests.repositories import commit, git, make_repository
 from tests.waiting import wait_until
 
@@ -42,6 +43,12 @@ def paths(tmp_path: Path) -> TeamPaths:
 
 def make(paths: TeamPaths, name: str = "alice") -> Made:
     return clone.make_copy(paths, name, "default", paths.home)
+
+
+def copied(paths: TeamPaths) -> Copy:
+    """Have a repository as `make_repository` makes it, and alice's copy of it."""
+    copy_project(paths.home, "alice")
+    return record.get(paths, "alice")
 
 
 def refusal(paths: TeamPaths) -> str:
@@ -205,8 +212,7 @@ def test_what_git_lfs_keeps_is_a_pointer_and_the_person_is_told(paths: TeamPaths
 
 def test_sha256_will_do(paths: TeamPaths) -> None:
     git(paths.home, "init", "-q", "--object-format=sha256")
-    make_repository(paths.home)
-    work_in(make(paths).copy)
+    work_in(copied(paths))
     assert merge(paths, "alice", Settings()).merged == 1
 
 
@@ -232,8 +238,7 @@ def test_collecting_garbage_in_the_source_takes_nothing_from_a_copy(paths: TeamP
 
 @pytest.mark.parametrize("name", ["KILL", "TERM"])
 def test_git_that_somebody_kills_says_nothing_about_the_copy(paths: TeamPaths, name: str) -> None:
-    make_repository(paths.home)
-    copy = make(paths).copy
+    copy = copied(paths)
     with (
         confined_git(paths, copy.folder, copy.origin) as confined,
         pytest.raises(GitKilled, match=r"git was killed in .*; try again"),
@@ -277,8 +282,7 @@ def test_a_device_in_the_place_of_a_ref_is_not_read(paths: TeamPaths) -> None:
 
 
 def test_a_merge_that_conflicts_names_the_files_and_changes_nothing(paths: TeamPaths) -> None:
-    make_repository(paths.home)
-    work_in(make(paths).copy)
+    work_in(copied(paths))
     commit(paths.home, "mine", a="mine\n")
     before = git(paths.home, "rev-parse", "HEAD")
     for squash in (False, True):
@@ -300,8 +304,7 @@ def test_a_merge_that_conflicts_names_the_files_and_changes_nothing(paths: TeamP
 
 
 def test_a_merge_over_files_that_are_not_tracked_changes_nothing(paths: TeamPaths) -> None:
-    make_repository(paths.home)
-    copy = make(paths).copy
+    copy = copied(paths)
     (copy.folder / "new.txt").write_text("by alice\n")
     git(copy.folder, "add", "new.txt")
     git(copy.folder, "commit", "-qm", "by alice")
@@ -312,8 +315,7 @@ def test_a_merge_over_files_that_are_not_tracked_changes_nothing(paths: TeamPath
 
 
 def test_what_is_on_another_branch_is_not_passed_over(paths: TeamPaths) -> None:
-    make_repository(paths.home)
-    copy = make(paths).copy
+    copy = copied(paths)
     git(copy.folder, "switch", "-q", "-c", "mine")
     work_in(copy)
     with pytest.raises(TeamError, match="alice is on the branch 'mine', and `merge` takes team/"):
@@ -326,16 +328,14 @@ def test_what_is_on_another_branch_is_not_passed_over(paths: TeamPaths) -> None:
 
 
 def test_a_merge_in_the_middle_is_refused(paths: TeamPaths) -> None:
-    make_repository(paths.home)
-    work_in(make(paths).copy)
+    work_in(copied(paths))
     (paths.home / ".git/MERGE_HEAD").write_text(git(paths.home, "rev-parse", "HEAD") + "\n")
     with pytest.raises(TeamError, match=r"a merge or rebase is under way in .*; end it first"):
         merge(paths, "alice", Settings())
 
 
 def test_what_was_discarded_is_kept_for_30_days(paths: TeamPaths) -> None:
-    make_repository(paths.home)
-    copy = make(paths).copy
+    copy = copied(paths)
     (copy.folder / "new.txt").write_text("new\n")
     source = Source.of(paths.home)
     source.move_ref("refs/teamd/discarded/bob/20200101T000000Z", copy.base)
@@ -369,8 +369,7 @@ def test_a_copy_is_not_put_aside_for_a_repository_that_cannot_be_written(paths: 
 
 
 def test_a_copy_that_git_cannot_read_is_made_anew_by_force(paths: TeamPaths) -> None:
-    make_repository(paths.home)
-    copy = make(paths).copy
+    copy = copied(paths)
     (copy.folder / "new.txt").write_text("new\n")
     (copy.folder / ".git/HEAD").unlink()
     for ask in (lambda: work.look(paths, copy), lambda: discard(paths, "alice")):
@@ -386,8 +385,7 @@ def test_a_copy_that_git_cannot_read_is_made_anew_by_force(paths: TeamPaths) -> 
 def test_a_merge_that_was_killed_before_it_was_noted_is_noted_by_the_next(
     paths: TeamPaths,
 ) -> None:
-    make_repository(paths.home)
-    copy = make(paths).copy
+    copy = copied(paths)
     work_in(copy)
     merge(paths, "alice", Settings())
     head = git(paths.home, "rev-parse", "HEAD")
@@ -397,8 +395,7 @@ def test_a_merge_that_was_killed_before_it_was_noted_is_noted_by_the_next(
 
 
 def test_a_merge_that_the_person_interrupts_changes_nothing(paths: TeamPaths) -> None:
-    make_repository(paths.home)
-    work_in(make(paths).copy)
+    work_in(copied(paths))
     hook, begun = paths.home / ".git/hooks/commit-msg", paths.home.parent / "begun"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ntouch {begun}\nexec sleep 60\n")
@@ -437,8 +434,7 @@ while True:
 
 def test_folders_that_come_and_go_meanwhile_do_not_make_a_copy_damaged(paths: TeamPaths) -> None:
     """A teammate's command has just ended, and its placeholders go; it was no fault of git's."""
-    make_repository(paths.home)
-    folder = make(paths).copy.folder
+    folder = copied(paths).folder
     coming = subprocess.Popen([sys.executable, "-c", _COME_AND_GO], cwd=folder)
     try:
         for text in "abcde":

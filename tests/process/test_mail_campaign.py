@@ -172,7 +172,7 @@ def test_foreign_programs_take_part_on_equal_terms(campaign: Campaign) -> None:
 @pytest.mark.parametrize(
     ("count", "seed", "durability"),
     [
-        (300, "1", "disk"),
+        (200, "1", "disk"),
         pytest.param(20_000, "2", "os", marks=[pytest.mark.long, pytest.mark.timeout(900)]),
         pytest.param(20_000, "2", "disk", marks=[pytest.mark.long, pytest.mark.timeout(900)]),
     ],
@@ -183,7 +183,7 @@ def test_killed_readers_lose_nothing(
     """With a lock alone, every kill lost the batch in hand; here some of it comes again."""
     dying = campaign.read_and_die(durability, seed)
     for _ in range(3):
-        campaign.write(count, 100, durability, queue=50_000)
+        campaign.write(count, 100, durability, queue=5000)
     campaign.write_foreign(100, 5000)
     campaign.wait_for_writers()
     kills = [int(line) for line in dying.communicate("")[0].split()]

@@ -4,36 +4,21 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.files.paths import TeamPaths
-from teamd.team.roster import Roster
-from tests.children import child
+from teamd.states import Status
+from teamd.team.member import Member
+from teamd.team.roster import Roster, Team
+from tests.children import child, forked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CHANGES = """
-import sys
-from dataclasses import replace
-from pathlib import Path
-from teamd.states import Status
-from teamd.files.paths import TeamPaths
-from teamd.team.member import Member
-from teamd.team.roster import Roster
-team, name, count = sys.argv[1:]
-roster = Roster(TeamPaths(Path(team)))
-me = Member(name=name, agent_id=name, role="counts", status=Status.IDLE)
-roster.update(lambda team: team.with_member(me))
-for n in range(1, int(count) + 1):
-    status = Status.WORKING if n % 2 else Status.IDLE
-    def count_up(team):
-        mine = team.get(name)
-        return team.with_member(replace(mine, turns=mine.turns + 1, status=status))
-    roster.update(count_up)
-"""
 READS = """
 import json, os, select, sys
 path = sys.argv[1]
@@ -54,6 +39,22 @@ print(json.dumps([reads, torn, back]))
 """
 
 
+def change(paths: TeamPaths, name: str, count: int) -> None:
+    """Enter somebody, and change its status and its count so many times."""
+    roster = Roster(paths)
+    me = Member(name=name, agent_id=name, role="counts", status=Status.IDLE)
+    roster.update(lambda team: team.with_member(me))
+    for n in range(1, count + 1):
+        status = Status.WORKING if n % 2 else Status.IDLE
+        roster.update(partial(count_up, name, status))
+    print("done")  # noqa: T201 -- for the test
+
+
+def count_up(name: str, status: Status, team: Team) -> Team:
+    mine = team.get(name)
+    return team.with_member(replace(mine, turns=mine.turns + 1, status=status))
+
+
 @pytest.mark.parametrize("count", [20, pytest.param(2000, marks=pytest.mark.long)])
 def test_no_half_roster_is_seen_and_no_change_is_lost(tmp_path: Path, count: int) -> None:
     """Written in place, half of the reads were torn, and one of eight statuses was right."""
@@ -63,8 +64,9 @@ def test_no_half_roster_is_seen_and_no_change_is_lost(tmp_path: Path, count: int
     roster.update(lambda team: team)
     names = [f"member{n}" for n in range(8)]
     with child(READS, paths.config) as reader, ExitStack() as stack:
-        writers = [stack.enter_context(child(CHANGES, paths.root, name, count)) for name in names]
-        assert [writer.wait(100) for writer in writers] == [0] * len(names)
+        deeds = [partial(change, paths, name, count) for name in names]
+        writers = [stack.enter_context(forked(deed)) for deed in deeds]
+        assert [writer.stdout.read() for writer in writers] == ["done\n"] * len(names)
         reads, torn, back = json.loads(reader.communicate("")[0])
     assert (torn, back) == (0, 0)
     assert reads > count

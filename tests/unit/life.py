@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 from collections import deque
 from contextlib import asynccontextmanager
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -100,6 +100,12 @@ class Judge:
 Play = Answer | Exception
 
 
+def copy(ask: Ask) -> Ask:
+    """Copy a request and its conversation: `deepcopy` takes five times as long."""
+    tools, messages = pickle.loads(pickle.dumps((ask.tools, ask.messages)))
+    return replace(ask, tools=tools, messages=messages)
+
+
 class Player:
     """A model that plays its turns in order, then has nothing to say.
 
@@ -114,7 +120,7 @@ class Player:
 
     async def reply(self, ask: Ask) -> Reply:
         """Play the next turn."""
-        self.asked.append(deepcopy(ask))
+        self.asked.append(copy(ask))
         self.judge.check(ask)
         play = self._plays.popleft() if self._plays else say("Nothing to do.")
         if isinstance(play, Exception):

@@ -76,19 +76,19 @@ def first_text(ask: Ask) -> str:
 
 def test_ten_times_the_context_goes_on_and_no_request_is_too_long(tmp_path: Path) -> None:
     """Old results are cleared first; only when that does not help any more comes a summary."""
-    life, model = tight(tmp_path, steps(200))
-    life.send("Do all 200 steps, then report to lead.")
+    life, model = tight(tmp_path, steps(100))
+    life.send("Do all 100 steps, then report to lead.")
     lives(life)
-    assert life.do.done == [str(number) for number in range(1, 201)]
+    assert life.do.done == [str(number) for number in range(1, 101)]
     assert model.refused == []
-    assert 10 * CONTEXT < 200 * 500
+    assert 10 * CONTEXT < 100 * 500
     assert len(records(life, "cleared")) >= len(records(life, "summary")) >= 2
     assert {(ask.system, json.dumps(ask.tools)) for ask in model.asked} == {
         (SYSTEM, json.dumps(model.asked[0].tools))
     }, "or every summary would cost the whole prompt anew"
     for ask in model.asked:
         told = first_text(ask)
-        assert "Do all 200 steps, then report to lead." in told
+        assert "Do all 100 steps, then report to lead." in told
         if "<summary>" in told:
             for open_work in (
                 "You are 'alice', role: tester, a member of the team 'default'",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from teamd.models import Ask, Reply, TooLongError
 from teamd.tokens import Usage
 from tests.strict.cache import prompt_tokens
 from tests.strict.replies import Answer, say, use
-from tests.unit.life import Do, Judge, Nothing, Player, replied
+from tests.unit.life import Do, Judge, Nothing, Player, copy, replied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +49,7 @@ class Tight(Player):
             self.refused.append(tokens)
             limit = self._context_tokens if self._tells else None
             raise TooLongError(f"the conversation is too long for it ({tokens} tokens)", limit)
-        self.asked.append(deepcopy(ask))
+        self.asked.append(copy(ask))
         self.judge.check(ask)
         reply = replied(self._answer(ask))
         reply = replace(reply, usage=Usage(input_tokens=tokens, output_tokens=100))

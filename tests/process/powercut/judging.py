@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TEAMS: Final = {"": ".team", "web": ".teams/web", "deep": "deep/er/.team"}
 _DECISIVE: Final = ("mark", "ftruncate", "rename", "unlink")
+_SYNCS: Final = ("sync", "syncdir")
 _SHOWN: Final = 5
 _SHARED_MEMORY: Final = Path("/dev/shm")
 
@@ -166,7 +167,7 @@ def judge_all(found: Iterable[Cut], facts: Facts, *, most_complaints: int = 20) 
 
 def sites(records: Iterable[Record]) -> list[str]:
     """Return the lines of the program that asked for a sync."""
-    syncs = (record for record in records if record[1] in ("sync", "syncdir"))
+    syncs = (record for record in records if record[1] in _SYNCS)
     return sorted({site for record in syncs for site in record[4]})
 
 
@@ -185,13 +186,15 @@ def cuts_without(
     disk, other = Disk(before), Disk(before, site)
     seen: set[int] = set()
     heard = 0
+    begun = False  # until that line is come to, both disks are the same
     for number, record in enumerate(records):
         if record[1] == "mark":
             facts.hear(record[2])
             heard += 1
         elif not disk.apply(record) | other.apply(record):
             continue
-        if decisive and not _is_decisive(record):
+        begun = begun or (record[1] in _SYNCS and site in record[4])
+        if not begun or (decisive and not _is_decisive(record)):
             continue
         for label in MODELS:
             state = other.after(label)

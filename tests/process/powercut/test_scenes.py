@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -88,10 +89,14 @@ def _loses(site: str, records: list[Record], before: State, decisive: bool) -> b
 
 def _places() -> Iterator[str]:
     """The lines of the program that sync something."""
+    names = re.compile(rf"files\.(?:{'|'.join(WRITES)})\b|\b(?:{'|'.join(SYNCS)})\(")
     for package in (teamd, teamctl):
         [folder] = package.__path__
         for path in Path(folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_bytes())):
+            text = path.read_text(encoding="utf-8")
+            if not names.search(text):  # most: they are not parsed
+                continue
+            for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.Call) and _syncs(node):
                     yield f"{path.relative_to(Path(folder).parent)}:{node.lineno}"
 
