@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from teamd.sandbox.shells import Shell
 
-_SECONDS: Final = 120.0  # to make a clone, or a commit
+_SECONDS: Final = 600.0  # to make a clone, or a commit
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SHA256_DIGITS: Final = 64
 _MOST_SAID: Final = 500

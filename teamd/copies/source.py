@@ -41,6 +41,7 @@ _QUIET: Final = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
     "-c", "submodule.recurse=false",  # nor that their files are reset along with it
 )  # fmt: skip
+_IN_ENGLISH: Final = {"LC_ALL": "C"}  # what it says is read here as well
 
 
 class GitKilled(TeamError):
@@ -90,9 +91,10 @@ class Source:
             TeamError: it takes too long, or cannot be started.
         """
         argv = [self.git, "-C", str(self.folder), *(_QUIET if quiet else ()), *words]
+        env = environment() | (_IN_ENGLISH if quiet else {})
         try:
             return run_to_end(
-                argv, timeout_seconds=_LONGEST_SECONDS, env=environment(), words=given, stdin=stdin
+                argv, timeout_seconds=_LONGEST_SECONDS, env=env, words=given, stdin=stdin
             )
         except OSError as error:  # TimeoutError is one
             raise TeamError(f"git {words[0]} failed in {self.folder}: {error}") from error

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from teamd.copies.source import Source
     from teamd.files.paths import TeamPaths
 
-_LOOK_SECONDS: Final = 20.0
+_LOOK_SECONDS: Final = 120.0  # a large copy that was not looked at for long
+_GLANCE_SECONDS: Final = 20.0  # that a face waits for
 _MOST_NAMED: Final = 5
 _FACTS: Final = 4
 _SHORT: Final = 12
@@ -91,28 +92,32 @@ def look(paths: TeamPaths, copy: Copy) -> WorkState:
     Raises:
         TeamError: it is damaged, or cannot be looked at.
     """
+    return _look(paths, copy, _LOOK_SECONDS)
+
+
+def _look(paths: TeamPaths, copy: Copy, seconds: float) -> WorkState:
     with confined_git(paths, copy.folder, copy.origin) as git:
-        return read_state(git, copy)
+        return read_state(git, copy, seconds)
 
 
 def to_json(paths: TeamPaths, copy: Copy) -> dict[str, Any]:
     """Return a copy as `team --json` shows it; numbers are `null` where it cannot be looked at."""
     shown = {"path": str(copy.folder), "branch": copy.branch, "base": copy.base}
     try:
-        state = look(paths, copy)
+        state = _look(paths, copy, _GLANCE_SECONDS)
     except TeamError as error:
         return {**shown, "ahead": None, "uncommitted": None, "trouble": str(error)}
     branch = state.branch or None
     return {**shown, "branch": branch, "ahead": state.ahead, "uncommitted": len(state.uncommitted)}
 
 
-def read_state(git: ConfinedGit, copy: Copy) -> WorkState:
+def read_state(git: ConfinedGit, copy: Copy, seconds: float = _LOOK_SECONDS) -> WorkState:
     """Return the state of a copy.
 
     Raises:
-        TeamError: it is damaged.
+        TeamError: it is damaged, or that takes longer.
     """
-    done = git.run(_UNHIDE + _STATE, copy.branch, copy.base, seconds=_LOOK_SECONDS)
+    done = git.run(_UNHIDE + _STATE, copy.branch, copy.base, seconds=seconds)
     facts = done.stdout.split(b"\n", _FACTS)
     if done.status != 0 or len(facts) <= _FACTS or not facts[3].isdigit():
         raise TeamError(

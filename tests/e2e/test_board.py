@@ -219,7 +219,7 @@ def test_wrong_usage_of_task_is_exit_code_2(still: Project) -> None:
     for call, sentence in (
         ("task update 1", "say what is to be changed"),
         ("task update 1 --status done", "Invalid value for '--status'"),
-        ("task frobnicate", "No such command 'frobnicate'"),
+        ("task frobnicate", "no command 'frobnicate'; there are: add, claim, show, update"),
         ("task add", "Missing argument 'SUBJECT'"),
     ):
         misused = still.run("teamctl", *call.split())

@@ -210,6 +210,18 @@ def test_what_git_lfs_keeps_is_a_pointer_and_the_person_is_told(paths: TeamPaths
     assert work.look(paths, made.copy).uncommitted == ()
 
 
+def test_what_is_read_of_git_is_in_english_and_hooks_have_the_person_s_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    speaker = tmp_path / "git"
+    speaker.write_text('#!/bin/sh\necho "$LC_ALL"\n')
+    speaker.chmod(0o755)
+    source = Source(tmp_path, str(speaker))
+    assert source.ask("status") == "C"
+    assert source.run("merge", quiet=False).stdout == b"de_DE.UTF-8\n"
+
+
 def test_sha256_will_do(paths: TeamPaths) -> None:
     git(paths.home, "init", "-q", "--object-format=sha256")
     work_in(copied(paths))
