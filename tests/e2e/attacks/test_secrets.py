@@ -77,11 +77,13 @@ def processes(team: Project) -> dict[int, bytes]:
 def written(team: Project) -> dict[Path, str]:
     """All that files of the project hold, but for what a model said and for the test's own."""
     found = {}
-    for path in team.root.rglob("*"):
-        if path.is_file() and path.name not in ("key.txt", "AGENTS.md"):
-            text = path.read_bytes().decode(errors="replace")
-            lines = [line for line in text.split("\n") if '{"record": "reply"' not in line]
-            found[path] = "\n".join(lines)
+    # Not `rglob`: the folders that hold places for a command come and go meanwhile.
+    for above, _, names in os.walk(team.root):
+        for path in (Path(above, name) for name in {*names} - {"key.txt", "AGENTS.md"}):
+            if path.is_file():
+                text = path.read_bytes().decode(errors="replace")
+                lines = [line for line in text.split("\n") if '{"record": "reply"' not in line]
+                found[path] = "\n".join(lines)
     return found
 
 
