@@ -41,6 +41,9 @@ _QUIET: Final = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
     "-c", "submodule.recurse=false",  # nor that their files are reset along with it
 )  # fmt: skip
+# A few bytes of a pack can stand for as many as the machine has memory.
+_BOUNDED: Final = ("/bin/sh", "-c", 'ulimit -d 4194304; exec "$@"', "sh")
+_LEAN: Final = ("-c", "core.bigFileThreshold=16m")  # larger files are not read as a whole
 _IN_ENGLISH: Final = {"LC_ALL": "C"}  # what it says is read here as well
 
 
@@ -85,12 +88,14 @@ class Source:
             words: the command.
             quiet: whether hooks stay out of it.
             given: its standard input.
-            stdin: or a descriptor of that.
+            stdin: or a descriptor of that, which somebody else may have written.
 
         Raises:
             TeamError: it takes too long, or cannot be started.
         """
-        argv = [self.git, "-C", str(self.folder), *(_QUIET if quiet else ()), *words]
+        options = (*(_QUIET if quiet else ()), *(() if stdin is None else _LEAN))
+        bounded = () if stdin is None else _BOUNDED
+        argv = [*bounded, self.git, "-C", str(self.folder), *options, *words]
         env = environment() | (_IN_ENGLISH if quiet else {})
         try:
             return run_to_end(

@@ -222,6 +222,31 @@ def test_what_is_read_of_git_is_in_english_and_hooks_have_the_person_s_language(
     assert source.run("merge", quiet=False).stdout == b"de_DE.UTF-8\n"
 
 
+def test_a_small_pack_of_large_files_takes_no_memory_of_the_person_s(
+    paths: TeamPaths, tmp_path: Path
+) -> None:
+    """Git reads a file as a whole unless it is told to be large: 300 KB took 300 MB."""
+    make_repository(paths.home)
+    other = make_repository(tmp_path / "other")
+    (other / "zeros").write_bytes(bytes(1 << 25))
+    git(other, "add", "zeros")
+    git(other, "commit", "-qm", "many zeros")
+    limited = tmp_path / "git"
+    limited.write_text(f'#!/bin/sh\nulimit -d > {tmp_path}/most\nulimit -d 24576\nexec git "$@"\n')
+    limited.chmod(0o755)
+    objects = subprocess.run(
+        ["git", "-C", other, "pack-objects", "-q", "--revs", "--stdout"],
+        input=b"HEAD\n", capture_output=True, check=True,
+    ).stdout  # fmt: skip
+    (tmp_path / "pack").write_bytes(objects)
+    with (tmp_path / "pack").open("rb") as pack:
+        Source(paths.home, str(limited)).add_pack(pack.fileno())
+    assert (
+        git(paths.home, "cat-file", "-s", f"{git(other, 'rev-parse', 'HEAD')}:zeros") == "33554432"
+    )
+    assert (tmp_path / "most").read_text() == "4194304\n"
+
+
 def test_sha256_will_do(paths: TeamPaths) -> None:
     git(paths.home, "init", "-q", "--object-format=sha256")
     work_in(copied(paths))
