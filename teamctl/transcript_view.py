@@ -11,6 +11,7 @@ from teamctl import output
 from teamd import terminal
 from teamd.messages import USER
 from teamd.transcript import records
+from teamd.transcript.outcome import find_trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -177,8 +178,8 @@ class TranscriptView:
         speaker.calls.pop(record.tool_use_id, None)
         begun = speaker.begun.pop(record.tool_use_id, None)
         took = None if begun is None else _took(record.time - begun)
-        if record.is_error:
-            word, colour = "FAILED" if took is None else f"FAILED after {took}", "red"
+        if wrong := "FAILED" if record.is_error else find_trouble(record):
+            word, colour = wrong if took is None else f"{wrong} after {took}", "red"
         else:
             word, colour = took or "done", None
         yield terminal.style(f"{_INDENT}→ {word}", fg=colour, dim=colour is None)

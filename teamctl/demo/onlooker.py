@@ -20,6 +20,7 @@ from teamd.messages import LEAD, Message
 from teamd.states import Status
 from teamd.team.roster import Roster
 from teamd.transcript.file import decode_lines
+from teamd.transcript.outcome import find_trouble
 from teamd.transcript.records import CallAnswered, NoticeSent, Record, Replied, TurnEnded
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ _VERBS: Final = {
     "claim_task": ("claims task", "task_id"),
 }
 _QUEUED: Final = "(queued for "  # what the tool notes of mail to a host that is away
-_FAILURES: Final = ("[exit status", "[killed", "[ended after")  # what the bash tool notes of an end
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class ConversationEvents:
                 for what in map(self._part, record.content):
                     yield TeamEvent(record.time, self._name, what)
             case CallAnswered() if record.is_error or record.tool_use_id in self._commands:
-                bad = record.is_error or any(note in record.content for note in _FAILURES)
+                bad = record.is_error or find_trouble(record)
                 what = f"sees {_excerpt(record.content)}"
                 yield TeamEvent(record.time, self._name, what, "red" if bad else "green")
             case CallAnswered() if (

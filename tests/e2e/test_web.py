@@ -101,7 +101,7 @@ def test_a_request_is_answered_in_place(page: Browser, busy: Project) -> None:
 
 def test_a_teammate_is_seen_at_work(page: Browser) -> None:
     page.go("member/alice")
-    for words in ("lead → alice", "echo hello; exit 3", "Done.", SHOWN):
+    for words in ("lead → alice", "echo hello; exit 3", "✗ exit status 3", "Done.", SHOWN):
         page.see(words)
     assert page.all(".talk pre b") == []
     page.run("document.querySelector('.call summary').click()")

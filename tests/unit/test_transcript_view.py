@@ -77,6 +77,34 @@ def test_a_failure_is_marked_by_a_word() -> None:
     assert lines[2:] == ["  → FAILED after 1m", "    no rule"]
 
 
+@pytest.mark.parametrize(
+    ("notes", "shown_as"),
+    [
+        ("[exit status 3]", "exit status 3"),
+        ("[killed by SIGKILL]\n[1 background process was ended with the command]",
+         "killed by SIGKILL"),
+        ("[ended after 20 s, its time limit; give a longer `timeout` if it needs one]",
+         "ended after 20 s"),
+        ("[all of it was ended: over its memory]", "all of it was ended"),
+    ],
+)  # fmt: skip
+def test_a_command_that_did_not_end_well_is_marked_by_how(notes: str, shown_as: str) -> None:
+    lines = shown(
+        asked(call("1", "bash", command="make")), begun("1", 0), answered("1", 2, f"out\n{notes}")
+    )
+    assert lines[2:] == [
+        f"  → {shown_as} after 2 s",
+        "    out",
+        *(f"    {x}" for x in notes.split("\n")),
+    ]
+
+
+def test_what_a_file_says_in_its_middle_is_no_end() -> None:
+    text = "[exit status 1]\n" + "x\n" * 1000
+    lines = shown(asked(call("1", "read_file", path="a")), begun("1", 0), answered("1", 2, text))
+    assert lines[2] == "  → 2 s"
+
+
 def test_a_call_that_never_began_has_no_duration() -> None:
     lines = shown(asked(call("1", "bash", command="x")), answered("1", 9, "no", is_error=True))
     assert lines[2] == "  → FAILED"

@@ -87,6 +87,15 @@ function growing(what, sizes, draw) {
   };
 }
 
+// What the bash tool notes below the output of a command that did not end well.
+const ENDED = /^\[(exit status \d+|killed by [^\]]+|ended after [^,\]]+|all of it was ended)/m;
+
+function outcome(result) {
+  if (result.is_error) return '✗ failed';
+  const ended = ENDED.exec(String(result.content ?? '').slice(-1000));
+  return ended ? `✗ ${ended[1]}` : '✓';
+}
+
 function transcript(found, name) {
   const results = new Map(found.filter((one) => one.record === 'result').map((one) => [one.tool_use_id, one]));
   const starts = new Map(found.filter((one) => one.record === 'started').map((one) => [one.tool_use_id, one.time]));
@@ -96,7 +105,7 @@ function transcript(found, name) {
     const result = results.get(block.id);
     const began = starts.get(block.id);
     const took = result && began ? ` ${(result.time - began).toFixed(1)} s` : '';
-    const sign = result ? (result.is_error ? '✗ failed' : '✓') : '… under way';
+    const sign = result ? outcome(result) : '… under way';
     return h('details.call', { 'data-key': block.id }, h('summary', {}, h('strong', {}, block.name), ' ', h('code.cut', {}, short(block.input)), h('span.note', {}, ` ${sign}${took}`)),
       input(block), result ? h(`pre${result.is_error ? '.bad' : ''}`, {}, result.content) : null);
   };
