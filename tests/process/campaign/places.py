@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 
+from teamd.files import locks
 from teamd.hosts.places import HostPlaces
 from teamd.messages import LEAD, USER
 
@@ -96,12 +97,16 @@ def of_reader(paths: TeamPaths, pid: int) -> Place:
 
 
 def of_postman(paths: TeamPaths, pid: int) -> Place:
-    """Where the postman is, of the places where it waits for the disk; see test_postman_kills."""
-    held = {file.parent for file in _open_files(pid)}
-    if paths.inboxes in held:
-        return Place.POST_INBOX
-    received = HostPlaces(paths).received("").parent
-    return Place.POST_CURSOR if received in held else Place.ELSEWHERE
+    """Where the postman is, of the places where it writes what came; see test_postman_kills.
+
+    An inbox stays open when it is done with it, and locked it does not.
+    """
+    held = _open_files(pid)
+    if HostPlaces(paths).received("").parent in {file.parent for file in held}:
+        return Place.POST_CURSOR
+    boxes = (file for file in held if file.parent == paths.inboxes)
+    locked = any(pid in locks._holders(box) for box in boxes)
+    return Place.POST_INBOX if locked else Place.ELSEWHERE
 
 
 def of_sender(paths: TeamPaths, pid: int) -> Place:
