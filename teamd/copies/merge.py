@@ -118,8 +118,14 @@ def check_work(copy: Copy, state: WorkState) -> None:
 
 
 def _foresee(source: Source, before: str, commit: str) -> list[str]:
-    """Return the files that a merge would change; it follows files that the person has renamed."""
-    done = source.run("merge-tree", "--write-tree", "-z", "--name-only", before, commit)
+    """Return the files that a merge would change; it follows files that the person has renamed.
+
+    A git before 2.38 cannot tell, and there are none.
+
+    Raises:
+        GitKilled: somebody has ended it, so that it has not told.
+    """
+    done = source.answer("merge-tree", "--write-tree", "-z", "--name-only", before, commit)
     tree = os.fsdecode(done.stdout.partition(b"\0")[0])
     return source.differences(before, tree) if tree else []
 

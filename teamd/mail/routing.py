@@ -262,10 +262,7 @@ class Post:
         return self._known[name]
 
     def other_hosts(self, address: str = "") -> FarHosts:
-        """The other hosts.
-
-        Args:
-            address: of whom they are needed for; empty where it is nobody.
+        """The other hosts; the address is of whom they are asked for, if it is of anybody.
 
         Raises:
             TeamError: this one has no name among them.

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from teamd.copies.merge import merge
+from teamd.copies.source import GitKilled
 from teamd.errors import TeamError
 from tests.queues import Yard
 from tests.repositories import commit, git
@@ -101,7 +103,9 @@ def test_work_that_takes_it_back_is_merged(project: Project) -> None:
     assert (yard.folder / "a.txt").read_text() == "work\n"
 
 
-def test_what_the_person_has_moved_to_such_a_place_is_not_changed_there(project: Project) -> None:
+def test_what_the_person_has_moved_to_such_a_place_is_not_changed_there(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A merge follows files that were renamed: the work itself names no such place."""
     yard = Yard(project, "ann")
     text = "".join(f"line {number}\n" for number in range(20))
@@ -115,6 +119,14 @@ def test_what_the_person_has_moved_to_such_a_place_is_not_changed_there(project:
     with pytest.raises(TeamError) as refused:
         merge(project.paths, "ann", yard.settings)
     assert str(refused.value) == refusal(".githooks/pre-commit")
+    killed = tmp_path / "killed" / "git"
+    killed.parent.mkdir()
+    killing = "case $* in *merge-tree*) kill -KILL $$; esac"
+    killed.write_text(f'#!/bin/sh\n{killing}\nexec {shutil.which("git")} "$@"\n')
+    killed.chmod(0o755)
+    monkeypatch.setenv("PATH", str(killed.parent), prepend=os.pathsep)
+    with pytest.raises(GitKilled, match="git merge-tree was killed"):
+        merge(project.paths, "ann", yard.settings)
     assert yard.git("rev-parse", "HEAD") == moved
 
 
