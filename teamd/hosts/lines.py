@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from teamd.errors import NotAMessage
 from teamd.message_json import parse_object
 
 if TYPE_CHECKING:
@@ -23,11 +23,12 @@ ANSWER: Final = "answer"
 MAX_LINE_BYTES: Final = 1_000_000  # a broker takes 1 MiB at a time
 START: Final = ""  # the chain before the first line of an epoch
 _LINE: Final = re.compile(rb'{"n": (\d{1,18}), "chain": "([0-9a-f]{32})", (.*})\n?', re.DOTALL)
+_EMPTY: Final = hashlib.blake2b(digest_size=16)
+_MAIL: Final = b'"kind": "mail",'  # as `encode_body` begins
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
-@dataclass(frozen=True, slots=True)
-class OutLine:
+class OutLine(NamedTuple):  # quickly made: a backlog is many
     """One line.
 
     Attributes:
@@ -59,6 +60,11 @@ class OutLine:
         return self.n == n + 1 and self.chain == link(chain, self.body)
 
     @property
+    def is_mail(self) -> bool:
+        """Whether it holds mail; what is no object does not."""
+        return self.body.startswith(_MAIL) or read_fields(self).get("kind") == MAIL
+
+    @property
     def is_request(self) -> bool:
         """Whether it asks for something to be done, which is never asked for twice.
 
@@ -76,6 +82,14 @@ class OutLine:
         return parse_object(b"{" + self.body)
 
 
+def read_fields(line: OutLine) -> dict[str, Any]:
+    """Return what a line holds; what is no object holds nothing."""
+    try:
+        return line.fields()
+    except NotAMessage:
+        return {}
+
+
 def encode_body(kind: str, fields: Mapping[str, Any]) -> bytes:
     """Return what stands in a line behind its number and chain.
 
@@ -87,4 +101,7 @@ def encode_body(kind: str, fields: Mapping[str, Any]) -> bytes:
 
 def link(before: str, body: bytes) -> str:
     """Return the chain of a line: the digest of the one before and of what the line holds."""
-    return hashlib.blake2b(before.encode() + body, digest_size=16).hexdigest()
+    digest = _EMPTY.copy()  # quicker than to make one
+    digest.update(before.encode())
+    digest.update(body)
+    return digest.hexdigest()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from teamd.errors import InboxFull, NotAMessage, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
@@ -28,6 +28,17 @@ if TYPE_CHECKING:
 
 MOST_SHOWN: Final = 10_000  # messages of one look: a flood must not fill the memory
 _BLAME_SECONDS: Final = 0.5
+
+
+class Letter(Protocol):
+    """What can be put into an inbox: a `Message`, or one that is encoded already."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    def encode(self) -> bytes:
+        """Return its line, newline included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +119,7 @@ class Mailbox:
             with translate_os_errors(self._inbox):
                 directories.sync_directory(self._inbox.parent)
 
-    def put(self, *messages: Message) -> None:
+    def put(self, *messages: Letter) -> None:
         """Append messages, all or none; they are safe when this returns.
 
         Raises:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from teamd.errors import NotAMessage, TeamError
 from teamd.files import files
 from teamd.hosts.asking import keep_answer
-from teamd.hosts.lines import ANSWER, REQUEST
+from teamd.hosts.lines import ANSWER, REQUEST, read_fields
 from teamd.mail.trace import find_ids, texts_sent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from teamd.hosts.lines import OutLine
     from teamd.hosts.outbox import Outbox
     from teamd.journal import Journal
     from teamd.postman.commands import Commands
@@ -36,7 +37,7 @@ class Arrivals:
     journal: Journal
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def deliver(self, host: str, lines: Sequence[Mapping[str, Any]], *, suspected: bool) -> None:
+    def deliver(self, host: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
         """Put mail into inboxes; see `Receiver`."""
         if suspected:
             lines = self._unknown(host, lines)
@@ -65,19 +66,17 @@ class Arrivals:
         except TeamError as error:  # the asker's time runs out
             self.journal.error("not answered", error, host=host)
 
-    def _unknown(
-        self, host: str, lines: Sequence[Mapping[str, Any]]
-    ) -> Sequence[Mapping[str, Any]]:
+    def _unknown(self, host: str, lines: Sequence[OutLine]) -> Sequence[OutLine]:
         """Return the lines that are not here already: this host may have been stopped at them."""
         named: defaultdict[str, set[str]] = defaultdict(set)
-        told = [self._told(line) for line in lines]
-        for name, made in filter(None, told):
+        found = [(line, read_fields(line)) for line in lines]
+        for name, made in filter(None, (self._told(fields) for _, fields in found)):
             named[name].add(made)
         paths = self.delivery.post.paths
         there = {name: find_ids(paths, name, ids) for name, ids in named.items()}
         for name in filter(there.get, there):
             files.make_durable(paths.inbox(name))  # whoever put it there may have been killed
-        return [line for line in lines if not self._is_known(host, line, there)]
+        return [line for line, fields in found if not self._is_known(host, fields, there)]
 
     def _is_known(self, host: str, line: Mapping[str, Any], there: Mapping[str, set[str]]) -> bool:
         """Return whether a message is here, given the ids that are, by receivers."""

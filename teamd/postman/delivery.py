@@ -13,9 +13,10 @@ another matter: it passes, nothing is confirmed to the sender's host, and all co
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from teamd.errors import (
     BadName,
@@ -26,12 +27,17 @@ from teamd.errors import (
 )
 from teamd.message_json import is_moment
 from teamd.messages import HELD_TYPE, TEAMD, Message
+from teamd.postman.plain_mail import read_plain, write_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from teamd.hosts.lines import OutLine
     from teamd.journal import Journal
+    from teamd.mail.mailbox import Letter
     from teamd.mail.routing import Post
+
+    Receivers: TypeAlias = Callable[[str], tuple[str, str | None]]  # see `Post.receiver`
 
 # Other types mean something to teammates: an interrupt ends a turn, a task needs no approval. They
 # come as plain messages.
@@ -54,48 +60,66 @@ class FarDelivery:
     team: str
     journal: Journal
 
-    def deliver(self, host: str, lines: Sequence[Mapping[str, Any]]) -> None:
+    def deliver(self, host: str, lines: Sequence[OutLine]) -> None:
         """Put mail of a host into inboxes; it is safe when this returns.
 
         Messages to one receiver are written together, in their order.
 
         Args:
             host: where they come from, by the subject.
-            lines: as they came.
+            lines: as they came; what is no mail is passed over.
 
         Raises:
             StoreError: the disk failed. All are to be delivered again: a reader knows its ids.
         """
-        boxes: dict[str, list[Message]] = {}
+        boxes: defaultdict[str, list[Letter]] = defaultdict(list)
         receiver = cache(self.post.receiver)  # the roster is read once for each name
+        open_to, place = cache(partial(self._open_to, receiver)), f"{self.team}@{host}".encode()
         for line in lines:
-            try:
-                message = self._read(host, line)
-            except NotAMessage as error:
-                self.journal.warn("no mail", host=host, reason=str(error))
-                continue
-            if (to := self._find(line, message, receiver)) is not None:
-                known = message if message.to == to else replace(message, to=to)
-                boxes.setdefault(to, []).append(known)
+            plain = read_plain(line.body)
+            if plain is not None and (name := open_to(plain.team, plain.to)) is not None:
+                boxes[name].append(write_plain(plain, name.encode(), place))
+            elif (message := self._read_checked(host, line, receiver)) is not None:
+                boxes[message.to].append(message)
         for to, messages in boxes.items():
             self._put(to, messages)
 
-    def _put(self, to: str, messages: Sequence[Message]) -> None:
+    def _put(self, to: str, messages: Sequence[Letter]) -> None:
         """Put messages into one inbox; one that does not fit is answered alone."""
         try:
             self.post.kept_mailbox(to).put(*messages)
         except _REFUSED as error:
             if len(messages) == 1:
-                self._answer(messages[0], "was not delivered", str(error))
+                refused = Message.decode(messages[0].encode(), to=to)
+                self._answer(refused, "was not delivered", str(error))
                 return
             for message in messages:
                 self._put(to, [message])
+
+    def _open_to(self, receiver: Receivers, team: bytes, to: bytes) -> str | None:
+        """Return the receiver's name as the roster has it; `None` where something is to be said."""
+        try:
+            name, warning = receiver(to.decode())
+        except _REFUSED:
+            return None
+        return name if warning is None and team.decode() == self.team else None
+
+    def _read_checked(self, host: str, line: OutLine, receiver: Receivers) -> Message | None:
+        """Return a message with its receiver's name; `None` for what is none or cannot come."""
+        try:
+            fields = line.fields()
+            message = self._read(host, fields)
+        except NotAMessage as error:
+            self.journal.warn("no mail", host=host, reason=str(error))
+            return None
+        to = self._find(fields, message, receiver)
+        return None if to is None else replace(message, to=to)
 
     def _find(
         self,
         line: Mapping[str, Any],
         message: Message,
-        receiver: Callable[[str], tuple[str, str | None]],
+        receiver: Receivers,
     ) -> str | None:
         """Return the receiver's name as the roster has it; `None` where its sender is told why."""
         team = line.get("team")

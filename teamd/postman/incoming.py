@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from teamd.errors import NotAMessage
 from teamd.hosts.cursor import Cursor, CursorFile
-from teamd.hosts.lines import MAIL, OutLine
+from teamd.hosts.lines import OutLine, read_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 class Receiver(Protocol):
     """Does what lines say."""
 
-    def deliver(self, host: str, lines: Sequence[dict[str, Any]], *, suspected: bool) -> None:
+    def deliver(self, host: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
         """Put mail where it belongs; it is safe when this returns.
 
         Args:
             host: where it comes from.
-            lines: each with `kind` and what that has.
+            lines: each holds mail, as far as its begin tells.
             suspected: whether some may have been delivered before.
 
         Raises:
@@ -35,6 +35,7 @@ class Receiver(Protocol):
         """Do what a request asks for, or take an answer; it never comes again."""
 
 
+_is_mail: Final = attrgetter("is_mail")
 BATCH_LINES: Final = 128  # half a window: the other half is on its way meanwhile
 
 
@@ -102,15 +103,13 @@ class Incoming:
         """
         pending, self._pending = self._pending, []
         self.owes = self.owes or bool(pending)
-        decoded = [(line, _fields(line)) for line in pending[: self.batch]]
-        for is_mail, run in groupby(decoded, key=lambda one: one[1].get("kind") == MAIL):
-            lines = list(run)
+        for is_mail, run in groupby(pending[: self.batch], key=_is_mail):
             if is_mail:
-                self._deliver(lines)
+                self._deliver(list(run))
             else:
-                for line, fields in lines:
+                for line in run:
                     self._note(line)  # first: what is asked for is done once at most
-                    self.receiver.act(self.host, fields)
+                    self.receiver.act(self.host, read_fields(line))
         self._pending = pending[self.batch :]
 
     def settle(self, offer: Offer | None) -> bool:
@@ -169,22 +168,13 @@ class Incoming:
         self._pending.clear()  # it followed the former one
         return True
 
-    def _deliver(self, lines: list[tuple[OutLine, dict[str, Any]]]) -> None:
-        suspected = lines[0][0].n <= self._suspected
-        fields = [fields for _, fields in lines]
-        self.receiver.deliver(self.host, fields, suspected=suspected)
-        self._note(lines[-1][0])
+    def _deliver(self, lines: list[OutLine]) -> None:
+        suspected = lines[0].n <= self._suspected
+        self.receiver.deliver(self.host, lines, suspected=suspected)
+        self._note(lines[-1])
 
     def _note(self, line: OutLine) -> None:
         assert self.cursor is not None  # noqa: S101 -- for the type checker
         cursor = Cursor(self.cursor.epoch, line.n, line.chain)
         self.file.write(cursor)
         self.cursor = cursor
-
-
-def _fields(line: OutLine) -> dict[str, Any]:
-    """Return what a line holds; what is no object is of no kind."""
-    try:
-        return line.fields()
-    except NotAMessage:
-        return {}

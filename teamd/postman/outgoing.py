@@ -6,7 +6,7 @@ import os
 from collections import deque
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from teamd.errors import translate_os_errors
 from teamd.files import files
@@ -35,13 +35,15 @@ FRAME_BYTES: Final = 1 << 18
 _COMPACT_BYTES: Final = 1 << 20  # that are confirmed, before the file is written anew
 
 
-@dataclass(frozen=True, slots=True)
-class LineEnd:
+class LineEnd(NamedTuple):  # quickly made: a backlog is many
     """Where a line ends: its number and chain, and the file's size up to there."""
 
     n: int
     chain: str
     end: int
+
+
+_NOWHERE: Final = LineEnd(0, "", 0)
 
 
 @dataclass(slots=True)
@@ -63,7 +65,7 @@ class Outgoing:
     header: Header | None = None
     _fd: int = -1
     _synced: int = 0  # bytes of the file that are on disk for sure
-    _confirmed: LineEnd = LineEnd(0, "", 0)
+    _confirmed: LineEnd = _NOWHERE
     _flying: deque[LineEnd] = field(default_factory=deque)
 
     def look(self) -> bool:

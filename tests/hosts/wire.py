@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from teamd.hosts.lines import OutLine
+
 MOST_ROUNDS: Final = 60
 BATCH_LINES: Final = 3  # few, so that what came is dealt with in several rounds
 
@@ -63,9 +65,9 @@ class Inbox:
     fuse: Fuse
     asked: list[str] = field(default_factory=list)
 
-    def deliver(self, _: str, lines: Sequence[dict[str, Any]], *, suspected: bool) -> None:
+    def deliver(self, _: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
         """Append the ids."""
-        ids = [line["message"]["id"] for line in lines]
+        ids = [line.fields()["message"]["id"] for line in lines]
         if suspected:
             known = set(self.ids())
             ids = [one for one in ids if one not in known]

@@ -19,6 +19,7 @@ from teamd.hosts import rosters
 from teamd.hosts.address import HostAddress, parse_address
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.far import FarHosts, describe_absence
+from teamd.hosts.lines import OutLine
 from teamd.hosts.outbox import OutboxFull
 from teamd.hosts.outbox_file import find_end, read_lines, whole_size
 from teamd.hosts.places import HostPlaces
@@ -250,9 +251,15 @@ def delivery(post: Post, tmp_path: Path) -> Iterator[FarDelivery]:
         yield FarDelivery(post, "default", journal)
 
 
-def line(*, to: str = "bob", team: str = "default", **message: Any) -> dict[str, Any]:
+def line(*, to: str = "bob", team: str = "default", **message: Any) -> OutLine:
     facts = {"id": "m-1", "type": "message", "from": "carol", "content": "hello", "timestamp": 1.5}
-    return {"kind": "mail", "to": to, "team": team, "message": {**facts, **message}}
+    return wired({"to": to, "team": team, "message": {**facts, **message}})
+
+
+def wired(found: dict[str, Any]) -> OutLine:
+    """Return a line of mail as it comes over the wire."""
+    text = json.dumps({"kind": "mail", **found}, ensure_ascii=False)
+    return OutLine.make(1, "", text[1:].encode("utf-8", "surrogatepass"))
 
 
 def test_mail_of_another_machine_says_which_by_the_subject(
@@ -370,7 +377,9 @@ def test_no_line_of_another_machine_does_harm(
     keys = st.sampled_from(["id", "type", "from", "content", "timestamp", "summary"])
     odd: dict[str, Any] = data.draw(st.dictionaries(keys, ANYTHING))
     with closing(Journal(paths.log("postman"), "postman")) as journal:
-        FarDelivery(post, "default", journal).deliver("h2", [found, line(**odd), line(id="last")])
+        FarDelivery(post, "default", journal).deliver(
+            "h2", [wired(found), line(**odd), line(id="last")]
+        )
     mail = post.inbox("bob").peek()
     assert mail[-1].id == "last"
     assert all(one.sender.endswith("@default@h2") for one in mail)

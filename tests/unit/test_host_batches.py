@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +16,8 @@ from tests.hosts.wire import BATCH_LINES, Inbox, Side, World
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from teamd.hosts.lines import OutLine
 
 LINES = 2 * BATCH_LINES + 1
 MANY = 20 * BATCH_LINES
@@ -67,7 +69,7 @@ def test_a_batch_that_fails_takes_the_rest_with_it(world: World) -> None:
     """What is behind a gap is not delivered; all of it comes again, in its order."""
 
     class Full(Inbox):
-        def deliver(self, _: str, lines: Sequence[dict[str, Any]], *, suspected: bool) -> None:
+        def deliver(self, _: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
             raise StoreError(f"no room for {len(lines)}, {suspected}")
 
     sent, link = send_all(world), world.right.link

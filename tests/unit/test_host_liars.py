@@ -37,7 +37,7 @@ CONFIRMED: dict[str, Any] = {"epoch": "e", "n": 0, "chain": ""}
 class Nobody:
     """Takes what arrives."""
 
-    def deliver(self, host: str, lines: Sequence[dict[str, Any]], *, suspected: bool) -> None:
+    def deliver(self, host: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
         """Do nothing with mail."""
 
     def act(self, host: str, line: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import random
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import given, settings
@@ -157,15 +157,15 @@ class SentIsDone(Outgoing):
 class CursorFirst(Incoming):
     """Notes what it has received before it is in an inbox."""
 
-    def _deliver(self, lines: list[tuple[OutLine, dict[str, Any]]]) -> None:
-        self._note(lines[-1][0])
+    def _deliver(self, lines: list[OutLine]) -> None:
+        self._note(lines[-1])
         super()._deliver(lines)
 
 
 class Believing(Incoming):
     """Takes no line for one that was delivered before."""
 
-    def _deliver(self, lines: list[tuple[OutLine, dict[str, Any]]]) -> None:
+    def _deliver(self, lines: list[OutLine]) -> None:
         self._suspected = 0
         super()._deliver(lines)
 
