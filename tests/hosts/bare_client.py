@@ -1,6 +1,6 @@
 """What any program of the client's does: take a message and append it to a file, with a sync.
 
-`python -m tests.hosts.bare_client SERVER FILE`; it prints a line once it listens.
+`python -m tests.hosts.bare_client FILE CONNECTION…`; it prints a line once it listens.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-import nats
+from tests.hosts import bare
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 async def main() -> None:
     """Listen until it is killed."""
-    _, server, path = sys.argv
+    _, path, *connection = sys.argv
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     async def append(message: Msg) -> None:
         os.write(fd, message.data + b"\n")
         os.fdatasync(fd)
 
-    client = await nats.connect(server)
-    await client.subscribe("bare", cb=append)
+    client = await bare.connect(*connection)
+    await client.subscribe(bare.SUBJECT, cb=append)
     await client.flush()
     print("listens", flush=True)  # noqa: T201 -- to who started it
     await asyncio.Event().wait()

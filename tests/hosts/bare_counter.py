@@ -1,7 +1,7 @@
 """What any program of the client's does at least: take messages, and count them.
 
-`python -m tests.hosts.bare_counter SERVER COUNT`; it prints a line once it listens, and another
-one once so many have come.
+`python -m tests.hosts.bare_counter COUNT CONNECTION…`; it prints a line once it listens, and one
+once so many have come.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-import nats
+from tests.hosts import bare
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 async def main() -> None:
     """Count to the end."""
-    _, server, most = sys.argv
+    _, most, *connection = sys.argv
     came, done = 0, asyncio.Event()
 
     async def count(_: Msg) -> None:
@@ -27,8 +27,8 @@ async def main() -> None:
         if came == int(most):
             done.set()
 
-    client = await nats.connect(server)
-    await client.subscribe("bare", cb=count)
+    client = await bare.connect(*connection)
+    await client.subscribe(bare.SUBJECT, cb=count)
     await client.flush()
     print("listens", flush=True)  # noqa: T201 -- to who started it
     await done.wait()

@@ -1,4 +1,4 @@
-"""A postman without teamd: `python -m tests.hosts.postman_program TEAM-DIRECTORY NAME SERVER`."""
+"""A postman without teamd: `python -m tests.hosts.postman_program DIRECTORY NAME CONNECTION…`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from teamd.settings.schema import Settings
 
 def main() -> int:
     """Be one until it is killed."""
-    _, root, name, server = sys.argv
-    settings = replace(Settings(), hosts=HostSettings(name=name, servers=(server,)))
+    _, root, name, server, *files = sys.argv
+    cert, key, ca = map(Path, files)
+    settings = replace(
+        Settings(), hosts=HostSettings(name=name, servers=(server,), cert=cert, key=key, ca=ca)
+    )
     return live(TeamPaths(Path(root)), settings, Mask())
 
 

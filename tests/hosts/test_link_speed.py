@@ -1,4 +1,7 @@
-"""How fast mail crosses, beside what the client itself does on this machine in the same run."""
+"""How fast mail crosses, beside what the client itself does on this machine in the same run.
+
+Both are connected as hosts are: by TLS, each with its certificate and what that allows.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import nats
 import psutil
 import pytest
 
@@ -24,7 +26,8 @@ from teamd.hosts.outbox import Outbox
 from teamd.hosts.view import HostState, read_views, waiting
 from teamd.messages import Message
 from tests.bench.ruler import median, percentile
-from tests.hosts.brokers import free_port, plain
+from tests.hosts import bare
+from tests.hosts.brokers import Town
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -43,9 +46,8 @@ class Pair:
 
     def __init__(self, folder: Path) -> None:
         self.stack = ExitStack()
-        port = free_port()
-        self.server = f"nats://127.0.0.1:{port}"
-        self.stack.enter_context(plain(folder, port))
+        self.town = Town.found(folder, {"default": ["h1", "h2", "h3", "h4"]})
+        self.stack.enter_context(self.town.open())
         self.teams = {name: TeamPaths(folder / name / ".team") for name in ("h1", "h2")}
         for paths in self.teams.values():
             paths.root.parent.mkdir()
@@ -55,8 +57,13 @@ class Pair:
 
     def begin(self, name: str) -> subprocess.Popen[bytes]:
         """Start a postman."""
-        argv = ["tests.hosts.postman_program", str(self.teams[name].root), name, self.server]
-        return self.stack.enter_context(subprocess.Popen([sys.executable, "-m", *argv]))
+        argv = ["tests.hosts.postman_program", str(self.teams[name].root), name]
+        command = [sys.executable, "-m", *argv, *self.connection(name)]
+        return self.stack.enter_context(subprocess.Popen(command))
+
+    def connection(self, name: str) -> list[str]:
+        """Return how a host is connected."""
+        return bare.arguments(self.town.server, self.town.issue("default", name))
 
     def reachable(self, name: str, other: str) -> bool:
         """Return whether one sees the other."""
@@ -105,19 +112,20 @@ def seen_growing(path: Path, deed: Callable[[], object]) -> float:
 
 
 def test_calm_latency(pair: Pair, tmp_path: Path) -> None:
-    ours, bare = asyncio.run(measure(pair, tmp_path))
+    ours, theirs = asyncio.run(measure(pair, tmp_path))
     print(f"\nfile to file: p50 {median(ours):.2f} ms, p99 {percentile(ours, 0.99):.2f} ms")  # noqa: T201 -- the figure
-    print(f"bare client: p50 {median(bare):.2f} ms, p99 {percentile(bare, 0.99):.2f} ms")  # noqa: T201 -- the figure
+    print(f"bare client: p50 {median(theirs):.2f} ms, p99 {percentile(theirs, 0.99):.2f} ms")  # noqa: T201 -- the figure
     assert percentile(ours, 0.99) < 50
-    assert percentile(ours, 0.99) < 1.5 * percentile(bare, 0.99)
+    assert percentile(ours, 0.99) < 1.5 * percentile(theirs, 0.99)
 
 
 async def measure(pair: Pair, folder: Path) -> tuple[list[float], list[float]]:
-    client = await nats.connect(pair.server)
+    client = await bare.connect(*pair.connection("h3"))
     arrived, sent = folder / "arrived", folder / "sent"
     arrived.touch()
     fd = os.open(sent, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    argv = [sys.executable, "-m", "tests.hosts.bare_client", pair.server, str(arrived)]
+    program = [sys.executable, "-m", "tests.hosts.bare_client", str(arrived)]
+    argv = [*program, *pair.connection("h4")]
     loop = asyncio.get_running_loop()
 
     def publish(text: str) -> None:
@@ -127,10 +135,10 @@ async def measure(pair: Pair, folder: Path) -> tuple[list[float], list[float]]:
         asyncio.run_coroutine_threadsafe(send(line), loop).result()
 
     async def send(line: bytes) -> None:
-        await client.publish("bare", line)
+        await client.publish(bare.SUBJECT, line)
         await client.flush()
 
-    ours, bare = [], []
+    ours, theirs = [], []
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as receiver:  # noqa: ASYNC220 -- nothing else runs
         assert receiver.stdout is not None
         receiver.stdout.readline()
@@ -139,10 +147,10 @@ async def measure(pair: Pair, folder: Path) -> tuple[list[float], list[float]]:
         for number in range(ROUNDS):
             text = f"{number}: {TEXT}"
             ours.append(await asyncio.to_thread(seen_growing, pair.inbox, partial(pair.send, text)))
-            bare.append(await asyncio.to_thread(seen_growing, arrived, partial(publish, text)))
+            theirs.append(await asyncio.to_thread(seen_growing, arrived, partial(publish, text)))
         receiver.kill()
     await client.close()
-    return ours, bare
+    return ours, theirs
 
 
 def test_a_backlog_drains(pair: Pair) -> None:
@@ -158,7 +166,7 @@ def test_a_backlog_drains(pair: Pair) -> None:
     wait_until(lambda: waiting(pair.teams["h1"], "h2") == 0, timeout_seconds=60, what="all")
     rate = (before + BACKLOG - some) / (time.monotonic() - begun)
     assert lines(pair.inbox) == before + BACKLOG
-    buffered, published = asyncio.run(publish_rates(pair.server, line_like(pair.inbox)))
+    buffered, published = asyncio.run(publish_rates(pair, line_like(pair.inbox)))
     print(f"\nbacklog: {rate:.0f} lines/s, each safe on both sides, {rate / published:.2f} of")  # noqa: T201
     print(f"the client's {published:.0f}/s, to who only counts; it buffers {buffered:.0f}/s")  # noqa: T201
     assert rate >= 0.5 * published
@@ -173,20 +181,21 @@ def line_like(inbox: Path) -> bytes:
     return b"x" * len(inbox.read_bytes().splitlines()[-1])
 
 
-async def publish_rates(server: str, line: bytes) -> tuple[float, float]:
+async def publish_rates(pair: Pair, line: bytes) -> tuple[float, float]:
     """Return how fast the client takes lines into its buffer, and how fast it publishes them.
 
     What is published has come to a subscriber, which is the least that the word can mean: the
     buffer empties as fast as somebody reads.
     """
-    client = await nats.connect(server)
-    argv = [sys.executable, "-m", "tests.hosts.bare_counter", server, str(BACKLOG)]
+    client = await bare.connect(*pair.connection("h3"))
+    program = [sys.executable, "-m", "tests.hosts.bare_counter", str(BACKLOG)]
+    argv = [*program, *pair.connection("h4")]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as receiver:  # noqa: ASYNC220 -- nothing else runs
         assert receiver.stdout is not None
         receiver.stdout.readline()
         begun = time.monotonic()
         for _ in range(BACKLOG):
-            await client.publish("bare", line)
+            await client.publish(bare.SUBJECT, line)
         buffered = time.monotonic() - begun
         await client.flush()
         await asyncio.to_thread(receiver.stdout.readline)

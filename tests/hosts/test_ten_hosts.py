@@ -21,7 +21,8 @@ from teamd.hosts.outbox import Outbox
 from teamd.hosts.view import HostState, read_views, waiting
 from teamd.messages import Message
 from tests.bench.ruler import median, percentile
-from tests.hosts.brokers import free_port, plain
+from tests.hosts import bare
+from tests.hosts.brokers import Town
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ class Fair:
     """Ten hosts, a postman each, over one broker; and one program that reads all inboxes."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        port = free_port()
-        stack.enter_context(plain(folder, port))
+        town = Town.found(folder, {"default": HOSTS})
+        stack.enter_context(town.open())
         self.teams = {host: TeamPaths(folder / host / ".team") for host in HOSTS}
         for paths in self.teams.values():
             paths.root.parent.mkdir()
@@ -56,11 +57,11 @@ class Fair:
             roots = [str(paths.root) for paths in self.teams.values()]
             self._run(stack, [*argv, *roots], stdout=log)
         wait_until(lambda: self.log.read_bytes() == b"reading\n", what="they read")
-        server = f"nats://127.0.0.1:{port}"
         program = [sys.executable, "-m", "tests.hosts.postman_program"]
         self.postmen = [
-            self._run(stack, [*program, str(paths.root), host, server])
+            self._run(stack, [*program, str(paths.root), host, *connection])
             for host, paths in self.teams.items()
+            for connection in [bare.arguments(town.server, town.issue("default", host))]
         ]
 
     def _run(self, stack: ExitStack, argv: list[str], **options: object) -> subprocess.Popen[bytes]:
