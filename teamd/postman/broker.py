@@ -76,6 +76,7 @@ class Broker:
         self._denied = denied
         self._link: BrokerConnection | None = None
         logging.getLogger("nats").addHandler(logging.NullHandler())  # every reason is told here
+        logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of each broker that ends
 
     @property
     def up(self) -> bool:

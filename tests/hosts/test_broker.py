@@ -151,6 +151,23 @@ def test_a_server_that_asks_for_no_tls_gets_not_a_byte(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
+def test_a_broker_that_ends_is_told_of_by_its_reason_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What asyncio says of it would stand in teamd's log, at each end of a broker."""
+    town = Town.found(tmp_path, {"default": ["h1"]})
+
+    async def talk() -> None:
+        host = Host(town.server, town.issue("default", "h1"), "mail.h1.*")
+        async with running(host):
+            with town.open():
+                await until(lambda: host.broker.up)
+            await host.says("has closed the connection")
+
+    asyncio.run(talk())
+    assert caplog.messages == []
+
+
 def test_a_server_that_closes_at_once_is_told_of_in_a_sentence() -> None:
     """As a tunnel does whose other end is away."""
     port = free_port()
