@@ -90,8 +90,7 @@ class FarDelivery:
             self.post.kept_mailbox(to).put(*messages)
         except _REFUSED as error:
             if len(messages) == 1:
-                refused = Message.decode(messages[0].encode(), to=to)
-                self._answer(refused, "was not delivered", str(error))
+                self._answer(_as_message(messages[0], to), "was not delivered", str(error))
                 return
             for message in messages:
                 self._put(to, [message])
@@ -168,10 +167,15 @@ class FarDelivery:
         """Tell a sender what became of its message; nobody answers what `teamd` says."""
         if message.sender.partition("@")[0].lower() == TEAMD:
             return
-        gist = " ".join(message.content.split())[:_QUOTED]
+        gist = " ".join(message.content.replace("\0", " ").split())[:_QUOTED]
         text = f"your message to {message.to} {how}: {why}\nIt began: {gist}"
         answer = Message(id=f"{message.id}-told", sender=TEAMD, to=message.sender, content=text)
         try:
             self.post.notify(answer)
         except TeamError as error:  # its outbox is full, say, and it would hold up all others
             self.journal.error("a sender was not told", error, to=message.sender, id=message.id)
+
+
+def _as_message(letter: Letter, to: str) -> Message:
+    """Return a message as such: one that cannot be encoded is refused, too."""
+    return letter if isinstance(letter, Message) else Message.decode(letter.encode(), to=to)

@@ -358,6 +358,15 @@ def test_a_message_too_long_for_this_machine_is_answered(
     assert "over the limit of 1000" in queued(paths, "h2")[0]["message"]["content"]
 
 
+def test_a_message_that_no_inbox_can_hold_is_answered(
+    delivery: FarDelivery, post: Post, paths: TeamPaths
+) -> None:
+    see(paths, "h2")
+    delivery.deliver("h2", [line(content="a\0b"), line(id="m-2")])
+    assert [mail.id for mail in post.inbox("bob").peek()] == ["m-2"]
+    assert "a message cannot hold a NUL character" in queued(paths, "h2")[0]["message"]["content"]
+
+
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),

@@ -164,6 +164,7 @@ def test_plain_mail_is_cut_where_its_pieces_end(delivery: FarDelivery) -> None:
     facts = {"content": 'he said: "}}, {"', "summary": 's"}'}
     delivery.deliver("h2", [OutLine.make(1, "", body(to="BOB", **facts))])
     raw = delivery.post.paths.inbox("bob").read_bytes().splitlines()[-1]
+    assert len(delivered(delivery)) == 1
     assert json.loads(raw) == {
         **FACTS, **facts, "from": "carol@default@h2", "to": "bob",
     }  # fmt: skip
