@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 _MOST: Final = 1000  # a broker that invents names fills no memory
 OUTBOX_WAS_DAMAGED: Final = "the file of what waits for it was damaged"
+_FAULT: Final = (
+    "mail from it or to it meets a fault of this program and is tried again and again; "
+    "`teamctl logs postman` has it"
+)
 _RETRY_SECONDS: Final = 3.0
 _MOST_REPORTS: Final = 10  # by mail, within an hour; a view keeps more of them
 _REPORTS_SECONDS: Final = 3600.0
@@ -140,6 +144,10 @@ class Links:
             if host not in self._trouble:
                 self.journal.error("link held up", error, host=host)
             self._trouble[host] = now + _RETRY_SECONDS
+        except Exception as error:  # noqa: BLE001 -- a link's edge: a fault of ours holds up one host
+            self._trouble[host] = now + _RETRY_SECONDS
+            self.journal.error("link failed", error, host=host)
+            self.report(host, _FAULT)
 
     def _repair(self, host: str, error: DamagedOutbox, now: float) -> None:
         """Have what is left of an outbox go on; it is looked at again at once."""

@@ -188,3 +188,23 @@ def test_a_line_written_into_an_outbox_by_hand_is_told_and_never_sent(
     (kept,) = outbox.path.parent.glob("h3.damaged-*")
     assert line in kept.read_bytes()
     assert line not in outbox.path.read_bytes()
+
+
+class Faulty(Nobody):
+    """Has a mistake of ours in it, at the mail of one host."""
+
+    def deliver(self, host: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
+        """Fail at one host."""
+        if host == "h3":
+            raise LookupError(host)
+
+
+def test_a_fault_of_ours_at_one_host_holds_up_no_other_and_is_told_once(links: Links) -> None:
+    links.receiver = Faulty()
+    greet(links, 1)
+    frame = LineFrame("e1", [OutLine.make(2, "", b'"kind": "mail"}').raw]).encode()
+    for _ in range(2):
+        links.round(set(), [("h3", frame)], 0.0)
+        assert links.due_seconds(0.0) == 3.0, "it is tried again, and what came is forgotten"
+    told = [one.content for one in Mailbox(links.post.paths, "lead").peek()]
+    assert sum("meets a fault of this program" in one for one in told) == 1
