@@ -196,7 +196,7 @@ class Faulty(Nobody):
     def deliver(self, host: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
         """Fail at one host."""
         if host == "h3":
-            raise LookupError(host)
+            raise LookupError(lines, suspected)
 
 
 def test_a_fault_of_ours_at_one_host_holds_up_no_other_and_is_told_once(links: Links) -> None:
