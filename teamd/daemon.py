@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import sys
@@ -132,6 +133,7 @@ def serve(
         journal.note("ready", pid=os.getpid(), team=str(paths.root))
         ready()
         supervisor.begin()
+        gc.enable()  # all is loaded
         notify("WATCHDOG=1")  # it may have taken seconds
         supervisor.run()
         notify("STOPPING=1")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from teamd import credentials, secret_environment
 from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
-from teamd.huge_pages import use_huge_pages
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
@@ -112,6 +111,8 @@ class TeammateProcess:
             claude.warm_up()
             Prices({})  # reads those that ship
             self._sdk_loaded = True
+        from teamd.huge_pages import use_huge_pages  # noqa: PLC0415
+
         gc.collect()
         gc.freeze()  # a collection in a child would un-share every page it walks over
         use_huge_pages()
