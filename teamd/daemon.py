@@ -132,8 +132,8 @@ def serve(
         supervisor.resume()
         journal.note("ready", pid=os.getpid(), team=str(paths.root))
         ready()
+        gc.enable()  # garbage between what children share would cost each of them 2 MB
         supervisor.begin()
-        gc.enable()  # all is loaded
         notify("WATCHDOG=1")  # it may have taken seconds
         supervisor.run()
         notify("STOPPING=1")
