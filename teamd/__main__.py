@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
 from collections import Counter
 from contextlib import suppress
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+
+from teamd.late import load_late
+
+load_late("inspect")  # before whatever declares dataclasses
 
 from teamd import commandline, secret_environment, terminal
 from teamd.cli import Choice, run
@@ -15,7 +22,6 @@ from teamd.commandline import Command, team_options
 from teamd.errors import DeadlinePassed, ExitCode, NoTeamd
 from teamd.files import directories, pidfile
 from teamd.sandbox import SANDBOXED
-from teamd.team.roster import Roster
 from teamd.terminal import plain
 
 if TYPE_CHECKING:
@@ -69,6 +75,7 @@ def start(choice: Choice, *, foreground: bool, ready_fd: int | None, secrets_fd:
         return _start_in_background(choice, team)
     if ready_fd is None:  # otherwise told by who started this one
         _tell_what_waits(choice, team)
+    gc.disable()  # a sixth of the time to load it, and `serve` enables it
     from teamd.daemon import serve  # noqa: PLC0415 -- loads what the children run: half a second
 
     serve(team, choice.settings_file(team), ready=lambda: _ready(team, ready_fd))
@@ -157,7 +164,8 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
     if there is not None and not there.ending:  # the next one waits until a dying one is gone
         raise pidfile.AlreadyRunning(team, there.pid)
     _tell_what_waits(choice, team)
-    code = start_in_background(team, file if choice.config else None)
+    load = partial(import_module, "teamd.team.roster")  # for the warning
+    code = start_in_background(team, file if choice.config else None, meanwhile=load)
     if code == ExitCode.DONE:
         pid = pidfile.check(team).pid
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
@@ -168,6 +176,8 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
 
 def _warn_of_sandbox(team: TeamPaths) -> None:
     """Say at every start where no sandbox is around the commands of agents."""
+    from teamd.team.roster import Roster  # noqa: PLC0415 -- loaded while the supervisor starts
+
     sandbox = Roster(team).read().sandbox
     if not sandbox.startswith(SANDBOXED):
         terminal.echo(plain(f"teamd: sandbox {sandbox}"), err=True)

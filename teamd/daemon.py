@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import sys
@@ -131,6 +132,7 @@ def serve(
         supervisor.resume()
         journal.note("ready", pid=os.getpid(), team=str(paths.root))
         ready()
+        gc.enable()  # garbage between what children share would cost each of them 2 MB
         supervisor.begin()
         notify("WATCHDOG=1")  # it may have taken seconds
         supervisor.run()

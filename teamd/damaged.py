@@ -31,8 +31,6 @@ from teamd.mail.spool import Spool
 from teamd.messages import TEAMD, Message, check_name
 from teamd.states import Status
 from teamd.team.roster import Roster, Team
-from teamd.transcript.file import Transcript
-from teamd.transcript.records import Opened, Replied, Summarised, SummaryFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
     from teamd.tokens import Usage
+    from teamd.transcript.records import Opened
 
     # The cost in USD of a reply of that model with that usage; `None` where it is not known.
     Cost = Callable[[str, Usage], Decimal | None]
@@ -142,7 +141,7 @@ def rebuild_team(paths: TeamPaths) -> Team:
     """Return the team whose conversations stand in the team directory; all of them idle."""
     team = Team()
     for path in directories.list_files(paths.transcripts, "*.jsonl"):
-        opened = _last_opened(Transcript(path))
+        opened = _last_opened(path)
         role = opened.role or _first(_IDENTITY, opened.system)
         try:
             name = check_name(path.stem)
@@ -227,6 +226,9 @@ def _conversations(paths: TeamPaths) -> Iterator[tuple[str, Path]]:
 
 def _calls(transcript: Path, cost: Cost) -> Iterator[tuple[float, Account]]:
     """Yield what each call of a conversation took, and when."""
+    from teamd.transcript.file import Transcript  # noqa: PLC0415 -- slow to load, and rarely needed
+    from teamd.transcript.records import Replied, Summarised, SummaryFailed  # noqa: PLC0415
+
     for record in Transcript(transcript).records():
         if isinstance(record, Replied | Summarised | SummaryFailed) and record.usage is not None:
             taken = Account.of_call(record.usage, cost(record.model, record.usage))
@@ -269,8 +271,11 @@ def _owner(taken: Path) -> str:
     return taken.name.removesuffix(_TAKEN)
 
 
-def _last_opened(transcript: Transcript) -> Opened:
-    opened = [record for record in transcript.records() if isinstance(record, Opened)]
+def _last_opened(transcript: Path) -> Opened:
+    from teamd.transcript.file import Transcript  # noqa: PLC0415 -- the same
+    from teamd.transcript.records import Opened  # noqa: PLC0415
+
+    opened = [record for record in Transcript(transcript).records() if isinstance(record, Opened)]
     return opened[-1] if opened else Opened()
 
 

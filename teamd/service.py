@@ -17,7 +17,7 @@ from teamd.files.safe_open import safe_open
 from teamd.process_id import Identity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from teamd.files.paths import TeamPaths
@@ -62,8 +62,15 @@ def watchdog_seconds() -> float | None:
     return seconds if seconds > 0 and meant in (None, str(os.getpid())) else None
 
 
-def start_in_background(paths: TeamPaths, config: Path | None) -> int:
+def start_in_background(
+    paths: TeamPaths, config: Path | None, *, meanwhile: Callable[[], object] = lambda: None
+) -> int:
     """Start a supervisor that outlives this terminal; return once it serves requests.
+
+    Args:
+        paths: the team.
+        config: the settings file, where one is named.
+        meanwhile: called while it starts.
 
     Returns:
         The exit code to end with: 0 when it is ready, else its own. It says on this process's
@@ -79,6 +86,7 @@ def start_in_background(paths: TeamPaths, config: Path | None) -> int:
         argv = _command(arguments, secrets)
         child = programs.start_detached(argv, cwd=paths.home, pass_fds=(writer, secrets))
     os.close(writer)
+    meanwhile()
     readable = _wait_for_ready(reader)
     said = os.read(reader, len(READY)) if readable else b""
     os.close(reader)

@@ -25,6 +25,7 @@ from teamd.team.roster import Roster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from teamd.budget.ledger import Ledger
     from teamd.copies.record import Copy
     from teamd.files.paths import TeamPaths
     from teamd.heartbeat import Heartbeat
@@ -48,6 +49,7 @@ class Common:
     beat_seconds: float
     probe: Probe
     mask: Mask
+    ledger: Ledger
 
 
 def live(
@@ -106,7 +108,8 @@ def _environment(
 ) -> Environment:
     # A process of that name that still ends is waited for; there are never two.
     instance_lock = InstanceLock(common.paths.life(name))
-    copy = _copy_of(common.paths, name)
+    roster = Roster(common.paths)
+    copy = _copy_of(common.paths, roster, name)
     settings = common.settings
     return Environment(
         name=name,
@@ -120,17 +123,19 @@ def _environment(
         granted_bytes=common.granted_bytes,
         probe=common.probe,
         mask=common.mask,
+        ledger=common.ledger,
+        roster=roster,
         goes_on=goes_on,
     )
 
 
-def _copy_of(paths: TeamPaths, name: str) -> Copy | None:
+def _copy_of(paths: TeamPaths, roster: Roster, name: str) -> Copy | None:
     """Return the working copy of a teammate, unless it works in the shared folder.
 
     Raises:
         TeamError: its copy is gone: it must not go on in the shared folder.
     """
-    member = Roster(paths).read().find(name)
+    member = roster.read().find(name)
     if member is None or not member.worktree:
         return None
     copy = copies.get(paths, name)

@@ -21,7 +21,6 @@ from teamd.masking import Mask
 from teamd.messages import LEAD, TEAMD
 from teamd.process_id import Identity
 from teamd.team.activity import ActivityFile, read_activity
-from teamd.team.roster import Roster
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
 
@@ -31,12 +30,14 @@ if TYPE_CHECKING:
 
     from teamd.agent.throttle import CallSlots
     from teamd.agent.wakeup import Wakeup
+    from teamd.budget.ledger import Ledger
     from teamd.files.paths import TeamPaths
     from teamd.hosts.far import FarHosts
     from teamd.journal import Journal
     from teamd.sandbox.policy import Origin
     from teamd.sandbox.probe import Probe
     from teamd.settings import Settings
+    from teamd.team.roster import Roster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,8 @@ class Environment:
         slots: of model calls, which the supervisor grants.
         granted_bytes: how long a message may be by the settings that senders read now.
         probe: whether this machine can make a sandbox.
+        ledger: what model calls of the team may take, and have taken.
+        roster: the members of the team.
         mask: keeps secrets out of what the model reads, and of what is written.
         origin: what its workspace is a copy of; `None` for one that works in the shared folder.
         goes_on: whether its last process ended to hibernate: the temporary files are in use.
@@ -63,6 +66,8 @@ class Environment:
     check: Callable[[], None]
     granted_bytes: Callable[[], int]
     probe: Probe
+    ledger: Ledger
+    roster: Roster
     mask: Mask = field(default_factory=Mask)
     origin: Origin | None = None
     goes_on: bool = False
@@ -82,11 +87,6 @@ class Environment:
     def durable(self) -> bool:
         """True where mail and conversation wait for the disk itself."""
         return self.settings.mail.durability == "disk"
-
-    @cached_property
-    def roster(self) -> Roster:
-        """The members of the team."""
-        return Roster(self.paths)
 
     @cached_property
     def post(self) -> Post:
@@ -187,4 +187,5 @@ class Environment:
             max_bytes=self.settings.mail.max_message_bytes,
             max_inbox_bytes=self.settings.mail.max_inbox_bytes,
             hosts=self.hosts if paths == self.paths else None,
+            roster=self.roster if paths == self.paths else None,
         )

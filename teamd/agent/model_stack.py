@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd.agent.conversation.context import REMEMBERED, CountedRequest, frame_of
 from teamd.agent.throttle import Throttle
 from teamd.budget.accounts import NOTHING, Account, Reservation, Terms
-from teamd.budget.ledger import Ledger
 from teamd.errors import StrangeFile
 from teamd.files.safe_open import safe_open
 from teamd.messages import new_id
 from teamd.models import LimitError, ModelError, RefusedError
-from teamd.models.encoding import PerMessage, size_of, size_of_list
+from teamd.models.encoding import PerMessage, encode_tools, size_of, size_of_list
 from teamd.models.prices import FREE, Price, Prices
 from teamd.models.retry import Retrying, RetryPolicy
 from teamd.models.scripted import Scripted
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from teamd.agent.conversation.conversation import Conversation
     from teamd.agent.environment import Environment
+    from teamd.budget.ledger import Ledger
     from teamd.models import Ask, Model, Reply, TransientError
     from teamd.models.claude import Claude
     from teamd.tokens import Usage
@@ -51,7 +51,7 @@ class ModelStack:
     def __init__(self, env: Environment) -> None:
         self._env = env
         self._settings = env.settings.model
-        self._ledger = Ledger(env.paths.ledger)
+        self._ledger = env.ledger
 
     def make(
         self, conversation: Conversation, *, live: bool = False, beside: bool = False
@@ -214,7 +214,7 @@ class Metered:
     def _input_bound(self, ask: Ask, frame: str) -> int:
         """Return the most tokens that the request can have: none is shorter than a byte."""
         sizes = self._sizes.values(ask.messages)
-        parts = [size_of(ask.system), size_of(ask.tools), size_of_list(sizes)]
+        parts = [size_of(ask.system), len(encode_tools(ask.tools)), size_of_list(sizes)]
         whole = size_of_list(parts) + UNSEEN_TOKENS
         known = [one for one in self.known if one.frame == frame]
         return min([whole, *(one.bound(ask.messages, sizes) for one in known)])

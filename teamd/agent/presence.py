@@ -73,7 +73,8 @@ class Presence:
         self._write(shown._replace(doing=doing, since=time.time(), context=context, retry=None))
 
     def _write(self, activity: Activity) -> None:
-        if self._measure.left <= 0:
+        asks = activity.doing is not None and activity.doing.kind == MODEL  # no time to lose then
+        if self._measure.left <= 0 and not asks:
             self._measure = clocks.Deadline.after(_MEMORY_SECONDS)
             activity = activity._replace(memory_bytes=own_memory())
         self._shown = activity

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from teamd import credentials, secret_environment
+from teamd.budget.ledger import Ledger
+from teamd.errors import StoreError
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
@@ -36,10 +39,14 @@ class TeammateProcess:
     granted_bytes: Callable[[], int]
     beat_seconds: float
     mask: Mask
+    _ledger: Ledger = field(init=False)
     _probe: Probe | None = field(default=None, init=False)
     _cleared: bool = field(default=False, init=False)
     _loaded: bool = field(default=False, init=False)
     _sdk_loaded: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._ledger = Ledger(self.paths.ledger)
 
     def probe_sandbox(self) -> Probe:
         """Return whether this machine can make a sandbox, tried once; where none is wanted, yes."""
@@ -93,8 +100,13 @@ class TeammateProcess:
             return
         from teamd import tools  # noqa: PLC0415 -- with the agent's modules
         from teamd.agent import child  # noqa: F401, PLC0415 -- and all that it needs
+        from teamd.sandbox import bubblewrap  # noqa: PLC0415
 
+        if program := self.probe_sandbox().program:
+            bubblewrap.build_base(program)  # looks through /etc, once for all
         tools.warm_up()
+        with suppress(StoreError):  # whoever calls the model says so
+            self._ledger.prepare()
         if wants_sdk:
             from teamd.models import claude  # noqa: PLC0415 -- loads the SDK
             from teamd.models.prices import Prices  # noqa: PLC0415
@@ -102,8 +114,11 @@ class TeammateProcess:
             claude.warm_up()
             Prices({})  # reads those that ship
             self._sdk_loaded = True
+        from teamd.huge_pages import use_huge_pages  # noqa: PLC0415
+
         gc.collect()
         gc.freeze()  # a collection in a child would un-share every page it walks over
+        use_huge_pages()
         self._loaded = True
 
     def caution(self) -> str | None:
@@ -138,5 +153,6 @@ class TeammateProcess:
             beat_seconds=self.beat_seconds,
             probe=self.probe_sandbox(),
             mask=self.mask,
+            ledger=self._ledger,
         )
         return child.live(common, name, bell, slots, heartbeat, hibernates=hibernates)

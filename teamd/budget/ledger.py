@@ -70,6 +70,11 @@ class Ledger:
             accounts.close(kept, kept.in_full())
         return accounts
 
+    def prepare(self) -> None:
+        """Know all that the file says, and that its name is safe; then forked children do, too."""
+        with self._locked() as fd:
+            self._sync(fd)
+
     def agree(self, terms: Terms) -> None:
         """Put terms in force, for the next call of whomever.
 
@@ -275,10 +280,7 @@ class Ledger:
             self._named = self._head
 
     def restore(self, used: Mapping[str, Account], by_day: Mapping[str, Account]) -> None:
-        """Replace a damaged ledger by one with what is known to have been used, at once.
-
-        Nobody else may be at work.
-        """
+        """Replace a damaged ledger at once by what is known to be used; nobody may be at work."""
         self._accounts = Accounts(used=dict(used), days=dict(by_day))
         self._replace()
 

@@ -97,12 +97,15 @@ def append_alone(
     """
     with locks.locked(path) as fd, translate_os_errors(path):
         start = os.fstat(fd).st_size
-        _write_named(fd, path, lines, start, durable=durable)
+        safe = start if taken_back_to is None else taken_back_to
+        if durable and not safe:
+            sync_directory(path.parent)  # nothing of it was on disk, nor maybe its name
+        write_at_end(fd, lines, start)
         try:
             if durable:
                 sync(fd)
         except OSError:
-            os.ftruncate(fd, start if taken_back_to is None else taken_back_to)
+            os.ftruncate(fd, safe)
             raise
         return start
 

@@ -16,6 +16,7 @@ import select
 import sys
 from abc import ABC, abstractmethod
 from contextlib import ExitStack, closing, suppress
+from functools import cache
 from io import FileIO
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -82,11 +83,23 @@ class _FolderWatch(Watch):
             self._add()
 
 
+@cache
+def _find_libc() -> None:
+    """Give `inotify_simple` the C library of this process: it would run `ldconfig` to find one."""
+    import ctypes  # noqa: PLC0415 -- only where one waits
+
+    import inotify_simple  # noqa: PLC0415 -- the same
+
+    inotify_simple._libc = ctypes.CDLL(None, use_errno=True)  # noqa: SLF001
+
+
 class InotifyWatch(_FolderWatch):
     """inotify(7): one queue for the folder, every file in it, and the folder above."""
 
     def __init__(self, folder: Path) -> None:
         from inotify_simple import INotify, flags  # noqa: PLC0415 -- 20 ms, only where one waits
+
+        _find_libc()
 
         self._in_folder = self._above = -1  # watch descriptors
         self._files = flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.DELETE

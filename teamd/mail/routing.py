@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import (
@@ -61,6 +61,7 @@ class Post:
         max_inbox_bytes: of all that waits for one receiver.
         patience_seconds: how long to wait for the lock of an inbox.
         hosts: the other hosts; `None` where this one has no name among them.
+        roster: of the team, where its sender has read it already.
     """
 
     paths: TeamPaths
@@ -70,11 +71,12 @@ class Post:
     max_inbox_bytes: int = MAX_INBOX_BYTES
     patience_seconds: float = locks.TIMEOUT_SECONDS
     hosts: FarHosts | None = None
+    roster: InitVar[Roster | None] = None
     _roster: Roster = field(init=False, repr=False, compare=False)
     _known: dict[str, Mailbox] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_roster", Roster(self.paths))
+    def __post_init__(self, roster: Roster | None) -> None:
+        object.__setattr__(self, "_roster", roster or Roster(self.paths))
 
     def send(self, message: Message) -> Sent:
         """Put a message into its receiver's inbox.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import sys
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from teamd import credentials
 from teamd.errors import TeamError
 from teamd.masking import Mask
 from teamd.models import Reply, TransientError, UnusableError
-from teamd.models.encoding import PerMessage, breakpoints, encode, encode_body, marked
+from teamd.models.encoding import PerMessage, breakpoints, encode, encode_body
 from teamd.models.errors import as_model_error, may_have_begun
 from teamd.tokens import Usage
 
@@ -165,6 +166,8 @@ class Claude:
                 verify=shared_tls(), timeout=timeout, event_hooks={"request": [self._learn_key]}
             ),
         )
+        if sys.platform == "linux":  # as it would find out itself, in a thread for that alone
+            client._platform = "Linux"  # noqa: SLF001
         static = client.api_key or client.auth_token
         if static is None and client.credentials is None:
             wrong = credentials.MISSING
@@ -195,15 +198,11 @@ class Claude:
         return AsyncMessageStreamManager(request)
 
     def _body(self, ask: Ask) -> bytes:
-        system: Block = {"type": "text", "text": ask.system}
         messages = list(self._encoded.values(ask.messages))
-        if not self.cache:
-            return encode_body(ask, ask.tools, [system], messages)
-        for number, marked_message in breakpoints(ask.messages).items():
-            messages[number] = encode(marked_message)
-        # The tools are the same for many teammates, whose system prompts differ.
-        tools = [*ask.tools[:-1], *map(marked, ask.tools[-1:])]
-        return encode_body(ask, tools, [marked(system)], messages)
+        if self.cache:
+            for number, marked_message in breakpoints(ask.messages).items():
+                messages[number] = encode(marked_message)
+        return encode_body(ask, messages, mark=self.cache)
 
 
 def _size(event: object) -> int:

@@ -61,6 +61,10 @@ def encode(part: Any) -> bytes:
     return _encoder.encode(part).encode(errors="replace")
 
 
+# Those of the last request of this process.
+_tools: Final[PerMessage[bytes]] = PerMessage(encode)
+
+
 def size_of(part: Any) -> int:
     """Return how many bytes a part of a request takes."""
     return len(encode(part))
@@ -71,20 +75,39 @@ def size_of_list(sizes: Sequence[int]) -> int:
     return sum(sizes) + max(len(sizes) - 1, 0) + len("[]")
 
 
-def encode_body(
-    ask: Ask, tools: Sequence[Block], system: Sequence[Block], messages: Sequence[bytes]
-) -> bytes:
+def encode_tools(tools: Sequence[Block], *, mark: bool = False) -> bytes:
+    """Return the tools of a request; they are encoded once, and no two requests differ in them.
+
+    Args:
+        tools: as `PerMessage` takes messages.
+        mark: whether the last of them is `marked`.
+    """
+    encoded = list(_tools.values(tools))
+    if mark:
+        encoded[-1:] = [encode(marked(tool)) for tool in tools[-1:]]
+    return b"[%s]" % b",".join(encoded)
+
+
+def encode_body(ask: Ask, messages: Sequence[bytes], *, mark: bool) -> bytes:
     """Return the body of a streamed request: no more than all that speak the protocol take.
 
     Args:
         ask: the request.
-        tools: its tools, as the body holds them.
-        system: its system prompt, the same.
         messages: its messages, encoded.
+        mark: whether the server is to keep the tools and the system prompt in its cache. The tools
+            are the same for many teammates, whose system prompts differ.
     """
+    system: Block = {"type": "text", "text": ask.system}
     frame = {"model": ask.model, "max_tokens": ask.max_tokens, "stream": True}
-    head = encode({**frame, "system": system, "tools": tools})
-    return b'%s,"messages":[%s]}' % (head.removesuffix(b"}"), b",".join(messages))
+    head = encode({**frame, "system": [marked(system) if mark else system]}).removesuffix(b"}")
+    tools = encode_tools(ask.tools, mark=mark)
+    return b'%s,"tools":%s,"messages":[%s]}' % (head, tools, b",".join(messages))
+
+
+def digest_of(*parts: str, tools: Sequence[Block]) -> str:
+    """Return a digest of parts of a request and of its tools."""
+    head = encode(list(parts)).removesuffix(b"]")
+    return hashlib.sha256(b"%s,%s]" % (head, encode_tools(tools))).hexdigest()
 
 
 def breakpoints(messages: Sequence[ChatMessage]) -> dict[int, ChatMessage]:
@@ -113,4 +136,4 @@ def marked(block: Block) -> Block:
 
 def prefix_of(ask: Ask) -> str:
     """Return a digest of what many teammates' requests begin with: the model's name, the tools."""
-    return hashlib.sha256(encode([ask.model, ask.tools])).hexdigest()[:16]
+    return digest_of(ask.model, tools=ask.tools)[:16]

@@ -39,10 +39,15 @@ _KERNEL: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 def build_base(program: str, *, network: bool = False) -> list[str]:
     """Return bubblewrap with what is the same for every command: namespaces, the system's folders.
 
-    What is slow to find of it is found once, by whoever tries it before the first fork.
+    What is slow to find of it is found once, by whoever asks for it before the first fork.
     """
+    return [*build_trial(program, network=network), *_hide_secrets_of_root()]
+
+
+def build_trial(program: str, *, network: bool = False) -> list[str]:
+    """Return of that what is quick to find, and tells whether bubblewrap works on this machine."""
     shared = ["--share-net"] if network else []
-    return [program, *_BASE, *shared, *_system(), *_hide_secrets_of_root()]
+    return [program, *_BASE, *shared, *_system()]
 
 
 def _system() -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd.programs.brief import run_briefly
 from teamd.sandbox import SANDBOXED
-from teamd.sandbox.bubblewrap import build_base
+from teamd.sandbox.bubblewrap import build_trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +59,7 @@ def probe(untrusted: Iterable[Path] = ()) -> Probe:
     program = find_program(PROGRAM, untrusted)
     if program is None:
         return Probe(trouble="bubblewrap is not installed", remedy=_INSTALL)
-    status, said = run_briefly([*build_base(program), "true"], timeout_seconds=_PROBE_SECONDS)
+    status, said = run_briefly([*build_trial(program), "true"], timeout_seconds=_PROBE_SECONDS)
     if status == 0:
         return Probe(program=program)
     reason, remedy = _diagnose(said)

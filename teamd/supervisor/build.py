@@ -17,7 +17,6 @@ from teamd.files.watch import watch
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import RESERVE, Post
 from teamd.messages import TEAMD
-from teamd.models.prices import Prices
 from teamd.models.retry import RetryPolicy
 from teamd.supervisor import orphans
 from teamd.supervisor.checkers import Checkers
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from teamd.journal import Journal
+    from teamd.models.prices import Prices
     from teamd.supervisor.fork import ChildProgram
     from teamd.supervisor.live_settings import LiveSettings
     from teamd.supervisor.supervisor import Rounds
@@ -116,6 +116,8 @@ def _repair(settings: LiveSettings, journal: Journal) -> str:
 
     @cache
     def prices() -> Prices:  # read where there is damage
+        from teamd.models.prices import Prices  # noqa: PLC0415 -- the same
+
         return Prices(Terms.of(settings.now).prices)
 
     def cost(model: str, usage: Usage) -> Decimal | None:

@@ -39,6 +39,8 @@ class CopyOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _Making:
+    """A copy that is being made, and who waits for it."""
+
     child: Child
     outcome: int
     then: Callable[[CopyOutcome], None]

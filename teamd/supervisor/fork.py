@@ -9,7 +9,8 @@ import sys
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from teamd.process_id import Identity
 from teamd.states import ChildExit
@@ -207,9 +208,7 @@ def _leave_keyring() -> None:
     """
     number = _KEYCTL.get(os.uname().machine) if sys.platform == "linux" else None
     if number is not None:
-        import ctypes  # noqa: PLC0415 -- as for prctl
-
-        ctypes.CDLL(None).syscall(number, _JOIN_SESSION_KEYRING, None)
+        _libc().syscall(number, _JOIN_SESSION_KEYRING, None)
 
 
 def lift_descriptor_limit() -> tuple[int, int]:
@@ -240,6 +239,13 @@ def _prctl(option: int, value: int) -> None:
         return
     import ctypes  # noqa: PLC0415 -- not needed elsewhere
 
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, value, 0, 0, 0) != 0:
+    if _libc().prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
+
+
+@cache
+def _libc() -> Any:
+    """Return the C library; a child has its parent's."""
+    import ctypes  # noqa: PLC0415 -- the same
+
+    return ctypes.CDLL(None, use_errno=True)

@@ -14,7 +14,6 @@ from teamd import clocks
 from teamd.clocks import Deadline
 from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS
-from teamd.merges import queue
 from teamd.merges.entry import Entries, MergeState
 from teamd.states import ChildExit
 from teamd.supervisor.single_process import TROUBLE_SECONDS, SingleProcess
@@ -114,6 +113,8 @@ class Mergers:
         return bool(self._there.open) or (self._behind and self.paths.queue.exists())
 
     def _read(self) -> None:
+        from teamd.merges import queue  # noqa: PLC0415 -- once requests are taken: it is slow to load
+
         try:
             self._there = queue.read(self.paths)
         except StoreError as error:

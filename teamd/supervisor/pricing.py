@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from teamd.budget.accounts import Terms
 from teamd.errors import TeamError
-from teamd.models.prices import Prices
 
 if TYPE_CHECKING:
     from teamd.budget.accounts import Reservation
+    from teamd.models.prices import Price
     from teamd.supervisor.team_context import TeamContext
     from teamd.team.member import Member
 
@@ -20,7 +20,7 @@ def at_price_of_now(wanted: Reservation, terms: Terms) -> Reservation:
     """Return a call at the price that its model has now; what nobody charges for stays free."""
     if wanted.usd == 0:
         return wanted
-    price = Prices(terms.prices).find(wanted.model)
+    price = _find_price(wanted.model, terms)
     usd = None if price is None else price.most(wanted.input_tokens, wanted.output_tokens)
     return replace(wanted, usd=usd)
 
@@ -40,9 +40,15 @@ def warn_of_price(context: TeamContext, member: Member) -> str | None:
     with suppress(TeamError):  # its process will say what is wrong with it
         role = context.program.find_role(member.role)
     model = member.model or (role.model if role else None) or settings.model.name
-    if not terms.team_usd_per_day or Prices(terms.prices).find(model) is not None:
+    if not terms.team_usd_per_day or _find_price(model, terms) is not None:
         return None
     return (
         f"what {model} costs is not known, so limits.team_usd_per_day does not count the calls of "
         f"{member.name}; set limits.team_tokens_per_day in team.toml to bound them"
     )
+
+
+def _find_price(model: str, terms: Terms) -> Price | None:
+    from teamd.models.prices import Prices  # noqa: PLC0415 -- not before requests are taken
+
+    return Prices(terms.prices).find(model)

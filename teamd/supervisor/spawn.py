@@ -242,11 +242,11 @@ def _admit(context: TeamContext, wanted: SpawnRequest, prompt: Message | None = 
     roster.admit(name, wanted.role, model=wanted.model, spawned_by=spawned_by, **told)
     try:
         roster.publish()
-        if before is None:
-            context.post.mailbox(name).create()
         context.ledger.let_go(name)
         if prompt is not None:
-            _put(context, prompt)
+            _put(context, prompt)  # it makes the inbox, too
+        elif before is None:
+            context.post.mailbox(name).create()
     except TeamError:
         roster.restore(name, before)
         raise

@@ -61,8 +61,6 @@ _ALL_DESCRIPTORS: Final = 1 << 20
 _OUT_OF_THE_WAY: Final = 100
 # What nothing imports at once, and nearly every command in the end.
 _LATE: Final = ("concurrent.futures.thread", "encodings.utf_8_sig", "inotify_simple", "psutil")
-_HUGE_PAGE: Final = 1 << 21
-_MADV_COLLAPSE: Final = 25
 
 
 def load() -> None:
@@ -76,6 +74,7 @@ def load() -> None:
         with suppress(ModuleNotFoundError):  # one of them is for Linux
             importlib.import_module(late)
     from teamd import tools  # noqa: PLC0415 -- this program imports at its time
+    from teamd.huge_pages import use_huge_pages  # noqa: PLC0415
     from teamd.models import claude  # noqa: PLC0415
     from teamd.sandbox import bubblewrap  # noqa: PLC0415
 
@@ -84,24 +83,7 @@ def load() -> None:
     bubblewrap.build_base("bwrap")  # looks through all of /etc
     gc.collect()
     gc.freeze()
-    _use_huge_pages()
-
-
-def _use_huge_pages() -> None:
-    """Put what is loaded into pages of 2 MiB: a fork copies the table of all pages.
-
-    That is more than half of what a short command costs. Where the kernel will not, it stays.
-    """
-    advise = getattr(ctypes.CDLL(None), "madvise", None)
-    maps = Path("/proc/self/maps")
-    if advise is None or not maps.exists():
-        return
-    for place, rights, *_, inode in (line.split()[:5] for line in maps.read_text().splitlines()):
-        begin, end = (int(number, 16) for number in place.split("-"))
-        if "w" in rights and inode == "0":  # of no file
-            for page in range(-(-begin // _HUGE_PAGE) * _HUGE_PAGE, end, _HUGE_PAGE):
-                if page + _HUGE_PAGE <= end:
-                    advise(ctypes.c_void_p(page), ctypes.c_size_t(_HUGE_PAGE), _MADV_COLLAPSE)
+    use_huge_pages()
 
 
 class Server:

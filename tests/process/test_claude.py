@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from itertools import pairwise
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.masking import MASK, Mask
 from teamd.messages import Message
 from teamd.models import Ask, Reply, TransientError
-from teamd.models.encoding import breakpoints
+from teamd.models.encoding import breakpoints, encode_body, marked
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
@@ -207,6 +208,33 @@ def test_without_caching_the_body_is_plain() -> None:
         body = server.requests[0].body
     assert "cache_control" not in json.dumps(body)
     assert set(body) == {"model", "max_tokens", "system", "tools", "messages", "stream"}
+
+
+def test_a_request_is_encoded_as_json_does_it_whatever_was_asked_before() -> None:
+    """What stood in the last request is not encoded again, and may differ in this one."""
+    one, two = ({"name": name, "input_schema": {"type": "object"}} for name in ("one", "two"))
+    for tools in ([one, two], [two], [], [one, dict(two)]):
+        request = Ask(model="m", system="s", tools=tools, messages=[], max_tokens=1)
+        plain = {"model": "m", "max_tokens": 1, "stream": True, "tools": tools, "messages": []}
+        said: list[dict[str, Any]] = [{"type": "text", "text": "s"}]
+        assert json.loads(encode_body(request, [], mark=False)) == {**plain, "system": said}
+        marks = {**plain, "tools": [*tools[:-1], *map(marked, tools[-1:])]}
+        assert json.loads(encode_body(request, [], mark=True)) == {
+            **marks, "system": [*map(marked, said)],
+        }  # fmt: skip
+
+
+def test_a_call_starts_no_thread() -> None:
+    """The SDK would ask one for the name of the system, at the first call of every teammate."""
+
+    async def once(url: str) -> list[str]:
+        model = claude(url)
+        await model.reply(ask_of())
+        await model.close()
+        return [thread.name for thread in threading.enumerate() if "asyncio" in thread.name]
+
+    with StrictServer(by_name({})) as server:
+        assert asyncio.run(once(server.url)) == []
 
 
 def test_headers_of_ones_own_go_with_each_request() -> None:

@@ -21,6 +21,7 @@ from teamd.agent.throttle import CallSlots
 from teamd.agent.turn import Cancellation
 from teamd.agent.wakeup import CallBudget, Pulse, Wakeup
 from teamd.approvals.store import Approvals
+from teamd.budget.ledger import Ledger
 from teamd.files.paths import TeamPaths
 from teamd.heartbeat import Heartbeat
 from teamd.journal import Journal
@@ -320,6 +321,8 @@ class Life:
             granted_bytes=lambda: 0,
             probe=Probe(),
             mask=self.mask,
+            ledger=Ledger(self.paths.ledger),
+            roster=Roster(self.paths),
         )
 
     def _make_loop(self, env: Environment) -> Loop:

@@ -223,6 +223,17 @@ def test_a_short_command_loads_nothing_that_it_does_not_use(
     assert loaded & (HEAVY | LIGHT[argv]) == set()
 
 
+def test_a_supervisor_loads_nothing_slow_before_it_takes_requests() -> None:
+    """What it needs later is loaded behind that. `ast` comes with `inspect`."""
+    say = "import teamd.__main__, teamd.daemon, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", say], capture_output=True, text=True, check=True, env={}
+    )
+    slow = {"ast", "asyncio", "pydantic", "anthropic", "teamd.agent.child", "teamd.tools"}
+    slow |= {"teamd.merges.queue", "teamd.models.prices", "teamd.transcript.records"}
+    assert set(done.stdout.split()) & slow == set()
+
+
 def test_a_module_that_is_loaded_late_is_the_module() -> None:
     """`ast` is one that `inspect` imports."""
     say = """

@@ -122,3 +122,16 @@ def test_a_process_that_follows_knows_how_full_the_context_was(tmp_path: Path) -
     with closing(Journal(life.paths.log("alice"), "alice")) as journal:
         life._environment(-1, journal).presence.rest()
     assert shown(life.paths.activity("alice")).context == before
+
+
+def test_memory_is_not_measured_when_a_model_is_about_to_be_asked(tmp_path: Path) -> None:
+    """The kernel walks over all pages to tell, and the request would wait for it."""
+    path = tmp_path / "ann.json"
+    mine = presence(path)
+    mine.go_on("claude", 0.5)
+    assert shown(path).memory_bytes is None
+    mine.go_on(None, 0.5)
+    measured = shown(path).memory_bytes
+    assert measured is not None
+    mine.go_on("claude", 0.5)
+    assert shown(path).memory_bytes == measured

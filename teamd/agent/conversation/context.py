@@ -8,13 +8,12 @@ as the one that made them.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation.prompts import INTERRUPTED_CALL
 from teamd.agent.conversation.summary import GAP, render_cleared
-from teamd.models.encoding import count_same, encode, size_of, size_of_list
+from teamd.models.encoding import count_same, digest_of, size_of, size_of_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -281,7 +280,7 @@ class TokenCounts:
 
 def frame_of(ask: Ask, server: str) -> str:
     """Return a digest of all of a request but its messages, and of the server that counts it."""
-    return hashlib.sha256(encode([server, ask.model, ask.system, ask.tools])).hexdigest()[:32]
+    return digest_of(server, ask.model, ask.system, tools=ask.tools)[:32]
 
 
 def _messages(exchanges: list[_Exchange], told: list[Block]) -> list[ChatMessage]:

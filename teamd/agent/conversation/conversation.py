@@ -43,9 +43,9 @@ class Conversation(ConversationState):
         transcript.make_durable()  # the process before may have been killed before it had
 
     def open(self, opened: records.Opened) -> None:
-        """Begin anew; what was before stays on disk only."""
+        """Begin anew; what was before stays on disk only. It is on disk with the next record."""
         nonce, secret = os.urandom(8).hex(), os.urandom(16).hex()
-        self.record(replace(opened, nonce=nonce, secret=secret))
+        self.record(replace(opened, nonce=nonce, secret=secret), durable=False)
 
     def deliver(self, messages: Iterable[Message], **facts: Any) -> None:
         """Put mail into the conversation; the facts are those of `Delivered`."""
