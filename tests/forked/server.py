@@ -84,10 +84,10 @@ def load() -> None:
     bubblewrap.build_base("bwrap")  # looks through all of /etc
     gc.collect()
     gc.freeze()
-    _use_huge_pages()
+    use_huge_pages()
 
 
-def _use_huge_pages() -> None:
+def use_huge_pages() -> None:
     """Put what is loaded into pages of 2 MiB: a fork copies the table of all pages.
 
     That is more than half of what a short command costs. Where the kernel will not, it stays.
