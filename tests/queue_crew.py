@@ -86,7 +86,8 @@ class Worker:
 def changes(random: Random, workers: int, each: int) -> list[list[tuple[str, str]]]:
     """Return the changes of each worker: so many conflict, and so many are halves of pairs."""
     made: list[list[tuple[str, str]]] = [[] for _ in range(workers)]
-    halves = [f"pair-{at}-{side}" for at in range(int(workers * each * PAIRS)) for side in "lr"]
+    pairs = max(1, int(workers * each * PAIRS))
+    halves = [f"pair-{at}-{side}" for at in range(pairs) for side in "lr"]
     for at, half in enumerate(halves):
         made[at % workers].append((f"own-{at % workers}", half))
     for at, own in enumerate(made):

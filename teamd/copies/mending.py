@@ -26,7 +26,7 @@ def clear_ref_locks(source: Source, ref: str) -> None:
     Raises:
         TeamError: git cannot say where they are.
     """
-    common = source.folder / source.do("rev-parse", "--git-common-dir")
+    common = source.common_folder
     locks = (common / f"{ref}.lock", common / "packed-refs.lock")
     stale = [one for one in (*locks, *common.glob("refs/teamd/**/*.lock")) if _is_stale(one)]
     if stale and not _git_runs_in(source.folder):

@@ -234,8 +234,26 @@ class Source:
         for folder in (_BASES, _SHOWN):
             self.remove_ref(self.own_ref(folder, address))
 
+    @property
+    def common_folder(self) -> Path:
+        """What all working trees of the repository have in common.
+
+        Raises:
+            TeamError: git cannot say where that is.
+        """
+        return self.plain_repository or self.folder / self.do("rev-parse", "--git-common-dir")
+
+    @property
+    def plain_repository(self) -> Path | None:
+        """The repository's own folder where it is the usual one: no git has to be asked then."""
+        own = self.folder / ".git"
+        usual = (own / "HEAD").is_file() and (own / "objects").is_dir() and (own / "refs").is_dir()
+        return own if usual and not (own / "commondir").exists() else None
+
     def own_ref(self, folder: str, address: str) -> str:
         """Return a ref of a team's; working trees of one repository may each have such a team."""
+        if self.plain_repository is not None:
+            return f"{folder}/{address}"
         here, _, common = self.ask("rev-parse", "--git-dir", "--git-common-dir").partition("\n")
         linked = here != common
         tree = re.sub(r"[^A-Za-z0-9]", "-", Path(here).name)

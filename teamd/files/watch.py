@@ -16,7 +16,6 @@ import select
 import sys
 from abc import ABC, abstractmethod
 from contextlib import ExitStack, closing, suppress
-from functools import cache
 from io import FileIO
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -83,30 +82,20 @@ class _FolderWatch(Watch):
             self._add()
 
 
-@cache
-def _find_libc() -> None:
-    """Give `inotify_simple` the C library of this process: it would run `ldconfig` to find one."""
-    import ctypes  # noqa: PLC0415 -- only where one waits
-
-    import inotify_simple  # noqa: PLC0415 -- the same
-
-    inotify_simple._libc = ctypes.CDLL(None, use_errno=True)  # noqa: SLF001
-
-
 class InotifyWatch(_FolderWatch):
     """inotify(7): one queue for the folder, every file in it, and the folder above."""
 
     def __init__(self, folder: Path) -> None:
-        from inotify_simple import INotify, flags  # noqa: PLC0415 -- 20 ms, only where one waits
+        import inotify_simple  # noqa: PLC0415 -- 20 ms, only where one waits
 
-        _find_libc()
-
+        _use_loaded_library(inotify_simple)
+        flags = inotify_simple.flags
         self._in_folder = self._above = -1  # watch descriptors
         self._files = flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.DELETE
         self._away = flags.MOVE_SELF | flags.DELETE_SELF
         self._lost = self._away | flags.IGNORED | flags.UNMOUNT
         self._overflow = flags.Q_OVERFLOW
-        self._queue = INotify(nonblocking=True)
+        self._queue = inotify_simple.INotify(nonblocking=True)
         super().__init__(folder)
 
     def changed(self) -> set[str] | None:
@@ -133,6 +122,17 @@ class InotifyWatch(_FolderWatch):
         with suppress(OSError):  # one may go through a folder that one may not read
             self._above = self._queue.add_watch(self._folder.parent, self._away)
         self._standing = standing
+
+
+def _use_loaded_library(inotify: Any) -> None:
+    """Have the C library known that this process runs by.
+
+    The module would start `ldconfig` to ask for its name: 3 ms for each process that waits.
+    """
+    from ctypes import CDLL  # noqa: PLC0415 -- as the module itself does
+
+    if getattr(inotify, "_libc", None) is None:
+        inotify._libc = CDLL(None, use_errno=True)  # noqa: SLF001 -- there is no other way to tell it
 
 
 class KqueueWatch(_FolderWatch):

@@ -209,11 +209,18 @@ def end_strays(paths: TeamPaths, names: Iterable[str]) -> None:
     One whose parent is killed while it forks waits for that for ever: it does not yet end with it.
     """
     homes = {os.fsencode(paths.home_of(name)) for name in names}
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # it has ended, or is another user's
-            words = file.read_bytes().split(b"\0")
-            if words[0].endswith(PROGRAM.encode()) and not homes.isdisjoint(words):
-                os.kill(int(file.parent.name), signal.SIGKILL)
+    for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 -- half of the time
+        words = _command_line(pid)
+        if words[0].endswith(PROGRAM.encode()) and not homes.isdisjoint(words):
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+
+def _command_line(pid: str) -> list[bytes]:
+    """Return a process's words; an empty one where it has ended, or is another user's."""
+    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb", 0) as file:  # noqa: PTH123 -- so too
+        return file.read().split(b"\0")
+    return [b""]
 
 
 def group_name(paths: TeamPaths, name: str) -> str:

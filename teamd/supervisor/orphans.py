@@ -78,7 +78,7 @@ class OrphanedProcesses:
 
     def _end(self, spare: set[int], children: Callable[[], Iterable[int]]) -> None:
         begun = time.monotonic()
-        while (passed := time.monotonic() - begun) < _PATIENCE_SECONDS:
+        while _has_children() and (passed := time.monotonic() - begun) < _PATIENCE_SECONDS:
             found = [pid for pid in children() if pid not in spare and _lives(pid)]
             if found:
                 others = self._others()
@@ -91,6 +91,17 @@ class OrphanedProcesses:
                 self._journal.note("orphan ended", pid=pid)
                 os.kill(pid, signal.SIGKILL)  # not reaped yet: nobody else has its pid
             time.sleep(_PAUSE_SECONDS)
+
+
+def _has_children() -> bool:
+    """Return whether this process has any child, ended or not: the kernel knows that at once."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    except AttributeError:  # on macOS only a look can tell
+        return True
+    return True
 
 
 def _all_children() -> list[int]:

@@ -35,11 +35,13 @@ from tests.repositories import git, make_repository
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from teamd.copies.record import Copy
     from tests.e2e.harness import Project
+
+    Lie = Callable[["Liar", str, str], None]
 
 CHECK: Final = """\
 import json, sys
@@ -54,7 +56,6 @@ check_seconds = 20
 
 
 HONEST: Final = 3  # beside one lie of each kind
-copies: Final = pytest.mark.parametrize("copied", [False, True], ids=["shared", "copy"])
 
 
 @pytest.fixture(autouse=True)
@@ -178,10 +179,14 @@ def mend_it_after_the_claim(liar: Liar, number: str, task: str) -> None:
     liar.use("task_update", task_id=task, status="in_progress")
 
 
-LIES: Final[tuple[Callable[[Liar, str, str], None], ...]] = (
+LIES: Final[tuple[Lie, ...]] = (
     do_nothing, do_half, delete_the_test, weaken_the_test, replace_the_check_on_the_board,
     replace_the_check_in_the_settings, replace_what_the_check_reads, plant_a_program,
     colour_the_environment, link_elsewhere, mend_it_after_the_claim,
+)  # fmt: skip
+# Those that reach for what a copy is compared with; the others are the same lie in any folder.
+LIES_IN_A_COPY: Final = (
+    delete_the_test, weaken_the_test, replace_what_the_check_reads, plant_a_program, link_elsewhere,
 )  # fmt: skip
 
 
@@ -210,21 +215,21 @@ def scene(project: Project, claims: int, *, copied: bool) -> Liar:
 
 
 def play(
-    project: Project, *, claims: int, false: int, copied: bool, seed: int = 1
+    project: Project, lies: Sequence[Lie], *, honest: int, copied: bool, seed: int = 1
 ) -> tuple[int, int]:
-    """Have so many of some claims be lies; how many were completed, and how many were not."""
+    """Have these lies among so many true claims; how many were completed, and how many not."""
+    claims = len(lies) + honest
     liar = scene(project, claims, copied=copied)
     random = Random(seed)
-    # One only waits for its time to be over.
-    which = random.sample(range(claims), false)
-    lies = dict(zip(which, (give_a_pipe, *LIES * claims), strict=False))
+    which = random.sample(range(claims), len(lies))
+    false = dict(zip(which, lies, strict=True))
     tasks: dict[str, int] = {}
     for number in range(claims):
         check = f"python3 -S tests/check.py {number}"
         task = liar.board.add(f"Square {number}", owner="ann", check=check).id
         tasks[task] = number
         liar.use("claim_task", task_id=task)
-        lies.get(number, work)(liar, str(number), task)
+        false.get(number, work)(liar, str(number), task)
         liar.use("task_update", task_id=task, status="completed")
     liar.close()
 
@@ -236,21 +241,27 @@ def play(
         wait_until(partial(is_judged, task), timeout_seconds=120, what=f"task {task} is judged")
     found = liar.board.read().by_id
     completed = {tasks[one.id] for one in found.values() if one.status is TaskStatus.COMPLETED}
-    assert completed & lies.keys() == set(), "false ones completed"
-    assert set(range(claims)) - lies.keys() - completed == set(), "true ones refused"
+    assert completed & false.keys() == set(), "false ones completed"
+    assert set(range(claims)) - false.keys() - completed == set(), "true ones refused"
     assert all(one.proven for one in found.values() if one.status is TaskStatus.COMPLETED)
     return len(completed), claims - len(completed)
 
 
-@copies
-def test_no_liar_is_believed_and_no_honest_one_refused(project: Project, *, copied: bool) -> None:
-    lies = len(LIES) + 1
-    claims = lies + HONEST
-    assert play(project, claims=claims, false=lies, copied=copied) == (HONEST, lies)
+@pytest.mark.parametrize(
+    ("lies", "copied"),
+    [(LIES, False), (LIES_IN_A_COPY, True)],
+    ids=["shared", "copy"],
+)
+def test_no_liar_is_believed_and_no_honest_one_refused(
+    project: Project, lies: tuple[Lie, ...], *, copied: bool
+) -> None:
+    told = (give_a_pipe, *lies)
+    assert play(project, told, honest=HONEST, copied=copied) == (HONEST, len(told))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-@copies
+@pytest.mark.parametrize("copied", [False, True], ids=["shared", "copy"])
 def test_a_thousand_claims(project: Project, *, copied: bool) -> None:
-    assert play(project, claims=1000, false=500, copied=copied) == (500, 500)
+    told = (give_a_pipe, *LIES * 500)[:500]  # one waits for its time to be over
+    assert play(project, told, honest=500, copied=copied) == (500, 500)

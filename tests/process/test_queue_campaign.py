@@ -116,11 +116,11 @@ def judge(yard: Yard, crew: list[Worker], begin: str, into: str) -> None:
 
 
 def test_a_short_campaign_lands_every_change_and_names_every_culprit(project: Project) -> None:
-    campaign(project, into="team/main", workers=4, each=3, kills=6, seed=1)
+    campaign(project, into="team/main", workers=3, each=2, kills=4, seed=1)
 
 
 def test_a_short_campaign_with_the_branch_checked_out(project: Project) -> None:
-    campaign(project, into="main", workers=3, each=3, kills=6, seed=2)
+    campaign(project, into="main", workers=2, each=2, kills=3, seed=2)
 
 
 @pytest.mark.long

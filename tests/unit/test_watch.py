@@ -6,6 +6,7 @@ import select
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -171,3 +172,15 @@ def test_what_is_there_is_found_without_waiting(tmp_path: Path) -> None:
 
 def test_waiting_ends(tmp_path: Path) -> None:
     assert wait_for(tmp_path, lambda: None, timeout_seconds=0.05) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+def test_watching_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library beneath would ask `ldconfig` where the C library is, in each process anew."""
+    import inotify_simple  # noqa: PLC0415 -- on Linux only
+
+    monkeypatch.setattr(inotify_simple, "_libc", None)
+    monkeypatch.setattr(inotify_simple, "find_library", pytest.fail)
+    with closing(watch(tmp_path)) as watching:
+        (tmp_path / "a").touch()
+        assert watching.changed() == {"a"}

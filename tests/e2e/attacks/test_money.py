@@ -136,7 +136,7 @@ def test_the_same_thanks_again_and_again_are_one_message(team: Project) -> None:
 def test_two_that_work_are_never_held(team: Project) -> None:
     """One look at the board in each wake is enough."""
     play(team, "eve", "fay", work=True)
-    wait_until(lambda: wakes(team, "fay") > 2 * MOST, timeout_seconds=60, what="they go on")
+    wait_until(lambda: wakes(team, "fay") > MOST + 2, timeout_seconds=60, what="they go on")
     for name in ("eve", "fay"):
         team.run("teamctl", "shutdown", name, "--force")
     assert not team.records("eve", "held")

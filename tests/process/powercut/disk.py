@@ -10,6 +10,7 @@ overwrite"), and what the program overwrites in place is shorter than one.
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 from dataclasses import dataclass, field
@@ -284,12 +285,13 @@ def is_of_commands(place: str) -> bool:
 def put_state(root: Path, state: State) -> None:
     """Make a state in an empty folder."""
     for place, data in sorted(state.items()):
-        path = root / place
+        path = f"{root}/{place}"  # thousands of states: paths as objects take half of the time
         if data is None:
-            path.mkdir(mode=0o700)
+            os.mkdir(path, 0o700)  # noqa: PTH102 -- so
         else:
-            path.write_bytes(data)
-            path.chmod(0o600)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with open(fd, "wb", 0) as file:  # noqa: PTH123 -- a descriptor
+                file.write(data)
 
 
 def _changed(found: bytes, offset: int, data: bytes | None) -> bytes:

@@ -28,9 +28,9 @@ _ROSTER: Final = f"{TEAMS['']}/config.json"
 def test_a_power_cut_forgets_nothing_of_a_short_play(project: Project) -> None:
     done = play.short(project, Random(1))
     records, before = done.recording.records(), done.recording.before
-    tally = _judge(records, before, Random(1), states=150)
+    tally = _judge(records, before, Random(1), states=75)
     _say(tally)
-    assert tally.states.total() >= 150
+    assert tally.states.total() >= 75
     tally = _start(records, before, Random(1), project.root, starts=1)
     _say(tally)
     assert tally.states["start"] == 1
