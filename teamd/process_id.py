@@ -6,6 +6,7 @@ import os
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,11 +42,8 @@ class Identity:
 
     @classmethod
     def own(cls) -> Identity:
-        """The identity of the calling process."""
-        me = cls.of(os.getpid())
-        if me is None:  # pragma: no cover -- a process that runs is there
-            raise ProcessLookupError(os.getpid())
-        return me
+        """The identity of the calling process; it is looked up once."""
+        return _own(os.getpid(), os.getppid())
 
     @property
     def alive(self) -> bool:
@@ -100,6 +98,15 @@ class Identity:
         finally:
             os.close(fd)
         return True
+
+
+@lru_cache(maxsize=1)
+def _own(pid: int, _parent: int) -> Identity:
+    """Return this process's identity; for a forked one both numbers are others."""
+    me = Identity.of(pid)
+    if me is None:  # pragma: no cover -- a process that runs is there
+        raise ProcessLookupError(pid)
+    return me
 
 
 def own_memory() -> int | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.process_id import Identity
-from tests.children import child
+from tests.children import child, forked
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -26,6 +26,13 @@ def test_a_process_knows_itself() -> None:
     assert me.pid == os.getpid()
     assert me.alive
     assert Identity.of(os.getpid()) == me
+
+
+def test_whoever_is_forked_is_another_process() -> None:
+    """What is kept of the process above is no longer right, and a wrong one would look dead."""
+    Identity.own()
+    with forked(lambda: print(Identity.own() == Identity.of(os.getpid()))) as process:  # noqa: T201
+        assert process.stdout.readline() == "True\n"
 
 
 def test_a_signal_reaches_its_process() -> None:
