@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from teamd.postman.certificates import Certificates
 
-_PING_SECONDS: Final = 1.5
+_PING_SECONDS: Final = 2.5  # without a byte: where other hosts are, their beats come sooner
 _SILENCE_SECONDS: Final = 5.0  # without a byte, pongs included: the way there is cut
 _STEP_SECONDS: Final = 3  # for each step of connecting; nats-py counts in whole ones
 _CONNECT_SECONDS: Final = 8.0  # for all of them
@@ -141,15 +141,20 @@ class BrokerConnection:
             LostConnection: it is.
         """
         loop = asyncio.get_running_loop()
+        asked = -1.0  # when the last byte had come as the broker was asked for one
         while True:
-            left = self._wire.heard + _SILENCE_SECONDS - loop.time()
-            await asyncio.wait([self._lost], timeout=min(left, _PING_SECONDS))
+            heard = self._wire.heard
+            patience = _SILENCE_SECONDS if asked == heard else _PING_SECONDS
+            await asyncio.wait([self._lost], timeout=max(0.0, heard + patience - loop.time()))
             if self._lost.done():
                 raise LostConnection(self._lost.result())
-            if loop.time() >= self._wire.heard + _SILENCE_SECONDS:
+            if self._wire.heard != heard:
+                continue
+            if asked == heard:
                 self._end(Silence())
             else:
                 self._wire.write(b"PING\r\n")
+                asked = heard
 
     async def close(self) -> None:
         """Hand over what was published last, if that is quick, and close."""
