@@ -91,10 +91,11 @@ class InotifyWatch(_FolderWatch):
         _use_loaded_library(inotify_simple)
         flags = inotify_simple.flags
         self._in_folder = self._above = -1  # watch descriptors
-        self._files = flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.DELETE
-        self._away = flags.MOVE_SELF | flags.DELETE_SELF
-        self._lost = self._away | flags.IGNORED | flags.UNMOUNT
-        self._overflow = flags.Q_OVERFLOW
+        # Plain numbers: with an enumeration's members each `&` makes another member.
+        self._files = int(flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.DELETE)
+        self._away = int(flags.MOVE_SELF | flags.DELETE_SELF)
+        self._lost = int(self._away | flags.IGNORED | flags.UNMOUNT)
+        self._overflow = int(flags.Q_OVERFLOW)
         self._queue = inotify_simple.INotify(nonblocking=True)
         super().__init__(folder)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import NotAMessage, StoreError, Unsynced, translate_os_errors
-from teamd.files import files, locks
+from teamd.files import directories, files, locks
 from teamd.hosts.cursor import CursorFile
 from teamd.hosts.lines import MAX_LINE_BYTES, START, OutLine, encode_body
 from teamd.hosts.outbox_file import (
@@ -90,7 +90,9 @@ class Outbox:
                 f"a message of {len(body)} bytes is over the {MAX_LINE_BYTES} that another host "
                 "takes; put the text into a file, commit it, and send branch and commit"
             )
-        HostPlaces(self.paths).create()
+        places = HostPlaces(self.paths)
+        if not directories.is_directory(places.outboxes):
+            places.create()
         try:
             return self._append_mended(body)
         except Unsynced as error:

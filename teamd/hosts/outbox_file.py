@@ -15,7 +15,7 @@ from teamd.message_json import is_tag
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_TAIL: Final = 1 << 16
+_TAIL: Final = 1 << 12  # most lines are shorter: at each append this is read twice
 _CHUNK: Final = 1 << 16
 
 

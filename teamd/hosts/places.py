@@ -92,8 +92,8 @@ class HostPlaces:
         Raises:
             StoreError: they cannot be made.
         """
-        below = (self.outbox(""), self.confirmed(""), self.received(""), self.roster(""))
-        folders = [self.root, *(path.parent for path in (*below, self.answer("")))]
+        below = (self.confirmed(""), self.received(""), self.roster(""), self.answer(""))
+        folders = [self.root, *(path.parent for path in below), self.outboxes]
         if all(map(directories.is_directory, folders)):
             return
         for folder in folders:

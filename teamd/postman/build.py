@@ -16,7 +16,7 @@ from teamd.hosts.outbox import Outbox
 from teamd.hosts.own_name import take_name
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarRoster
-from teamd.hosts.view import Views
+from teamd.hosts.view import Views, postman_runs
 from teamd.journal import Journal
 from teamd.mail.routing import Post
 from teamd.messages import MAX_MESSAGE_BYTES
@@ -45,9 +45,11 @@ def live(paths: TeamPaths, settings: Settings, mask: Mask) -> int:
     journal = Journal(HostPlaces(paths).log, POSTMAN, mask)
     try:
         HostPlaces(paths).create()
+        if not postman_runs(paths):
+            _doubt_view(paths)  # whoever sees the lock believes the view
         lock = InstanceLock(HostPlaces(paths).postman)  # never two at a time
+        _doubt_view(paths)  # the same, where another one has ended meanwhile
         sweep_answers(paths)
-        _doubt_view(paths)  # who sees the lock believes the view
         journal.note("begins", pid=os.getpid(), name=settings.hosts.name)
         asyncio.run(_serve(paths, settings, journal, lock))
     except StoreError as error:
