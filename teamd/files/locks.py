@@ -125,7 +125,7 @@ def is_held_by(pid: int, path: Path) -> bool:
 def stands_under(fd: int, path: Path) -> bool:
     """Return whether an open file is what stands under that name."""
     with translate_os_errors(path), suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(fd), path.lstat())
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
     return False
 
 

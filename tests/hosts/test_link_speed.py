@@ -25,6 +25,7 @@ from teamd.files.watch import watch
 from teamd.hosts.outbox import Outbox
 from teamd.hosts.view import HostState, read_views, waiting
 from teamd.messages import Message
+from teamd.team.roster import Roster
 from tests.bench.ruler import median, percentile
 from tests.hosts import bare
 from tests.hosts.brokers import Town
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(300)]
 
-ROUNDS: Final = 200
+ROUNDS: Final = 1000  # of fewer, p99 is the one or two that met the machine's own pauses
 BACKLOG: Final = 20_000
+BACKLOGS: Final = 5  # each beside the client: either alone differs by a third from run to run
 TEXT: Final = "The parser is done on branch parse, commit 1f3c9a2; please look at it. " * 3
 
 
@@ -52,6 +54,7 @@ class Pair:
         for paths in self.teams.values():
             paths.root.parent.mkdir()
             paths.create()
+            Roster(paths).update(lambda team: team)  # every team has one
         self.inbox = self.teams["h2"].inbox("lead")
         self.postmen = {name: self.begin(name) for name in self.teams}
 
@@ -154,22 +157,30 @@ async def measure(pair: Pair, folder: Path) -> tuple[list[float], list[float]]:
 
 
 def test_a_backlog_drains(pair: Pair) -> None:
-    """It waited while the other side was away."""
+    ratios = []
+    for _ in range(BACKLOGS):
+        rate = drain(pair)
+        buffered, published = asyncio.run(publish_rates(pair, line_like(pair.inbox)))
+        ratios.append(rate / published)
+        print(f"\nbacklog: {rate:.0f} lines/s, each safe on both sides, {ratios[-1]:.2f} of")  # noqa: T201
+        print(f"the client's {published:.0f}/s, to who only counts; it buffers {buffered:.0f}/s")  # noqa: T201
+    assert median(ratios) >= 0.5
+
+
+def drain(pair: Pair) -> float:
+    """Return the lines a second of what waited while the other side was away."""
+    pair.inbox.write_bytes(b"")
     pair.postmen["h2"].kill()
     pair.postmen["h2"].wait()
     for number in range(BACKLOG):
         pair.send(f"{number}: {TEXT}", durable=False)
-    before = lines(pair.inbox)
     pair.postmen["h2"] = pair.begin("h2")
-    wait_until(lambda: lines(pair.inbox) > before, timeout_seconds=60, what="the first")
+    wait_until(lambda: lines(pair.inbox) > 0, timeout_seconds=60, what="the first")
     begun, some = time.monotonic(), lines(pair.inbox)
     wait_until(lambda: waiting(pair.teams["h1"], "h2") == 0, timeout_seconds=60, what="all")
-    rate = (before + BACKLOG - some) / (time.monotonic() - begun)
-    assert lines(pair.inbox) == before + BACKLOG
-    buffered, published = asyncio.run(publish_rates(pair, line_like(pair.inbox)))
-    print(f"\nbacklog: {rate:.0f} lines/s, each safe on both sides, {rate / published:.2f} of")  # noqa: T201
-    print(f"the client's {published:.0f}/s, to who only counts; it buffers {buffered:.0f}/s")  # noqa: T201
-    assert rate >= 0.5 * published
+    rate = (BACKLOG - some) / (time.monotonic() - begun)
+    assert lines(pair.inbox) == BACKLOG
+    return rate
 
 
 def lines(path: Path) -> int:
