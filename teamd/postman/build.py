@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
@@ -42,25 +43,25 @@ _PATIENCE_SECONDS: Final = 0.5  # for a lock: all other hosts wait meanwhile
 
 def live(paths: TeamPaths, settings: Settings, mask: Mask) -> int:
     """Be the postman of a team; return the exit code."""
-    journal = Journal(HostPlaces(paths).log, POSTMAN, mask)
-    try:
-        HostPlaces(paths).create()
-        if not postman_runs(paths):
-            _doubt_view(paths)  # whoever sees the lock believes the view
-        lock = InstanceLock(HostPlaces(paths).postman)  # never two at a time
-        _doubt_view(paths)  # the same, where another one has ended meanwhile
-        sweep_answers(paths)
-        journal.note("begins", pid=os.getpid(), name=settings.hosts.name)
-        asyncio.run(_serve(paths, settings, journal, lock))
-    except StoreError as error:
-        journal.error("a file could not be read or written", error)
-        return ChildExit.IO
-    except TeamError as error:
-        journal.error("refused", error)
-        return ChildExit.SETTINGS
-    except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
-        journal.error("crashed", error)
-        return ChildExit.CRASHED
+    with closing(Journal(HostPlaces(paths).log, POSTMAN, mask)) as journal:
+        try:
+            HostPlaces(paths).create()
+            if not postman_runs(paths):
+                _doubt_view(paths)  # whoever sees the lock believes the view
+            lock = InstanceLock(HostPlaces(paths).postman)  # never two at a time
+            _doubt_view(paths)  # the same, where another one has ended meanwhile
+            sweep_answers(paths)
+            journal.note("begins", pid=os.getpid(), name=settings.hosts.name)
+            asyncio.run(_serve(paths, settings, journal, lock))
+        except StoreError as error:
+            journal.error("a file could not be read or written", error)
+            return ChildExit.IO
+        except TeamError as error:
+            journal.error("refused", error)
+            return ChildExit.SETTINGS
+        except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
+            journal.error("crashed", error)
+            return ChildExit.CRASHED
     return ChildExit.STOPPED
 
 

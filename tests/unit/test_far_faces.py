@@ -23,11 +23,13 @@ from teamd.hosts.far import FarHosts
 from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarMember, FarRoster
-from teamd.hosts.view import HostState, Report, Views
+from teamd.hosts.view import HostState, Report, Views, read_views
+from teamd.masking import Mask
 from teamd.messages import Message
+from teamd.postman.build import live
 from teamd.settings import Settings
 from teamd.settings.hosts import HostSettings
-from teamd.states import Status
+from teamd.states import ChildExit, Status
 from teamd.team.roster import Roster
 from teamd.tools import Toolbox
 from teamd.tools.lead import ListTeammates
@@ -151,6 +153,16 @@ def test_the_doctor_says_since_when_and_why(paths: TeamPaths) -> None:
     assert away.endswith("(the wire is cut); 1 line for it")
     assert said["h3: 7 messages from it are gone"] is Level.NOTE
     assert list(check_hosts(Settings(), paths)) == []
+
+
+def test_a_postman_doubts_what_the_last_one_saw_before_its_lock_is_seen(
+    paths: TeamPaths,
+) -> None:
+    """Here it gets no further: a folder stands where its lock would be."""
+    HostPlaces(paths).postman.mkdir()
+    assert live(paths, Settings(hosts=HOSTS), Mask()) == ChildExit.IO
+    seen = {one.name: one.state for one in read_views(paths)}
+    assert seen == {"h2": HostState.UNREACHABLE, "h3": HostState.UNREACHABLE}
 
 
 def test_the_doctor_finds_a_teamd_whose_postman_is_gone(paths: TeamPaths) -> None:
