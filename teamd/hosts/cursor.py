@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from teamd.errors import translate_os_errors
-from teamd.files import files, locks
+from teamd.files import files
 from teamd.files.directories import sync_directory
 from teamd.files.safe_open import safe_open
 from teamd.message_json import is_tag
@@ -75,7 +75,6 @@ class CursorFile:
     damaged: bool = False
     blank: bool = False
     _count: int = field(default=0)
-    _fd: int = field(default=-1)
 
     def read(self) -> Cursor | None:
         """Return what was written last; `None` where nothing is known."""
@@ -95,32 +94,16 @@ class CursorFile:
         """
         count = self._count + 1
         with translate_os_errors(self.path):
+            fd = safe_open(self.path, os.O_WRONLY | os.O_CREAT)
             try:
-                if self._fd < 0 or not locks.stands_under(self._fd, self.path):
-                    self._open()
-                os.pwrite(self._fd, _encode(count, cursor), count % 2 * _SLOT)
+                if self.durable and not os.fstat(fd).st_size:
+                    sync_directory(self.path.parent)
+                os.pwrite(fd, _encode(count, cursor), count % 2 * _SLOT)
                 if self.durable:
-                    files.sync(self._fd)
-            except BaseException:
-                self.close()
-                raise
+                    files.sync(fd)
+            finally:
+                os.close(fd)
         self._count = count
-
-    def close(self) -> None:
-        """Give the descriptor back."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def __del__(self) -> None:
-        self.close()
-
-    def _open(self) -> None:
-        """Open what stands there now; its name is safe then, where that is to be."""
-        self.close()
-        self._fd = safe_open(self.path, os.O_WRONLY | os.O_CREAT)
-        if self.durable and not os.fstat(self._fd).st_size:
-            sync_directory(self.path.parent)
 
 
 def _encode(count: int, cursor: Cursor) -> bytes:
