@@ -126,9 +126,11 @@ class World:
         return sum(counts, self._brokers_killed)
 
     def begin(self) -> None:
-        """Let everybody on all hosts begin to work."""
+        """Let everybody on all hosts begin to work, once all are there to be written to."""
         for host in self.hosts.values():
-            host.campaign.begin()
+            host.campaign.enrol()
+        for host in self.hosts.values():
+            host.campaign.work()
 
     def kill(self, wanted: Place) -> None:
         """Kill somebody on one of the hosts at a place, or elsewhere where nobody comes there."""

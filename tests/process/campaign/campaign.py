@@ -116,13 +116,22 @@ class Campaign:
 
     def begin(self) -> None:
         """Start the team, and let everybody work."""
+        self.enrol()
+        self.work()
+
+    def enrol(self) -> None:
+        """Start the team; its members are there, and have nothing to do yet."""
         self.prepare()
+        self._project.start()
+        for name in self._crew.names:
+            self._project.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
+
+    def work(self) -> None:
+        """Let everybody work."""
         project = self._project
         project.server.faults = self._streams
-        project.start()
         for name in self._crew.names:
             project.stage.act(name, self._play)
-            project.do("teamctl", "spawn", name, "clerk", "Go.")
         for _ in range(self._crew.senders):
             self._begin_sender()
 
