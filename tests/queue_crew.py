@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from tests.queues import Yard
 
-# Two halves of a pair do not go together; it says which pair that is. Who kills any part of it has
-# killed all of it: the others would find no pair, and pass.
+# Two halves of a pair do not go together; it says which pair that is. Where a kill hits one program
+# of the pipe, the whole check ends as killed: the rest would find no pair, and pass.
 CHECK = (
     "set -o pipefail; bad=$(cat *.txt | { grep -oE '^pair-[0-9]+-[lr]$' || [ $? = 1 ]; } "
     "| sort -u | cut -d- -f2 | uniq -d) || kill -KILL $$; "

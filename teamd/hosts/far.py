@@ -124,7 +124,7 @@ class FarHosts:
 
     def views(self) -> list[HostView]:
         """Return how all others are. Where no postman runs, none is known to be reachable."""
-        runs = postman_runs(self.paths)  # first: one that begins has put its view right before
+        runs = postman_runs(self.paths)  # first: it corrects the view, then locks
         seen = {one.name: one for one in read_views(self.paths)}
         found = [seen.get(host, HostView(name=host)) for host in self.known()]
         return found if runs else [_unwatched(one) for one in found]

@@ -15,7 +15,7 @@ from teamd.message_json import is_tag
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_TAIL: Final = 1 << 12  # most lines are shorter: at each append this is read twice
+_TAIL: Final = 1 << 12  # read twice at each append; most lines are shorter
 _CHUNK: Final = 1 << 16
 
 

@@ -255,7 +255,8 @@ class _Wire(TcpTransport):
     def abort(self) -> None:
         """Drop the connection with all that is under way.
 
-        That below TLS: up to Python 3.11.2 the one above, closed twice, fails to be dropped.
+        What is dropped is the TCP connection: in Python 3.11.2 a TLS transport that was closed
+        twice cannot be aborted any more.
         """
         if self._bare_io_writer is not None:
             self._bare_io_writer.transport.abort()

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(300)]
 
-ROUNDS: Final = 1000  # of fewer, p99 is the one or two that met the machine's own pauses
+ROUNDS: Final = 1000  # with fewer, p99 is one or two rounds that met a pause of the machine
 BACKLOG: Final = 20_000
-BACKLOGS: Final = 5  # each beside the client: either alone differs by a third from run to run
+BACKLOGS: Final = 5  # each beside the client: both vary by a third
 TEXT: Final = "The parser is done on branch parse, commit 1f3c9a2; please look at it. " * 3
 
 
