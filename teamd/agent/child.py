@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import signal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from teamd.agent.build import build_loop, reason_to_wake
 from teamd.agent.environment import Environment
 from teamd.agent.throttle import CallSlots
 from teamd.agent.wakeup import Pulse, SupervisorGone, Wakeup, hibernate
+from teamd.child_exit import explain_exit
 from teamd.copies import record as copies
-from teamd.errors import StoreError, TeamError
 from teamd.files import locks
 from teamd.files.locks import InstanceLock
 from teamd.files.watch import SLOW_SECONDS
@@ -32,11 +31,6 @@ if TYPE_CHECKING:
     from teamd.masking import Mask
     from teamd.sandbox.probe import Probe
     from teamd.settings import Settings
-
-# However long it lasts, and however often it is met: no fault of the teammate.
-_FAULTS_OF_THE_MACHINE: Final = (
-    errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EROFS,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,16 +79,8 @@ def live(
     except SupervisorGone:
         journal.warn("stops: its supervisor has gone")
         return ChildExit.STOPPED
-    except StoreError as error:
-        journal.error("a file could not be read or written", error)
-        return ChildExit.IO
-    except TeamError as error:
-        journal.error("refused", error)
-        return ChildExit.SETTINGS
     except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
-        journal.error("crashed", error)
-        fault = isinstance(error, OSError) and error.errno in _FAULTS_OF_THE_MACHINE
-        return ChildExit.IO if fault else ChildExit.CRASHED
+        return explain_exit(journal, error)
 
 
 def _environment(

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
-from teamd.errors import StoreError, TeamError
+from teamd.child_exit import explain_exit
 from teamd.files.locks import InstanceLock
 from teamd.hosts.asking import own_boot, sweep_answers
 from teamd.hosts.far import FarHosts
@@ -53,15 +53,8 @@ def live(paths: TeamPaths, settings: Settings, mask: Mask) -> int:
             sweep_answers(paths)
             journal.note("begins", pid=os.getpid(), name=settings.hosts.name)
             asyncio.run(_serve(paths, settings, journal, lock))
-        except StoreError as error:
-            journal.error("a file could not be read or written", error)
-            return ChildExit.IO
-        except TeamError as error:
-            journal.error("refused", error)
-            return ChildExit.SETTINGS
         except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
-            journal.error("crashed", error)
-            return ChildExit.CRASHED
+            return explain_exit(journal, error)
     return ChildExit.STOPPED
 
 
