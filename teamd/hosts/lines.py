@@ -22,7 +22,7 @@ REQUEST: Final = "request"  # what one host asks of another: carried out once at
 ANSWER: Final = "answer"
 MAX_LINE_BYTES: Final = 1_000_000  # a broker takes 1 MiB at a time
 START: Final = ""  # the chain before the first line of an epoch
-_LINE: Final = re.compile(rb'{"n": (\d{1,18}), "chain": "([0-9a-f]{32})", (.*})\n?', re.DOTALL)
+_LINE: Final = re.compile(rb'{"n": (\d{1,18}), "chain": "([0-9a-f]{32})", (.*})\n')
 _EMPTY: Final = hashlib.blake2b(digest_size=16)
 _MAIL: Final = b'"kind": "mail",'  # as `encode_body` begins
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
@@ -80,6 +80,39 @@ class OutLine(NamedTuple):  # quickly made: a backlog is many
             NotAMessage: it is no object.
         """
         return parse_object(b"{" + self.body)
+
+
+def read_run(content: bytes, n: int, chain: str, most: int) -> list[OutLine]:
+    """Return the lines that come right behind a line, each behind the one before.
+
+    Args:
+        content: begins with them; what is none of ours, or does not follow, ends them.
+        n: the number of the line before.
+        chain: its chain.
+        most: so many lines at most.
+    """
+    found: list[OutLine] = []
+    at, before, line_at = 0, chain.encode(), _LINE.match
+    while len(found) < most and (line := line_at(content, at)) is not None:
+        raw, number, own, body = line.group(0, 1, 2, 3)
+        at += len(raw)
+        digest = _EMPTY.copy()  # as in `link`, which a call for each line would slow down
+        digest.update(before)
+        digest.update(body)
+        chain = digest.hexdigest()
+        before, n = chain.encode(), n + 1
+        if own != before or int(number) != n:
+            break
+        found.append(OutLine(n, chain, body, raw))
+    return found
+
+
+def pass_over(content: bytes, n: int) -> bytes:
+    """Return what is behind the lines with numbers up to `n` with which some content begins."""
+    at = 0
+    while (line := _LINE.match(content, at)) is not None and int(line[1]) <= n:
+        at = line.end()
+    return content[at:]
 
 
 def read_fields(line: OutLine) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from teamd.errors import InboxFull, NotAMessage, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
@@ -20,7 +20,7 @@ from teamd.mail.spool import NO_LIMIT, Spool
 from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from teamd.files.paths import TeamPaths
     from teamd.mail.poison import Position
@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 
 MOST_SHOWN: Final = 10_000  # messages of one look: a flood must not fill the memory
 _BLAME_SECONDS: Final = 0.5
-
-
-class Letter(Protocol):
-    """What can be put into an inbox: a `Message`, or one that is encoded already."""
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-
-    def encode(self) -> bytes:
-        """Return its line, newline included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +108,7 @@ class Mailbox:
             with translate_os_errors(self._inbox):
                 directories.sync_directory(self._inbox.parent)
 
-    def put(self, *messages: Letter) -> None:
+    def put(self, *messages: Message) -> None:
         """Append messages, all or none; they are safe when this returns.
 
         Raises:
@@ -128,7 +117,14 @@ class Mailbox:
             Unsynced: the disk failed; they may arrive or not.
             StoreError: the file cannot be written; it is as it was.
         """
-        encoded = [message.encode() for message in messages]
+        try:
+            self.put_lines([message.encode() for message in messages])
+        except Unsynced as error:
+            ids = [message.id for message in messages]
+            raise Unsynced(error.path, error.why, ids=ids) from error
+
+    def put_lines(self, encoded: Sequence[bytes]) -> None:
+        """Append messages that are encoded already, as `put` does."""
         for line in encoded:
             if len(line) > self.max_bytes:
                 raise NotAMessage(
@@ -141,13 +137,7 @@ class Mailbox:
             if waiting and waiting + len(content) > self.max_inbox_bytes:
                 raise InboxFull(self.owner, self.max_inbox_bytes)
 
-        try:
-            self._appender.append(
-                content, durable=self.durable, patience_seconds=patience, check=check
-            )
-        except Unsynced as error:
-            ids = [message.id for message in messages]
-            raise Unsynced(error.path, error.why, ids=ids) from error
+        self._appender.append(content, durable=self.durable, patience_seconds=patience, check=check)
 
     def take(self, limit: BatchLimit = NO_LIMIT) -> Batch:
         """Take mail; the same again until it is `done`, and what follows only after that.

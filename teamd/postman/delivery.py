@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from teamd.hosts.lines import OutLine
     from teamd.journal import Journal
-    from teamd.mail.mailbox import Letter
     from teamd.mail.routing import Post
 
     Receivers: TypeAlias = Callable[[str], tuple[str, str | None]]  # see `Post.receiver`
@@ -72,30 +71,38 @@ class FarDelivery:
         Raises:
             StoreError: the disk failed. All are to be delivered again: a reader knows its ids.
         """
-        boxes: defaultdict[str, list[Letter]] = defaultdict(list)
+        boxes: defaultdict[str, list[bytes]] = defaultdict(list)
         receiver = cache(self.post.receiver)  # the roster is read once for each name
         open_to, place = cache(partial(self._open_to, receiver)), f"{self.team}@{host}".encode()
         for line in lines:
             plain = read_plain(line.body)
-            if plain is not None and (name := open_to(plain.team, plain.to)) is not None:
+            if plain is not None and (name := open_to(*plain[:2])) is not None:
                 boxes[name].append(write_plain(plain, name.encode(), place))
             elif (message := self._read_checked(host, line, receiver)) is not None:
-                boxes[message.to].append(message)
-        for to, messages in boxes.items():
-            self._put(to, messages)
+                self._add(boxes, message)
+        for to, encoded in boxes.items():
+            self._put(to, encoded)
 
-    def _put(self, to: str, messages: Sequence[Letter]) -> None:
+    def _add(self, boxes: Mapping[str, list[bytes]], message: Message) -> None:
+        """Add a message to those for its receiver, unless it cannot be encoded."""
+        try:
+            boxes[message.to].append(message.encode())
+        except NotAMessage as error:
+            self._answer(message, "was not delivered", str(error))
+
+    def _put(self, to: str, encoded: Sequence[bytes]) -> None:
         """Put messages into one inbox; one that does not fit is answered alone."""
         try:
-            self.post.kept_mailbox(to).put(*messages)
+            self.post.kept_mailbox(to).put_lines(encoded)
         except _REFUSED as error:
-            if len(messages) == 1:
-                self._answer(_as_message(messages[0], to), "was not delivered", str(error))
+            if len(encoded) == 1:
+                message = Message.decode(encoded[0], to=to)
+                self._answer(message, "was not delivered", str(error))
                 return
-            for message in messages:
-                self._put(to, [message])
+            for line in encoded:
+                self._put(to, [line])
 
-    def _open_to(self, receiver: Receivers, team: bytes, to: bytes) -> str | None:
+    def _open_to(self, receiver: Receivers, to: bytes, team: bytes) -> str | None:
         """Return the receiver's name as the roster has it; `None` where something is to be said."""
         try:
             name, warning = receiver(to.decode())
@@ -174,8 +181,3 @@ class FarDelivery:
             self.post.notify(answer)
         except TeamError as error:  # its outbox is full, say, and it would hold up all others
             self.journal.error("a sender was not told", error, to=message.sender, id=message.id)
-
-
-def _as_message(letter: Letter, to: str) -> Message:
-    """Return a message as such: one that cannot be encoded is refused, too."""
-    return letter if isinstance(letter, Message) else Message.decode(letter.encode(), to=to)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from teamd.hosts.cursor import Cursor, is_number
 from teamd.hosts.outbox_file import Header
 from teamd.message_json import is_tag
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
@@ -92,11 +89,11 @@ class LineFrame:
     """Lines of an outbox as they stand there: behind the frame's first line, one a line."""
 
     epoch: str
-    raw: Sequence[bytes]
+    content: bytes
 
     def encode(self) -> bytes:
         """Return the frame."""
-        return b"".join([_encode({"kind": "lines", "epoch": self.epoch}), b"\n", *self.raw])
+        return b"%s\n%s" % (_encode({"kind": "lines", "epoch": self.epoch}), self.content)
 
 
 Frame: TypeAlias = HelloFrame | ReceiptFrame | LineFrame
@@ -111,7 +108,7 @@ def decode(payload: bytes) -> Frame | None:
         return None
     match found:
         case {"kind": "lines", "epoch": str(epoch)}:
-            return LineFrame(epoch, _split(rest))
+            return LineFrame(epoch, rest)
         case {"kind": "receipt", "session": str(session)}:
             cursor = Cursor.from_json(found)
             return None if cursor is None else ReceiptFrame(session, cursor)
@@ -128,10 +125,6 @@ def decode(payload: bytes) -> Frame | None:
 
 def _is_question(value: object) -> TypeGuard[str]:
     return value == "" or is_tag(value)
-
-
-def _split(content: bytes) -> list[bytes]:
-    return [line + b"\n" for line in content.split(b"\n")[:-1]]
 
 
 def _encode(fields: dict[str, Any]) -> bytes:

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from teamd.hosts.cursor import Cursor, CursorFile
-from teamd.hosts.lines import OutLine, read_fields
+from teamd.hosts.lines import OutLine, pass_over, read_fields, read_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,13 +87,8 @@ class Incoming:
         n, chain = cursor.n, cursor.chain
         if self._pending:
             n, chain = self._pending[-1].n, self._pending[-1].chain
-        for raw in frame.raw:
-            if len(self._pending) >= self.window:
-                return  # more than a sender may have under way
-            line = OutLine.decode(raw)
-            if line is not None and line.follows(n, chain):
-                n, chain = line.n, line.chain
-                self._pending.append(line)
+        room = self.window - len(self._pending)  # no sender may have more under way
+        self._pending += read_run(pass_over(frame.content, n), n, chain, room)
 
     def take(self) -> None:
         """Deliver a batch of what was gathered, and note it.

@@ -12,7 +12,7 @@ from teamd.errors import translate_os_errors
 from teamd.files import files
 from teamd.files.safe_open import safe_open
 from teamd.hosts.cursor import Cursor, CursorFile
-from teamd.hosts.lines import MAX_LINE_BYTES
+from teamd.hosts.lines import MAX_LINE_BYTES, read_run
 from teamd.hosts.outbox_file import (
     DamagedOutbox,
     End,
@@ -27,11 +27,13 @@ from teamd.postman.frames import LineFrame, Offer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from teamd.hosts.lines import OutLine
     from teamd.hosts.outbox import Outbox
 
 WINDOW_LINES: Final = 256
 _WINDOW_BYTES: Final = 1 << 20
-FRAME_BYTES: Final = 1 << 18
+FRAME_BYTES: Final = 1 << 16  # one line may be longer
+_LONGEST: Final = MAX_LINE_BYTES + 100  # with number and chain
 _COMPACT_BYTES: Final = 1 << 20  # that are confirmed, before the file is written anew
 
 
@@ -101,8 +103,8 @@ class Outgoing:
         Raises:
             StoreError: the file cannot be read, or the disk failed.
         """
-        while self.ready and self.header is not None and (raw := self._next()):
-            yield LineFrame(self.header.epoch, raw)
+        while self.ready and self.header is not None and (lines := self._next()):
+            yield LineFrame(self.header.epoch, lines)
 
     def confirm(self, cursor: Cursor) -> bool:
         """Take note of a receipt; return whether it confirms anything new.
@@ -183,34 +185,40 @@ class Outgoing:
             "that it has already are known by their ids"
         )
 
-    def _next(self) -> list[bytes]:
+    def _next(self) -> bytes:
         """Return the lines of the next frame, as far as the window is open."""
         start = self._flying[-1] if self._flying else self._confirmed
         room = WINDOW_LINES - len(self._flying)
         most = self._confirmed.end + _WINDOW_BYTES - start.end
         if room <= 0 or (self._flying and most <= 0):
-            return []
+            return b""
         end = whole_size(self._fd) if self._synced < self._size() else self._synced
         if start.end >= end:
-            return []
+            return b""
         if end > self._synced and self.outbox.durable:
             with translate_os_errors(self.outbox.path):
                 files.sync(self._fd)  # whoever wrote it may have been killed before it did
         self._synced = max(end, self._synced)
-        found: list[bytes] = []
-        size = 0
-        for line in read_lines(self._fd, start.end, end):
-            size += len(line.raw)
-            if len(found) == room or (found and size > FRAME_BYTES):
-                break
-            if len(line.body) > MAX_LINE_BYTES or not line.follows(start.n, start.chain):
-                if found:
-                    break
-                raise DamagedOutbox(f"line {start.n + 1} is none of ours")  # nobody takes it
-            found.append(line.raw)
+        lines = self._read_run(start, end, room)
+        for line in lines:
             start = LineEnd(line.n, line.chain, start.end + len(line.raw))
             self._flying.append(start)
-        return found
+        return b"".join(line.raw for line in lines)
+
+    def _read_run(self, start: LineEnd, end: int, most: int) -> list[OutLine]:
+        """Return the lines behind a place that go in one frame: so many at most, and one at least.
+
+        Raises:
+            StoreError: what stands there is none of ours.
+        """
+        whole = os.pread(self._fd, min(FRAME_BYTES, end - start.end), start.end)
+        lines = read_run(whole, start.n, start.chain, most)
+        if not lines:  # a long one
+            whole = os.pread(self._fd, min(_LONGEST, end - start.end), start.end)
+            lines = read_run(whole, start.n, start.chain, 1)
+        if not lines or len(lines[0].body) > MAX_LINE_BYTES:  # nobody takes it
+            raise DamagedOutbox(f"line {start.n + 1} is none of ours")
+        return lines
 
     def _size(self) -> int:
         return os.fstat(self._fd).st_size

@@ -8,46 +8,22 @@ that way, and comes to the same inbox.
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 _CHARACTERS: Final = rb"[ !#-\[\]-\xff]*+"
 _TEXT: Final = rb'"%s(?:\\["\\bfnrt]%s)*+"' % (_CHARACTERS, _CHARACTERS)  # no escape by number
 _NAME: Final = rb"[\w-]{1,64}"
 _PLAIN: Final = re.compile(
     rb'"kind": "mail", "to": "(%(name)s)", "team": "(%(name)s)", "message": '
-    rb'\{("id": "([\w-]{1,200})", "type": "(?:message|broadcast|mail_held)", "from": "%(name)s)", '
+    rb'\{("id": "[\w-]{1,200}", "type": "(?:message|broadcast|mail_held)", "from": "%(name)s)", '
     rb'("content": %(text)s, "timestamp": [1-9][0-9]{0,10}\.[0-9]{1,9}(?:, "summary": %(text)s)?)'
     rb"\}\}" % {b"name": _NAME, b"text": _TEXT}
 )
 
 
-class PlainMail(NamedTuple):
-    """One message, as pieces of the line that it came in.
-
-    Attributes:
-        to: the receiver's name, as its sender wrote it.
-        team: of both.
-        head: the message's id, its type and its sender's name, without the last quote.
-        id: the same id.
-        content: the text and all behind it.
-    """
-
-    to: bytes
-    team: bytes
-    head: bytes
-    id: bytes
-    content: bytes
-
-
-class InboxLine(NamedTuple):
-    """A message, encoded as it stands in an inbox."""
-
-    id: str
-    raw: bytes
-
-    def encode(self) -> bytes:
-        """Return the line, newline included."""
-        return self.raw
+# The receiver's name as its sender wrote it; the team of both; the message's id, its type and its
+# sender's name, without the last quote; the text and all behind it.
+PlainMail: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 
 
 def read_plain(body: bytes) -> PlainMail | None:
@@ -55,19 +31,20 @@ def read_plain(body: bytes) -> PlainMail | None:
     found = _PLAIN.fullmatch(body)
     if found is None or not (body.isascii() or _is_utf8(body)):
         return None
-    return PlainMail(*found.groups())
+    to, team, head, content = found.groups()
+    return to, team, head, content
 
 
-def write_plain(mail: PlainMail, to: bytes, place: bytes) -> InboxLine:
-    """Return the line for an inbox.
+def write_plain(mail: PlainMail, to: bytes, place: bytes) -> bytes:
+    """Return the line for an inbox, newline included.
 
     Args:
         mail: as it came.
         to: the receiver, as the roster has it.
         place: `TEAM@HOST` of the sender.
     """
-    _, _, head, made, content = mail
-    return InboxLine(made.decode(), b'{%s@%s", "to": "%s", %s}\n' % (head, place, to, content))
+    _, _, head, content = mail
+    return b'{%s@%s", "to": "%s", %s}\n' % (head, place, to, content)
 
 
 def _is_utf8(body: bytes) -> bool:

@@ -118,7 +118,7 @@ def test_no_more_is_kept_than_a_sender_may_have_under_way(world: World) -> None:
     raw = world.left.outbox.path.read_bytes().splitlines(keepends=True)
     outgoing = world.left.link.outgoing
     assert outgoing.header is not None
-    world.right.link.heard(LineFrame(outgoing.header.epoch, raw[1:]).encode(), world.now)
+    world.right.link.heard(LineFrame(outgoing.header.epoch, b"".join(raw[1:])).encode(), world.now)
     rounds = 0
     while world.right.link.pending:
         world.right.link.finish(world.now)

@@ -103,7 +103,8 @@ def test_lines_far_ahead_or_of_a_false_chain_are_not_taken(tmp_path: Path) -> No
     incoming = Incoming("h2", file, Nobody(), window=256, report=print)
     ahead = OutLine.make(10**17, "", b'"kind": "mail"}')
     false = b'{"n": 1, "chain": "' + b"0" * 32 + b'", "kind": "mail"}\n'
-    incoming.gather(LineFrame("e", [ahead.raw, false, b"\xff\n", b"\n"]))
+    for raw in (ahead.raw, false, b"\xff\n", b"\n", ahead.raw + false):
+        incoming.gather(LineFrame("e", raw))
     incoming.take()
     assert incoming.cursor == Cursor("e", 0, "")
 
@@ -160,20 +161,21 @@ def test_a_host_that_loses_its_folder_all_day_fills_no_mailbox(links: Links) -> 
         OutLine.make(7, "", b'"kind": "mail"}').raw,
         b'{"from": "lead"}\n',
         b"\xff\n",
-        "long",
+        MAX_LINE_BYTES + 1,
+        10 * MAX_LINE_BYTES,
     ],
-    ids=["false chain", "far ahead", "no number", "no text", "10 MB"],
+    ids=["false chain", "far ahead", "no number", "no text", "a byte too long", "10 MB"],
 )
 def test_a_line_written_into_an_outbox_by_hand_is_told_and_never_sent(
-    links: Links, line: bytes | str
+    links: Links, line: bytes | int
 ) -> None:
     """No host would take it, and one that is too long would cost the connection."""
     outbox = Outbox(links.post.paths, "h3", durable=False)
     outbox.append(MAIL, to="bob", message={"id": "1", "from": "alice", "content": "x"})
     first = OutLine.decode(outbox.path.read_bytes().splitlines(keepends=True)[1])
     assert first is not None
-    if isinstance(line, str):
-        line = OutLine.make(2, first.chain, b'"x": "%s"}' % (b"x" * 10 * MAX_LINE_BYTES)).raw
+    if isinstance(line, int):
+        line = OutLine.make(2, first.chain, b'"x": "'.ljust(line - 2, b"x") + b'"}').raw
     with outbox.path.open("ab") as file:
         file.write(line)
     links.start(["h3"])
@@ -202,7 +204,7 @@ class Faulty(Nobody):
 def test_a_fault_of_ours_at_one_host_holds_up_no_other_and_is_told_once(links: Links) -> None:
     links.receiver = Faulty()
     greet(links, 1)
-    frame = LineFrame("e1", [OutLine.make(2, "", b'"kind": "mail"}').raw]).encode()
+    frame = LineFrame("e1", OutLine.make(2, "", b'"kind": "mail"}').raw).encode()
     for _ in range(2):
         links.round(set(), [("h3", frame)], 0.0)
         assert links.due_seconds(0.0) == 3.0, "it is tried again, and what came is forgotten"

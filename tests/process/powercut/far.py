@@ -79,7 +79,7 @@ def receive(paths: TeamPaths, *contents: str) -> None:
         raw.append(line.raw)
     cursor = CursorFile(HostPlaces(paths).received(FAR), durable=False).read()
     behind = raw[cursor.n if cursor else 0 :]
-    links.round(set(), [(FAR, LineFrame(_EPOCH, behind).encode())], 0.0)
+    links.round(set(), [(FAR, LineFrame(_EPOCH, b"".join(behind)).encode())], 0.0)
     confirmed = f'"n":{len(contents)},'.encode()
     assert any(b'"receipt"' in frame and confirmed in frame for _, frame in links.sent())
 

@@ -1,0 +1,144 @@
+"""Runs of lines as two postmen hand them on: each right behind the one before."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamd.files.paths import TeamPaths
+from teamd.hosts.cursor import Cursor, CursorFile
+from teamd.hosts.lines import MAIL, MAX_LINE_BYTES, START, OutLine, pass_over, read_run
+from teamd.hosts.outbox import Outbox
+from teamd.hosts.outbox_file import DamagedOutbox
+from teamd.hosts.places import HostPlaces
+from teamd.postman.outgoing import FRAME_BYTES, Outgoing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def chain_of(*bodies: bytes) -> list[OutLine]:
+    """Return lines with these bodies, from number 1 on."""
+    made: list[OutLine] = []
+    for number, body in enumerate(bodies, start=1):
+        made.append(OutLine.make(number, made[-1].chain if made else START, body))
+    return made
+
+
+GOOD = chain_of(*(b'"kind": "mail", "x": %d}' % number for number in range(6)))
+STRANGE = [
+    b"\n",
+    b"\xff\n",
+    GOOD[2].raw[:-1],
+    GOOD[3].raw[1:],
+    GOOD[1].raw.replace(b'"x"', b'"y"'),
+    GOOD[1].raw.replace(b'"n": 2', b'"n": 3'),
+]
+
+
+@given(
+    st.lists(st.sampled_from([*(line.raw for line in GOOD), *STRANGE]), max_size=9)
+    | st.just([line.raw for line in GOOD]),
+    st.integers(0, 3),
+    st.integers(0, 7),
+)
+def test_a_run_is_what_follows_line_by_line(pieces: list[bytes], n: int, most: int) -> None:
+    chain = GOOD[n - 1].chain if n else START
+    expected: list[OutLine] = []
+    before = (n, chain)
+    for raw in b"".join(pieces).splitlines(keepends=True):
+        line = OutLine.decode(raw)
+        if line is None or not line.follows(*before) or len(expected) == most:
+            break
+        expected.append(line)
+        before = (line.n, line.chain)
+    assert read_run(b"".join(pieces), n, chain, most) == expected
+
+
+def test_what_came_before_is_passed_over() -> None:
+    whole = b"".join(line.raw for line in GOOD)
+    assert read_run(pass_over(whole, 4), 4, GOOD[3].chain, 9) == GOOD[4:]
+    assert pass_over(whole, 0) == whole
+    assert pass_over(b"\n" + whole, 4) == b"\n" + whole
+    assert pass_over(whole, 6) == b""
+
+
+def outbox_in(folder: Path) -> Outbox:
+    paths = TeamPaths(folder / ".team")
+    paths.create()
+    return Outbox(paths, "h2", durable=False)
+
+
+def ready(outbox: Outbox) -> Outgoing:
+    """Return the half of a link that sends what stands there."""
+    confirmed = CursorFile(HostPlaces(outbox.paths).confirmed(outbox.host), durable=False)
+    outgoing = Outgoing(outbox, confirmed, report=print)
+    outgoing.look()
+    outgoing.ready = True
+    return outgoing
+
+
+@pytest.mark.parametrize("over", [-100, -1, 0, 1, 100])
+def test_lines_of_any_length_leave_in_their_order(tmp_path: Path, over: int) -> None:
+    """Here some that end about where a frame does, and the longest that there may be."""
+    outbox = outbox_in(tmp_path)
+    frame = len(chain_of(b'"kind": "mail", "x": ""}')[0].raw)
+    longest = MAX_LINE_BYTES - len(b'"kind": "mail", "x": ""}')
+    for size in (5, FRAME_BYTES - frame + over, longest, FRAME_BYTES // 2 + over, longest, 5):
+        outbox.append(MAIL, x="x" * size)
+    raw = outbox.path.read_bytes().partition(b"\n")[2]
+    outgoing = ready(outbox)
+    sent = b""
+    while outgoing.waiting:
+        frames = [frame.content for frame in outgoing.take()]
+        assert frames
+        for content in frames:
+            assert len(content) <= max(FRAME_BYTES, len(content.partition(b"\n")[0]) + 1)
+        sent += b"".join(frames)
+        line = OutLine.decode(frames[-1].splitlines(keepends=True)[-1])
+        assert line is not None
+        assert outgoing.header is not None
+        assert outgoing.confirm(Cursor(outgoing.header.epoch, line.n, line.chain))
+    outgoing.close()
+    assert sent == raw
+
+
+def test_a_line_that_stands_there_twice_is_damage(tmp_path: Path) -> None:
+    """To pass over it would have all behind it stand elsewhere than is noted."""
+    outbox = outbox_in(tmp_path)
+    for number in range(3):
+        outbox.append(MAIL, x=number)
+    header, *lines = outbox.path.read_bytes().splitlines(keepends=True)
+    outbox.path.write_bytes(b"".join([header, lines[0], lines[0], *lines[1:]]))
+    with closing(ready(outbox)) as outgoing:
+        frames = outgoing.take()
+        assert next(frames).content == lines[0]
+        with pytest.raises(DamagedOutbox):
+            next(frames)
+
+
+def test_what_is_appended_during_the_sync_waits_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may not be on disk, and whoever confirms it has what a power cut takes away here."""
+    outbox = replace(outbox_in(tmp_path), durable=True)
+    outbox.append(MAIL, x=1)
+    outgoing, real = ready(outbox), os.fdatasync
+
+    def sync(fd: int) -> None:
+        real(fd)
+        monkeypatch.undo()
+        outbox.append(MAIL, x=2)
+
+    with closing(outgoing):
+        monkeypatch.setattr(os, "fdatasync", sync)
+        first, second = (frame.content for frame in outgoing.take())
+    assert b'"x": 1' in first
+    assert b'"x": 2' not in first
+    assert b'"x": 2' in second
