@@ -107,7 +107,9 @@ class CursorFile:
 
 
 def _encode(count: int, cursor: Cursor) -> bytes:
-    text = _SORTED.encode({"count": count, **cursor.to_json()})
+    # As `_SORTED` has it, in a fraction of its time: nothing in it is to be escaped.
+    epoch, n, chain = cursor.epoch, cursor.n, cursor.chain
+    text = f'{{"chain": "{chain}", "count": {count}, "epoch": "{epoch}", "n": {n}}}'
     return f'{text[:-1]}, "digest": "{_digest(text)}"}}'.ljust(_SLOT - 1).encode() + b"\n"
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError, TeamError
+from teamd.files.files import DAMAGED
 from teamd.hosts.cursor import CursorFile
 from teamd.hosts.outbox_file import DamagedOutbox
 from teamd.hosts.outbox_repair import find_aside
@@ -96,20 +97,27 @@ class Links:
         """Do all there is to be done.
 
         Args:
-            changed: hosts whose outboxes have changed; `None` where only a look can tell.
+            changed: names of files of outboxes that have; `None` where only a look can tell.
             mail: frames, each with the host that sent it.
             now: by the clock `elapsed`.
         """
-        for host in HostPlaces(self.post.paths).known() if changed is None else sorted(changed):
-            if (link := self._find(host, now)) is not None:
-                self._try(host, now, partial(link.look, now))
-                self._tell_damage(host)
+        self._look(changed, now)
         self._hear(mail, now)
         for host, link in self._links.items():
             if self._trouble.get(host, math.inf) <= now:
                 del self._trouble[host]
                 self._try(host, now, partial(link.look, now))
             self._try(host, now, partial(link.due, now))
+
+    def _look(self, changed: set[str] | None, now: float) -> None:
+        """Look at the outboxes that have changed, and for damaged ones that were put aside."""
+        names = set(HostPlaces(self.post.paths).known() if changed is None else changed)
+        aside = changed is None or any(DAMAGED in name for name in names)
+        for host in sorted({name.partition(".")[0] for name in names}):
+            if (link := self._find(host, now)) is not None:
+                self._try(host, now, partial(link.look, now))
+                if aside:
+                    self._tell_damage(host)
 
     def _hear(self, mail: Iterable[tuple[str, bytes]], now: float) -> None:
         """Take note of frames; what came together of a host is a batch, if it is no more."""
@@ -156,7 +164,9 @@ class Links:
         except StoreError as trouble:
             self.journal.error("outbox not repaired", trouble, host=host)
             repaired = False
-        if not repaired:
+        if repaired:
+            self._tell_damage(host)
+        else:
             self.report(host, f"nothing goes there: {error}")
         self._trouble[host] = now if repaired else now + _RETRY_SECONDS
 

@@ -137,8 +137,7 @@ class Postman:
         now = clocks.elapsed()
         self._news.clear()
         self._note_connection(now)
-        names = self._changed(outboxes, now)
-        changed = None if names is None else {name.partition(".")[0] for name in names}
+        changed = self._changed(outboxes, now)
         self._note_roster(self._changed(team, now))
         frames, self._frames = self._frames, deque()
         mail = []

@@ -154,6 +154,19 @@ def test_a_host_that_loses_its_folder_all_day_fills_no_mailbox(links: Links) -> 
     assert not links.views.get("h3").reports[-1].text.startswith("h3"), "faces name it as well"
 
 
+def test_a_damaged_outbox_that_a_sender_put_aside_is_told(links: Links) -> None:
+    """By its name alone: it is looked for where one has come, and not at each message."""
+    links.start(["h3"])
+    outbox = Outbox(links.post.paths, "h3", durable=False)
+    outbox.append(MAIL, to="bob", message={"id": "1", "from": "alice", "content": "x"})
+    with outbox.path.open("ab") as file:
+        file.write(b'{"from": "lead"}\n')
+    assert outbox.repair()
+    links.round({path.name for path in outbox.path.parent.iterdir()}, [], 0.0)
+    (told,) = Mailbox(links.post.paths, "lead").peek()
+    assert "was damaged; it is kept as" in told.content
+
+
 @pytest.mark.parametrize(
     "line",
     [
