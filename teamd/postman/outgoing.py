@@ -34,7 +34,7 @@ WINDOW_LINES: Final = 256
 _WINDOW_BYTES: Final = 1 << 20
 FRAME_BYTES: Final = 1 << 16  # one line may be longer
 _LONGEST: Final = MAX_LINE_BYTES + 100  # with number and chain
-_COMPACT_BYTES: Final = 1 << 20  # that are confirmed, before the file is written anew
+_COMPACT_BYTES: Final = 1 << 20  # that are confirmed, before the file is written anew at rest
 
 
 class LineEnd(NamedTuple):  # quickly made: a backlog is many
@@ -224,11 +224,17 @@ class Outgoing:
         return os.fstat(self._fd).st_size
 
     def _note(self) -> None:
-        """Write down what is confirmed, and take it out of the outbox once that is much."""
+        """Write down what is confirmed, and take it out of the outbox once that is much.
+
+        Where lines wait, they would wait for that as well: it is put off until it must be.
+        """
         assert self.header is not None  # noqa: S101 -- for the type checker
         self.file.write(Cursor(self.header.epoch, self._confirmed.n, self._confirmed.chain))
-        most = min(_COMPACT_BYTES, self.outbox.max_bytes // 4)
-        if self._confirmed.end > max(most, self._size() // 2):
+        done, size, limit = self._confirmed.end, self._size(), self.outbox.max_bytes
+        if done > min(_COMPACT_BYTES, limit // 8) and (
+            done == size  # nothing else is to be copied
+            or done > max(limit // 8, size // 2)
+        ):
             self._compact()
 
     def _compact(self) -> None:

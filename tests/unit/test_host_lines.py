@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -142,3 +143,26 @@ def test_what_is_appended_during_the_sync_waits_for_the_next(
     assert b'"x": 1' in first
     assert b'"x": 2' not in first
     assert b'"x": 2' in second
+
+
+@pytest.mark.parametrize("limit", [1 << 16, 1 << 26])
+def test_an_outbox_is_written_anew_where_little_is_copied(tmp_path: Path, limit: int) -> None:
+    """Where lines wait they wait for that as well; and what is confirmed takes room of the rest."""
+    outbox = replace(outbox_in(tmp_path), max_bytes=limit)
+    size = min(limit // 64, 100_000)
+    for _ in range(32):
+        outbox.append(MAIL, x="x" * size)
+    kept = []
+    with closing(ready(outbox)) as outgoing:
+        while outgoing.waiting:
+            for frame in outgoing.take():
+                for raw in frame.content.splitlines(keepends=True):
+                    line = OutLine.decode(raw)
+                    assert line is not None
+                    assert outgoing.header is not None
+                    outgoing.confirm(Cursor(outgoing.header.epoch, line.n, line.chain))
+                    kept.append(outbox.path.stat().st_size // size)
+    assert kept[-1] == 0, "at rest"
+    shrunk = [before - after for before, after in pairwise([32, *kept]) if after < before]
+    assert len(shrunk) == (3 if limit == 1 << 16 else 1)
+    assert all(gone >= 8 for gone in shrunk[:-1])
