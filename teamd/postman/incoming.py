@@ -165,6 +165,7 @@ class Incoming:
 
     def _deliver(self, lines: list[OutLine]) -> None:
         suspected = lines[0].n <= self._suspected
+        self._suspected = max(self._suspected, lines[-1].n)  # if it fails: some may be there then
         self.receiver.deliver(self.host, lines, suspected=suspected)
         self._note(lines[-1])
 

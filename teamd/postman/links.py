@@ -69,9 +69,10 @@ class Links:
         return set(self._links)
 
     def start(self, hosts: Iterable[str]) -> None:
-        """Make the links with hosts that are known of."""
+        """Make the links with hosts that are known of; tell of damage that was met meanwhile."""
         for host in hosts:
-            self._find(host, 0.0)
+            if self._find(host, 0.0) is not None:
+                self._tell_damage(host)
 
     def connected(self, now: float) -> None:
         """Take note of a connection to the broker."""
@@ -159,6 +160,9 @@ class Links:
 
     def _repair(self, host: str, error: DamagedOutbox, now: float) -> None:
         """Have what is left of an outbox go on; it is looked at again at once."""
+        if not self._links[host].outgoing.is_current:  # that was done, here or by a sender
+            self._trouble[host] = now
+            return
         try:
             repaired = self.outbox(host).repair()
         except StoreError as trouble:

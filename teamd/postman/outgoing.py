@@ -76,7 +76,7 @@ class Outgoing:
         Raises:
             StoreError: it cannot be read, or is damaged.
         """
-        if self._fd >= 0 and self._stands():
+        if self._fd >= 0 and self.is_current:
             return False
         before = self.header
         self._open()
@@ -246,7 +246,11 @@ class Outgoing:
         gone = before - self._confirmed.end
         self._flying = deque(LineEnd(one.n, one.chain, one.end - gone) for one in flying)
 
-    def _stands(self) -> bool:
+    @property
+    def is_current(self) -> bool:
+        """Whether what was opened still stands there; also where nothing was."""
+        if self._fd < 0:
+            return True
         own = os.fstat(self._fd)
         with suppress(FileNotFoundError):
             same = os.path.samestat(own, self.outbox.path.lstat())
@@ -285,6 +289,8 @@ class Outgoing:
         """Return where a line ends that was not confirmed yet: mostly one that is under way."""
         if self._flying and 0 <= n - self._flying[0].n < len(self._flying):
             return self._flying[n - self._flying[0].n]
+        if n > self._confirmed.n + WINDOW_LINES:  # nobody has got that: a lie costs no long search
+            return None
         return self._find(n, self._confirmed)
 
     def _find(self, n: int, after: LineEnd | None = None) -> LineEnd | None:

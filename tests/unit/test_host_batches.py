@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -83,6 +84,31 @@ def test_a_batch_that_fails_takes_the_rest_with_it(world: World) -> None:
     assert world.right.inbox.ids()[1:] == []
     world.heal()
     assert world.right.inbox.ids()[1:] == sent
+
+
+def test_what_arrived_before_a_failure_is_known_as_it_comes_again(world: World) -> None:
+    """As where one inbox was written and the next one was locked by somebody."""
+
+    class Half(Inbox):
+        def deliver(self, _: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
+            Inbox.deliver(self, _, lines[:1], suspected=suspected)
+            raise StoreError("the other one is locked")
+
+    for _ in range(WINDOW_LINES):  # far behind what may be here since the postman began
+        world.left.send()
+    world.heal()
+    sent, link = send_all(world), world.right.link
+    sound = link.incoming.receiver
+    link.incoming.receiver = Half(world.right.folder / "inbox", world.right.fuse)
+    header, *raw = world.left.outbox.path.read_bytes().splitlines(keepends=True)
+    frame = LineFrame(json.loads(header)["epoch"], b"".join(raw[-LINES:])).encode()
+    for _ in range(3):
+        link.heard(frame, world.now)
+        with pytest.raises(StoreError):
+            link.finish(world.now)
+    link.incoming.receiver = sound
+    world.heal()
+    assert world.right.inbox.ids()[1 + WINDOW_LINES :] == sent
 
 
 def test_a_question_in_the_middle_costs_no_line(world: World) -> None:

@@ -167,6 +167,39 @@ def test_a_damaged_outbox_that_a_sender_put_aside_is_told(links: Links) -> None:
     assert "was damaged; it is kept as" in told.content
 
 
+def test_what_a_sender_put_aside_while_no_postman_ran_is_told_by_the_next(links: Links) -> None:
+    outbox = Outbox(links.post.paths, "h3", durable=False)
+    outbox.append(MAIL, to="bob", message={"id": "1", "from": "alice", "content": "x"})
+    with outbox.path.open("ab") as file:
+        file.write(b'{"from": "lead"}\n')
+    assert outbox.repair()
+    links.start(["h3"])
+    (told,) = Mailbox(links.post.paths, "lead").peek()
+    assert "was damaged; it is kept as" in told.content
+
+
+def test_damage_that_is_met_twice_before_the_new_file_is_opened_is_mended_once(
+    links: Links,
+) -> None:
+    """The second time nothing is wrong with what stands there."""
+    outbox = Outbox(links.post.paths, "h3", durable=False)
+    for number in range(3):
+        outbox.append(MAIL, to="bob", message={"id": f"{number}", "from": "al", "content": "x"})
+    header, first, *rest = outbox.path.read_bytes().splitlines(keepends=True)
+    torn = b"\0" * (len(first) - 1) + b"\n"
+    outbox.path.write_bytes(b"".join([header, torn, *rest]))
+    links.start(["h3"])
+    start = Cursor(json.loads(header)["epoch"], 0, "")
+    (ask,) = [found["ask"] for _, raw in links.sent() if (found := json.loads(raw)).get("ask")]
+    answer = HelloFrame(session="s", answers=ask, received=start)
+    links.round(
+        set(), [("h3", answer.encode()), ("h3", HelloFrame(session="s", ask="x").encode())], 0.0
+    )
+    (told,) = Mailbox(links.post.paths, "lead").peek()
+    assert "was damaged; it is kept as" in told.content
+    assert len(outbox.path.read_bytes().splitlines()) == 3, "a header, and what could be read"
+
+
 @pytest.mark.parametrize(
     "line",
     [

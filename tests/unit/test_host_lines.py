@@ -18,7 +18,7 @@ from teamd.hosts.lines import MAIL, MAX_LINE_BYTES, START, OutLine, pass_over, r
 from teamd.hosts.outbox import Outbox
 from teamd.hosts.outbox_file import DamagedOutbox
 from teamd.hosts.places import HostPlaces
-from teamd.postman.outgoing import FRAME_BYTES, Outgoing
+from teamd.postman.outgoing import FRAME_BYTES, WINDOW_LINES, Outgoing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,3 +166,17 @@ def test_an_outbox_is_written_anew_where_little_is_copied(tmp_path: Path, limit:
     shrunk = [before - after for before, after in pairwise([32, *kept]) if after < before]
     assert len(shrunk) == (3 if limit == 1 << 16 else 1)
     assert all(gone >= 8 for gone in shrunk[:-1])
+
+
+def test_a_receipt_for_what_nobody_has_got_costs_no_search(tmp_path: Path) -> None:
+    """Whoever says so without end would have this host read all that waits for it each time."""
+    outbox = outbox_in(tmp_path)
+    lines = chain_of(*(b'"kind": "mail", "x": %d}' % number for number in range(900)))
+    for line in lines:
+        outbox.append(MAIL, x=line.n - 1)
+    with closing(ready(outbox)) as outgoing:
+        assert outgoing.header is not None
+        for n in (WINDOW_LINES + 1, 900):
+            assert not outgoing.confirm(Cursor(outgoing.header.epoch, n, lines[n - 1].chain))
+        line = lines[WINDOW_LINES - 1]
+        assert outgoing.confirm(Cursor(outgoing.header.epoch, line.n, line.chain))
