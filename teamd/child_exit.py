@@ -26,8 +26,6 @@ def explain_exit(journal: Journal, error: Exception) -> ChildExit:
         case TeamError():
             journal.error("refused", error)
             return ChildExit.SETTINGS
-        case OSError(errno=code) if code in _FAULTS_OF_THE_MACHINE:
-            journal.error("crashed", error)
-            return ChildExit.IO
     journal.error("crashed", error)
-    return ChildExit.CRASHED
+    fault = isinstance(error, OSError) and error.errno in _FAULTS_OF_THE_MACHINE
+    return ChildExit.IO if fault or isinstance(error, MemoryError) else ChildExit.CRASHED

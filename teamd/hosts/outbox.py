@@ -219,7 +219,9 @@ class Outbox:
         epoch = confirmed.epoch if confirmed is not None else None
         if found.header is not None:
             epoch = found.header.epoch
-        done = confirmed.n if confirmed is not None and confirmed.epoch == epoch else 0
+        # Without a header nobody knows whose numbers these are: at worst some mail goes again.
+        known = confirmed is not None and found.header is not None and confirmed.epoch == epoch
+        done = confirmed.n if confirmed is not None and known else 0
         return epoch, [one for one in found.lines if one.n > done and not one.is_request]
 
     def _rewrite(self, fd: int, parts: Callable[[int, int], Iterator[bytes]]) -> None:

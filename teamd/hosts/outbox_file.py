@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from teamd.errors import StoreError
 from teamd.hosts.cursor import is_chain, is_number
-from teamd.hosts.lines import START, OutLine
+from teamd.hosts.lines import MAX_LINE_BYTES, START, OutLine, read_run
 from teamd.message_json import is_tag
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _TAIL: Final = 1 << 12  # read twice at each append; most lines are shorter
 _CHUNK: Final = 1 << 16
+FRAME_BYTES: Final = 1 << 16  # one line may be longer
+_LONGEST: Final = MAX_LINE_BYTES + 100  # with number and chain
 
 
 class DamagedOutbox(StoreError):
@@ -91,6 +93,17 @@ class End:
     size: int
 
 
+class LineEnd(NamedTuple):  # quickly made: a backlog is many
+    """Where a line ends: its number and chain, and the file's size up to there."""
+
+    n: int
+    chain: str
+    end: int
+
+
+NOWHERE: Final = LineEnd(0, "", 0)
+
+
 def whole_size(fd: int) -> int:
     """Return how much of a file stands in whole lines."""
     end = os.fstat(fd).st_size
@@ -152,3 +165,19 @@ def read_lines(fd: int, start: int, end: int) -> Iterator[OutLine]:
             if line is None:
                 raise DamagedOutbox("a line is none of ours")
             yield line
+
+
+def read_frame(fd: int, start: LineEnd, end: int, most: int) -> list[OutLine]:
+    """Return the lines behind a place that go in one frame: so many at most, and one at least.
+
+    Raises:
+        DamagedOutbox: what stands there is none of ours.
+    """
+    content = os.pread(fd, min(FRAME_BYTES, end - start.end), start.end)
+    lines = read_run(content, start.n, start.chain, most)
+    if not lines:  # a long one
+        content = os.pread(fd, min(_LONGEST, end - start.end), start.end)
+        lines = read_run(content, start.n, start.chain, 1)
+    if not lines or len(lines[0].body) > MAX_LINE_BYTES:  # nobody takes it
+        raise DamagedOutbox(f"line {start.n + 1} is none of ours")
+    return lines

@@ -124,7 +124,7 @@ class Mailbox:
             raise Unsynced(error.path, error.why, ids=ids) from error
 
     def put_lines(self, encoded: Sequence[bytes]) -> None:
-        """Append messages that are encoded already, as `put` does."""
+        """Append messages that are encoded already, as `put` does; `Unsynced` names none."""
         for line in encoded:
             if len(line) > self.max_bytes:
                 raise NotAMessage(

@@ -81,7 +81,10 @@ class FarDelivery:
             elif (message := self._read_checked(host, line, receiver)) is not None:
                 self._add(boxes, message)
         for to, encoded in boxes.items():
-            self._put(to, encoded)
+            there, warning = self._put(to, encoded), _warning(receiver, to)
+            if warning is not None:
+                for raw in there:
+                    self._answer(Message.decode(raw, to=to), "is there", warning)
 
     def _add(self, boxes: Mapping[str, list[bytes]], message: Message) -> None:
         """Add a message to those for its receiver, unless it cannot be encoded."""
@@ -90,25 +93,25 @@ class FarDelivery:
         except NotAMessage as error:
             self._answer(message, "was not delivered", str(error))
 
-    def _put(self, to: str, encoded: Sequence[bytes]) -> None:
-        """Put messages into one inbox; one that does not fit is answered alone."""
+    def _put(self, to: str, encoded: Sequence[bytes]) -> Sequence[bytes]:
+        """Put messages into one inbox; return those that are there, the others are answered."""
         try:
             self.post.kept_mailbox(to).put_lines(encoded)
         except _REFUSED as error:
-            if len(encoded) == 1:
-                message = Message.decode(encoded[0], to=to)
-                self._answer(message, "was not delivered", str(error))
-                return
-            for line in encoded:
-                self._put(to, [line])
+            if len(encoded) > 1:
+                return [line for one in encoded for line in self._put(to, [one])]
+            message = Message.decode(encoded[0], to=to)
+            self._answer(message, "was not delivered", str(error))
+            return []
+        return encoded
 
     def _open_to(self, receiver: Receivers, to: bytes, team: bytes) -> str | None:
         """Return the receiver's name as the roster has it; `None` where something is to be said."""
         try:
-            name, warning = receiver(to.decode())
+            name, _ = receiver(to.decode())
         except _REFUSED:
             return None
-        return name if warning is None and team.decode() == self.team else None
+        return name if team.decode() == self.team else None
 
     def _read_checked(self, host: str, line: OutLine, receiver: Receivers) -> Message | None:
         """Return a message with its receiver's name; `None` for what is none or cannot come."""
@@ -134,13 +137,10 @@ class FarDelivery:
             self._answer(message, "was not delivered", why)
             return None
         try:
-            to, warning = receiver(message.to)
+            return receiver(message.to)[0]
         except _REFUSED as error:
             self._answer(message, "was not delivered", str(error))
             return None
-        if warning is not None:
-            self._answer(message, "is there", warning)
-        return to
 
     def _read(self, host: str, line: Mapping[str, Any]) -> Message:
         """Return a message as it is read here.
@@ -175,9 +175,18 @@ class FarDelivery:
         if message.sender.partition("@")[0].lower() == TEAMD:
             return
         gist = " ".join(message.content.replace("\0", " ").split())[:_QUOTED]
-        text = f"your message to {message.to} {how}: {why}\nIt began: {gist}"
+        to = message.to.replace("\0", " ")
+        text = f"your message to {to} {how}: {why}\nIt began: {gist}"
         answer = Message(id=f"{message.id}-told", sender=TEAMD, to=message.sender, content=text)
         try:
             self.post.notify(answer)
         except TeamError as error:  # its outbox is full, say, and it would hold up all others
             self.journal.error("a sender was not told", error, to=message.sender, id=message.id)
+
+
+def _warning(receiver: Receivers, name: str) -> str | None:
+    """Return what the sender should know of a receiver whose name was found just now."""
+    try:
+        return receiver(name)[1]
+    except _REFUSED:  # it was removed since
+        return None

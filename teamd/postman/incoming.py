@@ -36,6 +36,7 @@ class Receiver(Protocol):
 
 
 _is_mail: Final = attrgetter("is_mail")
+_MOST_BYTES: Final = 1 << 22  # more than a sender may have under way
 BATCH_LINES: Final = 128  # half a window: the other half is on its way meanwhile
 
 
@@ -87,7 +88,10 @@ class Incoming:
         n, chain = cursor.n, cursor.chain
         if self._pending:
             n, chain = self._pending[-1].n, self._pending[-1].chain
-        room = self.window - len(self._pending)  # no sender may have more under way
+        # No sender may have more under way.
+        room = self.window - len(self._pending)
+        if sum(len(line.raw) for line in self._pending) > _MOST_BYTES:
+            return
         self._pending += read_run(pass_over(frame.content, n), n, chain, room)
 
     def take(self) -> None:

@@ -98,7 +98,7 @@ class Links:
         """Do all there is to be done.
 
         Args:
-            changed: names of files of outboxes that have; `None` where only a look can tell.
+            changed: names of files of outboxes that have changed; `None` where a look must tell.
             mail: frames, each with the host that sent it.
             now: by the clock `elapsed`.
         """

@@ -6,18 +6,20 @@ import os
 from collections import deque
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from teamd.errors import translate_os_errors
+from teamd.errors import StoreError, translate_os_errors
 from teamd.files import files
 from teamd.files.safe_open import safe_open
 from teamd.hosts.cursor import Cursor, CursorFile
-from teamd.hosts.lines import MAX_LINE_BYTES, read_run
 from teamd.hosts.outbox_file import (
+    NOWHERE,
     DamagedOutbox,
     End,
     Header,
+    LineEnd,
     find_end,
+    read_frame,
     read_header,
     read_lines,
     whole_size,
@@ -27,25 +29,11 @@ from teamd.postman.frames import LineFrame, Offer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from teamd.hosts.lines import OutLine
     from teamd.hosts.outbox import Outbox
 
 WINDOW_LINES: Final = 256
 _WINDOW_BYTES: Final = 1 << 20
-FRAME_BYTES: Final = 1 << 16  # one line may be longer
-_LONGEST: Final = MAX_LINE_BYTES + 100  # with number and chain
 _COMPACT_BYTES: Final = 1 << 20  # that are confirmed, before the file is written anew at rest
-
-
-class LineEnd(NamedTuple):  # quickly made: a backlog is many
-    """Where a line ends: its number and chain, and the file's size up to there."""
-
-    n: int
-    chain: str
-    end: int
-
-
-_NOWHERE: Final = LineEnd(0, "", 0)
 
 
 @dataclass(slots=True)
@@ -66,8 +54,9 @@ class Outgoing:
     ready: bool = False
     header: Header | None = None
     _fd: int = -1
+    _no_room: int = 0  # for a copy, until more than so many bytes are confirmed
     _synced: int = 0  # bytes of the file that are on disk for sure
-    _confirmed: LineEnd = _NOWHERE
+    _confirmed: LineEnd = NOWHERE
     _flying: deque[LineEnd] = field(default_factory=deque)
 
     def look(self) -> bool:
@@ -77,6 +66,7 @@ class Outgoing:
             StoreError: it cannot be read, or is damaged.
         """
         if self._fd >= 0 and self.is_current:
+            self._tidy()
             return False
         before = self.header
         self._open()
@@ -95,7 +85,9 @@ class Outgoing:
     @property
     def waiting(self) -> bool:
         """Whether there are lines that are not confirmed."""
-        return self.header is not None and self._confirmed.end < os.fstat(self._fd).st_size
+        if self.header is None or self._confirmed.end >= self._size():
+            return False
+        return self._confirmed.end < whole_size(self._fd)  # a killed sender may have torn a line
 
     def take(self) -> Iterator[LineFrame]:
         """Yield the frames that may go out now: what they hold is on disk.
@@ -189,8 +181,8 @@ class Outgoing:
         """Return the lines of the next frame, as far as the window is open."""
         start = self._flying[-1] if self._flying else self._confirmed
         room = WINDOW_LINES - len(self._flying)
-        most = self._confirmed.end + _WINDOW_BYTES - start.end
-        if room <= 0 or (self._flying and most <= 0):
+        full = start.end - self._confirmed.end >= _WINDOW_BYTES  # by up to a frame more
+        if room <= 0 or (self._flying and full):
             return b""
         end = whole_size(self._fd) if self._synced < self._size() else self._synced
         if start.end >= end:
@@ -199,51 +191,45 @@ class Outgoing:
             with translate_os_errors(self.outbox.path):
                 files.sync(self._fd)  # whoever wrote it may have been killed before it did
         self._synced = max(end, self._synced)
-        lines = self._read_run(start, end, room)
-        for line in lines:
+        for line in (lines := read_frame(self._fd, start, end, room)):
             start = LineEnd(line.n, line.chain, start.end + len(line.raw))
             self._flying.append(start)
         return b"".join(line.raw for line in lines)
-
-    def _read_run(self, start: LineEnd, end: int, most: int) -> list[OutLine]:
-        """Return the lines behind a place that go in one frame: so many at most, and one at least.
-
-        Raises:
-            StoreError: what stands there is none of ours.
-        """
-        whole = os.pread(self._fd, min(FRAME_BYTES, end - start.end), start.end)
-        lines = read_run(whole, start.n, start.chain, most)
-        if not lines:  # a long one
-            whole = os.pread(self._fd, min(_LONGEST, end - start.end), start.end)
-            lines = read_run(whole, start.n, start.chain, 1)
-        if not lines or len(lines[0].body) > MAX_LINE_BYTES:  # nobody takes it
-            raise DamagedOutbox(f"line {start.n + 1} is none of ours")
-        return lines
 
     def _size(self) -> int:
         return os.fstat(self._fd).st_size
 
     def _note(self) -> None:
-        """Write down what is confirmed, and take it out of the outbox once that is much.
-
-        Where lines wait, they would wait for that as well: it is put off until it must be.
-        """
+        """Write down what is confirmed, and take it out of the outbox once that is much."""
         assert self.header is not None  # noqa: S101 -- for the type checker
         self.file.write(Cursor(self.header.epoch, self._confirmed.n, self._confirmed.chain))
-        done, size, limit = self._confirmed.end, self._size(), self.outbox.max_bytes
-        if done > min(_COMPACT_BYTES, limit // 8) and (
-            done == size  # nothing else is to be copied
-            or done > max(limit // 8, size // 2)
-        ):
-            self._compact()
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Take out of the outbox what is confirmed, if that is much.
+
+        Where lines wait, they would wait for that as well: it is put off until it must be, and
+        they go out all the same where there is no room for the copy.
+        """
+        done, size, share = self._confirmed.end, self._size(), self.outbox.max_bytes // 8
+        least = min(_COMPACT_BYTES, share)
+        if done == size:
+            if done > least:
+                self._compact()
+        elif done > max(share, size // 2, self._no_room):
+            try:
+                self._compact()
+            except StoreError:
+                self._no_room = done + least
 
     def _compact(self) -> None:
         """Take away what is confirmed: all places behind it move by as much."""
         assert self.header is not None  # noqa: S101 -- for the type checker
-        place, before, flying = self._confirmed, self._confirmed.end, list(self._flying)
-        self.outbox.compact(self._fd, End(self.header, place.n, place.chain, place.end))
+        place, flying = self._confirmed, list(self._flying)
+        self.outbox.compact(self._fd, End(self.header, *place))
+        self._no_room = 0
         self._open()
-        gone = before - self._confirmed.end
+        gone = place.end - self._confirmed.end
         self._flying = deque(LineEnd(one.n, one.chain, one.end - gone) for one in flying)
 
     @property
@@ -289,9 +275,8 @@ class Outgoing:
         """Return where a line ends that was not confirmed yet: mostly one that is under way."""
         if self._flying and 0 <= n - self._flying[0].n < len(self._flying):
             return self._flying[n - self._flying[0].n]
-        if n > self._confirmed.n + WINDOW_LINES:  # nobody has got that: a lie costs no long search
-            return None
-        return self._find(n, self._confirmed)
+        near = n <= self._confirmed.n + WINDOW_LINES  # nobody has got more: a lie costs no search
+        return self._find(n, self._confirmed) if near else None
 
     def _find(self, n: int, after: LineEnd | None = None) -> LineEnd | None:
         """Return where the line with a number ends, that one or one behind it; or `None`."""

@@ -26,6 +26,7 @@ FULL, FOREIGN = OSError(errno.ENOSPC, "no space"), OSError(errno.EBADF, "bad des
         (StoreError("x"), ChildExit.IO, "a file could not be read or written"),
         (UnknownTeam("x", []), ChildExit.SETTINGS, "refused"),
         (FULL, ChildExit.IO, "crashed"),  # by the machine: it counts as no crash of the child
+        (MemoryError(), ChildExit.IO, "crashed"),
         (FOREIGN, ChildExit.CRASHED, "crashed"),
         (ValueError("x"), ChildExit.CRASHED, "crashed"),
     ],

@@ -393,3 +393,27 @@ def test_no_line_of_another_machine_does_harm(
     assert mail[-1].id == "last"
     assert all(one.sender.endswith("@default@h2") for one in mail)
     assert json.dumps([one.to_json() for one in mail])
+
+
+def test_a_sender_is_told_one_thing_where_who_is_shut_down_has_no_room(
+    delivery: FarDelivery, post: Post, paths: TeamPaths
+) -> None:
+    see(paths, "h2")
+    tight = replace(delivery, post=replace(post, max_inbox_bytes=300))
+    lines = [line(to="gone", id=f"m-{number}", content="x" * 150) for number in range(3)]
+    tight.deliver("h2", lines[:1])
+    tight.deliver("h2", lines[1:])
+    said = [one["message"]["content"].splitlines()[0] for one in queued(paths, "h2")]
+    assert [("is there" in one, "was not delivered" in one) for one in said] == [
+        (True, False), (False, True), (False, True),
+    ]  # fmt: skip
+    assert len(post.inbox("gone").peek()) == 1
+
+
+def test_an_answer_can_be_sent_whatever_name_was_asked_for(
+    delivery: FarDelivery, paths: TeamPaths
+) -> None:
+    see(paths, "h2")
+    delivery.deliver("h2", [line(to="bob\0")])
+    (answer,) = queued(paths, "h2")
+    assert "was not delivered" in answer["message"]["content"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -16,11 +17,14 @@ from teamd.files.paths import TeamPaths
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.lines import MAIL, MAX_LINE_BYTES, START, OutLine, pass_over, read_run
 from teamd.hosts.outbox import Outbox
-from teamd.hosts.outbox_file import DamagedOutbox
+from teamd.hosts.outbox_file import FRAME_BYTES, DamagedOutbox
 from teamd.hosts.places import HostPlaces
-from teamd.postman.outgoing import FRAME_BYTES, WINDOW_LINES, Outgoing
+from teamd.postman.frames import LineFrame
+from teamd.postman.incoming import Incoming
+from teamd.postman.outgoing import WINDOW_LINES, Outgoing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -180,3 +184,64 @@ def test_a_receipt_for_what_nobody_has_got_costs_no_search(tmp_path: Path) -> No
             assert not outgoing.confirm(Cursor(outgoing.header.epoch, n, lines[n - 1].chain))
         line = lines[WINDOW_LINES - 1]
         assert outgoing.confirm(Cursor(outgoing.header.epoch, line.n, line.chain))
+
+
+def confirm_all(outgoing: Outgoing) -> None:
+    """Send and confirm, line by line, until nothing waits."""
+    while outgoing.waiting:
+        frames = list(outgoing.take())
+        assert frames, "something waits, and nothing goes out"
+        for raw in b"".join(frame.content for frame in frames).splitlines(keepends=True):
+            line = OutLine.decode(raw)
+            assert line is not None
+            assert outgoing.header is not None
+            outgoing.confirm(Cursor(outgoing.header.epoch, line.n, line.chain))
+
+
+def test_what_waits_goes_out_where_there_is_no_room_for_a_copy(tmp_path: Path) -> None:
+    """Here no file may grow beyond a size; what is left at rest is little, and is written."""
+    outbox = replace(outbox_in(tmp_path), max_bytes=1 << 16)
+    for _ in range(48):
+        outbox.append(MAIL, x="x" * 1000)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with closing(ready(outbox)) as outgoing:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, before[1]))
+        try:
+            confirm_all(outgoing)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert outbox.path.stat().st_size < 1000
+
+
+def test_a_line_that_was_torn_behind_all_others_does_not_wait(tmp_path: Path) -> None:
+    """Nobody was told that it is safe; an idle link would talk of it for ever."""
+    outbox = outbox_in(tmp_path)
+    outbox.append(MAIL, x=1)
+    with outbox.path.open("ab") as file:
+        file.write(b'{"n": 2, "chai')
+    with closing(ready(outbox)) as outgoing:
+        confirm_all(outgoing)
+        assert not outgoing.waiting
+
+
+def test_lines_that_are_long_fill_no_memory(tmp_path: Path) -> None:
+    """A sender has 1 MiB under way, and a frame; a liar may send 256 lines of 1 MB."""
+    file = CursorFile(tmp_path / "h2.json", durable=False)
+    file.write(Cursor("e", 0, START))
+    incoming = Incoming("h2", file, Taker(), window=WINDOW_LINES, report=print)
+    lines = chain_of(*[b'"kind": "mail", "x": "%s"}' % (b"x" * 900_000)] * 9)
+    for line in lines:
+        incoming.gather(LineFrame("e", line.raw))
+    incoming.take()
+    assert incoming.cursor is not None
+    assert 2 <= incoming.cursor.n <= 5
+
+
+class Taker:
+    """Takes everything."""
+
+    def deliver(self, _: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
+        """Do nothing with it."""
+
+    def act(self, _: str, line: dict[str, Any]) -> None:
+        """Do nothing with it."""

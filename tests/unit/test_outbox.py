@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,21 @@ def test_a_damaged_outbox_is_kept_and_the_rest_arrives(tmp_path: Path, where: st
     assert world.right.inbox.ids() == arrived
     assert not world.left.outbox.repair()
     world.close()
+
+
+def test_numbers_of_a_former_file_say_nothing_of_one_without_a_header(outbox: Outbox) -> None:
+    """Damaged twice while the far side is away: what stands there now was never sent."""
+    for text in "abc":
+        outbox.append(MAIL, text=text)
+    header, *_, last = (json.loads(one) for one in outbox.path.read_bytes().splitlines())
+    confirmed = CursorFile(HostPlaces(outbox.paths).confirmed("h2"), durable=False)
+    confirmed.write(Cursor(header["epoch"], 3, last["chain"]))
+    for text in "def":
+        content = outbox.path.read_bytes()
+        outbox.path.write_bytes(b"\0" * 20 + content[20:])
+        outbox.append(MAIL, text=text)
+    kept = [json.loads(one)["text"] for one in outbox.path.read_bytes().splitlines()[1:]]
+    assert kept[-3:] == ["d", "e", "f"]
 
 
 def test_damage_sends_nothing_again_that_arrived(tmp_path: Path) -> None:
