@@ -57,9 +57,14 @@ def own_town(tmp_path: Path) -> Iterator[Hosts]:
 
 def postman(town: Hosts, host: str) -> int:
     """Return the pid of a postman, once there is one."""
-    path = HostPlaces(town.projects[host].paths).postman
-    wait_until(lambda: path.exists() and locks._holders(path), what=f"a postman of {host}")
-    return next(iter(locks._holders(path)))
+    path, found = HostPlaces(town.projects[host].paths).postman, set[int]()
+
+    def look() -> bool:
+        found.update(locks._holders(path) if path.exists() else ())
+        return bool(found)
+
+    wait_until(look, what=f"a postman of {host}")
+    return found.pop()
 
 
 def inbox(town: Hosts, host: str) -> list[str]:
