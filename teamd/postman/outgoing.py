@@ -211,6 +211,8 @@ class Outgoing:
         Where lines wait, they would wait for that as well: it is put off until it must be, and
         they go out all the same where there is no room for the copy.
         """
+        if self.header is None or self._confirmed.n < self.header.first:
+            return  # nothing of it is here
         done, size, share = self._confirmed.end, self._size(), self.outbox.max_bytes // 8
         least = min(_COMPACT_BYTES, share)
         if done == size:
@@ -238,7 +240,7 @@ class Outgoing:
         if self._fd < 0:
             return True
         own = os.fstat(self._fd)
-        with suppress(FileNotFoundError):
+        with suppress(OSError):  # to open it says why
             same = os.path.samestat(own, self.outbox.path.lstat())
             return same and own.st_size >= self._confirmed.end
         return False

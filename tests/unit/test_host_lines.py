@@ -213,6 +213,20 @@ def test_what_waits_goes_out_where_there_is_no_room_for_a_copy(tmp_path: Path) -
     assert outbox.path.stat().st_size < 1000
 
 
+def test_what_is_at_rest_is_not_written_again(tmp_path: Path) -> None:
+    """However little may wait: each time it is written somebody looks at it."""
+    outbox = replace(outbox_in(tmp_path), max_bytes=1)
+    outbox.append(MAIL, x=1)
+    with closing(ready(outbox)) as outgoing:
+        confirm_all(outgoing)
+        before = outbox.path.stat()
+        outgoing.look()
+        assert (outbox.path.stat().st_ino, len(outbox.path.read_bytes().splitlines())) == (
+            before.st_ino,
+            1,
+        )
+
+
 def test_a_line_that_was_torn_behind_all_others_does_not_wait(tmp_path: Path) -> None:
     """Nobody was told that it is safe; an idle link would talk of it for ever."""
     outbox = outbox_in(tmp_path)
