@@ -216,12 +216,10 @@ class Outbox:
     def _unconfirmed(self, found: Sorted) -> tuple[str | None, list[OutLine]]:
         """Return the epoch of lines, and those that go on in another one."""
         confirmed = CursorFile(HostPlaces(self.paths).confirmed(self.host), durable=False).read()
-        epoch = confirmed.epoch if confirmed is not None else None
-        if found.header is not None:
+        epoch, done = confirmed.epoch if confirmed is not None else None, 0
+        if found.header is not None:  # or nobody knows whose numbers these are: all goes again
             epoch = found.header.epoch
-        # Without a header nobody knows whose numbers these are: at worst some mail goes again.
-        known = confirmed is not None and found.header is not None and confirmed.epoch == epoch
-        done = confirmed.n if confirmed is not None and known else 0
+            done = confirmed.n if confirmed is not None and confirmed.epoch == epoch else 0
         return epoch, [one for one in found.lines if one.n > done and not one.is_request]
 
     def _rewrite(self, fd: int, parts: Callable[[int, int], Iterator[bytes]]) -> None:

@@ -101,9 +101,6 @@ class LineEnd(NamedTuple):  # quickly made: a backlog is many
     end: int
 
 
-NOWHERE: Final = LineEnd(0, "", 0)
-
-
 def whole_size(fd: int) -> int:
     """Return how much of a file stands in whole lines."""
     end = os.fstat(fd).st_size

@@ -88,10 +88,9 @@ class Incoming:
         n, chain = cursor.n, cursor.chain
         if self._pending:
             n, chain = self._pending[-1].n, self._pending[-1].chain
-        # No sender may have more under way.
-        room = self.window - len(self._pending)
         if sum(len(line.raw) for line in self._pending) > _MOST_BYTES:
             return
+        room = self.window - len(self._pending)  # no sender may have more under way
         self._pending += read_run(pass_over(frame.content, n), n, chain, room)
 
     def take(self) -> None:

@@ -13,7 +13,6 @@ from teamd.files import files
 from teamd.files.safe_open import safe_open
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.outbox_file import (
-    NOWHERE,
     DamagedOutbox,
     End,
     Header,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 WINDOW_LINES: Final = 256
 _WINDOW_BYTES: Final = 1 << 20
 _COMPACT_BYTES: Final = 1 << 20  # that are confirmed, before the file is written anew at rest
+_NOWHERE: Final = LineEnd(0, "", 0)
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Outgoing:
     _fd: int = -1
     _no_room: int = 0  # for a copy, until more than so many bytes are confirmed
     _synced: int = 0  # bytes of the file that are on disk for sure
-    _confirmed: LineEnd = NOWHERE
+    _confirmed: LineEnd = _NOWHERE
     _flying: deque[LineEnd] = field(default_factory=deque)
 
     def look(self) -> bool:
@@ -229,7 +229,6 @@ class Outgoing:
         assert self.header is not None  # noqa: S101 -- for the type checker
         place, flying = self._confirmed, list(self._flying)
         self.outbox.compact(self._fd, End(self.header, *place))
-        self._no_room = 0
         self._open()
         gone = place.end - self._confirmed.end
         self._flying = deque(LineEnd(one.n, one.chain, one.end - gone) for one in flying)
@@ -248,7 +247,7 @@ class Outgoing:
     def _open(self) -> None:
         """Open what stands there now, and find what is confirmed of it."""
         self.close()
-        self.header, self._synced = None, 0
+        self.header, self._synced, self._no_room = None, 0, 0
         self._flying.clear()
         with translate_os_errors(self.outbox.path):
             try:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(300)]
 
-ROUNDS: Final = 3000  # of 1,000, p99 is ten that met a pause of the machine: 1.0 to 1.6 times
+ROUNDS: Final = 3000  # with 1,000, the ten that meet a pause of the machine decide
 BACKLOG: Final = 20_000
 BACKLOGS: Final = 9  # each beside the client: both vary by half
 TEXT: Final = "The parser is done on branch parse, commit 1f3c9a2; please look at it. " * 3

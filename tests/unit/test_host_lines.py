@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from teamd.errors import StoreError
+from teamd.files import locks
 from teamd.files.paths import TeamPaths
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.lines import MAIL, MAX_LINE_BYTES, START, OutLine, pass_over, read_run
@@ -225,6 +227,28 @@ def test_what_is_at_rest_is_not_written_again(tmp_path: Path) -> None:
             before.st_ino,
             1,
         )
+
+
+def test_what_could_not_be_written_anew_at_rest_is_at_the_next_look(tmp_path: Path) -> None:
+    """No receipt comes any more; and a full outbox would stay full."""
+    outbox = replace(outbox_in(tmp_path), max_bytes=1, patience_seconds=0.01)
+    outbox.append(MAIL, x=1)
+    with closing(ready(outbox)) as outgoing:
+        with locks.locked(outbox.path), pytest.raises(StoreError):
+            confirm_all(outgoing)
+        assert len(outbox.path.read_bytes().splitlines()) == 2
+        outgoing.look()
+        assert len(outbox.path.read_bytes().splitlines()) == 1
+
+
+def test_a_folder_that_is_gone_is_trouble_of_the_disk(tmp_path: Path) -> None:
+    outbox = outbox_in(tmp_path)
+    outbox.append(MAIL, x=1)
+    with closing(ready(outbox)) as outgoing:
+        outbox.path.parent.rename(tmp_path / "gone")
+        outbox.path.parent.touch()
+        with pytest.raises(StoreError):
+            outgoing.look()
 
 
 def test_a_line_that_was_torn_behind_all_others_does_not_wait(tmp_path: Path) -> None:
