@@ -6,6 +6,8 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.mail.routing import Post
@@ -37,6 +39,7 @@ def test_a_request_is_answered_by_the_name_of_who_waits(team: Project) -> None:
     assert refused.complaint.startswith(f"teamctl: {why}; ")
 
 
+@pytest.mark.slow
 def test_a_teammate_that_asks_for_nothing_is_named_with_its_state_and_the_next_step(
     project: Project,
 ) -> None:
@@ -71,6 +74,7 @@ def test_a_teammate_that_asks_for_nothing_is_named_with_its_state_and_the_next_s
     assert refused().startswith("bead waits for ann to answer its plan, not for you; open are")
 
 
+@pytest.mark.slow
 def test_of_several_requests_one_is_named_by_its_id(team: Project) -> None:
     asks(team, "quinn")
     asks(team, "quinn2")

@@ -69,6 +69,7 @@ def immutable(root: Path, *, inside: bool = True) -> Iterator[None]:
         subprocess.run(["chattr", "-i", *there], capture_output=True, check=False)
 
 
+@pytest.mark.slow
 @needs_chattr
 def test_a_team_directory_that_becomes_read_only_is_told_and_survived(project: Project) -> None:
     pid = project.start()
@@ -120,6 +121,7 @@ def descriptors(pid: int, spare: int) -> Iterator[None]:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spare", [-5, 0, 2, 4])
 def test_without_descriptors_teamd_neither_dies_nor_spins(project: Project, spare: int) -> None:
     pid = project.start()
@@ -157,6 +159,7 @@ def no_forks(pid: int) -> Iterator[None]:
             tracing.terminate()
 
 
+@pytest.mark.slow
 @pytest.mark.strace
 def test_without_processes_a_teammate_waits_and_starts_by_itself(project: Project) -> None:
     pid = project.start()
@@ -172,6 +175,7 @@ def test_without_processes_a_teammate_waits_and_starts_by_itself(project: Projec
     assert project.member("ann")["reason"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.strace
 def test_a_teammate_that_cannot_fork_gets_a_tool_error(project: Project) -> None:
     project.start()
@@ -188,6 +192,7 @@ def test_a_teammate_that_cannot_fork_gets_a_tool_error(project: Project) -> None
     assert project.member("ann")["pid"] == pid
 
 
+@pytest.mark.slow
 @needs_chattr
 def test_a_refused_spawn_is_not_done_all_the_same(project: Project) -> None:
     """Whoever repeats it then has it done once."""
@@ -210,6 +215,7 @@ def test_a_refused_spawn_is_not_done_all_the_same(project: Project) -> None:
     ]
 
 
+@pytest.mark.slow
 @needs_chattr
 def test_nothing_is_reported_as_done_before_the_roster_says_so(project: Project) -> None:
     """A power cut would bring back who was said to be shut down."""
@@ -239,6 +245,7 @@ def _is_gone(project: Project, name: str, pid: int) -> bool:
     return bool(project.member(name)["pid"] != pid)
 
 
+@pytest.mark.slow
 def test_what_the_lead_has_to_know_outlasts_a_locked_inbox_and_a_kill(project: Project) -> None:
     """A teammate that waits, and one that has failed, would wait for ever with nobody told."""
     project.write("team.toml", "[limits]\ncalls_per_wake = 2\n[supervision]\ncrashes = 1\n")
@@ -260,6 +267,7 @@ def test_what_the_lead_has_to_know_outlasts_a_locked_inbox_and_a_kill(project: P
     assert sorted(text.partition(" ")[0] for text in told) == ["ann", "bob"]
 
 
+@pytest.mark.slow
 def test_a_small_limit_for_mail_keeps_nothing_from_the_lead(project: Project) -> None:
     """And ends no supervisor: what it says of a teammate was too long for its own settings."""
     project.write("team.toml", "[mail]\nmax_message_bytes = 200\n[supervision]\ncrashes = 1\n")

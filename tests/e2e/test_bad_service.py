@@ -32,6 +32,7 @@ team_usd_per_day = 1000000.0
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "wakes"),
     [
@@ -99,6 +100,7 @@ def text_in(content: list[dict[str, Any]]) -> str:
     return "".join(block["text"] for block in content if block["type"] == "text")
 
 
+@pytest.mark.slow
 def test_a_teammate_killed_while_it_waits_for_another_try_loses_no_turn(project: Project) -> None:
     """The service asked for a day: that is cut to two seconds, which the new process waits, too."""
     project.server.faults.push(Status(429, retry_after=86400))
@@ -118,6 +120,7 @@ def test_a_teammate_killed_while_it_waits_for_another_try_loses_no_turn(project:
     assert project.asked("ann", least=1)[0].body == project.asked("ann", least=2)[1].body
 
 
+@pytest.mark.slow
 def test_who_waits_for_another_try_is_ended_at_once_and_resumed(project: Project) -> None:
     project.server.faults.push(Status(529, retry_after=86400))
     project.start()
@@ -129,6 +132,7 @@ def test_who_waits_for_another_try_is_ended_at_once_and_resumed(project: Project
     project.wait_for("ann", "idle", turns=1)
 
 
+@pytest.mark.slow
 def test_an_outage_is_told_once_and_ends_by_itself(project: Project) -> None:
     """However the service fails from try to try; nobody wants a mail for each of them."""
     failures = (Status(529), Status(500), Status(502, html=True), Reset(), ErrorEvent())

@@ -81,6 +81,7 @@ def test_teammates_cannot_spawn_and_the_lead_cannot_be_spawned(led: Project) -> 
     assert "'lead' cannot be a teammate's name" in refused.complaint
 
 
+@pytest.mark.slow
 def test_while_there_is_a_lead_agent_the_person_is_user(led: Project) -> None:
     led.stage.play("lead", use(("send_message", {"to": "user", "content": "a word"})), say("Ok."))
     led.do("teamctl", "chat", "Write to me.")
@@ -109,6 +110,7 @@ def test_the_chat_shows_words_calls_and_mail_and_the_team_lives_on(led: Project)
     assert led.member("lead")["pid"] is not None
 
 
+@pytest.mark.slow
 def test_a_chat_in_a_pipe_writes_no_colours_and_takes_any_bytes(led: Project) -> None:
     """Most locales let Python raise where bytes are not UTF-8."""
     led.stage.play("lead", use(("list_teammates", {})), say("Heard."))
@@ -148,6 +150,7 @@ def test_what_a_subagent_says_is_not_shown_as_what_the_lead_says(led: Project) -
     assert "The answer is 42." not in shown
 
 
+@pytest.mark.slow
 def test_a_subagent_that_is_killed_with_its_lead_answers_as_interrupted(led: Project) -> None:
     led.stage.play("subagent", use(("bash", {"command": "echo > begun; sleep 1000"})))
     led.stage.play("lead", use(("task", {"prompt": "Wait."})), say("It was interrupted."))

@@ -35,6 +35,7 @@ def held(project: Project) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_a_prompt_fails_with_the_reason_and_is_read_once_the_lead_goes_on(held: Project) -> None:
     refused = held.run("teamctl", "chat", "again", timeout_seconds=_GRACE_SECONDS)
     assert (refused.status, refused.stdout) == (1, "")
@@ -49,6 +50,7 @@ def test_a_prompt_fails_with_the_reason_and_is_read_once_the_lead_goes_on(held: 
     assert held.do("teamctl", "chat", "once more") == "Read True.\n"
 
 
+@pytest.mark.slow
 def test_a_pipe_fails_with_the_reason_and_leaves_what_follows(held: Project) -> None:
     refused = held.run("teamctl", "chat", stdin="one\ntwo\n", timeout_seconds=_GRACE_SECONDS)
     assert refused.status == 1
@@ -57,6 +59,7 @@ def test_a_pipe_fails_with_the_reason_and_leaves_what_follows(held: Project) -> 
     assert "two" not in held.mail("lead")
 
 
+@pytest.mark.slow
 def test_at_a_terminal_it_is_said_and_the_next_line_is_read(held: Project) -> None:
     terminal = Terminal(held)
 
@@ -77,6 +80,7 @@ def test_at_a_terminal_it_is_said_and_the_next_line_is_read(held: Project) -> No
     terminal.close()
 
 
+@pytest.mark.slow
 def test_a_spawn_that_waits_is_refused_at_a_limit_as_before(held: Project) -> None:
     """It asks before it sends anything: what stands in the inbox would be another task."""
     held.stage.act("al", lambda _: use(("bash", {"command": "true"})))
@@ -88,6 +92,7 @@ def test_a_spawn_that_waits_is_refused_at_a_limit_as_before(held: Project) -> No
     assert "al stays paused: the next call does not fit" in again.complaint
 
 
+@pytest.mark.slow
 def test_any_other_pause_ends_with_the_mail(project: Project) -> None:
     """What failed is tried again with what the person says, whatever the roster said before."""
 

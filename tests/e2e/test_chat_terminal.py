@@ -47,6 +47,7 @@ def terminal(led: Project) -> Iterator[Terminal]:
     made.close()
 
 
+@pytest.mark.slow
 def test_what_the_lead_says_by_itself_stands_above_the_line_that_is_typed(
     terminal: Terminal,
 ) -> None:
@@ -59,6 +60,7 @@ def test_what_the_lead_says_by_itself_stands_above_the_line_that_is_typed(
     assert terminal.process.wait(20) == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_breaks_off_the_turn_and_the_chat_goes_on(led: Project, terminal: Terminal) -> None:
     led.stage.act("lead", lambda _: use(("bash", {"command": "echo > begun; sleep 1000"})))
     terminal.type(b"Take your time\r")
@@ -108,6 +110,7 @@ def test_what_is_shown_goes_into_a_pipe_as_lines_and_nothing_else(led: Project) 
     assert rest == ["Yes?"]
 
 
+@pytest.mark.slow
 def test_what_the_lead_said_without_a_chat_is_shown_at_the_next(
     led: Project, terminal: Terminal
 ) -> None:
@@ -153,6 +156,7 @@ def test_commands_are_completed_and_answer_a_request(led: Project, terminal: Ter
     assert terminal.process.wait(20) == 0
 
 
+@pytest.mark.slow
 def test_the_tool_that_runs_is_shown_with_its_seconds_and_the_turn_with_its_cost(
     led: Project, terminal: Terminal
 ) -> None:

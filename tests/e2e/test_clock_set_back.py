@@ -61,6 +61,7 @@ def true_clock(project: Project) -> Iterator[None]:
         project.environment = faked
 
 
+@pytest.mark.slow
 def test_a_team_goes_on_when_the_clock_is_set_back(
     project: Project, set_clock: Callable[[str], object]
 ) -> None:
@@ -87,6 +88,7 @@ def test_a_team_goes_on_when_the_clock_is_set_back(
     assert len({m["id"] for m in told}) == 3
 
 
+@pytest.mark.slow
 def test_a_restart_is_not_put_off_by_an_hour(
     project: Project, set_clock: Callable[[str], object]
 ) -> None:
@@ -104,6 +106,7 @@ def test_a_restart_is_not_put_off_by_an_hour(
     wait_until(lambda: project.member("ann")["pid"] is not None, what="ann is back")
 
 
+@pytest.mark.slow
 def test_a_request_is_in_time_by_whatever_clock(
     project: Project, set_clock: Callable[[str], object]
 ) -> None:
@@ -120,6 +123,7 @@ def test_a_request_is_in_time_by_whatever_clock(
     assert project.log("teamd", "request came too late") == []
 
 
+@pytest.mark.slow
 def test_a_request_that_is_late_is_late_although_the_clock_was_set_back(
     project: Project, set_clock: Callable[[str], object]
 ) -> None:

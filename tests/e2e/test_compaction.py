@@ -32,6 +32,7 @@ def cramped(tmp_path: Path) -> Iterator[Project]:
         yield project
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [4, pytest.param(10, marks=pytest.mark.long)])
 def test_compaction_of_many_times_the_context_through_kills_keeps_who_she_is_and_her_work(
     cramped: Project, times: int
@@ -89,6 +90,7 @@ def input_tokens(accepted: Accepted) -> int:
     return sum(int(accepted.message["usage"][key]) for key in keys)
 
 
+@pytest.mark.slow
 def test_a_compacted_teammate_does_not_forget_its_team(cramped: Project) -> None:
     """A compacted lead that forgot its team is what users of the nearest product met."""
     plain = steps(15)
@@ -111,6 +113,7 @@ def test_a_compacted_teammate_does_not_forget_its_team(cramped: Project) -> None
     assert "I was told: You are 'alice', role: stepper, a member of the team 'default'" in told
 
 
+@pytest.mark.slow
 def test_a_subagent_outgrows_its_context_and_comes_to_its_end(cramped: Project) -> None:
     count = 17
     assert count * OUTPUT_BYTES / 4 > 2 * CONTEXT
@@ -135,6 +138,7 @@ def test_a_subagent_outgrows_its_context_and_comes_to_its_end(cramped: Project) 
     assert cramped.refusals() == []
 
 
+@pytest.mark.slow
 def test_prompt_is_too_long_bricks_nobody(tmp_path: Path) -> None:
     """The settings promise ten times more than the model takes, as after a change of model."""
     with small(tmp_path, f"context_tokens = {10 * CONTEXT}") as project:
@@ -164,6 +168,7 @@ def test_a_giant_mail_bricks_nobody(cramped: Project) -> None:
     )
 
 
+@pytest.mark.slow
 def test_who_has_no_room_at_all_is_paused_says_so_and_can_be_shut_down(tmp_path: Path) -> None:
     """Her context is full before she has said a word; she obeys all the same."""
     with opened(tmp_path, context_tokens=100) as project:

@@ -76,6 +76,7 @@ def test_a_teammate_works_in_its_copy_and_the_person_merges_it(
     assert "nothing to merge" in project.do("teamctl", "merge", "alice")
 
 
+@pytest.mark.slow
 def test_a_copy_is_kept_at_shutdown_and_found_at_the_next_spawn(
     project: Project, repository: Path
 ) -> None:
@@ -101,6 +102,7 @@ def test_a_copy_is_kept_at_shutdown_and_found_at_the_next_spawn(
     )
 
 
+@pytest.mark.slow
 def test_discard_resets_a_copy_and_keeps_what_was_in_it(project: Project, repository: Path) -> None:
     project.stage.play(
         "alice", use(COMMIT, ("write_file", {"path": "n.txt", "content": "n"})), say("Done.")
@@ -155,6 +157,7 @@ def test_where_no_copy_can_be_made_a_spawn_is_refused_and_leaves_nothing(project
         )
 
 
+@pytest.mark.slow
 def test_a_teammate_whose_copy_is_gone_does_not_go_on_in_the_shared_folder(
     project: Project, repository: Path
 ) -> None:
@@ -169,6 +172,7 @@ def test_a_teammate_whose_copy_is_gone_does_not_go_on_in_the_shared_folder(
     assert (project.paths.copy("alice") / "a.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_difference_is_paged_and_coloured_as_the_person_s_git_does_it(
     project: Project, repository: Path
 ) -> None:
@@ -197,6 +201,7 @@ def test_a_difference_is_paged_and_coloured_as_the_person_s_git_does_it(
     assert document["diff"].startswith("diff --git a/a.txt b/a.txt")
 
 
+@pytest.mark.slow
 def test_commands_of_a_copy_s_repository_run_in_no_command_of_the_person(
     project: Project, repository: Path
 ) -> None:
@@ -220,6 +225,7 @@ def test_commands_of_a_copy_s_repository_run_in_no_command_of_the_person(
     assert mark.exists(), "the plants are alive"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("repository")
 def test_rm_names_the_copy_and_purge_removes_it_but_for_work(project: Project) -> None:
     project.stage.play("alice", use(("write_file", {"path": "new.txt", "content": "new\n"})))

@@ -88,6 +88,7 @@ def check_whole(project: Project, repository: Path) -> None:
     assert left == {"alice", "alice.json", "alice.lock"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", POINTS)
 def test_a_maker_that_is_killed_leaves_nothing(
     words: str, project: Project, repository: Path, brake: Brake
@@ -112,6 +113,7 @@ def test_a_maker_that_is_killed_leaves_nothing(
     check_whole(project, repository)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", POINTS)
 def test_after_a_supervisor_that_was_killed_the_next_spawn_makes_it(
     words: str, project: Project, repository: Path, brake: Brake
@@ -129,6 +131,7 @@ def test_after_a_supervisor_that_was_killed_the_next_spawn_makes_it(
     check_whole(project, repository)
 
 
+@pytest.mark.slow
 def test_teamd_stops_while_a_copy_is_made(project: Project, repository: Path, brake: Brake) -> None:
     brake.pull(POINTS[1])
     command, _ = begin_spawn(project, POINTS[1])
@@ -141,6 +144,7 @@ def test_teamd_stops_while_a_copy_is_made(project: Project, repository: Path, br
     check_nothing_left(project, repository)
 
 
+@pytest.mark.slow
 def test_a_declared_teammate_gets_its_copy_after_a_kill(project: Project, repository: Path) -> None:
     brake = Brake(project.root / "bin")
     mate = '[[teammate]]\nname = "alice"\nrole = "coder"\nprompt = "Go."\nworktree = true\n'
@@ -156,6 +160,7 @@ def test_a_declared_teammate_gets_its_copy_after_a_kill(project: Project, reposi
     check_whole(project, repository)
 
 
+@pytest.mark.slow
 def test_what_a_killed_teammate_left_in_its_copy_is_put_right(
     project: Project, repository: Path
 ) -> None:

@@ -159,6 +159,7 @@ def test_a_coder_and_a_tester_build_a_program_and_mend_a_real_bug(hall: Hall) ->
     hall.assert_cleared()
 
 
+@pytest.mark.slow
 def test_a_third_one_works_in_a_copy_until_its_check_passes_and_is_merged(
     played: Performances,
 ) -> None:
@@ -185,6 +186,7 @@ def test_a_third_one_works_in_a_copy_until_its_check_passes_and_is_merged(
     assert "\n$ python3 roman.py MCMXCIV\n1994\n" in played.kept
 
 
+@pytest.mark.slow
 def test_a_person_can_follow_it_and_it_takes_less_than_fifteen_seconds(hall: Hall) -> None:
     """With nothing in the environment but a PATH, and in a folder where nothing can be written."""
     home = hall.project.environment["HOME"]
@@ -202,6 +204,7 @@ def test_a_person_can_follow_it_and_it_takes_less_than_fifteen_seconds(hall: Hal
     hall.assert_cleared()
 
 
+@pytest.mark.slow
 def test_the_persons_own_team_is_neither_used_nor_touched(played: Performances) -> None:
     """Also where its settings are none at all; and a service manager is told nothing either."""
     assert played.statuses == (0, 0), played.shown
@@ -209,6 +212,7 @@ def test_the_persons_own_team_is_neither_used_nor_touched(played: Performances) 
     assert not played.told
 
 
+@pytest.mark.slow
 def test_two_at_the_same_time_do_not_meet(played: Performances) -> None:
     assert (played.statuses, played.errors) == ((0, 0), ""), played.shown
     assert "\x1b" not in played.kept
@@ -216,6 +220,7 @@ def test_two_at_the_same_time_do_not_meet(played: Performances) -> None:
     assert len(list(played.hall.temporary.iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_keep_leaves_a_folder_to_look_around_in(played: Performances) -> None:
     (folder,) = played.hall.temporary.iterdir()
     assert played.kept.endswith(f"its folder stays: {folder}.\n")
@@ -228,6 +233,7 @@ def test_keep_leaves_a_folder_to_look_around_in(played: Performances) -> None:
     assert "AssertionError" in shown.stdout
 
 
+@pytest.mark.slow
 def test_on_a_narrow_terminal_each_event_keeps_to_its_line(played: Performances) -> None:
     """In colours, and without moving the cursor."""
     assert "\x1b[" in played.shown

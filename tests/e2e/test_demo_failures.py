@@ -21,6 +21,7 @@ def hall(project: Project) -> Iterator[Hall]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "moment"),
     [
@@ -46,6 +47,7 @@ def test_who_breaks_it_off_finds_nothing_left(
     hall.assert_cleared()
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_leaves_nothing_either(hall: Hall) -> None:
     """As `teamctl demo | head` does."""
     begun = hall.begin("--fast")
@@ -56,6 +58,7 @@ def test_a_reader_that_goes_away_leaves_nothing_either(hall: Hall) -> None:
     hall.assert_cleared()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "changes"),
     [
@@ -80,6 +83,7 @@ def test_it_fails_and_names_the_step_that_did_not_happen(
     hall.assert_cleared()
 
 
+@pytest.mark.slow
 def test_it_believes_no_team_that_its_program_works(hall: Hall) -> None:
     """Bob says that all tests pass, and has only written so."""
     lie = "printf 'Ran 3 tests in 0s\\\\n\\\\nOK'"

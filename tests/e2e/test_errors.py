@@ -162,6 +162,7 @@ def test_a_wrong_team_toml_is_refused_with_all_its_mistakes(
     assert not project.paths.root.exists()
 
 
+@pytest.mark.slow
 def test_a_team_toml_that_goes_wrong_later_does_not_harm_the_team(project: Project) -> None:
     pid = project.start()
     project.write("team.toml", "[limits]\ncalls_per_wake = 0\n[team]\nname = 3\n")
@@ -192,6 +193,7 @@ def test_a_team_directory_of_another_user_is_refused(still: Project) -> None:
         assert "belongs to user 65534" in refused.complaint
 
 
+@pytest.mark.slow
 def test_a_missing_key_pauses_a_teammate_and_is_told_at_once(project: Project) -> None:
     del project.environment["ANTHROPIC_API_KEY"]
     project.start()
@@ -235,6 +237,7 @@ def test_an_unknown_model_pauses_a_teammate(project: Project) -> None:
     project.do("teamctl", "spawn", "uma", "coder", "Go.", "--model", "claude-haiku-5-5", "--wait")
 
 
+@pytest.mark.slow
 def test_a_request_that_comes_too_late_is_only_logged(crowd: Project, team: Project) -> None:
     """Whoever gave up must not find it done an hour later, when the laptop wakes."""
     pid = team.member("ann")["pid"]

@@ -183,6 +183,7 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         yield project
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ALONE)
 def test_examples_run_in_a_project_of_their_own(page: str, tmp_path: Path) -> None:
     with opened(tmp_path, keys=("test-key", "ollama")) as project:
@@ -191,6 +192,7 @@ def test_examples_run_in_a_project_of_their_own(page: str, tmp_path: Path) -> No
         assert Reader(project, page).follow(page_of(page)) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", TOGETHER)
 def test_examples_run_in_a_running_team(page: str, crew: Project) -> None:
     assert Reader(crew, page).follow(page_of(page)) > 0

@@ -80,6 +80,7 @@ def step(project: Project, chance: random.Random) -> None:
             project.run("teamctl", verb, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "steps", [6, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
 )

@@ -6,6 +6,8 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.strict.faults import Status
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -35,6 +37,7 @@ def lead(asked: Asked) -> Answer:
     return use(*(("spawn_teammate", one) for one in spawns))
 
 
+@pytest.mark.slow
 def test_what_the_screen_says_is_enough(project: Project) -> None:
     """A lead, three teammates, a server that fails for a while, a permission, a limit."""
 

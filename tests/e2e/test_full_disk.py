@@ -71,6 +71,7 @@ def _fill(filler: Path) -> None:
             pass
 
 
+@pytest.mark.slow
 def test_a_full_disk_refuses_and_harms_nobody(small_disk: Path, project: Project) -> None:
     """Teamd and idle teammates live on, and go on once there is space."""
     pid = project.start()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 DAMAGED = '{"batch": "x\n{}\n'  # taken mail that nobody can read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["1>&-", "0<&- 1>&- 2>&-"])
 def test_teamd_starts_whatever_the_shell_has_closed(project: Project, closed: str) -> None:
     """The pipe that tells of readiness must not get the number of standard output."""
@@ -29,6 +30,7 @@ def test_teamd_starts_whatever_the_shell_has_closed(project: Project, closed: st
     assert "teamd (pid" in project.do("teamd", "status")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["team", "send ann hi", "inbox", "doctor"])
 def test_a_command_without_standard_output_does_its_work(project: Project, command: str) -> None:
     """An error after the mail was sent would have it sent again."""
@@ -131,6 +133,7 @@ def test_a_team_whose_directory_was_removed_ends_by_itself(project: Project) -> 
     assert Identity.of(teammate) is None
 
 
+@pytest.mark.slow
 def test_a_flood_comes_in_portions_and_in_order(project: Project) -> None:
     """A request of a hundred thousand messages would be too long for every model."""
     project.start()
@@ -170,6 +173,7 @@ def test_a_named_team_directory_is_made_with_its_parents(project: Project) -> No
     project.do("teamd", "stop")
 
 
+@pytest.mark.slow
 def test_one_damaged_file_hides_nobody_and_is_told(project: Project) -> None:
     """Its teammate is started again and again, as it may pass: somebody has to know of it."""
     project.start()
@@ -197,3 +201,12 @@ def test_one_damaged_file_hides_nobody_and_is_told(project: Project) -> None:
     project.do("teamctl", "send", "ann", "Look.")
     wait_until(lambda: "ann cannot go on" in project.mail("lead"), timeout_seconds=40)
     project.do("teamctl", "send", "bob", "Are you there?", "--wait")
+
+
+def test_what_is_sent_is_so_although_nobody_can_say_whether_teamd_runs(project: Project) -> None:
+    """A look that fails undoes no deed: with another exit code it would be sent once more."""
+    project.enlist("ann")
+    project.paths.supervisor.mkdir()
+    assert project.do("teamctl", "send", "ann", "hi") == "sent to ann\n"
+    assert project.do("teamctl", "broadcast", "hi") == "sent to ann\n"
+    assert project.mail("ann").count("hi") == 2

@@ -131,6 +131,7 @@ def opened(pid: int, path: str) -> bool:
     return path in found
 
 
+@pytest.mark.slow
 def test_a_reader_that_stands_still_is_named_to_the_next(ann: Project) -> None:
     ann.do("teamctl", "send", "lead", "Ready.", "--from", "ann")
     ann.paths.reading.touch()

@@ -62,6 +62,7 @@ def test_a_command_ends_within_a_second_and_the_text_is_read_next(team: Project)
     assert seconds < 3  # the start of the command on a busy machine included
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [Stall(), Status(529, retry_after=3)], ids=["stream", "retry"])
 def test_a_reply_of_the_model_or_the_wait_for_another_try_ends(team: Project, fault: Fault) -> None:
     name = f"ben-{type(fault).__name__}"
@@ -141,6 +142,7 @@ def test_an_idle_one_reads_the_text_of_an_interrupt_as_mail(team: Project) -> No
     assert told(team, "finn", INSTEAD) == 1
 
 
+@pytest.mark.slow
 def test_a_pause_lasts_over_a_restart_and_mail_waits(project: Project) -> None:
     project.start()
     project.do("teamctl", "spawn", "gina", "coder", "Work.", "--wait")
@@ -224,6 +226,7 @@ def test_the_lead_of_another_team_reaches_only_whom_it_leads(team: Project) -> N
         assert "is led by another" in reply.text or "was not paused by you" in reply.text
 
 
+@pytest.mark.slow
 def test_who_waits_for_one_that_is_paused_is_told(team: Project) -> None:
     team.do("teamctl", "spawn", "mona", "coder", "Work.", "--wait")
     team.do("teamctl", "pause", "mona")

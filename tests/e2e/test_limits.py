@@ -111,6 +111,7 @@ def last_refusal(project: Project, name: str) -> Any:
     return Ledger(project.paths.ledger).read().refused[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "most"),
     [
@@ -169,6 +170,7 @@ def limited(project: Project, limits: Mapping[str, float], more: str = "") -> No
     project.wait_for("ann", "paused")
 
 
+@pytest.mark.slow
 def test_who_is_paused_at_a_limit_stays_so_whatever_comes_and_tells_the_lead_once(
     project: Project,
 ) -> None:
@@ -230,6 +232,7 @@ def pauses(project: Project, name: str) -> int:
     return [one["outcome"] for one in project.records(name, "ended")].count("paused")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("meanwhile", ["nothing", "kill", "restart", "restart_when_raised"])
 def test_a_limit_of_the_figure_that_was_told_is_enough_whatever_happens_meanwhile(
     meanwhile: str, project: Project
@@ -261,6 +264,7 @@ def test_a_limit_of_the_figure_that_was_told_is_enough_whatever_happens_meanwhil
     assert billed(project, "tokens", "ann") <= figure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill", "restart"])
 def test_who_has_room_for_another_call_has_it_after_a_crash_and_a_restart_too(
     how: str, project: Project
@@ -281,6 +285,7 @@ def test_who_has_room_for_another_call_has_it_after_a_crash_and_a_restart_too(
     assert most > billed(project, "tokens", "ann") > most / 2
 
 
+@pytest.mark.slow
 def test_the_calls_of_a_subagent_leave_what_is_known_of_its_teammate(project: Project) -> None:
     """Else the lead would be bounded by its bytes after each of them, and stop far too early."""
     most = 70_000
@@ -298,6 +303,7 @@ def test_the_calls_of_a_subagent_leave_what_is_known_of_its_teammate(project: Pr
     assert in_bytes + billed(project, "tokens") / 2 > most, "its bytes would have fitted as well"
 
 
+@pytest.mark.slow
 def test_who_is_paused_at_a_limit_can_be_shut_down_and_goes_on_later(project: Project) -> None:
     use_up(project, "ann")
     limited(project, ROOM_FOR_ONE)
@@ -389,6 +395,7 @@ def test_resume_says_who_cannot_be_resumed(project: Project) -> None:
     assert alone.complaint.endswith("; start it with `teamd start`")
 
 
+@pytest.mark.slow
 def test_resume_goes_on_after_a_missing_key_too(project: Project) -> None:
     """Any pause that a person has mended: the settings are read again."""
     project.environment["ANTHROPIC_API_KEY"] = ""
@@ -400,6 +407,7 @@ def test_resume_goes_on_after_a_missing_key_too(project: Project) -> None:
     project.wait_for("ann", "idle", turns=1)
 
 
+@pytest.mark.slow
 def test_what_was_cut_off_counts_in_full_and_an_error_not_at_all(project: Project) -> None:
     configure(project, {})
     project.server.faults.push(Status(529), Cut(after=4), None)
@@ -435,6 +443,7 @@ def test_a_call_under_way_in_a_process_that_is_killed_counts_in_full(project: Pr
     assert (row["calls"], row["tokens"], row["reserved_tokens"]) == (1, kept, 0)
 
 
+@pytest.mark.slow
 def test_usage_shows_each_teammate_and_all_with_and_without_limits(project: Project) -> None:
     empty = project.run("teamctl", "usage")
     assert empty.status == 1

@@ -73,6 +73,7 @@ def test_a_team_that_was_moved_while_nothing_ran_goes_on_there(project: Project,
     assert_ends(project, new)
 
 
+@pytest.mark.slow
 def test_a_team_that_was_moved_while_it_ran_is_stopped_from_there(
     project: Project, new: Path
 ) -> None:
@@ -157,6 +158,7 @@ def state_of(paths: TeamPaths) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in paths.root.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_team_whose_directory_was_moved_ends_before_there_can_be_another(
     at_work: Project,
 ) -> None:
@@ -176,6 +178,7 @@ def test_a_team_whose_directory_was_moved_ends_before_there_can_be_another(
     assert "teamd was stopped while this call was under way" in result.text
 
 
+@pytest.mark.slow
 def test_a_teammate_never_writes_into_another_team_s_directory(at_work: Project) -> None:
     """Also where its supervisor cannot end it: this one is stopped until all is over."""
     former, alice = at_work.supervisor, at_work.member("alice")["pid"]

@@ -9,6 +9,8 @@ import signal
 import socket
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.e2e.terminal import Terminal
 from tests.strict.faults import Status
 from tests.strict.replies import say, use
@@ -50,6 +52,7 @@ def at_a_question(project: Project) -> str:
     return str(see(project, "ann")["waiting_request"])
 
 
+@pytest.mark.slow
 def test_what_runs_is_shown_and_a_killed_teammate_does_nothing(project: Project) -> None:
     project.stage.play("ann", use(("bash", {"command": "sleep 1000"})), say("Done."))
     project.start()
@@ -84,6 +87,7 @@ def test_nothing_is_done_once_all_are_killed(project: Project) -> None:
     assert [notice["command"] for notice in seen["notices"]] == ["teamd start"]
 
 
+@pytest.mark.slow
 def test_a_failing_server_is_told_with_attempt_cause_and_time(project: Project) -> None:
     """For up to two minutes nothing but a log told of it."""
     project.server.faults.push(Status(500, retry_after=57))
@@ -115,6 +119,7 @@ def test_a_server_that_is_not_there_is_told_as_well_and_who_gave_up_says_until_w
     assert "ann is paused: " in project.do("teamd", "status")
 
 
+@pytest.mark.slow
 def test_a_retry_that_succeeded_is_over(project: Project) -> None:
     project.server.faults.push(Status(500))
     project.stage.play("ann", use(("bash", {"command": "sleep 1000"})))
@@ -123,6 +128,7 @@ def test_a_retry_that_succeeded_is_over(project: Project) -> None:
     assert wait_for_tool(project, "ann", "bash sleep 1000")["retry"] is None
 
 
+@pytest.mark.slow
 def test_who_waits_for_a_permission_is_on_top_with_the_command_that_answers(
     project: Project,
 ) -> None:
@@ -144,6 +150,7 @@ def test_who_waits_for_a_permission_is_on_top_with_the_command_that_answers(
     assert first not in project.do("teamctl", "team")
 
 
+@pytest.mark.slow
 def test_requests_name_the_command_that_answers_a_plan(project: Project) -> None:
     project.stage.play("ann", use(("submit_plan", {"plan": "Mend it."})), say("I wait."))
     project.start()
@@ -153,6 +160,7 @@ def test_requests_name_the_command_that_answers_a_plan(project: Project) -> None
     assert see(project, "ann")["state"] == "waiting"
 
 
+@pytest.mark.slow
 def test_a_watch_shows_it_within_a_second_and_ends_at_q(project: Project) -> None:
     project.environment["TERM"] = "xterm-256color"
     request = at_a_question(project)
@@ -166,6 +174,7 @@ def test_a_watch_shows_it_within_a_second_and_ends_at_q(project: Project) -> Non
     watching.close()
 
 
+@pytest.mark.slow
 def test_a_plain_terminal_gets_lines(project: Project) -> None:
     project.environment["TERM"] = "dumb"
     request = at_a_question(project)

@@ -64,6 +64,7 @@ def test_nothing_is_done_before_the_plan_is_approved_and_everything_after(
     assert not (project.folder / "by-bash").exists(), "a new task needs a new plan"
 
 
+@pytest.mark.slow
 def test_a_rejected_plan_comes_back_with_the_reason(project: Project) -> None:
     project.stage.play("alice", use(SUBMIT), say("I wait."))
     project.start()
@@ -82,6 +83,7 @@ def test_a_rejected_plan_comes_back_with_the_reason(project: Project) -> None:
     assert second["id"] != plan["id"]
 
 
+@pytest.mark.slow
 def test_a_declared_teammate_may_work_by_plan(project: Project) -> None:
     project.write(
         "team.toml",

@@ -47,6 +47,7 @@ def spawn(project: Project) -> None:
     project.do("teamctl", "spawn", "ann", "coder", "Say yes.", "--worktree")
 
 
+@pytest.mark.slow
 def test_a_check_that_failed_in_a_copy_passes_once_it_is_mended(
     project: Project, repository: Path
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.repositories import git, make_repository
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -43,6 +45,7 @@ def wait_merged(project: Project, count: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_teammates_hear_what_was_not_merged_and_mend_it_in_their_copies(project: Project) -> None:
     make_repository(project.folder)
     project.write("team.toml", SETTINGS)

@@ -9,6 +9,8 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
+
 from teamd.mail.mailbox import Mailbox
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -265,6 +267,7 @@ def test_following_shows_a_repeated_send_once(project: Project) -> None:
     assert said.count("The end.") == 1
 
 
+@pytest.mark.slow
 def test_a_limit_raised_for_senders_holds_for_who_runs_already(project: Project) -> None:
     """Who was told that a long message is safe read team.toml as it is; so must its reader."""
     project.write("team.toml", "[mail]\nmax_message_bytes = 2000\n")

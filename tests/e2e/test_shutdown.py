@@ -8,6 +8,8 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.mail.routing import Post
@@ -77,6 +79,7 @@ def test_who_is_paused_is_shut_down_without_a_model_call(project: Project) -> No
     assert project.server.requests == []
 
 
+@pytest.mark.slow
 def test_a_shutdown_ends_although_the_model_never_answers(team: Project) -> None:
     """A shutdown that never ends is among what users of the nearest product complain about."""
     team.stage.act("dirk", lambda _: use(("read_inbox", {})))
@@ -92,6 +95,7 @@ def test_a_shutdown_ends_although_the_model_never_answers(team: Project) -> None
     assert team.member("dirk")["status"] == "shutdown"
 
 
+@pytest.mark.slow
 def test_all_are_asked_at_the_same_time_and_each_has_a_line(project: Project) -> None:
     project.start()
     project.stage.act("emma", answering("emma", (False, "not yet")))
@@ -144,6 +148,7 @@ def test_a_ctrl_c_says_that_the_request_stands_and_it_does(team: Project) -> Non
     team.wait_for("hans", "shutdown")
 
 
+@pytest.mark.slow
 def test_a_request_that_cannot_be_delivered_at_once_is_delivered_then(project: Project) -> None:
     """A refusal that is carried out all the same left a teammate that read nothing any more."""
     project.start()
@@ -159,6 +164,7 @@ def test_a_request_that_cannot_be_delivered_at_once_is_delivered_then(project: P
     assert project.member("gina")["status"] == "shutdown"
 
 
+@pytest.mark.slow
 def test_a_look_that_fails_shortens_no_deadline(project: Project) -> None:
     """An I/O error of a second ended a teammate at work as one that had not answered in time."""
     project.start()
@@ -183,6 +189,7 @@ def test_a_look_that_fails_shortens_no_deadline(project: Project) -> None:
     assert asking.communicate(timeout=60) == ("hans approved and is shut down: done\n", "")
 
 
+@pytest.mark.slow
 def test_whoever_agreed_to_what_nobody_waits_for_is_ended(project: Project) -> None:
     """It reads nothing any more once it has agreed."""
     project.start()

@@ -59,6 +59,7 @@ def web(project: Project) -> TeamPaths:
     return TeamPaths(project.folder / ".teams" / "web")
 
 
+@pytest.mark.slow
 def test_teams_are_created_listed_and_deleted(project: Project) -> None:
     """Row "several teams": create, list, delete."""
     two = project
@@ -119,6 +120,7 @@ def test_a_teams_name_is_compared_without_case(two: Project) -> None:
     assert [one.name for one in (two.folder / ".teams").iterdir()] == [".gitignore"]
 
 
+@pytest.mark.slow
 def test_sentences_about_a_team_by_name_name_commands_that_reach_it(two: Project) -> None:
     """As they stood, `teamd start` would have started the project's own team."""
     two.do("teamctl", "--team", "web", "spawn", "wim", "coder", "Wait.", "--wait")
@@ -218,6 +220,7 @@ def test_a_team_at_work_without_teamd_is_removed_by_force_only(two: Project) -> 
     assert not web(two).root.exists()
 
 
+@pytest.mark.slow
 def test_a_team_of_the_lead_has_its_own_directory_and_outlives_the_lead(project: Project) -> None:
     """A supervisor that an agent started is nobody's orphan."""
     una = {"name": "una", "role": "coder", "prompt": "Go.", "team": "web"}
@@ -256,6 +259,7 @@ def told_by(paths: TeamPaths, name: str) -> list[str]:
     return [message["from"] for one in records for message in one["messages"]]
 
 
+@pytest.mark.slow
 def test_a_forced_stop_leaves_a_team_of_the_lead_alone(project: Project) -> None:
     """Its supervisor descends from the one that is killed, and leads a life of its own."""
     script_lead(project, {"use": [["create_team", {"name": "web"}]]}, {"say": "There it is."})
@@ -273,6 +277,7 @@ def test_a_forced_stop_leaves_a_team_of_the_lead_alone(project: Project) -> None
     project.do("teamctl", "delete", "web", "--force")
 
 
+@pytest.mark.slow
 def test_a_forced_stop_ends_where_other_teams_cannot_be_looked_at(project: Project) -> None:
     """It ends with the right exit code, and nothing of the team is left."""
     first = project.start()
@@ -291,6 +296,7 @@ def wanda(project: Project) -> dict[str, Any]:
     return dict(member)
 
 
+@pytest.mark.slow
 def test_who_was_put_into_another_team_reports_to_the_lead_that_did_it(two: Project) -> None:
     """Nobody reads the inbox of the lead of a team that no agent leads and no person looks at."""
 
@@ -323,6 +329,7 @@ def test_who_was_put_into_another_team_reports_to_the_lead_that_did_it(two: Proj
     assert una["spawned_by"] is None
 
 
+@pytest.mark.slow
 def test_a_plan_goes_to_the_lead_of_the_other_team_and_its_answer_comes_back(
     two: Project,
 ) -> None:
@@ -360,6 +367,7 @@ def test_a_team_by_name_works_in_the_projects_folder_with_the_projects_settings(
     assert twice.status == 2
 
 
+@pytest.mark.slow
 def test_the_projects_own_teammates_are_not_spawned_in_another_team(project: Project) -> None:
     """The same work would be done twice, and paid for twice."""
     declared = '[[teammate]]\nname = "{}"\nrole = "coder"\nprompt = "Go."\n'

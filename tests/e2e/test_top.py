@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from tests.e2e.harness import Project
     from tests.e2e.multiplexer import Multiplexer
 
+pytestmark = pytest.mark.slow
+
+
 RULES: Final = '[[permission]]\ntool = "bash"\nthen = "ask"\n'
 COMMAND: Final = "touch allowed"
 # What sets a colour, of the 16, of 256 or of all: not the return to the terminal's own.

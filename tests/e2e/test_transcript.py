@@ -159,6 +159,7 @@ def test_colours_are_for_who_wants_them(
     assert (b"\x1b" in raw) is (variables.get("TERM") != "dumb")
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_a_hundred_megabytes_open_within_a_second(project: Project) -> None:
     """On a terminal: its end is shown, and only that is read."""

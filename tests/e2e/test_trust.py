@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from teamd.files.paths import TeamPaths
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ def confirms(project: Project, *words: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_what_it_loosens_is_printed_and_counts_from_the_next_reload_on(project: Project) -> None:
     file = project.write("team.toml", MINE, trusted=False)
     project.start()

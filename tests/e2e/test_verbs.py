@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import psutil
+import pytest
 
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -53,6 +54,7 @@ def test_rm_without_teamd_says_so(project: Project) -> None:
     assert project.run("teamctl", "rm", "alice").status == 3
 
 
+@pytest.mark.slow
 def test_show_is_all_about_one(team: Project) -> None:
     team.stage.play("cleo", use(("submit_plan", {"plan": "This."})), say("I wait for you."))
     team.do("teamctl", "spawn", "cleo", "coder", "Work.", "--plan", "--wait")
@@ -78,6 +80,7 @@ def test_show_is_all_about_one(team: Project) -> None:
     team.do("teamctl", "reject", "cleo", "--reason", "No.")
 
 
+@pytest.mark.slow
 def test_wait_returns_once_nobody_is_at_work(team: Project) -> None:
     command = "until [ -e go ]; do sleep 0.05; done"
     team.stage.play("dora", use(("bash", {"command": command})), say("Done."))

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from tests.e2e.browser import Browser
     from tests.e2e.harness import Project
 
+pytestmark = pytest.mark.slow
+
+
 VIEWS: Final = (
     "", "mail", "board", "queue", "usage", "roster", "way", "lesson", "member/alice",
     "member/alice%7Cmail", "member/alice%7Clog", "member/alice%7Cdiff", "member/alice%7Climits",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.e2e.conftest import HOSTILE, SHOWN
 from tests.waiting import wait_until
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from tests.e2e.served import Server
 
 
+@pytest.mark.slow
 def test_the_token_is_seen_nowhere_and_no_cookie_is_set(page: Browser, server: Server) -> None:
     assert server.token not in page.run("return location.href + document.documentElement.outerHTML")
     assert page.run("return document.cookie") == ""
@@ -21,6 +24,7 @@ def test_the_token_is_seen_nowhere_and_no_cookie_is_set(page: Browser, server: S
     page.see("The team")  # it is kept for this tab
 
 
+@pytest.mark.slow
 def test_hostile_words_are_text_everywhere(page: Browser, busy: Project) -> None:
     busy.do("teamctl", "send", "alice", HOSTILE, "--summary", HOSTILE)
     for view in ("mail", "board", "member/alice"):
@@ -32,6 +36,7 @@ def test_hostile_words_are_text_everywhere(page: Browser, busy: Project) -> None
     assert "run" not in page.driver.title
 
 
+@pytest.mark.slow
 def test_no_text_becomes_html_by_a_slip(page: Browser) -> None:
     """Trusted Types: what would parse a text is an error in this page."""
     for slip in ("document.body.innerHTML = 'x'", "document.write('x')"):
@@ -40,6 +45,7 @@ def test_no_text_becomes_html_by_a_slip(page: Browser) -> None:
     page.complaints()
 
 
+@pytest.mark.slow
 def test_a_read_only_page_has_nothing_to_act_with(page: Browser, server: Server) -> None:
     page.press("Read-only link")
     link = page.find("dialog code").text
@@ -54,6 +60,7 @@ def test_a_read_only_page_has_nothing_to_act_with(page: Browser, server: Server)
     assert server.token not in link
 
 
+@pytest.mark.slow
 def test_a_page_on_another_local_port_gets_nothing(browser: Browser, server: Server) -> None:
     """The browser itself, with all that such a page can try."""
     browser.open_elsewhere()

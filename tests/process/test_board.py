@@ -60,6 +60,7 @@ def board(paths: TeamPaths, who: str) -> Board:
     return Board(paths, post, who, durable=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [200, pytest.param(1000, marks=pytest.mark.long)])
 def test_of_two_processes_that_claim_one_task_again_and_again_one_wins(
     tmp_path: Path, rounds: int
@@ -108,6 +109,7 @@ def look(paths: TeamPaths) -> dict[str, Any]:
     return facts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deed", DEEDS)
 def test_a_deed_that_is_killed_at_any_step_and_repeated_is_done_once(
     tmp_path: Path, deed: str

@@ -16,6 +16,9 @@ from tests.process.campaign.roster_reader import RosterReader
 if TYPE_CHECKING:
     from tests.e2e.harness import Project
 
+pytestmark = pytest.mark.slow
+
+
 SEED_VARIABLE: Final = "TEAMD_CAMPAIGN_SEED"
 LONG: Final = {
     Place.TAKE: 80,

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from teamd.checks.places import CheckPlace
     from teamd.sandbox.shells import Shell
 
+pytestmark = pytest.mark.slow
+
+
 CHECK = "python3 -S tests/check.py"
 TEST = "import app\nassert app.double(2) == 4, app.double(2)\n"
 # None of the hooks that are planted below may run here, outside of every sandbox.

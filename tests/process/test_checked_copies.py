@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
 
+pytestmark = pytest.mark.slow
+
+
 CHECK = "cmp a.txt tests/expected.txt"
 SETTINGS = '[tasks]\nprotect = ["tests/**"]\n'
 

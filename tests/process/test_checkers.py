@@ -121,6 +121,7 @@ def test_each_claim_has_one_process_and_they_follow_each_other(world: World) -> 
     assert len(world.checkers.pids()) == 1, "the next one's turn, while the first has a pause"
 
 
+@pytest.mark.slow
 def test_one_that_hangs_is_killed_and_its_claim_is_checked_again(world: World) -> None:
     world.deed, world.seconds = sleep, -299.5
     claimed(world.paths)
@@ -130,6 +131,7 @@ def test_one_that_hangs_is_killed_and_its_claim_is_checked_again(world: World) -
     assert world.private == []
 
 
+@pytest.mark.slow
 def test_who_claims_no_more_is_checked_no_more(world: World) -> None:
     world.deed = sleep
     claimed(world.paths)
@@ -159,6 +161,7 @@ def test_after_the_last_word_nothing_is_forked(world: World) -> None:
     assert world.checkers.next_due_seconds() > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deed", ["claim", "pass", "fail"])
 def test_what_is_killed_at_any_step_is_found_by_the_next_and_told_once(
     tmp_path: Path, deed: str

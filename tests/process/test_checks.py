@@ -75,6 +75,7 @@ def begun(project: Project) -> int:
     return path.read_text().count("\n") if path.exists() else 0
 
 
+@pytest.mark.slow
 def test_a_teammate_is_believed_only_by_its_check(project: Project) -> None:
     """It hears of a failure by mail, mends it, and the task is completed."""
     done = ("task_update", {"task_id": "1", "status": "completed"})
@@ -101,6 +102,7 @@ def test_a_teammate_is_believed_only_by_its_check(project: Project) -> None:
     assert not list(project.paths.homes.glob("check.*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["checker", "command", "supervisor", "stopped"])
 def test_what_is_killed_is_checked_again_and_counts_for_nothing(
     project: Project, victim: str
@@ -129,6 +131,7 @@ def test_what_is_killed_is_checked_again_and_counts_for_nothing(
     assert not [one for one in inside if one is not None and one.alive]
 
 
+@pytest.mark.slow
 def test_a_check_that_hangs_is_ended_and_has_failed(project: Project) -> None:
     project.ask_no_service("[tasks]\ncheck_seconds = 0.5\n")
     project.start()
@@ -153,6 +156,7 @@ def test_a_check_that_kills_itself_ends_as_a_failure(project: Project) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_claim_that_is_taken_back_is_checked_no_more(project: Project) -> None:
     project.ask_no_service()
     project.start()
@@ -204,6 +208,7 @@ def test_a_campaign_of_kills_hangs_no_task_and_completes_none_falsely(project: P
     campaign(project, claims=40, kills=50, seed=12)
 
 
+@pytest.mark.slow
 def test_a_short_campaign_of_kills(project: Project) -> None:
     campaign(project, claims=6, kills=6, seed=7)
 

@@ -75,6 +75,7 @@ def ask(url: str | None, given: Ask | None = None, **more: Any) -> Reply:
     return asyncio.run(once())
 
 
+@pytest.mark.slow
 def test_text_arrives_whole_with_its_usage() -> None:
     with StrictServer(by_name({"alice": [say("Grüße, 世界 🌍")]})) as server:
         reply = ask(server.url)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from teamd.copies.record import Copy
     from teamd.files.paths import TeamPaths
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def paths(tmp_path: Path) -> TeamPaths:

@@ -254,6 +254,7 @@ PLANTS: Final[dict[str, Callable[[Scene], None]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", PLANTS)
 def test_what_is_planted_in_a_copy_runs_in_no_command_of_the_person(
     plant: str, scene: Scene
@@ -279,6 +280,7 @@ def test_plain_git_would_run_what_is_planted(plant: str, scene: Scene) -> None:
     assert scene.mark.exists()
 
 
+@pytest.mark.slow
 def test_the_settings_of_the_person_s_own_repository_count_there(scene: Scene) -> None:
     """Its hooks run at a merge as at the person's own, and one that fails leaves all as it was."""
     git(scene.copy.folder, "add", "-A")

@@ -15,6 +15,8 @@ from tests.repositories import commit, git
 if TYPE_CHECKING:
     from tests.e2e.harness import Project
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def yard(project: Project) -> Yard:

@@ -35,6 +35,7 @@ def before(tmp_path: Path) -> TeamPaths:
     return paths
 
 
+@pytest.mark.slow
 def test_copies_go_along_with_a_project_that_is_moved(before: TeamPaths) -> None:
     home = before.home.rename(before.home.with_name("moved"))
     after = TeamPaths(home / ".team")
@@ -81,6 +82,7 @@ def test_a_repository_that_is_gone_is_named(before: TeamPaths) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_teammate_goes_on_in_a_copy_that_was_moved(project: Project) -> None:
     make_repository(project.folder)
     project.start()

@@ -140,14 +140,17 @@ def check_reach(scene: Scene, **tools: object) -> None:
     assert not (scene.source / "x").exists()
 
 
+@pytest.mark.slow
 def test_commands_see_the_copy_and_nothing_else_of_the_project(scene: Scene) -> None:
     check_reach(scene)
 
 
+@pytest.mark.slow
 def test_nor_where_the_folder_around_the_project_may_be_read(scene: Scene) -> None:
     check_reach(scene, read=(scene.source.parent,))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root writes there")
 def test_nor_where_the_project_lies_in_a_folder_of_the_system(system_scene: Scene) -> None:
     check_reach(system_scene)
@@ -160,6 +163,7 @@ def test_nor_where_the_project_lies_in_a_folder_of_the_system(system_scene: Scen
     ]
 
 
+@pytest.mark.slow
 def test_protected_places_are_so_in_a_copy(scene: Scene) -> None:
     """Git would run them as whoever asks it something there."""
     folder = scene.alice.folder

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from teamd.copies.clone import Made
     from teamd.copies.record import Copy
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def paths(tmp_path: Path) -> TeamPaths:

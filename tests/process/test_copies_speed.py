@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from teamd.copies.record import Copy
 
+pytestmark = pytest.mark.slow
+
+
 ROUNDS = 5
 MOST = 1.5  # times what the bare clone takes
 MOST_KILOBYTES = 8_000  # an index, and no objects

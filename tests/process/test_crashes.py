@@ -8,6 +8,8 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from teamd.files import locks
 from teamd.process_id import Identity
 from tests.strict.faults import Stall
@@ -78,6 +80,7 @@ def test_a_teammate_killed_in_mid_call_is_back_within_a_second_and_asks_again(
     team.wait_for("lou", "idle", turns=2)
 
 
+@pytest.mark.slow
 def test_a_teammate_killed_in_mid_task_goes_on_and_leaves_no_command_behind(
     team: Project,
 ) -> None:
@@ -96,6 +99,7 @@ def test_a_teammate_killed_in_mid_task_goes_on_and_leaves_no_command_behind(
     )
 
 
+@pytest.mark.slow
 def test_too_many_crashes_end_in_failed_and_the_lead_is_told_why(project: Project) -> None:
     """More than five in a minute by default: the sixth is one too many."""
     project.start()
@@ -124,6 +128,7 @@ def test_the_restart_limit_is_a_setting(project: Project) -> None:
     project.wait_for("jo", "failed")
 
 
+@pytest.mark.slow
 def test_a_teammate_that_waits_for_its_restart_can_be_shut_down(project: Project) -> None:
     """And is not called back by the restart that it waited for."""
     project.start()
@@ -139,6 +144,7 @@ def test_a_teammate_that_waits_for_its_restart_can_be_shut_down(project: Project
     assert len(project.log("teamd", "forked")) == 5
 
 
+@pytest.mark.slow
 def test_two_processes_are_never_one_teammate(project: Project) -> None:
     """Both would take its mail and write its conversation."""
     project.start()
@@ -153,6 +159,7 @@ def test_two_processes_are_never_one_teammate(project: Project) -> None:
     wait_until(lambda: len(project.asked("jo")) == 2, what="jo goes on once the other has ended")
 
 
+@pytest.mark.slow
 def test_another_teams_odd_directory_harms_nobody_who_cleans_up(project: Project) -> None:
     """Whoever ends what a teammate left looks which of it are supervisors of other teams."""
     (project.folder / ".teams" / "web" / "teamd.pid").mkdir(parents=True)

@@ -7,6 +7,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
+
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.spool import Spool
 from tests.children import holding
@@ -68,6 +70,7 @@ def delivered(project: Project) -> list[str]:
     return found[1:]
 
 
+@pytest.mark.slow
 def test_ten_kills_with_a_message_in_hand_cost_nothing_but_time(project: Project) -> None:
     """A machine that is out of memory kills whoever comes first, again and again."""
     project.ask_no_service(BRAVE)
@@ -90,6 +93,7 @@ def test_ten_kills_with_a_message_in_hand_cost_nothing_but_time(project: Project
     assert not project.paths.rejected("jo").exists()
 
 
+@pytest.mark.slow
 def test_a_message_that_crashes_its_reader_is_rejected_alone(project: Project) -> None:
     """Otherwise it would end its receiver for ever; so it costs two crashes, and two to find it."""
     (project.root / "bin").mkdir()

@@ -41,6 +41,7 @@ def test_a_teammate_stopped_in_its_command_outlives_no_killed_supervisor(project
     assert [result.is_error for result in last.last_results] == [True]
 
 
+@pytest.mark.slow
 def test_a_pause_is_told_to_the_lead_once_and_not_at_every_restart(project: Project) -> None:
     del project.environment["ANTHROPIC_API_KEY"]
     project.start()
@@ -62,6 +63,7 @@ def _edit(project: Project, members: list[dict[str, str]]) -> None:
     project.paths.config.write_text(json.dumps({**roster, "members": kept + members}))
 
 
+@pytest.mark.slow
 def test_who_is_taken_out_of_the_roster_by_hand_lives_on_nowhere(project: Project) -> None:
     """And who is added there has no process before somebody spawns it."""
     project.start()

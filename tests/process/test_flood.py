@@ -100,6 +100,7 @@ def delivered(paths: TeamPaths, name: str) -> list[list[dict[str, Any]]]:
     return [record["messages"] for record in records if record["record"] == "mail"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [10_000, LARGE])
 def test_a_flood_is_taken_in_the_memory_of_a_trickle(tmp_path: Path, count: int) -> None:
     """And in a time that grows with it, not with its square: each take is a short one."""
@@ -119,6 +120,7 @@ def test_a_flood_is_taken_in_the_memory_of_a_trickle(tmp_path: Path, count: int)
     assert figures[count][1] < 5 * (count / FEW) * figures[FEW][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [4000, LARGE])
 def test_a_flooded_teammate_goes_on_answering_and_holds_up_nobody(
     project: Project, count: int

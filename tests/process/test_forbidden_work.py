@@ -93,6 +93,7 @@ def test_each_command_that_takes_work_refuses_what_no_teammate_may_change(
     assert not (yard.folder / "AGENTS.md").exists()
 
 
+@pytest.mark.slow
 def test_work_that_takes_it_back_is_merged(project: Project) -> None:
     yard = Yard(project, "ann", settings=ONTO_MAIN)
     copy = yard.copy("ann")
@@ -103,6 +104,7 @@ def test_work_that_takes_it_back_is_merged(project: Project) -> None:
     assert (yard.folder / "a.txt").read_text() == "work\n"
 
 
+@pytest.mark.slow
 def test_what_the_person_has_moved_to_such_a_place_is_not_changed_there(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +132,7 @@ def test_what_the_person_has_moved_to_such_a_place_is_not_changed_there(
     assert yard.git("rev-parse", "HEAD") == moved
 
 
+@pytest.mark.slow
 def test_what_is_protected_since_it_was_queued_is_not_merged(project: Project) -> None:
     yard = Yard(project, "ann", settings=ONTO_MAIN)
     plant(yard.copy("ann"), "deploy/key", FILE)
@@ -142,6 +145,7 @@ def test_what_is_protected_since_it_was_queued_is_not_merged(project: Project) -
     assert yard.merges("main") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["merge", "queue"])
 @pytest.mark.parametrize("there", ["file", "folder"])
 def test_an_ignored_file_of_the_person_is_never_overwritten(
@@ -190,6 +194,7 @@ def weave(yard: Yard, copy: Path, base: str) -> None:
     git(copy, "reset", "--quiet", "--hard", both)
 
 
+@pytest.mark.slow
 def test_no_weakened_test_becomes_what_checks_go_by(project: Project) -> None:
     rules = '[tasks]\ncheck = "sh tests/run.sh"\nprotect = ["./tests/**"]\n[merge]\n'
     yard = Yard(project, "ann", settings=rules)
@@ -217,6 +222,7 @@ def test_no_weakened_test_becomes_what_checks_go_by(project: Project) -> None:
     assert (shown["status"], shown["proven"]) == ("in_progress", False)
 
 
+@pytest.mark.slow
 def test_the_check_of_a_task_alone_lets_nothing_into_the_queue(project: Project) -> None:
     """Its maker, a teammate, may have chosen it."""
     yard = Yard(project, "ann", settings="[merge]\nauto = true\n")

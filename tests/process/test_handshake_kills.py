@@ -42,6 +42,7 @@ SOME: Final = tuple(zip(STEPS, (True, False, True), strict=True))  # whether it 
 EVERY: Final = tuple(itertools.product(STEPS, (True, False)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["ask", "answer"])
 def test_who_asks_or_answers_is_killed_before_every_operation_on_a_file(
     tmp_path: Path, step: str
@@ -160,6 +161,7 @@ class Round:
         return use(("shutdown_response", given))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)  # handshakes of real processes, each with a kill
 @pytest.mark.parametrize("victim", VICTIMS)
 @pytest.mark.parametrize(

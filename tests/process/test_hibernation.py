@@ -119,6 +119,7 @@ def test_mail_that_comes_just_as_it_goes_to_hibernate_is_read_at_once(sleepy: Pr
     assert str(last.body["messages"]).count("Just now.") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["ed", *(pytest.param(name, marks=pytest.mark.long) for name in ("eve", "ewa"))]
 )
@@ -136,6 +137,7 @@ def test_one_that_is_killed_while_it_hibernates_is_back_with_its_conversation(
     assert hibernated(sleepy, name, times=2) != pid
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_is_killed_takes_those_that_hibernate_along(project: Project) -> None:
     project.write("team.toml", SETTINGS)
     project.start()
@@ -150,6 +152,7 @@ def test_a_supervisor_that_is_killed_takes_those_that_hibernate_along(project: P
     hibernated(project, "ann", times=2)
 
 
+@pytest.mark.slow
 def test_one_that_hibernates_is_shut_down_and_spawned_like_any_other(sleepy: Project) -> None:
     spawn(sleepy, "fay")
     hibernated(sleepy, "fay")
@@ -176,6 +179,7 @@ def test_one_that_goes_to_hibernate_as_it_is_to_end_stays_away(sleepy: Project) 
     assert member["pid"] is None
 
 
+@pytest.mark.slow
 def test_a_background_job_keeps_its_teammate_awake_until_it_ends(sleepy: Project) -> None:
     """It would end with the process."""
     command = "while [ ! -e hal-may-end ]; do sleep 0.05; done"
@@ -192,6 +196,7 @@ def test_a_background_job_keeps_its_teammate_awake_until_it_ends(sleepy: Project
     assert hibernated(sleepy, "hal") != pid
 
 
+@pytest.mark.slow
 def test_a_permission_is_waited_for_awake_and_a_plan_is_not(project: Project) -> None:
     project.write("team.toml", SETTINGS + RULE)
     project.stage.play("ann", use(("bash", {"command": "touch ann-was-here"})), say("Done."))
@@ -271,6 +276,7 @@ def test_a_report_that_is_read_after_its_process_hibernated_is_believed(tmp_path
         wait_until(children.reap, what="ann has ended")
 
 
+@pytest.mark.slow
 def test_what_commands_keep_in_their_temporary_folder_outlives_hibernation(sleepy: Project) -> None:
     """A minute without work is no reason to lose it; another start empties the folder."""
     keep, look = "echo blue > $TMPDIR/kept", "cat $TMPDIR/kept"

@@ -132,6 +132,7 @@ def _spread(found: Sequence[T], most: int | None) -> Sequence[T]:
     return found[step // 2 :: step]
 
 
+@pytest.mark.slow
 @pytest.mark.strace
 @pytest.mark.parametrize("name", SOME)
 def test_some_failures_of_system_calls_harm_nothing(tmp_path: Path, name: str) -> None:

@@ -48,6 +48,7 @@ def in_a_turn(folder: Path) -> Life:
     return life
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [INSTEAD, ""])
 def test_who_breaks_off_is_killed_before_every_operation_on_a_file(
     tmp_path: Path, text: str
@@ -126,6 +127,7 @@ class Round:
         return say("I do.")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("victim", ["teammate", "supervisor"])
 @pytest.mark.parametrize("rounds", ROUNDS)
@@ -147,6 +149,7 @@ def test_an_interrupt_is_done_once_whoever_is_killed(
     print(f"{SEED_VARIABLE}={seed}: {done} of {rounds} accepted, a {victim} killed in each")  # noqa: T201
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("victim", ["teammate", "supervisor"])
 @pytest.mark.parametrize("rounds", ROUNDS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +18,7 @@ from teamd.messages import Message
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Checkpoint, NoteAdded, Summarised, mail_in
 from tests.children import survived
+from tests.unit.life import Life
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +83,37 @@ def test_each_message_comes_once(
     assert left > 2
 
 
+def test_mail_is_in_the_conversation_once_whenever_its_teammate_is_killed(tmp_path: Path) -> None:
+    """It is done with in the inbox only once it stands there."""
+    seen = set()
+    for left in range(1, 50):
+        folder = tmp_path / str(left)
+        life = Life(folder)
+        for text in ("a", "b"):
+            life.send(text)
+        through = survived(left, partial(_deliver, folder))
+        seen.add(len(life.conversation().new_mail))
+        _deliver(folder)
+        assert [message.content for message in life.conversation().new_mail] == ["a", "b"]
+        assert not life.mailbox.waiting()
+        if through:
+            break
+    assert through
+    assert seen == {0, 2}
+
+
+def _deliver(folder: Path, arm: Callable[[], None] = lambda: None) -> None:
+    """Be the teammate's process as it takes its mail."""
+
+    async def deliver() -> None:
+        async with Life(folder).made() as loop:
+            arm()
+            loop.delivery.deliver()
+
+    asyncio.run(deliver())
+
+
+@pytest.mark.slow
 def test_a_line_that_is_no_message_is_rejected_once(tmp_path: Path) -> None:
     """It is counted, and somebody may look for each of them."""
     for left in range(1, 50):
@@ -97,6 +131,7 @@ def test_a_line_that_is_no_message_is_rejected_once(tmp_path: Path) -> None:
     assert left > 10
 
 
+@pytest.mark.slow
 def test_a_culprit_is_rejected_once(tmp_path: Path) -> None:
     for left in range(1, 50):
         paths = TeamPaths(tmp_path / str(left))

@@ -247,6 +247,7 @@ def play(
     return len(completed), claims - len(completed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lies", "copied"),
     [(LIES, False), (LIES_IN_A_COPY, True)],

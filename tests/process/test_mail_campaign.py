@@ -139,6 +139,7 @@ def campaign(tmp_path: Path) -> Iterable[Campaign]:
         made.end()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("durability", ["os", "disk"])
 @pytest.mark.parametrize(
     ("count", "size"),
@@ -156,6 +157,7 @@ def test_every_message_arrives_once_and_in_order(
     assert campaign.check() == 0
 
 
+@pytest.mark.slow
 def test_foreign_programs_take_part_on_equal_terms(campaign: Campaign) -> None:
     """Mail may come from a script of two lines, in whatever language, without ids."""
     campaign.read("os")
@@ -169,6 +171,7 @@ def test_foreign_programs_take_part_on_equal_terms(campaign: Campaign) -> None:
     assert campaign.check() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "seed", "durability"),
     [

@@ -26,6 +26,7 @@ FORMATTER = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("squash", [False, True])
 @pytest.mark.parametrize(
     ("files", "left"),
@@ -55,6 +56,7 @@ def test_a_hook_that_formats_and_fails_leaves_no_half_merge(
     assert merge(project.paths, "ann", Settings(), squash=squash).merged == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--squash", "--no-commit"])
 def test_options_of_the_person_s_branch_make_no_half_merge(project: Project, option: str) -> None:
     yard = Yard(project, "ann")
@@ -65,6 +67,7 @@ def test_options_of_the_person_s_branch_make_no_half_merge(project: Project, opt
     assert yard.git("status", "--porcelain", "--untracked-files=no") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", ["--squash", "-s ours"])
 def test_the_queue_moves_a_branch_to_the_very_commit_that_it_checked(
     project: Project, options: str
@@ -79,6 +82,7 @@ def test_the_queue_moves_a_branch_to_the_very_commit_that_it_checked(
     assert yard.git("status", "--porcelain", "--untracked-files=no") == ""
 
 
+@pytest.mark.slow
 def test_a_merge_that_was_made_is_told_as_that_however_git_ends(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +104,7 @@ def test_a_merge_that_was_made_is_told_as_that_however_git_ends(
     assert yard.git("status", "--porcelain", "--untracked-files=no") == ""
 
 
+@pytest.mark.slow
 def test_a_submodule_that_is_behind_its_commit_holds_nothing_up(
     project: Project, tmp_path: Path
 ) -> None:
@@ -125,6 +130,7 @@ def test_a_submodule_that_is_behind_its_commit_holds_nothing_up(
         merge(project.paths, "ann", yard.settings)
 
 
+@pytest.mark.slow
 def test_a_full_disk_says_nothing_about_the_work(project: Project) -> None:
     yard = Yard(project, "ann")
     yard.commit("ann", big=os.urandom(500_000).hex())
@@ -135,6 +141,7 @@ def test_a_full_disk_says_nothing_about_the_work(project: Project) -> None:
     assert yard.empty()["1"]["state"] == "merged"
 
 
+@pytest.mark.slow
 def test_the_queue_says_that_the_repository_is_gone(project: Project) -> None:
     yard = Yard(project, "ann")
     yard.commit("ann", a="work\n")

@@ -6,6 +6,8 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
+import pytest
+
 from teamd.files.paths import TeamPaths
 from teamd.hosts.cursor import CursorFile
 from teamd.hosts.outbox_file import find_end, whole_size
@@ -36,6 +38,7 @@ def killed(left: int, deed: Callable[[], None]) -> bool:
     return not survived(left, live)
 
 
+@pytest.mark.slow
 def test_mail_that_arrives_is_delivered_once(tmp_path: Path) -> None:
     for left in count(1):
         paths = team(tmp_path / str(left))
@@ -52,6 +55,7 @@ def test_mail_that_arrives_is_delivered_once(tmp_path: Path) -> None:
             return
 
 
+@pytest.mark.slow
 def test_an_outbox_that_is_emptied_keeps_its_numbers(tmp_path: Path) -> None:
     for left in count(1):
         paths = team(tmp_path / str(left))

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
 
+pytestmark = pytest.mark.slow
+
+
 AWAITED = "until [ -e go ]; do sleep 0.05; done"  # a check that ends when the test wants it
 
 

@@ -42,6 +42,7 @@ def queue_of(scene: Scene) -> tuple[Queue, Merger]:
     return queue, Merger(queue=queue, settings=settings, probe=probe(), mask=Mask())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", PLANTS)
 def test_what_is_planted_in_a_copy_does_not_run_in_the_queue(plant: str, scene: Scene) -> None:
     """A conflict first, after which the copy is told of the tip; then a merge."""
@@ -64,6 +65,7 @@ def test_what_is_planted_in_a_copy_does_not_run_in_the_queue(plant: str, scene: 
     wait_until(lambda: not (scene.paths.work / ".merging").exists(), what="nothing is left")
 
 
+@pytest.mark.slow
 def test_attributes_that_are_merged_name_no_driver_or_filter_of_the_person_s(scene: Scene) -> None:
     """Theirs are for what the person does; git's own drivers count, as with any merge."""
     queue, merger = queue_of(scene)

@@ -53,6 +53,7 @@ def mail() -> Message:
     return Message(sender=TEAMD, to="alice", content="not merged")
 
 
+@pytest.mark.slow
 def test_an_end_that_is_killed_anywhere_is_told_once_and_opens_the_task_once(
     tmp_path: Path,
 ) -> None:

@@ -210,6 +210,7 @@ def test_a_command_that_kills_its_reaper_ends_with_it(folder: Path, command: str
         assert marked(folder) == {}
 
 
+@pytest.mark.slow
 def test_a_command_that_stops_its_reaper_has_its_time_limit_still(folder: Path) -> None:
     with asking(folder, "kill -STOP $PPID; setsid sleep 1000 & sleep 1000", 1) as asker:
         begun = time.monotonic()
@@ -268,6 +269,7 @@ def test_orphans_are_reaped_while_a_command_runs(folder: Path) -> None:
 # the whole thing
 
 
+@pytest.mark.slow
 def test_nothing_outlives_teamd_and_its_teammates_killed_at_once(project: Project) -> None:
     """As when the kernel runs out of memory, or a person types `killall -9`."""
     names = ("ann", "bob", "cy")

@@ -259,6 +259,7 @@ def test_a_program_of_an_environment_in_the_home_runs(world: World) -> None:
     assert (said, home) == (str(tool), "tool")
 
 
+@pytest.mark.slow
 def test_the_key_is_in_no_environment_of_the_sandbox(world: World) -> None:
     command = "env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'; ps axewww"
     (text,) = world.start(json.dumps({"commands": [command]}))
@@ -271,6 +272,7 @@ def test_a_home_of_its_own_is_kept(world: World) -> None:
     assert world.run(write, read) == ["(no output)", "kept\nkept"]
 
 
+@pytest.mark.slow
 def test_what_is_temporary_takes_no_memory(world: World) -> None:
     (text,) = world.run(
         "echo kept > /dev/shm/note; cat /tmp/note /var/tmp/note; echo x > /dev/note"
@@ -345,6 +347,7 @@ class Page(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+@pytest.mark.slow
 def test_hosts_are_reached_beside_a_job_and_after_it(world: World) -> None:
     """By an ordinary user too, for whom bubblewrap puts one user namespace into another."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
@@ -539,6 +542,7 @@ def test_nothing_of_a_command_runs_on(world: World) -> None:
     wait_until(lambda: mark not in _command_lines(), what="none of them runs")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
@@ -572,6 +576,7 @@ def test_what_it_takes_is_bounded(world: World, command: str, sentence: str | No
     assert after == "fine"
 
 
+@pytest.mark.slow
 def test_what_processes_share_counts_once(world: World) -> None:
     program = (
         "import os, time; x = b'x' * (60 << 20); [os.fork() for _ in range(3)]; time.sleep(.5)"

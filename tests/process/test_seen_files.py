@@ -6,11 +6,16 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.e2e.harness import Project
+
+pytestmark = pytest.mark.slow
+
 
 READ = ("read_file", {"path": "a"})
 
@@ -32,11 +37,11 @@ def test_a_killed_teammate_goes_on_with_what_it_has_read(project: Project) -> No
     project.stage.play("ann", use(edit("one", "two")), say("Edited."))
     project.do("teamctl", "send", "ann", "Edit it.", "--wait")
     wait_until(lambda: (project.folder / "a").read_text() == "two", what="edited")
-    project.wait_for("ann", "idle", turns=2)
+    project.wait_for("ann", "idle", turns=4)
     (project.folder / "a").write_text("three")
     project.stage.play("ann", use(edit("three", "x")), say("Refused."))
     project.do("teamctl", "send", "ann", "Edit it again.", "--wait")
-    project.wait_for("ann", "idle", turns=3)
+    project.wait_for("ann", "idle", turns=6)
     assert project.run("teamctl", "shutdown", "ann", "--force").status == 4
     project.stage.play("ann", use(edit("three", "y")), say("Refused, too."))
     project.do("teamctl", "spawn", "ann", "coder", "Edit it.", "--fresh", "--wait")

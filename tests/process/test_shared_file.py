@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -47,6 +49,7 @@ asyncio.run(work())
 """
 
 
+@pytest.mark.slow
 def test_no_edit_is_lost_without_a_refusal(tmp_path: Path) -> None:
     """Those who write all of the file have looked at it behind the tools' back: that is refused."""
     root = tmp_path / "root"

@@ -183,6 +183,7 @@ def test_a_time_limit_is_a_sensible_number(box: Toolbox, timeout: int) -> None:
     assert "bad input for bash: timeout" in run(box, "true", timeout=timeout).text
 
 
+@pytest.mark.slow
 def test_endless_output_is_bounded(box: Toolbox) -> None:
     result = run(box, "echo first; yes", timeout=1)
     assert result.is_error
@@ -197,6 +198,7 @@ def test_endless_output_is_bounded(box: Toolbox) -> None:
 # how it ends
 
 
+@pytest.mark.slow
 def test_a_time_limit_ends_the_whole_group(box: Toolbox, pids: Pids) -> None:
     command = (
         "sleep 1000 & echo $! >> $PIDS; (sleep 1000 & echo $! >> $PIDS; wait) & echo so far; wait"
@@ -208,6 +210,7 @@ def test_a_time_limit_ends_the_whole_group(box: Toolbox, pids: Pids) -> None:
     assert not pids.alive()
 
 
+@pytest.mark.slow
 def test_sigterm_comes_first_and_is_no_way_out(box: Toolbox, pids: Pids) -> None:
     polite = "trap 'echo cleaned up; exit' TERM; echo $$ >> $PIDS; while :; do sleep 0.1; done"
     assert "cleaned up\n[ended after" in run(box, polite, timeout=1).text
@@ -261,6 +264,7 @@ def test_who_escaped_the_group_is_ended_too(
         os.kill(pid, 0)
 
 
+@pytest.mark.slow
 @linux
 def test_who_escaped_is_ended_after_a_time_limit_too(
     box: Toolbox, pids: Pids, subreaper: None
@@ -276,6 +280,7 @@ def test_who_escaped_is_ended_by_cancelling_too(box: Toolbox, pids: Pids, subrea
     assert not pids.alive()
 
 
+@pytest.mark.slow
 @linux
 def test_a_chain_of_forks_is_ended_to_its_last(box: Toolbox, pids: Pids, subreaper: None) -> None:
     """Only its first link is this process's child: one link a round would take too long."""
@@ -366,6 +371,7 @@ def test_no_thread_is_started_and_nothing_stays_open(box: Toolbox) -> None:
     assert not Program.live
 
 
+@pytest.mark.slow
 def test_a_secret_is_masked_before_the_middle_is_left_out(tmp_path: Path) -> None:
     """Half of a key at the cut would be found by nobody, and the two halves are a key."""
     key = "sk-0123456789abcdef"

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tests.strict.asked import Asked
     from tests.strict.replies import Answer
 
+pytestmark = pytest.mark.slow
+
+
 PATIENCE_SECONDS = 0.5  # the tool gives a minute
 
 

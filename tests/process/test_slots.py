@@ -7,6 +7,8 @@ import resource
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.strict.faults import Stall, Status
 from tests.waiting import wait_until
 
@@ -59,6 +61,7 @@ def test_first_come_first_served(project: Project) -> None:
     assert order(project) == list(NAMES)
 
 
+@pytest.mark.slow
 def test_a_refusal_of_one_slows_all(project: Project) -> None:
     """The others would run into the same wall; then all go on, with one slot less at first."""
     project.server.faults.push(Status(429, retry_after=1))
@@ -74,6 +77,7 @@ def test_a_refusal_of_one_slows_all(project: Project) -> None:
     assert slowed["at_once"] == 1
 
 
+@pytest.mark.slow
 def test_a_change_of_the_settings_counts_from_the_next_call_on(project: Project) -> None:
     stall = Stall()
     project.server.faults.push(stall)
@@ -88,6 +92,7 @@ def test_a_change_of_the_settings_counts_from_the_next_call_on(project: Project)
         project.wait_for(name, "idle", turns=1)
 
 
+@pytest.mark.slow
 def test_the_supervisor_may_open_more_files_than_its_teammates(project: Project) -> None:
     """A thousand teammates take two each; a command may count on the limit of its user."""
     project.ask_no_service('[[teammate]]\nname = "ann"\nrole = "clerk"\nprompt = "Go."\n')

@@ -141,6 +141,7 @@ def _goes_on(project: Project) -> None:
     assert [result.is_error for result in last.last_results] == [True]
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_does_not_listen_is_killed_with_all_under_it(project: Project) -> None:
     """A stopped process ignores SIGTERM, as one that waits for a dead disk does."""
     _in_a_command(project)
@@ -152,6 +153,7 @@ def test_a_supervisor_that_does_not_listen_is_killed_with_all_under_it(project: 
     _goes_on(project)
 
 
+@pytest.mark.slow
 def test_a_killed_supervisor_takes_its_teammates_along(project: Project) -> None:
     """Nobody is there to stop them, and the next start resumes them."""
     _in_a_command(project)

@@ -208,6 +208,7 @@ def test_models_are_listed_with_their_limits() -> None:
         assert run(look(server)) == (["one", "two"], 9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "shown"),
     [

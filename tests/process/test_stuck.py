@@ -6,6 +6,8 @@ import os
 import signal
 from typing import TYPE_CHECKING, Final
 
+import pytest
+
 from tests.process.test_stopping import COMMANDS
 from tests.strict.faults import Stall
 from tests.strict.replies import say, use
@@ -33,6 +35,7 @@ def stuck(project: Project) -> bool:
     return bool(project.member("ann")["reason"] == "no progress for 1.5 s")
 
 
+@pytest.mark.slow
 def test_a_teammate_that_is_stopped_at_work_is_told_of_once(project: Project) -> None:
     """And not only when its command has had its hour; it may go on as if nothing had been."""
     pid = in_a_command(project, REPORT)
@@ -48,6 +51,7 @@ def test_a_teammate_that_is_stopped_at_work_is_told_of_once(project: Project) ->
     assert len(project.log("teamd", "stuck")) == 2
 
 
+@pytest.mark.slow
 def test_where_settings_say_so_it_is_killed_and_goes_on(project: Project) -> None:
     pid = in_a_command(project, RESTART, COMMANDS["leaver"])
     os.kill(pid, signal.SIGSTOP)
@@ -61,6 +65,7 @@ def test_where_settings_say_so_it_is_killed_and_goes_on(project: Project) -> Non
     wait_until(lambda: "sleep 1000" not in project.survivors().values(), what="her commands ended")
 
 
+@pytest.mark.slow
 def test_whoever_waits_is_not_stuck(project: Project) -> None:
     """A long command, a model that is silent, a retry, a pause and mail for an idle one."""
     project.write("team.toml", REPORT)
@@ -78,6 +83,7 @@ def test_whoever_waits_is_not_stuck(project: Project) -> None:
     assert project.mail("lead") == ""
 
 
+@pytest.mark.slow
 def test_an_idle_teammate_that_mail_does_not_wake_is_told_of(project: Project) -> None:
     project.write("team.toml", REPORT)
     project.start()

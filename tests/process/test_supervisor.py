@@ -68,6 +68,7 @@ def test_of_starts_at_the_same_moment_exactly_one_runs(project: Project) -> None
     assert served == [project.supervisor]
 
 
+@pytest.mark.slow
 def test_a_stranger_with_a_stale_pid_is_never_signalled(
     project: Project, stranger: subprocess.Popen[bytes]
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_stranger_with_a_stale_pid_is_never_signalled(
     assert stranger.poll() is None
 
 
+@pytest.mark.slow
 def test_a_start_in_a_pipe_ends_although_its_teammates_live_on(project: Project) -> None:
     """`ssh host teamd start` returns only when nobody holds its standard error any more."""
     project.ask_no_service('[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Go."\n')
@@ -100,6 +102,7 @@ def test_a_start_in_a_pipe_ends_although_its_teammates_live_on(project: Project)
         assert kept == project.paths.logs / "teamd.stderr"
 
 
+@pytest.mark.slow
 def test_it_outlives_the_terminal_that_started_it(project: Project) -> None:
     """The end of an ssh session: the terminal goes, and its session gets a SIGHUP."""
     project.ask_no_service()
@@ -124,6 +127,7 @@ def test_it_outlives_the_terminal_that_started_it(project: Project) -> None:
     assert project.wait_for("ann", "idle")["pid"] == pid
 
 
+@pytest.mark.slow
 def test_a_service_manager_is_told_and_sighup_reads_the_settings_again(
     project: Project, manager: list[bytes]
 ) -> None:
@@ -146,6 +150,7 @@ def test_a_service_manager_is_told_and_sighup_reads_the_settings_again(
     assert set(manager[1:-1]) == {b"WATCHDOG=1"}
 
 
+@pytest.mark.slow
 def test_shutdown_ends_a_teammate_and_tells_whether_it_took_force(team: Project) -> None:
     for name in ("dora", "emil", "fred", "gina"):
         team.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
@@ -170,6 +175,7 @@ def test_shutdown_ends_a_teammate_and_tells_whether_it_took_force(team: Project)
     assert team.do("teamctl", "shutdown", "--all") == "nobody is running\n"
 
 
+@pytest.mark.slow
 def test_shutdown_reaches_a_teammate_in_the_middle_of_a_model_call(team: Project) -> None:
     """A shutdown that never ends is among what users of the nearest product complain about."""
     stall = Stall(after=3)

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.children import said
 from tests.strict.replies import say
 from tests.strict.server import StrictServer
@@ -63,6 +65,7 @@ SCRIPT = '{"turns": {"ann": [{"say": "Done."}]}}'
 SDK = "jiter"  # its compiled part, which shows among a process's mappings
 
 
+@pytest.mark.slow
 def test_a_start_is_ready_before_anything_slow_is_loaded_and_that_before_a_child(
     tmp_path: Path,
 ) -> None:
@@ -72,6 +75,7 @@ def test_a_start_is_ready_before_anything_slow_is_loaded_and_that_before_a_child
     assert lines == ["ready working None 1", "load", "load", "live ann"]  # again at each fork
 
 
+@pytest.mark.slow
 def test_a_start_loads_the_sdk_only_where_no_script_answers(project: Project) -> None:
     """Settings that are read again may want it all the same: then the next fork waits for it."""
     project.write("script.json", SCRIPT)
@@ -91,6 +95,7 @@ def _has_sdk(pid: int) -> bool:
     return SDK in Path(f"/proc/{pid}/maps").read_text()
 
 
+@pytest.mark.slow
 def test_the_first_call_of_a_teammate_loads_nothing_more_and_no_thread_is_started() -> None:
     """Memory that is shared stays shared; and a process with threads must not fork."""
     with StrictServer(lambda _: say("Hi.")) as server:

@@ -225,6 +225,7 @@ def test_all_that_a_page_loads_is_small() -> None:
     assert sum(file.stat().st_size for file in folder.iterdir()) <= 80_000
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)  # it waits for each of them
 def test_the_page_never_contradicts_team_json(server: Server, project: Project) -> None:
     """Over 200 changes as spawns, kills, pauses and shutdowns make them in the roster."""

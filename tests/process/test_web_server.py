@@ -49,6 +49,7 @@ def server(project: Project) -> Iterator[Server]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "many",
     [
@@ -82,6 +83,7 @@ def test_thousands_of_open_connections_keep_nobody_out(
             crowd.kill()
 
 
+@pytest.mark.slow
 def test_a_reader_that_does_not_read_is_cut_off(server: Server, project: Project) -> None:
     """Others get each event at once meanwhile, and its memory is given back."""
     asked = f"GET /api/events HTTP/1.1\r\nHost: {server.host}\r\n"

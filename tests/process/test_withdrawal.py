@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.e2e.harness import Project
 
+pytestmark = pytest.mark.slow
+
 
 def test_what_is_discarded_leaves_the_queue_and_is_kept(project: Project) -> None:
     yard = Yard(project, "ann", "bob")

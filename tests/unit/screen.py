@@ -52,8 +52,11 @@ class Shown:
         await self._pilot.press(*("space" if one == " " else one for one in words), "enter")
 
     async def sees(self, words: str) -> None:
-        """Wait until that is shown."""
-        await until(lambda: words in self.text, what=f"{words!r} is shown")
+        """Wait until that is shown, be it broken into lines: the path of a team may be long."""
+        await until(
+            lambda: words in self.text or words in " ".join(self.text.split()),
+            what=f"{words!r} is shown",
+        )
 
     async def misses(self, words: str) -> None:
         """Wait until that is shown no more."""

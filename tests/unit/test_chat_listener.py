@@ -288,3 +288,21 @@ def test_what_the_lead_does_is_known_until_its_turn_ends(conversation: Conversat
         ("thinking", 5.0), ("thinking", 5.0), ("bash command: make", 7.0), ("thinking", 9.0),
         ("", 9.0),
     ]  # fmt: skip
+
+
+def test_the_end_of_an_earlier_turn_is_no_answer(conversation: Conversation) -> None:
+    """The person has written in the middle of a turn: the answer comes at the end of the next."""
+    listening = conversation.listening()
+    listening.wait_for("m1")
+    conversation.says("About something else.")
+    conversation.add("ended", outcome="end_turn")
+    listening.look()
+    assert (listening.arrived, listening.ended) == (False, None)
+    asked = Message(id="m1", sender=USER, to=LEAD, content="And this?")
+    conversation.add("mail", messages=[asked.to_json()])
+    conversation.says("This as well.")
+    listening.look()
+    assert (listening.arrived, listening.ended) == (True, None)
+    conversation.add("ended", outcome="end_turn")
+    listening.look()
+    assert listening.ended is not None

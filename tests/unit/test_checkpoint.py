@@ -148,6 +148,7 @@ BUSY: list[Record] = [
 ]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(stories, stories)
 @example(ENDED, BUSY)
@@ -252,6 +253,7 @@ def test_with_a_damaged_checkpoint_all_is_read(
     assert facts(read(path)) == facts(read_all(path))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_ends_anywhere_is_passed_over(path: Path) -> None:
     """Its writer may be killed, or the power fail, before the last of it is written."""
     lines = path.read_bytes().splitlines(keepends=True)

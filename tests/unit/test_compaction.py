@@ -110,6 +110,7 @@ def test_the_next_process_reads_the_same_bytes(tmp_path: Path) -> None:
     assert usage == (len(model.asked), sum(map(tokens_of, model.asked)))
 
 
+@pytest.mark.slow
 def test_killed_after_any_record_she_does_the_rest(tmp_path: Path) -> None:
     """Also between a clearing and a summary, or before either was written down."""
     life, _ = tight(tmp_path / "whole", steps(30))

@@ -18,6 +18,7 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.messages import TEAMD
 from teamd.models.retry import RetryPolicy
+from teamd.states import Status
 from teamd.supervisor.children import Children
 from teamd.supervisor.concurrency_limit import ConcurrencyLimit
 from teamd.supervisor.copying import CopyMakers
@@ -30,6 +31,7 @@ from teamd.supervisor.shutdown import ShutdownContext
 from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.slots import Slots
 from teamd.supervisor.team_context import TeamContext
+from tests.unit.life import enrol
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +76,31 @@ def test_a_request_that_was_taken_is_answered_although_the_next_look_fails(
         assert "dance" in given.text
         inbox.obey()
         assert inbox.retry_seconds, "and the look is tried again"
+
+
+def test_a_request_that_is_asked_again_is_answered_and_not_done_again(tmp_path: Path) -> None:
+    """Who asked was killed before it could read the answer, and asks again."""
+    paths = TeamPaths(tmp_path / ".team")
+    enrol(paths, ann=Status.SHUTDOWN)
+    request = ControlRequest(
+        command="remove", deadline=time.time() + 60, id="a1", arguments={"name": "ann"}
+    )
+    with (
+        closing(Journal(paths.log(TEAMD), TEAMD)) as journal,
+        closing(watch(paths.tasks)) as tasks,
+    ):
+        context = _context(paths, journal)
+        board = Board(paths, context.post, TEAMD, durable=False)
+        mailbox = Mailbox(paths, TEAMD, durable=False)
+        inbox = ControlInbox(context, OrphanedTasks(board, tasks, journal), mailbox)
+        answers = []
+        for _ in range(2):
+            mailbox.put(request.encode())
+            inbox.obey()
+            answers.append(ControlReply.decode((paths.replies / "a1.json").read_bytes()))
+            (paths.replies / "a1.json").unlink()
+    assert answers[0].exit_code == ExitCode.DONE
+    assert answers[1] == answers[0]
 
 
 def _context(paths: TeamPaths, journal: Journal) -> TeamContext:

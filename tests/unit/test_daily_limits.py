@@ -101,6 +101,7 @@ def test_a_clock_that_is_set_back_opens_no_day_anew(longest_bytes: int, desk: De
     assert not desk.fits(8)
 
 
+@pytest.mark.slow
 def test_a_day_that_is_forgotten_opens_no_day_anew(desk: Desk) -> None:
     """Sums of days are kept for a while only; a clock that is set back further finds the oldest."""
     desk.longest_bytes = 1

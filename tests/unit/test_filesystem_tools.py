@@ -152,6 +152,7 @@ def test_what_is_no_text_is_refused(box: Toolbox, tmp_path: Path, data: bytes) -
         assert text == "a is not UTF-8 text; look at it with bash: file, xxd, iconv"
 
 
+@pytest.mark.slow
 def test_a_file_of_ten_gigabytes_is_read_by_pages(box: Toolbox, tmp_path: Path) -> None:
     """Also one whose line never ends: memory stays small, and no time goes into counting on."""
     with (tmp_path / "a").open("wb") as file:

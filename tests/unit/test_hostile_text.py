@@ -169,6 +169,7 @@ def test_a_text_shows_its_control_characters(text: str) -> None:
     assert terminal.plain(terminal.plain(text)) == terminal.plain(text)
 
 
+@pytest.mark.slow
 @given(st.recursive(st.text(st.characters(codec=None)) | st.none(), st.lists))
 def test_an_escaped_document_means_the_same(document: Any) -> None:
     escaped = terminal.escape_json(json.dumps(document, ensure_ascii=False))

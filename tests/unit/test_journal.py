@@ -212,6 +212,7 @@ def test_no_secret_is_written_not_even_in_a_traceback(log: Path) -> None:
     assert (line["tokens"], line["said"]) == (12345678, [MASK])
 
 
+@pytest.mark.slow
 def test_a_teammate_s_log_holds_no_secret_either(tmp_path: Path) -> None:
     """Here one that stands in a path of which an error tells."""
     paths = TeamPaths(tmp_path / "sk-12345" / ".team")

@@ -55,6 +55,7 @@ def nested(depth: int) -> bytes:
     return b'{"content": "x", "deep": ' + b"[" * depth + b"]" * depth + b"}"
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(MESSAGES)
 def test_what_is_written_is_read_back(message: Message) -> None:
@@ -64,6 +65,7 @@ def test_what_is_written_is_read_back(message: Message) -> None:
     assert message.to_json() == strict(line)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(MESSAGES)
 def test_a_line_is_what_json_makes_of_it(message: Message) -> None:
@@ -74,6 +76,7 @@ def test_a_line_is_what_json_makes_of_it(message: Message) -> None:
     assert message.encode() == text.encode("utf-8", "replace") + b"\n"
 
 
+@pytest.mark.slow
 @given(st.binary() | NEARLY_MESSAGES)
 @example(b'{"content": "half \\ud83d of a pair \\ude00", "from": "\\ud800", "\\udc00": 1}')
 @example(b'{"content": "", "id": "\\u0000", "type": "", "from": null, "timestamp": 1e308}')

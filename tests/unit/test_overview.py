@@ -263,6 +263,7 @@ def _snapshot(paths: TeamPaths) -> dict[str, tuple[bytes, int]]:
     return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
+@pytest.mark.slow
 def test_one_that_looks_again_and_again_misses_nothing(paths: TeamPaths) -> None:
     """What has not changed is not read again; what changes within a tick of the clock is."""
     reader = OverviewReader(paths)

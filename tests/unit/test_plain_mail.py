@@ -26,6 +26,9 @@ from tests.unit.life import enrol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
+
 TEXTS = st.text(max_size=30) | st.text('"\\/bfnrtu0\x7f\x1f\u2028é', max_size=30)
 FACTS: dict[str, Any] = {
     "id": "m-1",

@@ -243,3 +243,12 @@ def test_what_was_written_just_now_is_read_again(paths: TeamPaths) -> None:
     wait_until(lambda: roster.read() is roster.read(), what="it is settled")
     Roster(paths).update(lambda team: team.without("bob"))
     assert roster.read().members == ()
+
+
+def test_an_address_is_no_name_of_a_teammate() -> None:
+    """Mail and a few commands go to other hosts; all others say that they do not."""
+    with pytest.raises(UnknownTeammate) as caught:
+        Team().get("carol@h3")
+    assert str(caught.value) == (
+        "no teammate named 'carol@h3'; this is for teammates of this team on this host"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,12 +11,25 @@ from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.routing import Post
 from teamd.states import Status
+from teamd.supervisor import roster_writer
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.team.roster import Roster, Team
 from tests.unit.life import enrol
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[tuple[Post, RosterWriter]]:
+    """The writer of a team that is made here, and the post that it tells by."""
+    paths = TeamPaths(folder / ".team")
+    paths.create()
+    post = Post(paths, durable=False, max_bytes=1000)
+    with closing(Journal(paths.log("teamd"), "teamd")) as journal:
+        yield post, RosterWriter(post, journal, team_name="default")
 
 
 @pytest.mark.parametrize(
@@ -27,11 +40,7 @@ def test_of_trouble_somebody_is_told_who_can_read_it(
     tmp_path: Path, name: str, told: str, again: str
 ) -> None:
     """An agent that leads and is stuck, or has failed, reads no mail about that."""
-    paths = TeamPaths(tmp_path / ".team")
-    paths.create()
-    post = Post(paths, durable=False, max_bytes=1000)
-    with closing(Journal(paths.log("teamd"), "teamd")) as journal:
-        writer = RosterWriter(post, journal, team_name="default")
+    with writing(tmp_path) as (post, writer):
         for member in ("lead", "bob"):
             writer.admit(member, "r")
         writer.publish()
@@ -46,11 +55,7 @@ def test_of_trouble_somebody_is_told_who_can_read_it(
 
 def test_an_admission_is_undone(tmp_path: Path) -> None:
     """As where a spawn's prompt cannot be written: the team is as it was before."""
-    paths = TeamPaths(tmp_path / ".team")
-    paths.create()
-    post = Post(paths, durable=False, max_bytes=1000)
-    with closing(Journal(paths.log("teamd"), "teamd")) as journal:
-        writer = RosterWriter(post, journal, team_name="default")
+    with writing(tmp_path) as (_, writer):
         writer.admit("ann", "coder", model="m")
         before = writer.team
         writer.admit("bob", "tester")
@@ -95,11 +100,7 @@ def test_of_one_that_another_team_wants_that_team_is_told_while_no_agent_leads_i
 
 def test_a_status_is_as_old_as_its_last_change(tmp_path: Path) -> None:
     """Figures and processes change all the time; how long somebody is idle they do not say."""
-    paths = TeamPaths(tmp_path / ".team")
-    paths.create()
-    post = Post(paths, durable=False, max_bytes=1000)
-    with closing(Journal(paths.log("teamd"), "teamd")) as journal:
-        writer = RosterWriter(post, journal, team_name="default")
+    with writing(tmp_path) as (post, writer):
         writer.admit("ann", "coder")
         began = writer.team.get("ann").status_since
         writer.change("ann", turns=1, status=Status.WORKING)
@@ -108,19 +109,38 @@ def test_a_status_is_as_old_as_its_last_change(tmp_path: Path) -> None:
         writer.change("ann", status=Status.IDLE)
         assert (writer.team.get("ann").status_since or 0) > began
         writer.publish()
-    assert Roster(paths).read().get("ann") == writer.team.get("ann")
+    assert Roster(post.paths).read().get("ann") == writer.team.get("ann")
 
 
 def test_restarts_are_counted_until_the_next_spawn(tmp_path: Path) -> None:
-    paths = TeamPaths(tmp_path / ".team")
-    paths.create()
-    post = Post(paths, durable=False, max_bytes=1000)
-    with closing(Journal(paths.log("teamd"), "teamd")) as journal:
-        writer = RosterWriter(post, journal, team_name="default")
+    with writing(tmp_path) as (post, writer):
         writer.admit("ann", "coder")
         writer.crashed("ann", "its process was ended by SIGKILL")
         writer.crashed("ann", "its process was ended by SIGKILL")
         writer.publish()
-        assert Roster(paths).read().get("ann").restarts == 2
+        assert Roster(post.paths).read().get("ann").restarts == 2
         writer.admit("ann", "coder")
         assert writer.team.get("ann").restarts == 0
+
+
+def test_who_cannot_be_told_now_is_told_later_and_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where an inbox stays locked, or the disk is full."""
+    monkeypatch.setattr(roster_writer, "_TELL_AGAIN_SECONDS", 0.01)
+    with writing(tmp_path) as (post, writer):
+        writer.admit("lead", "r")
+        writer.publish()
+        post.paths.inbox("lead").unlink()
+        post.paths.inbox("lead").mkdir()
+        writer.tell_lead("one")
+        writer.tell_lead("two")
+        writer.tell_lead("three", to="user")
+        post.paths.inbox("lead").rmdir()
+
+        def told() -> list[str]:
+            writer.publish()
+            return [message.content for message in post.mailbox("lead").peek()]
+
+        wait_until(lambda: told() == ["one", "two"], what="the lead is told of both")
+        assert [message.content for message in post.mailbox("user").peek()] == ["three"]

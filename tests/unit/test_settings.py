@@ -334,6 +334,7 @@ def test_a_byte_order_mark_does_no_harm(file: Path) -> None:
     assert load(file, folder=file.parent).team.name == "red"
 
 
+@pytest.mark.slow
 @given(document=DOCUMENTS)
 def test_whatever_a_file_holds_it_loads_or_is_told(document: Any, standing: Path) -> None:
     """Each sentence is one line and names the file, and a key that stands there or must."""

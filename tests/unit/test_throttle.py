@@ -193,6 +193,28 @@ def test_a_slot_that_goes_to_another_conversation_says_nothing_of_the_first_ones
     run(scenario)
 
 
+def test_a_slot_that_is_granted_as_its_call_is_cancelled_is_given_back() -> None:
+    """Nobody else would ever have it."""
+
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
+        with ours, theirs:
+            ours.settimeout(5)
+            theirs.setblocking(False)
+            call = asyncio.create_task(CallSlots(theirs.fileno()).take())
+            await asyncio.sleep(0)
+            assert ours.recv(64) == b"ask "
+            ours.send(b"7")
+            for _ in range(2):  # it is granted in the first round, and would go on in the third
+                await asyncio.sleep(0)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            assert ours.recv(64) == Returned(number=7).encode()
+
+    run(scenario)
+
+
 def test_one_with_many_conversations_is_one_in_the_queue(tmp_path: Path) -> None:
     """Background subagents of one teammate must not starve the others."""
 

@@ -196,6 +196,7 @@ steps = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(steps, max_size=12))
 def test_a_new_process_keeps_back_what_the_old_one_would_and_never_too_little(

@@ -97,6 +97,7 @@ def test_a_request_that_is_answered_elsewhere_vanishes(paths: TeamPaths) -> None
     run(paths, play)
 
 
+@pytest.mark.slow
 def test_a_rejection_asks_for_a_reason(paths: TeamPaths) -> None:
     add(paths, "pia")
     asked = ask(paths, "pia", "git push")
@@ -228,6 +229,7 @@ def test_a_conversation_is_followed_from_the_moment_that_it_outgrows_the_screen(
     run(paths, play)
 
 
+@pytest.mark.slow
 def test_mail_is_sent_to_the_one_that_is_chosen(paths: TeamPaths) -> None:
     add(paths, "alice", "bob")
 
@@ -274,6 +276,7 @@ def test_what_needs_teamd_says_so_and_asks_nothing(paths: TeamPaths, key: str) -
     run(paths, play)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "keys", "told"),
     [
@@ -325,6 +328,7 @@ def test_an_idle_teammate_is_interrupted_by_a_text_only(paths: TeamPaths) -> Non
     run(paths, play)
 
 
+@pytest.mark.slow
 def test_read_only_changes_nothing_and_says_so(paths: TeamPaths) -> None:
     add(paths, "alice")
     asked = ask(paths, "alice", "git push")
@@ -356,6 +360,7 @@ def test_each_key_that_the_help_names_does_something(paths: TeamPaths) -> None:
     run(paths, play)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("supervising")
 def test_the_palette_lists_the_actions_by_name(paths: TeamPaths) -> None:
     add(paths, "alice")

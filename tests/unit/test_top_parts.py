@@ -60,6 +60,7 @@ def test_a_cut_text_is_as_wide_as_it_may_be(text: str) -> None:
     assert columns.cut(text, 100) == text
 
 
+@pytest.mark.slow
 def test_it_looks_at_most_four_times_a_second(tmp_path: Path) -> None:
     moments: list[float] = []
     watcher = FolderWatcher([tmp_path], lambda: moments.append(time.monotonic()))
@@ -151,6 +152,7 @@ def test_a_transcript_of_100_megabytes_opens_within_a_second(paths: TeamPaths) -
     assert time.process_time() - began < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes", [20, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(600)])]
 )

@@ -209,6 +209,7 @@ def test_what_is_torn_counts_for_nothing(root: Path) -> None:
     assert not edit(member(root, "alice"), "new", "newer", "b").is_error
 
 
+@pytest.mark.slow
 def test_the_notes_of_a_teammate_stay_few(root: Path) -> None:
     kept = root.parent / "state" / "alice.jsonl"
     alice = member(root, "alice")
@@ -219,6 +220,7 @@ def test_the_notes_of_a_teammate_stay_few(root: Path) -> None:
     assert kept.read_bytes().count(b"\n") == 2
 
 
+@pytest.mark.slow
 def test_the_record_of_a_workspace_is_bounded_and_tells_the_last(root: Path) -> None:
     written = WrittenFiles(root.parent / "written.jsonl")
     with written.locked() as fd:

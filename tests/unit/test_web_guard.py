@@ -112,6 +112,8 @@ def test_two_hosts_are_refused() -> None:
     [
         "http://evil.example",
         "http://127.0.0.1:4712",  # a page on another local port
+        "http://127.0.0.1:47111",
+        "http://127.0.0.1:4711.evil.example",
         "https://127.0.0.1:4711",
         "http://localhost:4711",  # known, but not the one that was asked
         "null",

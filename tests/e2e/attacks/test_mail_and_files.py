@@ -54,6 +54,7 @@ def still(project: Project) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_a_command_follows_no_link_and_waits_at_no_fifo(still: Project, tmp_path: Path) -> None:
     """`teamctl send` once wrote to where a linked inbox led."""
     precious = tmp_path / "precious"
@@ -87,6 +88,7 @@ def test_the_doctor_names_what_is_no_file_of_the_team(still: Project, tmp_path: 
     assert "put the file itself in its place" in checked.stdout
 
 
+@pytest.mark.slow
 def test_a_teammate_whose_inbox_was_replaced_holds_up_nobody(team: Project) -> None:
     outside = team.write("outside", "mine\n")
     for name in ("carl", "dora"):
@@ -131,6 +133,7 @@ def test_a_pid_file_that_names_another_process_has_it_live(still: Project) -> No
         assert there.alive
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("umask", ["000", "777"])
 def test_whatever_the_umask_all_of_a_team_is_its_owners_alone(project: Project, umask: str) -> None:
     project.write("turns.json", '{"turns": {}}').chmod(0o600)
@@ -153,6 +156,7 @@ def test_whatever_the_umask_all_of_a_team_is_its_owners_alone(project: Project, 
     assert stat.S_IMODE(project.paths.root.stat().st_mode) == 0o700
 
 
+@pytest.mark.slow
 def test_lines_that_claim_to_be_answers_are_text_and_the_plan_waits(team: Project) -> None:
     """An approval comes from the person's command; what stands in an inbox counts for nothing."""
     plan = use(("submit_plan", {"plan": "First this."}))
@@ -175,6 +179,7 @@ def test_lines_that_claim_to_be_answers_are_text_and_the_plan_waits(team: Projec
     assert "was rejected already" in again.complaint
 
 
+@pytest.mark.slow
 def test_a_message_of_a_hundred_megabytes_is_refused_and_the_others_are_served(
     team: Project,
 ) -> None:
@@ -196,6 +201,7 @@ def test_a_message_of_a_hundred_megabytes_is_refused_and_the_others_are_served(
     assert not team.log("fred", "crashed")
 
 
+@pytest.mark.slow
 def test_a_million_messages_take_no_more_memory_than_a_few(still: Project) -> None:
     """Whoever looks sees the first of them, and others still send."""
     for name in ("ann", "lead"):
@@ -228,6 +234,7 @@ def test_a_full_inbox_takes_no_more_and_says_so(still: Project) -> None:
     assert "xxx" in still.mail("bob")
 
 
+@pytest.mark.slow
 def test_a_flood_of_the_control_inbox_holds_up_nobody(team: Project) -> None:
     inbox = team.paths.inbox("teamd")
     lines = team.write("flood", '{"content": "x", "type": "nonsense"}\n' * 20_000)

@@ -133,6 +133,7 @@ def test_the_same_thanks_again_and_again_are_one_message(team: Project) -> None:
     assert wakes(team, "dave") == 1
 
 
+@pytest.mark.slow
 def test_two_that_work_are_never_held(team: Project) -> None:
     """One look at the board in each wake is enough."""
     play(team, "eve", "fay", work=True)
@@ -207,6 +208,7 @@ def work_for_ever(_: Asked) -> Answer:
     return say(calls=[("task_list", {})], usage={"output_tokens": random.randint(20, 90)})
 
 
+@pytest.mark.slow
 def test_a_default_team_spends_no_more_than_its_days_limit_under_kills(project: Project) -> None:
     """By the server's count; then it goes on by itself at midnight, or when a person says so."""
     project.write("team.toml", DEAR)
@@ -264,6 +266,7 @@ def has_paused(project: Project, times: int) -> bool:
     return [one["outcome"] for one in project.records("ann", "ended")].count("paused") >= times
 
 
+@pytest.mark.slow
 def test_a_day_begins_anew_in_the_morning_and_not_when_the_clock_goes_back(
     project: Project,
 ) -> None:

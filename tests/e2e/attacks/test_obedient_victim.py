@@ -57,6 +57,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         yield made
 
 
+@pytest.mark.slow
 def test_whatever_strangers_order_nothing_happens_and_the_work_is_done(scene: Scene) -> None:
     project, before = scene.project, digest(*scene.protected)
     teamd = project.start()

@@ -173,6 +173,7 @@ def test_no_mail_no_tool_and_no_other_command_approves(guarded: Project) -> None
     assert deployed(guarded, "three") == 0
 
 
+@pytest.mark.slow
 def test_what_is_allowed_for_good_is_not_asked_until_it_is_taken_back(guarded: Project) -> None:
     turns = [use(deploy("four")), use(deploy("four")), use(deploy("five")), use(deploy("four"))]
     request = asked(guarded, "gina", *turns)
@@ -202,6 +203,7 @@ def waiting_for_another(project: Project, name: str, former: str) -> str:
     return str(shown(project, name)["waiting_request"])
 
 
+@pytest.mark.slow
 def test_a_shutdown_ends_the_wait_at_once(guarded: Project) -> None:
     request = asked(guarded, "sven", use(deploy("six")))
     calls = len(guarded.asked("sven"))
@@ -254,6 +256,7 @@ def leading(asked: Asked) -> Answer:
     return say("Done.")
 
 
+@pytest.mark.slow
 def test_a_lead_agent_with_that_right_answers_others_and_never_itself(project: Project) -> None:
     prepare(project, '[tools]\napprovers = ["lead"]\n')
     project.stage.act("lead", leading)

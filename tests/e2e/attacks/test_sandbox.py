@@ -69,6 +69,7 @@ def test_a_teammate_changes_nothing_but_its_workspace(project: Project) -> None:
     assert not (project.paths.root / "planted").exists()
 
 
+@pytest.mark.slow
 def test_what_stands_around_commands_is_told(project: Project) -> None:
     project.write("team.toml", '[role.tester]\nhosts = ["docs.example.org"]\n')
     project.start()
@@ -99,6 +100,7 @@ def bare(project: Project) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_without_bubblewrap_a_team_can_talk_and_runs_no_command(bare: Project) -> None:
     started = bare.run("teamd", "start")
     assert started.status == 0
@@ -180,6 +182,7 @@ SYSTEM_CALLS: Final = {"x86_64": (248, 249), "aarch64": (217, 218)}  # add_key, 
 SESSION_KEYRING: Final = -3
 
 
+@pytest.mark.slow
 @pytest.mark.installed
 def test_a_key_of_the_persons_session_is_not_found(project: Project) -> None:
     """Tokens of kerberos and ecryptfs, say, which no mount hides; see keyrings(7)."""

@@ -122,6 +122,7 @@ def test_no_prompt_stands_in_a_command_line(team: Project) -> None:
     team.run("teamctl", "shutdown", "ann", "--force")
 
 
+@pytest.mark.slow
 def test_what_tools_print_of_the_key_is_masked(team: Project) -> None:
     """At once, in a job, at a cut, in an error, encoded, and in what one passes on to others."""
     slowly = "for c in $(fold -w 5 key.txt); do printf %s $c; sleep 0.01; done"
@@ -216,6 +217,7 @@ def test_the_key_outlives_a_reload_and_the_masks_follow_the_settings(team: Proje
     assert team.asked("hal", least=1)[0].headers["x-gateway"] == "gateway-pass-5577"
 
 
+@pytest.mark.slow
 def test_a_service_manager_s_teamd_starts_anew_without_the_key_in_its_environment(
     project: Project,
 ) -> None:

@@ -94,6 +94,7 @@ def test_a_cloned_repository_sends_no_key_elsewhere_and_runs_nothing(
     assert thief.requests == []
 
 
+@pytest.mark.slow
 def test_a_cloned_repository_lifts_no_limit(cloned: Project) -> None:
     def go_on(_: Asked) -> Answer:
         return use(("read_inbox", {}))
@@ -177,6 +178,7 @@ def test_an_agent_that_rewrites_the_settings_gains_nothing(
     assert not (project.root / "stolen").exists()
 
 
+@pytest.mark.slow
 def test_an_agent_that_removes_the_settings_lifts_no_limit(project: Project) -> None:
     project.write("team.toml", "[limits]\ncalls_per_wake = 2\n")
     (project.folder / "team.toml").unlink()

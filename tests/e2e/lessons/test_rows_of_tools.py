@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
+
 from tests.e2e.handshakes import REQUEST, WORK
 from tests.e2e.lessons.toolset import ALL, LEAD, TEAMMATE, inputs
 from tests.e2e.stories import told
@@ -71,6 +73,7 @@ HOLD: Final = (
 )
 
 
+@pytest.mark.slow
 def test_leads_tools(project: Project) -> None:
     """Those, and whatever leads others: a story of one lead, one planner and another team."""
     fetch = ("task", {"prompt": "Find the number."})

@@ -473,5 +473,6 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         far.carry,
         far.carry_and_confirm,
         far.receive,
+        far.receive_for_nobody,
     )
 }

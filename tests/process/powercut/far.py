@@ -21,6 +21,8 @@ from teamd.settings.hosts import HostSettings
 from teamd.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from teamd.files.paths import TeamPaths
     from teamd.postman.links import Links
 
@@ -70,11 +72,20 @@ def carry_and_confirm(paths: TeamPaths) -> None:
 
 def receive(paths: TeamPaths, *contents: str) -> None:
     """Take mail that the other host has sent, from its first line on."""
+    _receive(paths, contents, "bob")
+
+
+def receive_for_nobody(paths: TeamPaths, *contents: str) -> None:
+    """Take such mail to a name that nobody has: its sender is told."""
+    _receive(paths, contents, "nobody")
+
+
+def _receive(paths: TeamPaths, contents: Sequence[str], to: str) -> None:
     links = _links(paths)
     settle(links, len(contents))
     chain, raw = START, []
     for n, content in enumerate(contents, start=1):
-        line = OutLine.make(n, chain, encode_body(MAIL, _mail(content)))
+        line = OutLine.make(n, chain, encode_body(MAIL, _mail(content, to)))
         chain = line.chain
         raw.append(line.raw)
     cursor = CursorFile(HostPlaces(paths).received(FAR), durable=False).read()
@@ -107,8 +118,8 @@ def _links(paths: TeamPaths) -> Links:
     return build_postman(paths, settings, journal, lambda: None).links
 
 
-def _mail(content: str) -> dict[str, Any]:
+def _mail(content: str, to: str = "bob") -> dict[str, Any]:
     made = f"id-{content}"
     message = Message(sender="alice", to="bob", content=content, id=made, timestamp=1.0).to_json()
     del message["to"]
-    return {"to": "bob", "team": "default", "message": message}
+    return {"to": to, "team": "default", "message": message}

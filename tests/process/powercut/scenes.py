@@ -612,6 +612,13 @@ def mail_comes_from_another_host(scene: Scene) -> None:
     scene.do("receive", "one", "two", received=2, sent=("bob", "two"))
 
 
+def mail_comes_for_nobody(scene: Scene) -> None:
+    """Its host has a receipt, and forgets it; what its sender is told is on its way."""
+    scene.do("create")
+    scene.do("enlist")
+    scene.do("receive_for_nobody", "one", "two", received=2, crossing=2)
+
+
 def a_postman_dies_with_mail_in_the_inbox(scene: Scene) -> None:
     """The next one knows it, and confirms it."""
     scene.do("create")
@@ -631,6 +638,7 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     an_outbox_is_damaged,
     a_host_gets_another_name,
     mail_comes_from_another_host,
+    mail_comes_for_nobody,
     a_postman_dies_with_mail_in_the_inbox,
     a_call_that_may_not_be_repeated_is_made,
     a_call_that_may_be_repeated_is_made,

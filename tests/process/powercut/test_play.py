@@ -25,6 +25,7 @@ _SECOND_CUTS: Final = 5  # states of each recovery
 _ROSTER: Final = f"{TEAMS['']}/config.json"
 
 
+@pytest.mark.slow
 def test_a_power_cut_forgets_nothing_of_a_short_play(project: Project) -> None:
     done = play.short(project, Random(1))
     records, before = done.recording.records(), done.recording.before

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from tests.process.powercut.disk import Record, State
 
+pytestmark = pytest.mark.slow
+
+
 # How many mixed states at a moment, and which share of the moments, besides the decisive ones.
 _SOME: Final = (1, 0.08)
 _ALL: Final = (3, 1.0)

@@ -1,0 +1,34 @@
+"""How long the file of the merge queue keeps an entry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from teamd.board.board import Board
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
+from teamd.merges.entry import Entries, Entry, MergeState
+from teamd.merges.queue import Queue
+from teamd.messages import TEAMD
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_waits_stays_and_what_has_ended_is_listed_for_a_day(tmp_path: Path) -> None:
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    queue = Queue(Board(paths, Post(paths, durable=False, max_bytes=1000), TEAMD, durable=False))
+    long_ago = Entry(id="", teammate="ann", commit="0" * 40, when=1.0)
+    old = tuple(
+        replace(long_ago, id=str(number), state=state)
+        for number, state in enumerate(MergeState, start=1)
+    )
+    paths.queue.parent.mkdir(parents=True, exist_ok=True)
+    paths.queue.write_bytes(Entries(old, len(old)).encode())
+    queue.add(Entry(id="", teammate="bob", commit="1" * 40), keep=lambda _: None)
+    left = {(entry.teammate, entry.state) for entry in queue.read().all}
+    assert left == {
+        ("ann", MergeState.WAITING), ("ann", MergeState.CHECKING), ("bob", MergeState.WAITING),
+    }  # fmt: skip
