@@ -66,7 +66,7 @@ def add(choice: Choice, name: str, *, as_json: bool) -> None:
     member = Roster(paths).read().get(name)
     entry = joining.add(queue, member.name, choice.settings(paths))
     text = f"{member.name}'s commit {entry.commit[:_SHORT]} is in the queue: {entry.id}"
-    if pidfile.supervisor(paths) is None:
+    if pidfile.surely_nobody(paths):
         text += "; it waits there for teamd, which `teamd start` starts"
     choice.done = text
     output.print_either(text, entry.to_json(), as_json=as_json)

@@ -139,6 +139,6 @@ def _broadcast_far(post: Post, message: Message) -> tuple[Sent, ...]:
 def _warn_of_rest(post: Post, *receivers: str) -> None:
     """Say that mail waits, where nobody delivers it to agents of this team now."""
     agents = [to for to in receivers if to != post.person() and "@" not in to]
-    if agents and pidfile.supervisor(post.paths) is None:
+    if agents and pidfile.surely_nobody(post.paths):
         why = "no teamd runs, so the message waits; `teamd start` delivers it"
         output.warn(post.paths.addressed(why))

@@ -156,8 +156,8 @@ def _print_changed(changed: Changed, board: Board, *, as_json: bool) -> None:
     if changed.freed:
         terminal.echo(f"not blocked any more: {', '.join(changed.freed)}")
     if changed.task.status is TaskStatus.CHECKING:
-        runs = pidfile.supervisor(board.paths) is not None
-        when = "its check runs" if runs else "its check runs as soon as teamd does"
+        nobody = pidfile.surely_nobody(board.paths)
+        when = "its check runs as soon as teamd does" if nobody else "its check runs"
         terminal.echo(f"{when}; `teamctl task show {changed.task.id}` has its end")
 
 

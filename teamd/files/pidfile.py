@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from teamd.errors import NoTeamd, TeamError, translate_os_errors
+from teamd.errors import NoTeamd, StoreError, TeamError, translate_os_errors
 from teamd.files import files, locks
 from teamd.process_id import Identity
 
@@ -72,6 +72,14 @@ def supervisor(paths: TeamPaths) -> Identity | None:
         return None
     # Whoever serves it holds the lock: a stranger is not taken for it, whatever the file says.
     return named if locks.is_held_by(named.pid, paths.supervisor) else None
+
+
+def surely_nobody(paths: TeamPaths) -> bool:
+    """Return whether certainly no process serves this team; no look that fails undoes a deed."""
+    try:
+        return supervisor(paths) is None
+    except StoreError:
+        return False
 
 
 def check(paths: TeamPaths) -> Identity:

@@ -107,14 +107,18 @@ class HostProxy:
             ours.close()
 
     def _check(self, host: str, port: int) -> None:
-        for allowed in self._hosts:
-            name, _, its_port = allowed.partition(":")
-            inner = name.startswith("*.") and not host.startswith(".")
-            fits = host.endswith(name[1:]) if inner else host == name
-            if fits and (port == int(its_port) if its_port else port in _STANDARD_PORTS):
-                return
-        named = ", ".join(self._hosts)
-        raise Refused("403 Forbidden", f"{host}:{port} may not be reached; the hosts are: {named}")
+        if not any(is_allowed(one, host, port) for one in self._hosts):
+            named = ", ".join(self._hosts)
+            why = f"{host}:{port} may not be reached; the hosts are: {named}"
+            raise Refused("403 Forbidden", why)
+
+
+def is_allowed(allowed: str, host: str, port: int) -> bool:
+    """Return whether a host may be reached by one entry of the settings, see `HostProxy`."""
+    name, _, its_port = allowed.partition(":")
+    inner = name.startswith("*.") and not host.startswith(".")
+    fits = host.endswith(name[1:]) if inner else host == name
+    return fits and (port == int(its_port) if its_port else port in _STANDARD_PORTS)
 
 
 def _parse(head: bytes) -> tuple[str, int, bytes | None]:

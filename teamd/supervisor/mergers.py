@@ -110,7 +110,7 @@ class Mergers:
         """Return whether there is work for a process."""
         if self._process.closing:
             return False
-        return bool(self._there.open) or (self._behind and self.paths.queue.exists())
+        return bool(self._there.open) or (self._behind and self._there.last > 0)
 
     def _read(self) -> None:
         from teamd.merges import queue  # noqa: PLC0415 -- once requests are taken: it is slow to load
