@@ -79,6 +79,7 @@ EXAMPLES: Final = {
     "hosts join": ("teamctl hosts join h2.token", "teamctl --team web hosts join h2.token"),
     "hosts add": ("teamctl hosts add h4", "teamctl --team web hosts add h4"),
     "hosts remove": ("teamctl hosts remove h2", "teamctl --team web hosts remove h2"),
+    "hosts forget": ("teamctl hosts forget h2", "teamctl --team web hosts forget h2"),
     "teams": ("teamctl teams", "teamctl teams --json"),
     "create": ("teamctl create website", "teamctl create staging     # a second one"),
     "delete": ("teamctl delete website", "teamctl delete website --force"),

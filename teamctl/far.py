@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from teamctl import output
+from teamd import terminal
+from teamd.cli import INTERRUPTED
 from teamd.errors import BadName, ExitCode, TeamError, WrongUsage
 from teamd.messages import check_name
 
@@ -67,11 +69,17 @@ def ask_host(
     Raises:
         DeadlinePassed: it is not there, or did not answer in time.
         FarRefusal: it refuses, or failed.
+        SystemExit: a person broke it off, and was told that the request stands.
     """
     from teamctl.post import other_hosts  # noqa: PLC0415 -- only for other hosts
     from teamd.hosts.asking import ask  # noqa: PLC0415 -- the same
 
-    answer = ask(other_hosts(choice), host, command, arguments, seconds=seconds)
+    try:
+        answer = ask(other_hosts(choice), host, command, arguments, seconds=seconds)
+    except KeyboardInterrupt as stopped:
+        standing = f"teamctl: the request stands: {host} may do it within {seconds:g} s"
+        terminal.echo(choice.addressed(f"{standing}; `teamctl team --hosts` shows it"), err=True)
+        raise SystemExit(INTERRUPTED) from stopped
     if answer.exit_code is not ExitCode.DONE:
         raise FarRefusal(host, answer.text, answer.exit_code)
     choice.done = f"{host} has done it"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from teamctl import output
 from teamctl.widths import Shape
 from teamd.errors import StoreError
+from teamd.files import pidfile
 from teamd.hosts.far import NO_POSTMAN, describe_absence
 from teamd.hosts.view import HostState, postman_runs, waiting
 
@@ -108,8 +109,12 @@ def member_cells(row: HostRow, columns: tuple[str, ...]) -> Iterator[list[Cell]]
 def notes(hosts: FarHosts, rows: list[HostRow]) -> Iterator[Cell]:
     """Yield what a person should know of other hosts besides their rows."""
     if not postman_runs(hosts.paths):
-        why = f"{NO_POSTMAN}, so mail to other hosts waits; `teamd start` starts it"
+        fails = pidfile.supervisor(hosts.paths) is not None
+        next_step = "`teamctl doctor` says why" if fails else "`teamd start` starts it"
+        why = f"{NO_POSTMAN}, so mail to other hosts waits; {next_step}"
         yield hosts.paths.addressed(why), "yellow"
+    for one in hosts.own_reports():
+        yield f"{hosts.name} (this host): {output.ago(one.time)} ago: {one.text}", "red"
     for row in rows:
         view = row.view
         absent = describe_absence(view)

@@ -77,7 +77,10 @@ class UnknownTeammate(TeamError):
 
     def __init__(self, name: str, team: Iterable[str]) -> None:
         names = ", ".join(team)
-        known = f"the team is: {names}" if names else "the team is empty"
+        if "@" in name:  # mail and a few commands go to other teams and hosts
+            known = "this is for teammates of this team on this host"
+        else:
+            known = f"the team is: {names}" if names else "the team is empty"
         super().__init__(f"no teammate named {name!r}; {known}")
 
 

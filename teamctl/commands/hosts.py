@@ -1,4 +1,4 @@
-"""A team over several hosts: `teamctl hosts init`, `join`, `add` and `remove`."""
+"""A team over several hosts: `teamctl hosts init`, `join`, `add`, `remove` and `forget`."""
 
 from __future__ import annotations
 
@@ -55,6 +55,13 @@ def command(choice: Choice, *, as_json: bool) -> None:
     help="A name or number that the others reach this host under; can be repeated.",
 )
 @commandline.option(
+    "--drop-address",
+    "without",
+    multiple=True,
+    metavar="NAME",
+    help="With --renew: one that the others do not reach this host under.",
+)
+@commandline.option(
     "--renew", is_flag=True, help="Only make a new certificate for the broker that is there."
 )
 @team_options
@@ -65,6 +72,7 @@ def init(
     name: str | None,
     listen: str | None,
     addresses: tuple[str, ...],
+    without: tuple[str, ...],
     renew: bool,
 ) -> None:
     """Make this host the broker's, and write a file for each other HOST to join with.
@@ -75,12 +83,14 @@ def init(
     founding = load("founding")
     if renew:
         if hosts or name or listen:
-            raise WrongUsage("--renew goes with --address alone")
-        broker, record = founding.renew(choice, addresses=addresses)
+            raise WrongUsage("--renew goes with --address and --drop-address alone")
+        broker, record = founding.renew(choice, addresses=addresses, without=without)
         names = ", ".join(record.addresses)
         terminal.echo(plain(f"the broker has a new certificate, for {names}"))
         _tell_reload(broker, record)
         return
+    if without:
+        raise WrongUsage("--drop-address goes with --renew")
     listen = listen or founding.DEFAULT_LISTEN
     made = founding.found(choice, name=name, listen=listen, addresses=addresses, hosts=hosts)
     _tell_steps(made)
@@ -122,9 +132,37 @@ def remove(choice: Choice, name: str) -> None:
 
     Run it on the broker's host. A host of that name that is added again gets another certificate.
     """
-    removed = load("membership").remove(choice, name)
+    membership = load("membership")
+    try:
+        removed = membership.remove(choice, name)
+    except membership.NoSuchHost as error:
+        try:  # a removal that was cut short ends here
+            _reload(error.broker, error.record)
+        except TeamError as trouble:
+            terminal.echo(plain(f"warning: {trouble}"), err=True)
+        raise
     terminal.echo(plain(f"{removed.host} belongs to the team no more"))
     _tell_reload(removed.broker, removed.record)
+
+
+@command.command()
+@commandline.argument("name")
+@team_options
+def forget(choice: Choice, name: str) -> None:
+    """Forget the host NAME that will not come back: drop what waits for it, show it no more.
+
+    `teamctl hosts remove` shuts a host out, on the broker's host; each of the others knows it until
+    it is told to forget it. A new host of that name begins anew.
+    """
+    from teamctl.hosts.forgetting import forget as forget_host  # noqa: PLC0415 -- only here
+
+    forgotten = forget_host(choice, name)
+    terminal.echo(plain(f"{forgotten.host} is forgotten"))
+    if forgotten.dropped is None:
+        terminal.echo("what waited for it could not be read, and is dropped")
+    elif forgotten.dropped:
+        lines = "a line" if forgotten.dropped == 1 else f"{forgotten.dropped} lines"
+        terminal.echo(f"dropped: {lines} that waited for it")
 
 
 def _list(choice: Choice, *, as_json: bool) -> None:
@@ -173,8 +211,8 @@ def _tell_tokens(tokens: dict[str, Path]) -> None:
     terminal.echo("delete the file in both places then: who has it can act as that host")
 
 
-def _tell_reload(broker: BrokerFolder, record: BrokerRecord) -> None:
-    """Have the broker take what has changed, and say so.
+def _reload(broker: BrokerFolder, record: BrokerRecord) -> bool:
+    """Have the broker take what has changed; return whether one runs.
 
     Raises:
         TeamError: it runs, and does not.
@@ -186,7 +224,13 @@ def _tell_reload(broker: BrokerFolder, record: BrokerRecord) -> None:
             "the broker runs, and has not taken its new configuration; restart it: "
             f"{broker.files.configuration}"
         )
-    runs = how is reloading.Reload.IN_FORCE
+    in_force: bool = how is reloading.Reload.IN_FORCE
+    return in_force
+
+
+def _tell_reload(broker: BrokerFolder, record: BrokerRecord) -> None:
+    """Have the broker take what has changed, and say so; raises what `_reload` does."""
+    runs = _reload(broker, record)
     terminal.echo(
         "the broker has taken it" if runs else "no broker runs here; it holds once one is started"
     )

@@ -29,11 +29,16 @@ def check_hosts(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]
     if not settings.hosts.servers:
         what = "[hosts] has a name and no servers, so no other host can be reached"
         yield Finding(Level.FAIL, what, "`teamctl hosts init`, or `teamctl hosts join FILE`")
-    if team is None or (hosts := FarHosts.of(team, settings.hosts, durable=True)) is None:
-        return
+    if team is not None and (hosts := FarHosts.of(team, settings.hosts, durable=True)) is not None:
+        yield from _look_at_all(team, hosts)
+
+
+def _look_at_all(team: TeamPaths, hosts: FarHosts) -> Iterator[Finding]:
     if pidfile.supervisor(team) is not None and not postman_runs(team):
         what = "teamd runs and its postman does not, so mail to other hosts waits"
-        yield Finding(Level.FAIL, what, "`teamctl logs teamd` says why")
+        yield Finding(Level.FAIL, what, "`teamctl logs postman` says why")
+    for one in hosts.own_reports():
+        yield Finding(Level.NOTE, f"{hosts.name} (this host): {one.text}")
     views = hosts.views()
     if not views:
         what = f"this host is {hosts.name}; no other was heard of yet"

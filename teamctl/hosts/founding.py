@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import secrets
 import socket
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN: Final = "0.0.0.0:4222"
 _LISTEN: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")
-_ADDRESS: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:]{2,45}")
+_ADDRESS: Final = re.compile(
+    r"(?!.{254})(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?:\.(?!$)|$))+"
+)
 _ID_BYTES: Final = 3
 _LAST_PORT: Final = 65_535
 _ELSEWHERE: Final = "192.0.2.1"  # of the documentation: no packet goes there
@@ -94,17 +97,29 @@ def found(
     )
 
 
-def renew(choice: Choice, *, addresses: Sequence[str]) -> tuple[BrokerFolder, BrokerRecord]:
-    """Give the broker a new certificate, for more addresses where they are given.
+def renew(
+    choice: Choice, *, addresses: Sequence[str], without: Sequence[str] = ()
+) -> tuple[BrokerFolder, BrokerRecord]:
+    """Give the broker a new certificate.
+
+    Args:
+        choice: the team that is meant.
+        addresses: what else the others reach it under.
+        without: what they do not: an address that was mistyped.
 
     Raises:
-        TeamError: there is no broker here.
+        TeamError: there is no broker here, or it would have no address.
     """
     paths = choice.existing()
     broker, _ = broker_of(paths)
     with broker.changing():
         _, record = broker_of(paths)
-        record = record.with_addresses(map(_check_address, addresses))
+        unknown = next((one for one in without if one not in record.addresses), None)
+        if unknown is not None:
+            raise TeamError(f"{unknown!r} is none of its addresses: {', '.join(record.addresses)}")
+        record = record.with_addresses(map(_check_address, addresses), without=without)
+        if not record.addresses:
+            raise TeamError("the others would not reach the broker; name another with --address")
         broker.certify_server(record)
         broker.write(record)
     return broker, record
@@ -167,13 +182,25 @@ def _new_record(listen: str, addresses: Sequence[str]) -> BrokerRecord:
     if found is None or not 0 < int(found[2]) <= _LAST_PORT:
         raise TeamError(f"{listen!r} is no place to listen at; give HOST:PORT, as {DEFAULT_LISTEN}")
     host = found[1].strip("[]")
+    if not _is_address(host):
+        raise TeamError(f"{host!r} is no name or number of this machine; give HOST:PORT")
     reached = tuple(map(_check_address, addresses)) or _reached_under(host)
     identity = secrets.token_hex(_ID_BYTES)
     return BrokerRecord(id=identity, listen=listen, addresses=reached, teams={})
 
 
+def _is_address(text: str) -> bool:
+    """Return whether it is the number of a machine, or may be its name."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        last = text.rpartition(".")[2]
+        return _ADDRESS.fullmatch(text) is not None and not last.isdigit()
+    return True
+
+
 def _check_address(address: str) -> str:
-    if not _ADDRESS.fullmatch(address):
+    if not _is_address(address):
         raise TeamError(f"{address!r} is no name or number of a machine; leave out the port")
     return address
 
@@ -182,7 +209,7 @@ def _reached_under(host: str) -> tuple[str, ...]:
     """Return what other machines may call this one: where it listens, or its name and number."""
     if not is_any(host):
         return ("localhost",) if is_loopback(host) else (host,)
-    names = [one for one in (socket.gethostname(), _outward_number()) if _ADDRESS.fullmatch(one)]
+    names = [one for one in (socket.gethostname(), _outward_number()) if _is_address(one)]
     return tuple(dict.fromkeys(names)) or ("localhost",)
 
 

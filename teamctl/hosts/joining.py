@@ -49,7 +49,10 @@ def join(choice: Choice, file: Path) -> Joined:
     change.make(token)
     keys = Keys(paths)
     certificates = Certificates(keys.cert, keys.key, keys.ca)
-    troubles = asyncio.run(find_trouble(token.servers, certificates))
+    troubles = asyncio.run(find_trouble(change.servers, certificates))
+    if change.servers != token.servers:
+        kept, new = ", ".join(change.servers), ", ".join(token.servers)
+        troubles.append(f"[hosts] servers stays {kept}; the token names {new}")
     return Joined(token=token, trusted=change.trusted, troubles=troubles)
 
 

@@ -35,6 +35,20 @@ class MembershipChange:
     token: Path | None = None
 
 
+class NoSuchHost(TeamError):
+    """A name that no host of the team has.
+
+    Attributes:
+        broker: the broker's folder, whose configuration was written anew.
+        record: what it is set up for.
+    """
+
+    def __init__(self, host: str, team: str, broker: BrokerFolder, record: BrokerRecord) -> None:
+        known = ", ".join(record.teams.get(team, {})) or "none"
+        super().__init__(f"no host named {host!r}; the team's hosts are: {known}")
+        self.broker, self.record = broker, record
+
+
 def add(choice: Choice, host: str) -> MembershipChange:
     """Admit one more host.
 
@@ -47,6 +61,11 @@ def add(choice: Choice, host: str) -> MembershipChange:
     with broker.changing():
         _, record = broker_of(paths)
         host = host.lower()
+        if record.find(team, host) is not None:
+            raise TeamError(
+                f"there is a host {host} already; "
+                f"`teamctl hosts remove {host}` and `hosts add {host}` make another token for it"
+            )
         record = with_new_host(record, team, host)
         broker.write(record)
         token = write_token(paths, broker, record, team, host)
@@ -67,8 +86,8 @@ def remove(choice: Choice, host: str) -> MembershipChange:
         _, record = broker_of(paths)
         found = record.find(team, host)
         if found is None:
-            known = ", ".join(record.teams.get(team, {})) or "none"
-            raise TeamError(f"no host named {host!r}; the team's hosts are: {known}")
+            broker.write(record)  # what a removal that was cut short has left
+            raise NoSuchHost(host, team, broker, record)
         if found == settings.hosts.name:
             raise TeamError(f"{found} is this host, which has the broker; it cannot be removed")
         record = record.without_host(team, found)

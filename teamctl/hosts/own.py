@@ -77,6 +77,7 @@ class OwnChange:
         old: its bytes; `None` where there is none.
         new: what they will be.
         trusted: whether nothing else in the file waits for the person's trust.
+        servers: those that this host uses: its own, where it had any.
     """
 
     paths: TeamPaths
@@ -84,6 +85,7 @@ class OwnChange:
     old: bytes | None
     new: bytes
     trusted: bool
+    servers: tuple[str, ...]
 
     @classmethod
     def plan(
@@ -106,9 +108,19 @@ class OwnChange:
         keys = Keys(paths)
         places = {"cert": keys.cert, "key": keys.key, "ca": keys.ca}
         relative = {name: os.path.relpath(place, file.parent) for name, place in places.items()}
+        known = reading.settings.hosts
+        if known.name == name and known.servers:  # the near end of a tunnel, say
+            servers = known.servers
         told = {"name": name, "servers": list(servers), **relative}
         new = with_keys(new, HOSTS, told, path=file)
-        return cls(paths=paths, file=file, old=old, new=new, trusted=not reading.waiting)
+        return cls(
+            paths=paths,
+            file=file,
+            old=old,
+            new=new,
+            trusted=not reading.waiting,
+            servers=tuple(servers),
+        )
 
     def make(self, token: Token) -> None:
         """Write the keys, then the settings; all of it is on disk when this returns."""

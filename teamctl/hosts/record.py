@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 FORMAT: Final = 1
 _SERIAL_BYTES: Final = 8
@@ -74,9 +74,9 @@ class BrokerRecord:
         """Return it with one host less."""
         return self._with(team, {k: v for k, v in self.teams[team].items() if k != host})
 
-    def with_addresses(self, addresses: Iterable[str]) -> Self:
-        """Return it with these addresses besides those that it has."""
-        every = dict.fromkeys((*self.addresses, *addresses))
+    def with_addresses(self, more: Iterable[str], *, without: Collection[str] = ()) -> Self:
+        """Return it with more addresses, and without some of those that it has."""
+        every = dict.fromkeys((*(one for one in self.addresses if one not in without), *more))
         return replace(self, addresses=tuple(every), revision=_new_serial())
 
     def _with(self, team: str, hosts: Mapping[str, str]) -> Self:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from teamd.files import files
 from teamd.postman.broker import find_trouble
@@ -36,10 +38,20 @@ def reload(broker: BrokerFolder, record: BrokerRecord) -> Reload:
     that no other admits, and it is in force once that is let in.
     """
     if not broker.signal_reload():
-        return Reload.NOT_RUNNING
+        return Reload.UNKNOWN if _listens(record) else Reload.NOT_RUNNING
     with _witness(broker, record) as certificates:
         admitted = asyncio.run(_is_admitted(record, certificates))
     return Reload.IN_FORCE if admitted else Reload.UNKNOWN
+
+
+def _listens(record: BrokerRecord) -> bool:
+    """Return whether something listens there: a broker that was started in another way, say."""
+    place = urlsplit(record.nearest)
+    try:
+        socket.create_connection((place.hostname, place.port), timeout=_SECONDS).close()
+    except OSError as error:
+        return isinstance(error, TimeoutError)
+    return True
 
 
 async def _is_admitted(record: BrokerRecord, certificates: Certificates) -> bool:

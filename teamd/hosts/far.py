@@ -12,7 +12,7 @@ from teamd.hosts.address import HostAddress, parse_address
 from teamd.hosts.lines import MAIL
 from teamd.hosts.outbox import MAX_OUTBOX_BYTES, Outbox
 from teamd.hosts.places import HostPlaces
-from teamd.hosts.view import HostState, HostView, postman_runs, read_views
+from teamd.hosts.view import HostState, HostView, Report, postman_runs, read_views
 from teamd.states import Status
 
 if TYPE_CHECKING:
@@ -128,6 +128,10 @@ class FarHosts:
         seen = {one.name: one for one in read_views(self.paths)}
         found = [seen.get(host, HostView(name=host)) for host in self.known()]
         return found if runs else [_unwatched(one) for one in found]
+
+    def own_reports(self) -> tuple[Report, ...]:
+        """Return what could not be made good about this host itself: another one of its name."""
+        return self.view(self.name.lower()).reports
 
     def obstacle(self, host: str) -> str | None:
         """Return why nothing reaches a host now, in a few words; `None` where something may."""

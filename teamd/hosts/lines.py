@@ -32,20 +32,21 @@ class OutLine(NamedTuple):  # quickly made: a backlog is many
     """One line.
 
     Attributes:
-        body: all but number and chain, as it stands there.
         raw: the whole line with its newline.
+        start: where its body begins in that.
     """
 
     n: int
     chain: str
-    body: bytes
     raw: bytes
+    start: int
 
     @classmethod
     def make(cls, n: int, before: str, body: bytes) -> OutLine:
         """Return the line with the next number, behind the chain of the one before."""
         chain = link(before, body)
-        return cls(n, chain, body, b'{"n": %d, "chain": "%s", %s\n' % (n, chain.encode(), body))
+        raw = b'{"n": %d, "chain": "%s", %s\n' % (n, chain.encode(), body)
+        return cls(n, chain, raw, len(raw) - len(body) - 1)
 
     @classmethod
     def decode(cls, raw: bytes) -> OutLine | None:
@@ -53,7 +54,12 @@ class OutLine(NamedTuple):  # quickly made: a backlog is many
         found = _LINE.fullmatch(raw)
         if found is None:
             return None
-        return cls(int(found[1]), found[2].decode(), found[3], raw)
+        return cls(int(found[1]), found[2].decode(), raw, found.start(3))
+
+    @property
+    def body(self) -> bytes:
+        """All but number and chain, as it stands there."""
+        return self.raw[self.start : -1]
 
     def follows(self, n: int, chain: str) -> bool:
         """Return whether it comes right behind a line."""
@@ -62,7 +68,7 @@ class OutLine(NamedTuple):  # quickly made: a backlog is many
     @property
     def is_mail(self) -> bool:
         """Whether it holds mail; what is no object does not."""
-        return self.body.startswith(_MAIL) or read_fields(self).get("kind") == MAIL
+        return self.raw.startswith(_MAIL, self.start) or read_fields(self).get("kind") == MAIL
 
     @property
     def is_request(self) -> bool:
@@ -95,7 +101,7 @@ def read_run(content: bytes, n: int, chain: str, most: int) -> list[OutLine]:
     at, before, line_at = 0, chain.encode(), _LINE.match
     while len(found) < most and (line := line_at(content, at)) is not None:
         raw, number, own, body = line.group(0, 1, 2, 3)
-        at += len(raw)
+        at, start = at + len(raw), line.start(3) - at
         digest = _EMPTY.copy()  # as in `link`, which a call for each line would slow down
         digest.update(before)
         digest.update(body)
@@ -103,7 +109,7 @@ def read_run(content: bytes, n: int, chain: str, most: int) -> list[OutLine]:
         before, n = chain.encode(), n + 1
         if own != before or int(number) != n:
             break
-        found.append(OutLine(n, chain, body, raw))
+        found.append(OutLine(n, chain, raw, start))
     return found
 
 

@@ -153,12 +153,10 @@ class Views:
         reports = (*self.get(host).reports, report)
         self.change(host, reports=reports[-_MOST_REPORTS:])
 
-    def keep(self, hosts: set[str]) -> None:
-        """Forget all others: they are no hosts of this team any more."""
-        gone = self._hosts.keys() - hosts
-        for host in gone:
-            del self._hosts[host]
-        self._changed = self._changed or bool(gone)
+    def forget(self, host: str) -> None:
+        """Forget a host: it is shown no more."""
+        if self._hosts.pop(host, None) is not None:
+            self._changed = True
 
     def write(self) -> None:
         """Write what changed since the last time.

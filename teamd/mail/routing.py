@@ -130,20 +130,17 @@ class Post:
         return replace(message, sender=sender, to=to) if changed else message
 
     def notify(self, message: Message) -> Sent:
-        """Send a line of teamd's own: the settings' limits are for what others write.
+        """Send a line of teamd's own, see `for_notices`; raises what `send` does."""
+        return self.for_notices().send(message)
 
-        Whoever sends it has others to look after: it does not wait for long.
-
-        Raises:
-            TeamError: as for `send`.
-        """
-        own = replace(
+    def for_notices(self) -> Post:
+        """The post for lines of teamd's own: no limits of the settings, and no long wait."""
+        return replace(
             self,
             max_bytes=max(self.max_bytes, MAX_MESSAGE_BYTES),
             max_inbox_bytes=RESERVE * self.max_inbox_bytes,
             patience_seconds=_NOTICE_SECONDS,
         )
-        return own.send(message)
 
     def at(self, address: str) -> tuple[Post, str]:
         """The post of the receiver's team, and the receiver's name there.

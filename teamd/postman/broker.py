@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.5  # what waits moves soon after a heal
 _REFUSED_PAUSE_SECONDS: Final = 15.0  # where only a person can mend it
+_NO_SERVERS: Final = "[hosts] servers is empty; `teamctl hosts join FILE` fills it"
 
 
 async def find_trouble(servers: Sequence[str], certificates: Certificates) -> list[str]:
@@ -31,6 +32,7 @@ async def find_trouble(servers: Sequence[str], certificates: Certificates) -> li
     Returns:
         Why none does, for each; nothing where one does.
     """
+    _quieten_libraries()
     troubles = []
     for server in servers:
         link = BrokerConnection(server, certificates, lambda _: None)
@@ -45,6 +47,11 @@ async def find_trouble(servers: Sequence[str], certificates: Certificates) -> li
     return troubles
 
 
+def _quieten_libraries() -> None:
+    logging.getLogger("nats").addHandler(logging.NullHandler())  # every reason is told here
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of each broker that ends
+
+
 class Broker:
     """One connection after the other to a team's broker.
 
@@ -54,7 +61,8 @@ class Broker:
         subjects: what to subscribe, and what to call with a subject and its payload. Such calls
             come one after the other for each of these.
         connected: is called once all of that is subscribed.
-        disconnected: is called with the reason when a connection is lost, and when a try fails.
+        disconnected: is called with the reason when a connection is lost, and with those of all
+            servers when none of them takes this host.
         denied: is called with what the broker does not allow this host.
     """
 
@@ -75,8 +83,7 @@ class Broker:
         self._disconnected = disconnected
         self._denied = denied
         self._link: BrokerConnection | None = None
-        logging.getLogger("nats").addHandler(logging.NullHandler())  # every reason is told here
-        logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of each broker that ends
+        _quieten_libraries()
 
     @property
     def up(self) -> bool:
@@ -100,19 +107,21 @@ class Broker:
         """
         pause = _FIRST_PAUSE_SECONDS
         while True:
-            refused = False
+            refused, reasons = False, dict[str, None]()
             for server in self._servers:
-                lost = await self._serve(server)
+                lost, why = await self._serve(server)
                 refused = refused or is_refusal(lost.error)
+                reasons[why] = None
                 if lost.was_up:
-                    pause = _FIRST_PAUSE_SECONDS
+                    pause, reasons = _FIRST_PAUSE_SECONDS, {why: None}
                     break
+            self._disconnected("; ".join(reasons) or _NO_SERVERS)
             # Jitter: all hosts lose a broker in the same moment.
             await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311 -- no secret
             pause = min(2 * pause, _REFUSED_PAUSE_SECONDS if refused else _LONGEST_PAUSE_SECONDS)
 
-    async def _serve(self, server: str) -> LostConnection:
-        """Connect to a server, and return how that ended."""
+    async def _serve(self, server: str) -> tuple[LostConnection, str]:
+        """Connect to a server, and return how that ended, also in a sentence."""
         link = BrokerConnection(server, self._certificates, self._denied)
         try:
             await link.open(self._subjects)
@@ -122,8 +131,7 @@ class Broker:
         except LostConnection as lost:
             lost.was_up = self._link is not None
             self._link = None
-            self._disconnected(explain(lost.error, server, link.name))
-            return lost
+            return lost, explain(lost.error, server, link.name)
         finally:
             self._link = None
             await link.close()

@@ -103,7 +103,7 @@ def build_postman(
     def outbox(host: str) -> Outbox:
         return Outbox(paths, host, durable, hosts.outbox_bytes, _PATIENCE_SECONDS)
 
-    def left(host: str, boot: str, deadline: float) -> float:
+    def left(host: str, boot: str, deadline: float) -> float | None:
         return presence.left(host, boot, deadline, clocks.elapsed())
 
     presence = HostPresence(name, own_boot(), FarRoster.of(team))

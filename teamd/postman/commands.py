@@ -6,18 +6,25 @@ repeats it. How late it is the far clock tells, see `presence`.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from teamd import clocks
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
 from teamd.hosts.requests import FarAnswer, FarRequest
 from teamd.messages import LEAD
+from teamd.postman.presence import BEAT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from teamd.files.paths import TeamPaths
     from teamd.journal import Journal
+
+
+_CLOCK_SECONDS: Final = 3 * BEAT_SECONDS  # within which each end has heard the other's echo
+_LOOK_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +37,14 @@ class Commands:
         name: of this host.
         allows: says whether a host may ask for a command here.
         left: returns the seconds until a moment by the clock of another host, in a boot of it; 0
-            where that has passed, or may have.
+            where that has passed, or may have, `None` while that clock is not known.
     """
 
     paths: TeamPaths
     team: str
     name: str
     allows: Callable[[str, str], bool]
-    left: Callable[[str, str, float], float]
+    left: Callable[[str, str, float], float | None]
     journal: Journal
 
     async def carry_out(self, host: str, line: Mapping[str, Any]) -> FarAnswer | None:
@@ -61,6 +68,15 @@ class Commands:
         self.journal.note("asked by another host", host=host, text=answer.text, **facts)
         return answer
 
+    async def _left(self, host: str, request: FarRequest) -> float:
+        """Return the seconds that are left; a postman that has just begun waits for a few beats."""
+        until = clocks.elapsed() + _CLOCK_SECONDS
+        while (left := self.left(host, request.boot, request.deadline)) is None:
+            if clocks.elapsed() > until:
+                return 0.0
+            await asyncio.sleep(_LOOK_SECONDS)
+        return left
+
     async def _ask(self, host: str, request: FarRequest) -> FarAnswer:
         """Have it done by teamd.
 
@@ -73,7 +89,7 @@ class Commands:
             raise TeamError(f"{self.name} does not let {host} {what} teammates: {here}")
         from teamd.tools.asking import Asking  # noqa: PLC0415 -- loads pydantic, of 8 MB
 
-        left = self.left(host, request.boot, request.deadline)  # now: the import takes a while
+        left = await self._left(host, request)  # now: the import takes a while
         if left <= 0:
             raise DeadlinePassed(f"the {what} came too late to {self.name}, and was not done")
         asking = Asking(self.paths, f"{LEAD}@{self.team}@{host}")

@@ -15,7 +15,6 @@ from nats.aio.client import Client
 from nats.aio.transport import TcpTransport
 from nats.errors import Error, SlowConsumerError
 
-from teamd.errors import TeamError
 from teamd.postman.reasons import NotAdmitted, NotSecure, Silence
 
 if TYPE_CHECKING:
@@ -83,7 +82,9 @@ class BrokerConnection:
                     most = _MOST_WAITING_BYTES
                     await self._client.subscribe(subject, cb=handed, pending_bytes_limit=most)
                 await self._client.flush(_STEP_SECONDS)
-        except (OSError, Error, TeamError) as error:
+        except LostConnection:
+            raise
+        except Exception as error:  # whoever listens there may say anything
             raise LostConnection(self._explained(self._failure or error)) from error
 
     async def _connect(self) -> None:
@@ -162,7 +163,7 @@ class BrokerConnection:
             return
         if self._lost.done():
             self._wire.abort()  # before it is closed, or that may wait for a dead wire
-        with suppress(OSError, Error):
+        with suppress(OSError, Error, AssertionError):  # the last: it never came to a connection
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._client.close()
         self._wire.abort()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -25,6 +25,8 @@ from teamd.errors import (
     TeamError,
     UnknownTeammate,
 )
+from teamd.files import files
+from teamd.hosts.places import HostPlaces
 from teamd.message_json import is_moment
 from teamd.messages import HELD_TYPE, TEAMD, Message
 from teamd.postman.plain_mail import read_plain, write_plain
@@ -58,6 +60,7 @@ class FarDelivery:
     post: Post
     team: str
     journal: Journal
+    _answers: list[Message] = field(default_factory=list)  # to be sent
 
     def deliver(self, host: str, lines: Sequence[OutLine]) -> None:
         """Put mail of a host into inboxes; it is safe when this returns.
@@ -71,6 +74,7 @@ class FarDelivery:
         Raises:
             StoreError: the disk failed. All are to be delivered again: a reader knows its ids.
         """
+        self._answers.clear()
         boxes: defaultdict[str, list[bytes]] = defaultdict(list)
         receiver = cache(self.post.receiver)  # the roster is read once for each name
         open_to, place = cache(partial(self._open_to, receiver)), f"{self.team}@{host}".encode()
@@ -85,6 +89,8 @@ class FarDelivery:
             if warning is not None:
                 for raw in there:
                     self._answer(Message.decode(raw, to=to), "is there", warning)
+        if self._answers:
+            self._send_answers(host)
 
     def _add(self, boxes: Mapping[str, list[bytes]], message: Message) -> None:
         """Add a message to those for its receiver, unless it cannot be encoded."""
@@ -171,17 +177,33 @@ class FarDelivery:
         return Message.decode(decoded.encode(), to=to)  # as any line is read: no half characters
 
     def _answer(self, message: Message, how: str, why: str) -> None:
-        """Tell a sender what became of its message; nobody answers what `teamd` says."""
+        """Have a sender told what became of its message; nobody answers what `teamd` says."""
         if message.sender.partition("@")[0].lower() == TEAMD:
             return
         gist = " ".join(message.content.replace("\0", " ").split())[:_QUOTED]
         to = message.to.replace("\0", " ")
         text = f"your message to {to} {how}: {why}\nIt began: {gist}"
-        answer = Message(id=f"{message.id}-told", sender=TEAMD, to=message.sender, content=text)
-        try:
-            self.post.notify(answer)
-        except TeamError as error:  # its outbox is full, say, and it would hold up all others
-            self.journal.error("a sender was not told", error, to=message.sender, id=message.id)
+        self._answers.append(
+            Message(id=f"{message.id}-told", sender=TEAMD, to=message.sender, content=text)
+        )
+
+    def _send_answers(self, host: str) -> None:
+        """Send the answers to a host's senders: the disk is waited for once.
+
+        Raises:
+            StoreError: the disk failed.
+        """
+        hosts = self.post.other_hosts()
+        post = replace(self.post, hosts=replace(hosts, durable=False)).for_notices()
+        unsafe = False
+        for answer in self._answers:
+            try:
+                post.send(answer)
+                unsafe = hosts.durable
+            except TeamError as error:  # its outbox is full, say, and it would hold up all others
+                self.journal.error("a sender was not told", error, to=answer.to, id=answer.id)
+        if unsafe:
+            files.make_durable(HostPlaces(self.post.paths).outbox(host))
 
 
 def _warning(receiver: Receivers, name: str) -> str | None:

@@ -37,7 +37,7 @@ class Receiver(Protocol):
 
 _is_mail: Final = attrgetter("is_mail")
 _MOST_BYTES: Final = 1 << 22  # more than a sender may have under way
-BATCH_LINES: Final = 128  # half a window: the other half is on its way meanwhile
+BATCH_LINES: Final = 256  # half a window: the other half is on its way meanwhile
 
 
 @dataclass(slots=True)

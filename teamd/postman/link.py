@@ -130,7 +130,7 @@ class Link:
         if fresh:
             self._question, self._far = "", hello.session
             self._progress(now)
-            if self.outgoing.settle(hello.received):
+            if self.outgoing.settle(hello.received, now):
                 self._open_question(now)
         elif self._is_news(hello) and not self._question:
             self._open_question(now)

@@ -74,6 +74,13 @@ class Links:
             if self._find(host, 0.0) is not None:
                 self._tell_damage(host)
 
+    def forget(self, host: str) -> None:
+        """Give up the link with a host of which nothing is kept any more."""
+        link = self._links.pop(host, None)
+        if link is not None:
+            link.close()
+        self._trouble.pop(host, None)
+
     def connected(self, now: float) -> None:
         """Take note of a connection to the broker."""
         self._up = True

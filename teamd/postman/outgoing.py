@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
 from contextlib import suppress
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 
     from teamd.hosts.outbox import Outbox
 
-WINDOW_LINES: Final = 256
+WINDOW_LINES: Final = 512  # half of it shares two syncs; twice that takes a MiB
 _WINDOW_BYTES: Final = 1 << 20
 _COMPACT_BYTES: Final = 1 << 20  # that are confirmed, before the file is written anew at rest
+_ANEW_SECONDS: Final = 60.0  # between two new epochs
 _NOWHERE: Final = LineEnd(0, "", 0)
 
 
@@ -58,6 +60,7 @@ class Outgoing:
     _synced: int = 0  # bytes of the file that are on disk for sure
     _confirmed: LineEnd = _NOWHERE
     _flying: deque[LineEnd] = field(default_factory=deque)
+    _anew: float = -math.inf  # when an epoch was begun last
 
     def look(self) -> bool:
         """Look at the file; return whether another epoch stands there than before.
@@ -118,8 +121,8 @@ class Outgoing:
         self._note()
         return True
 
-    def settle(self, received: Cursor | None) -> bool:
-        """Go on where the other side stands, as it has just said.
+    def settle(self, received: Cursor | None, now: float) -> bool:
+        """Go on where the other side stands, as it has just said at `now`, in seconds.
 
         Returns:
             Whether another epoch was begun.
@@ -142,8 +145,7 @@ class Outgoing:
             return False
         place = self._find(received.n)
         if place is None or place.chain != received.chain:
-            self._begin_anew()
-            return True
+            return self._begin_anew(now)
         if received.n < self._confirmed.n:
             lost = self._confirmed.n - received.n
             self.report(f"it is an old copy of its folder: {lost} messages are sent again")
@@ -166,9 +168,14 @@ class Outgoing:
         elif received is not None and received.epoch != former:
             self.report("it knows an earlier folder of this team: what waited there is gone")
 
-    def _begin_anew(self) -> None:
-        """Begin another epoch: this file is an old copy, and the far side knows later lines."""
-        done = self._confirmed.n
+    def _begin_anew(self, now: float) -> bool:
+        """Begin another epoch: this file is an old copy, and the far side knows later lines.
+
+        A host may claim to know any line: not the whole file is written each time that it does.
+        """
+        if now < self._anew + _ANEW_SECONDS:
+            return False  # what waits is asked about again
+        self._anew, done = now, self._confirmed.n
         self.outbox.begin_anew(self._fd, done, lambda line: not line.is_request)
         self._open()
         again = self.header.copied if self.header is not None else 0
@@ -176,6 +183,7 @@ class Outgoing:
             f"this team's folder is an old copy: {again} messages to it are sent again, and those "
             "that it has already are known by their ids"
         )
+        return True
 
     def _next(self) -> bytes:
         """Return the lines of the next frame, as far as the window is open."""

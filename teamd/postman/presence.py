@@ -81,6 +81,7 @@ class Peer:
         boot: identifies the boot of its machine.
         roster: the version of its members that has come; empty for none.
         round_trip: seconds to it and back; `None` where it has not heard of this host yet.
+        answered: when it said last that it hears this host, or could begin to, by the own clock.
     """
 
     heard: float
@@ -89,15 +90,23 @@ class Peer:
     session: str
     roster: str = ""
     round_trip: float | None = None
+    answered: float = field(init=False)
     clock: FarClock = field(default_factory=FarClock)
     _own_roster: str = ""  # the version of the own roster that it has
     _sent: float = 0.0  # its last beat, by its clock
     _former: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_SESSIONS))
     _returns: int = 0
 
+    def __post_init__(self) -> None:
+        self.answered = self.heard
+
     def reachable(self, now: float) -> bool:
         """Return whether it was heard of late."""
         return now - self.heard < SILENT_SECONDS
+
+    def answers(self, now: float) -> bool:
+        """Return whether it was heard of late, and hears this host: mail to it can move."""
+        return self.reachable(now) and now - self.answered < SILENT_SECONDS
 
     @property
     def is_double(self) -> bool:
@@ -132,7 +141,7 @@ class Peer:
             return
         version, _, sent, held = echo
         if is_moment(sent) and is_moment(held) and isinstance(version, str) and sent + held <= now:
-            self._own_roster = version
+            self._own_roster, self.answered = version, now
             self.round_trip = now - sent - held
             self.clock.note(self._sent, sent, held, now)
 
@@ -160,6 +169,8 @@ class HostPresence:
     def connected(self, now: float) -> None:
         """Begin anew: whoever is there hears of this host at once."""
         self._told, self._next_beat = "", now
+        for peer in self.peers.values():
+            peer.answered = now  # it could not until now
 
     def due_seconds(self, now: float) -> float:
         """Return the seconds until there is something to publish."""
@@ -208,6 +219,11 @@ class HostPresence:
                 return self._note_roster(host, said, moment)
         return None
 
+    def forget_roster(self, host: str) -> None:
+        """Take the roster of a host for one that has not come."""
+        if host in self.peers:
+            self.peers[host].roster = ""
+
     def reachable(self, host: str, now: float) -> bool:
         """Return whether a host was heard of late."""
         peer = self.peers.get(host)
@@ -218,8 +234,10 @@ class HostPresence:
         found = {host for host, peer in self.peers.items() if peer.is_double}
         return found | ({self.name} if self._echoes >= _RETURNS else set())
 
-    def left(self, host: str, boot: str, deadline: float, now: float) -> float:
+    def left(self, host: str, boot: str, deadline: float, now: float) -> float | None:
         """Return the own seconds that are surely left until a moment by another host's clock.
+
+        It is `None` where that clock is not known yet: this host has just begun to hear it.
 
         Args:
             host: whose clock it is.
@@ -228,9 +246,11 @@ class HostPresence:
             now: by the own one.
         """
         peer = self.peers.get(host)
-        latest = peer.clock.latest(now) if peer is not None and peer.boot == boot else None
+        if peer is not None and peer.boot != boot:
+            return 0.0
+        latest = None if peer is None else peer.clock.latest(now)
         # Seconds of the own clock: those of the other one may be shorter.
-        return 0.0 if latest is None else max(0.0, deadline - latest) / (1 + _DRIFT)
+        return None if latest is None else max(0.0, deadline - latest) / (1 + _DRIFT)
 
     def _note_beat(self, host: str, beat: dict[str, Any], now: float, moment: float) -> None:
         peer = self.peers.get(host)
@@ -241,7 +261,7 @@ class HostPresence:
             peer = self.peers[host] = Peer(now, moment, boot=boot, session=session)
             self._next_beat = now  # it hears of this host at once
         elif not peer.reachable(now):
-            self._next_beat = now  # the same, where it is back
+            self._next_beat = peer.answered = now  # the same, where it is back
         peer.heard, peer.moment = now, moment
         peer.note(beat, (self.name, self._session), now)
 

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from teamd import clocks
 from teamd.errors import NotAMessage, StoreError, TeamError
@@ -20,10 +20,11 @@ from teamd.files.watch import watch
 from teamd.hosts import rosters
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarRoster
-from teamd.hosts.view import HostState, Views
 from teamd.postman.broker import Broker
 from teamd.postman.certificates import Certificates
+from teamd.postman.faces import DEAF, DENIED, show_host
 from teamd.postman.presence import SILENT_SECONDS
+from teamd.postman.spare_memory import SpareMemory
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
@@ -31,17 +32,18 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
     from teamd.files.watch import Watch
+    from teamd.hosts.view import Views
     from teamd.journal import Journal
     from teamd.postman.links import Links
     from teamd.postman.presence import HostPresence
     from teamd.settings.hosts import HostSettings
 
 _OFFLINE: Final = "there is no connection to the broker"
+_MOST_DENIED: Final = 100  # of what the broker denies, that is told
 _DOUBLE: Final = (
     "two hosts have that name, and mail to it comes to one of them or to both; stop one, and "
     "join it with another token, which `teamctl hosts add NAME` writes"
 )
-_TRIP_SHARE: Final = 0.5  # by which a round trip must differ to be shown anew
 
 
 @dataclass(slots=True)
@@ -65,7 +67,9 @@ class Postman:
     _frames: deque[tuple[str, bytes]] = field(default_factory=deque)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _out: deque[tuple[str, bytes]] = field(default_factory=deque)
-    _why: str = ""  # there is no connection
+    _why: str = _OFFLINE  # there is no connection: none yet, at first
+    _denied: set[str] = field(default_factory=set)  # by the broker of this connection
+    _memory: SpareMemory = field(default_factory=SpareMemory)
     _doubles: set[str] = field(default_factory=set)  # that were told of
     _turn: bool | None = None  # whether there is one again, or no more
     _hints: dict[Watch, set[str] | None] = field(default_factory=dict)  # what changed in folders
@@ -104,7 +108,7 @@ class Postman:
         return Broker(
             own.servers, certificates, subjects,
             connected=self._connect, disconnected=self._disconnect,
-            denied=lambda what: self.journal.warn("denied by the broker", what=what),
+            denied=self._note_denied,
         )  # fmt: skip
 
     def _wake(self, watched: Watch) -> None:
@@ -117,13 +121,20 @@ class Postman:
         self._hints[watched] = None if before is None or names is None else before | names
         self._looked[watched] = clocks.elapsed()
 
+    def _note_denied(self, what: str) -> None:
+        if what not in self._denied and len(self._denied) < _MOST_DENIED:
+            self._denied.add(what)
+            self.journal.warn("denied by the broker", what=what)
+
     async def _hear(self, subject: str, payload: bytes) -> None:
         self._frames.append((subject, payload))
+        self._memory.use(len(payload))
         self._news.set()
 
     def _connect(self) -> None:
         self.journal.note("connected")
         self._turn, self._why = True, ""
+        self._denied.clear()
         self._news.set()
 
     def _disconnect(self, why: str) -> None:
@@ -139,6 +150,7 @@ class Postman:
         self._note_connection(now)
         changed = self._changed(outboxes, now)
         self._note_roster(self._changed(team, now))
+        changed = self._forget(changed, now)
         frames, self._frames = self._frames, deque()
         mail = []
         for subject, payload in frames:
@@ -175,6 +187,25 @@ class Postman:
             with suppress(StoreError, TeamError):  # in the middle of a repair: it changes again
                 self.presence.roster = FarRoster.of(Roster(self.paths).read())
 
+    def _forget(self, changed: set[str] | None, now: float) -> set[str] | None:
+        """Forget hosts of which nothing is kept any more, as `teamctl hosts forget` leaves them.
+
+        Returns:
+            What has changed of the others.
+        """
+        places, named = HostPlaces(self.paths), self.links.hosts
+        if changed is not None:
+            named = {name.partition(".")[0] for name in changed}
+        gone = {host for host in named if not places.outbox(host).exists()}
+        gone = {host for host in gone if not self.presence.reachable(host, now)}
+        if gone:
+            gone = gone.difference(places.known())
+        for host in gone:
+            self.links.forget(host)
+            self.presence.peers.pop(host, None)
+            self.views.forget(host)
+        return changed and {name for name in changed if name.partition(".")[0] not in gone}
+
     def _note_presence(self, host: str, payload: bytes, now: float) -> None:
         self._silent = now
         before = self.presence.reachable(host, now)
@@ -192,6 +223,7 @@ class Postman:
             try:
                 rosters.keep(HostPlaces(self.paths).roster(host), roster)
             except StoreError as error:
+                self.presence.forget_roster(host)  # it comes again with one of the next beats
                 self.journal.error("roster not kept", error, host=host)
 
     def _show(self, now: float) -> None:
@@ -202,7 +234,8 @@ class Postman:
             for name in known:
                 self._view(name, now)
             there = [peer for peer in self.presence.peers.values() if peer.reachable(now)]
-            ends = (peer.heard + SILENT_SECONDS for peer in there)
+            lasts = (at + SILENT_SECONDS for one in there for at in (one.heard, one.answered))
+            ends = (end for end in lasts if end > now)
             self._silent = min(ends, default=math.inf)
         try:
             self.views.write()
@@ -210,28 +243,16 @@ class Postman:
             self.journal.error("state not shown", error)
 
     def _view(self, name: str, now: float) -> None:
-        before, peer = self.views.get(name), self.presence.peers.get(name)
-        if peer is not None and peer.reachable(now):
-            trip = peer.round_trip
-            facts: dict[str, Any] = {"state": HostState.REACHABLE, "why": ""}
-            if before.state is not HostState.REACHABLE:
-                facts["since"] = time.time()
-            if trip is not None and _differs(before.round_trip_ms, trip * 1000):
-                facts["round_trip_ms"] = round(trip * 1000, 2)
-            self.views.change(name, **facts)
-            return
-        why = self._why or "it is silent"
-        if before.state is HostState.REACHABLE:
-            since = time.time() if peer is None else peer.moment
-            self.views.change(name, state=HostState.UNREACHABLE, since=since, why=why)
-        elif before.state is HostState.UNREACHABLE:
-            self.views.change(name, why=why)
-        else:
-            self.views.change(name, why=self._why)
+        own = self.settings.name
+        denied = any(f"roster.{own}" in what for what in self._denied)
+        deaf = DENIED.format(name=own) if denied else DEAF
+        peer = self.presence.peers.get(name)
+        show_host(self.views, name, peer, now, offline=self._why, deaf=deaf)
 
     async def _flush(self, broker: Broker) -> None:
         while self._out:
             subject, payload = self._out.popleft()
+            self._memory.use(len(payload))
             if not await broker.publish(subject, payload):
                 self._out.clear()  # it is asked for again
 
@@ -243,11 +264,8 @@ class Postman:
         if self._frames or seconds <= 0:
             await asyncio.sleep(0)
             return
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
-
-
-def _differs(shown: float | None, now: float) -> bool:
-    """Return whether a round trip is worth a look: each one is a little different."""
-    return shown is None or abs(now - shown) > max(1.0, _TRIP_SHARE * shown)
+        except TimeoutError:
+            self._memory.rest()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from teamd.messages import NAME
 from teamd.settings import keys, kinds
@@ -21,13 +23,28 @@ if TYPE_CHECKING:
 OUTBOX_BYTES: Final = 67_108_864
 ASKED: Final = ("spawn", "shutdown", "interrupt")  # what one host may ask of another
 _SERVER: Final = re.compile(r"(?:nats|tls)://[^\s/?#@]+")
+_SERVER_WORDS: Final = (
+    'a list of addresses, such as ["tls://10.0.0.1:4222"] or ["tls://[fd00::1]:4222"]'
+)
 _ALLOW_WORDS: Final = 'a table of lists of hosts, such as { spawn = ["h1"] }'
 
 
 def _are_servers(value: Any) -> bool:
     if not isinstance(value, list):
         return False
-    return all(isinstance(one, str) and _SERVER.fullmatch(one) for one in value)
+    for one in value:
+        if not (isinstance(one, str) and _is_server(one)):
+            raise Wrong(f"must be {_SERVER_WORDS}; {json.dumps(one, default=str)} is none")
+    return True
+
+
+def _is_server(value: str) -> bool:
+    """Return whether it is an address that a connection can be tried to."""
+    try:
+        parts = urlsplit(value)
+        return bool(_SERVER.fullmatch(value) and parts.hostname and parts.port != 0)
+    except ValueError:  # no port, or a number of IPv6 without its brackets
+        return False
 
 
 def _are_hosts(value: Any) -> bool:
@@ -50,7 +67,7 @@ def _is_allowance(value: Any) -> bool:
 
 HOST: Final = ValueKind(kinds.TEAM_NAME.words, kinds.TEAM_NAME.fits, lambda name, _: name.lower())
 SERVERS: Final = ValueKind(
-    'a list of addresses, such as ["tls://10.0.0.1:4222"]',
+    _SERVER_WORDS,
     _are_servers,
     lambda value, _: tuple(value),
 )

@@ -42,6 +42,7 @@ def contents(town: Hosts, host: str, name: str) -> list[str]:
     return [one["content"] for record in records for one in record["messages"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", ["+5h", "-5h"])
 def test_clocks_that_are_hours_apart_change_nothing(tmp_path: Path, offset: str) -> None:
     """Mail crosses once, commands are neither late nor early, and ages are those of here."""

@@ -167,10 +167,12 @@ def campaign(folder: Path, tries: int, seed: int) -> tuple[Counter[str], int]:
     return weather.happened, len(begun)
 
 
+@pytest.mark.slow
 def test_a_command_is_done_once_at_most_and_never_late(tmp_path: Path) -> None:
     campaign(tmp_path, tries=12, seed=7)
 
 
+@pytest.mark.slow
 def test_a_command_that_comes_late_is_refused_and_never_done(tmp_path: Path) -> None:
     """A postman that was stopped for a while finds it among what has come meanwhile."""
     with hosts(tmp_path, allow=ALLOW) as town:

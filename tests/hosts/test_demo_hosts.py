@@ -35,6 +35,7 @@ def lines_of(shown: str, who: str) -> list[str]:
     return [line for line in lines if not line.startswith("“")]
 
 
+@pytest.mark.slow
 def test_mail_crosses_and_what_is_sent_while_the_broker_is_away_arrives_once(hall: Hall) -> None:
     ended = hall.watch("--hosts")
     assert (ended.status, ended.stderr) == (0, "")
@@ -57,6 +58,7 @@ def test_mail_crosses_and_what_is_sent_while_the_broker_is_away_arrives_once(hal
     hall.assert_cleared()
 
 
+@pytest.mark.slow
 def test_who_breaks_it_off_finds_neither_teams_nor_broker(hall: Hall) -> None:
     """By Ctrl-C, and in the middle."""
     begun = hall.begin("--fast", "--hosts")
@@ -69,6 +71,7 @@ def test_who_breaks_it_off_finds_neither_teams_nor_broker(hall: Hall) -> None:
     hall.assert_cleared()
 
 
+@pytest.mark.slow
 def test_it_fails_and_names_the_step_that_did_not_happen(hall: Hall) -> None:
     """Kept, so that one can look."""
     text = STORY.read_text(encoding="utf-8")
@@ -101,6 +104,7 @@ def test_a_broker_that_does_not_start_says_why(argv: tuple[str, ...], why: str) 
     assert str(caught.value) == f"the demo failed: nats-server did not start: {why}"
 
 
+@pytest.mark.slow
 def test_without_nats_server_it_says_how_to_get_it_and_starts_nothing(hall: Hall) -> None:
     """Where the program stands, there is a file that cannot be run."""
     hidden = ("bwrap", "--dev-bind", "/", "/", "--bind", "/dev/null", find_program())

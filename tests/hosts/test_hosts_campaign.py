@@ -46,6 +46,7 @@ LONG_KILLS: Final = 30
 LONG_POWER_CUTS: Final = 8
 
 
+@pytest.mark.slow
 def test_kills_and_cuts_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     """The short one: a teammate on each host."""
     crews = {host: names[:1] for host, names in CREWS.items()}

@@ -65,6 +65,7 @@ def test_a_message_stands_in_the_other_hosts_conversation_with_its_senders_full_
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("begun", "offered"),
     [
@@ -185,6 +186,7 @@ def test_all_hosts_get_a_broadcast(town: Hosts) -> None:
     assert ("lead", "Stop pushing to main.") in texts(town, "h1", "alice")
 
 
+@pytest.mark.slow
 def test_while_the_broker_is_away_mail_waits_commands_do_not_and_the_view_says_since_when(
     town: Hosts,
 ) -> None:
@@ -220,6 +222,7 @@ def test_while_the_broker_is_away_mail_waits_commands_do_not_and_the_view_says_s
     assert town.projects["h2"].member("dora") == {}, "it was refused, not kept for later"
 
 
+@pytest.mark.slow
 def test_a_host_whose_postman_is_gone_says_so(town: Hosts) -> None:
     town.projects["h1"].do("teamd", "stop")
     shown = town.on("h1", "hosts")

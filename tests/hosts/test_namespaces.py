@@ -137,6 +137,7 @@ def machines(tmp_path: Path) -> Iterator[tuple[Machine, Machine]]:
             subprocess.run(["ip", "netns", "del", space], check=False, timeout=30)
 
 
+@pytest.mark.slow
 def test_two_commands_from_nothing_to_mail_that_outlives_a_cut(
     machines: tuple[Machine, Machine],
 ) -> None:

@@ -79,6 +79,7 @@ def come_back(town: Hosts, host: str, copy: Path | None) -> None:
         shutil.copytree(copy, project.paths.root)
 
 
+@pytest.mark.slow
 def test_a_lost_folder_is_reported_by_both_and_mail_goes_on(town: Hosts) -> None:
     write(town, "h1", "to h2, read there", "to h2, unread there")
     write(town, "h2", "to h1, early")
@@ -107,6 +108,7 @@ def test_a_lost_folder_is_reported_by_both_and_mail_goes_on(town: Hosts) -> None
     assert sorted(reports(town, "h2")) == sorted(told(town, "h2")) == far
 
 
+@pytest.mark.slow
 def test_an_old_copy_is_reported_by_both_and_doubles_nothing(town: Hosts, tmp_path: Path) -> None:
     write(town, "h1", "to h2, before 1", "to h2, before 2")
     write(town, "h2", "to h1, before 1")
@@ -135,6 +137,7 @@ def test_an_old_copy_is_reported_by_both_and_doubles_nothing(town: Hosts, tmp_pa
     assert any(one.startswith("this team's folder is an old copy: ") for one in reports(town, "h2"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("town", [SMALL], indirect=True)
 def test_what_an_old_copy_cannot_get_again_is_counted_by_both(town: Hosts, tmp_path: Path) -> None:
     write(town, "h1", "to h2, before")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -26,6 +27,9 @@ from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+pytestmark = pytest.mark.slow
+
 
 # The module that teamd loads first once it is ready: this one takes until there is a file.
 SLOW = """
@@ -271,3 +275,92 @@ def test_teammates_read_that_an_outbox_is_full_and_go_on(tmp_path: Path) -> None
         wait_until(lambda: waiting(project.paths, "h2") == 0, what="it is confirmed")
         project.do("teamctl", "send", "alice", "Go on.")
         wait_until(lambda: "there is room" in inbox(town, "h2"), what="she has gone on")
+
+
+@pytest.mark.parametrize("servers", ["[]", '["nats://127.0.0.1:{port}"]'])
+def test_a_postman_that_has_no_connection_yet_sleeps(tmp_path: Path, servers: str) -> None:
+    """For good where no server is set, and for seconds at each start where none answers."""
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        listed = servers.format(port=silent.getsockname()[1])
+        document = f'[hosts]\nname = "h1"\nservers = {listed}\n'
+        argv = [sys.executable, "-P", "-m", "teamd.postman", str(paths.root), document]
+        with subprocess.Popen(argv) as child:
+            try:
+                wait_until(HostPlaces(paths).name.exists, what="it serves")
+                process = psutil.Process(child.pid)
+                before = sum(process.cpu_times()[:2])
+                time.sleep(1.5)  # what it costs in a time
+                used = sum(process.cpu_times()[:2]) - before
+            finally:
+                child.kill()
+    assert used < 0.5, f"{used:.2f} s of 1.5 s"
+
+
+def test_a_postman_that_fails_is_told_of_with_what_says_why(tmp_path: Path) -> None:
+    """Teamd runs: to start it helps nobody."""
+    with hosts(tmp_path, ["h1"]) as town:
+        project = town.projects["h1"]
+        pid, state = postman(town, "h1"), HostPlaces(project.paths).state
+        wait_until(state.exists, what="a view")
+        state.unlink()
+        state.mkdir()  # what it cannot write as it begins ends it
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not postman_runs(project.paths), what="none runs")
+        said = town.on("h1", "hosts").stdout
+        assert (
+            "no postman runs here, so mail to other hosts waits; `teamctl doctor` says why" in said
+        )
+        assert "`teamctl logs postman` says why" in town.on("h1", "doctor").stdout
+
+
+def test_a_postman_that_hangs_is_named_where_it_should_forget(own_town: Hosts) -> None:
+    own_town.projects["h2"].do("teamd", "stop")
+    own_town.wait_for("h1", "h2", "unreachable")
+    pid = postman(own_town, "h1")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        done = own_town.on("h1", "hosts", "forget", "h2")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (done.status, done.complaint) == (
+        1,
+        "teamctl: the postman still knows h2; `teamd reload` starts it anew, then forget it again",
+    )
+    wait_until(lambda: own_town.states("h1") == {}, what="it goes on, and forgets")
+
+
+def test_a_roster_that_could_not_be_kept_is_asked_for_again(own_town: Hosts) -> None:
+    """A disk that was full for a moment: the members there would not be known for good."""
+    kept = HostPlaces(own_town.projects["h1"].paths).roster("h2")
+    wait_until(kept.exists, what="a roster")
+    kept.unlink()
+    kept.mkdir()
+    own_town.projects["h2"].do("teamctl", "spawn", "bob", "coder", "Wait for mail.", "--wait")
+    own_town.projects["h2"].wait_for("bob", "idle")
+    log = HostPlaces(own_town.projects["h1"].paths).log
+
+    def failures() -> int:
+        return log.read_text().count("roster not kept")
+
+    wait_until(lambda: failures() > 0, what="it could not be kept")
+    before = failures()
+    wait_until(lambda: failures() > before + 1, what="it is asked for, though nothing changes")
+    kept.rmdir()
+    wait_until(lambda: kept.exists() and b'"bob"' in kept.read_bytes(), what="it comes again")
+
+
+def test_a_ctrl_c_says_that_a_command_may_still_be_done_there(own_town: Hosts) -> None:
+    here, pid = own_town.projects["h1"], postman(own_town, "h2")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        asking = here.begin("teamctl", "shutdown", "bob@h2", stderr=subprocess.PIPE)
+        wait_until(lambda: waiting(here.paths, "h2") == 1, what="the request")
+        asking.send_signal(signal.SIGINT)
+        _, stderr = asking.communicate(timeout=20)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert asking.returncode == 130
+    assert stderr.startswith("teamctl: the request stands: h2 may do it within ")
+    assert stderr.endswith("; `teamctl team --hosts` shows it\n")

@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import stat
+import subprocess
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,9 +20,10 @@ from teamctl.hosts.own import Keys
 from teamd import settings
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
+from teamd.postman.broker import find_trouble
 from teamd.postman.certificates import Certificates
 from tests.e2e.harness import opened
-from tests.hosts.brokers import Host, Town, free_port, past, running, serving
+from tests.hosts.brokers import Host, Town, free_port, listens, past, running, serving
 from tests.strict.replies import say, use
 from tests.waiting import until, wait_until
 
@@ -61,6 +64,15 @@ def own(project: Project, name: str, port: int) -> Host:
     return Host(f"tls://localhost:{port}", certificates, f"mail.{name}.*")
 
 
+@contextmanager
+def joined(project: Project, second: Project) -> Iterator[int]:
+    """Have h2 join while the broker runs; yields the broker's port."""
+    port = init(project, "h2")
+    with serving(configuration(project), port):
+        second.do("teamctl", "hosts", "join", token(project))
+        yield port
+
+
 def refused(project: Project, *argv: str) -> str:
     done = project.run("teamctl", "hosts", *argv)
     assert (done.status, done.stdout) == (1, "")
@@ -92,9 +104,7 @@ def test_init_and_join_are_all_it_takes_for_mail_from_nothing(
 def test_both_steps_leave_a_team_that_starts_and_mail_that_arrives(
     project: Project, second: Project
 ) -> None:
-    port = init(project, "h2")
-    with serving(configuration(project), port):
-        second.do("teamctl", "hosts", "join", token(project))
+    with joined(project, second):
         for one in (project, second):
             one.start()
         second.do("teamctl", "spawn", "bob", "coder", "Wait for mail.", "--wait")
@@ -103,6 +113,29 @@ def test_both_steps_leave_a_team_that_starts_and_mail_that_arrives(
         project.do("teamctl", "send", "bob@default@h2", "Good day from h1.")
         second.wait_for("bob", "idle", turns=2)
         assert any("Good day from h1." in str(one) for one in second.records("bob"))
+
+
+@pytest.mark.slow
+def test_a_name_that_is_not_the_certificates_is_told_and_nothing_is_promised(
+    project: Project, second: Project
+) -> None:
+    """All that others say is heard all the same, so they would look as if they were there."""
+    with joined(project, second):
+        text = (second.folder / "team.toml").read_text()
+        second.write("team.toml", text.replace('name = "h2"', 'name = "h9"'))
+        second.do("teamctl", "trust")
+        for one in (project, second):
+            one.start()
+
+        def said() -> str:
+            return second.do("teamctl", "hosts")
+
+        wait_until(lambda: "does not let this host speak as h9" in said(), what="why")
+        assert "h1    unreachable" in said()
+        sent = second.run("teamctl", "send", "lead@default@h1", "Good day.")
+        assert "queued for h1: unreachable since" in sent.stderr
+        log = second.paths.log("teamd.postman").read_text()
+        assert log.count("denied by the broker") < 10, "not with each beat"
 
 
 def test_says_what_is_to_be_done_next(project: Project) -> None:
@@ -135,6 +168,7 @@ def test_keys_are_readable_by_their_owner_alone(project: Project, second: Projec
                 assert stat.S_IMODE((Path(folder) / name).stat().st_mode) & 0o077 == 0, name
 
 
+@pytest.mark.slow
 def test_no_teammate_reads_a_key(project: Project) -> None:
     """Neither by its commands nor by its tools; and the token lies beside the keys."""
     init(project, "h2")
@@ -189,6 +223,7 @@ def test_to_join_again_changes_nothing(project: Project, second: Project) -> Non
     assert (second.folder / "team.toml").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_join_takes_the_teams_name_along_and_refuses_another_team(
     project: Project, second: Project, tmp_path: Path
 ) -> None:
@@ -209,6 +244,7 @@ def test_join_takes_the_teams_name_along_and_refuses_another_team(
         assert not third.paths.root.exists()
 
 
+@pytest.mark.slow
 def test_a_team_by_name_joins_alone(project: Project, second: Project) -> None:
     """Its hosts are its own, and its other settings go on to be the project's."""
     make_web(project)
@@ -303,7 +339,10 @@ def test_a_configuration_that_nats_server_does_not_take_replaces_none(project: P
 def test_renew_goes_with_addresses_alone(project: Project) -> None:
     done = project.run("teamctl", "hosts", "init", "--renew", "h2")
     assert done.status == 2
-    assert "--renew goes with --address alone" in done.stderr
+    assert "--renew goes with --address and --drop-address alone" in done.stderr
+    done = project.run("teamctl", "hosts", "init", "--drop-address", "h2")
+    assert done.status == 2
+    assert "--drop-address goes with --renew" in done.stderr
 
 
 def test_without_nats_server_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,6 +407,7 @@ def test_add_and_remove_are_known_to_the_broker_that_runs(
     assert not {one for one in left if one.startswith("witness")}
 
 
+@pytest.mark.slow
 def test_a_broker_that_does_not_take_it_is_no_success(project: Project) -> None:
     """A removed host would be let in for as long as that lasts: status 1, and what to do."""
     port = init(project, "h2")
@@ -388,6 +428,19 @@ def test_renew_makes_a_certificate_for_more_addresses(project: Project) -> None:
             "the broker has a new certificate, for localhost, 127.0.0.9",
             "the broker has taken it",
         ]
+
+
+def test_an_address_that_was_mistyped_is_taken_back(project: Project) -> None:
+    init(project, "--address", "h1", "--address", "h11")
+    init_again = ("init", "--renew", "--drop-address")
+    assert refused(project, *init_again, "h7") == "'h7' is none of its addresses: h1, h11"
+    said = project.do("teamctl", "hosts", *init_again, "h11")
+    assert said.splitlines()[0] == "the broker has a new certificate, for h1"
+    assert refused(project, *init_again, "h1") == (
+        "the others would not reach the broker; name another with --address"
+    )
+    project.do("teamctl", "hosts", "add", "h3")
+    assert "h11" not in Path(token(project, "h3")).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -426,3 +479,91 @@ def test_join_refuses_an_expired_and_a_mixed_up_certificate(
         "`teamctl hosts add NAME` on the broker's host writes a new token"
     )
     assert list(project.folder.iterdir()) == []
+
+
+def admitted(project: Project, port: int) -> list[str]:
+    """Return why the broker does not let a machine in, by its own keys; nothing where it does."""
+    keys = Keys(project.paths)
+    certificates = Certificates(keys.cert, keys.key, keys.ca)
+    return asyncio.run(find_trouble([f"tls://localhost:{port}"], certificates))
+
+
+@pytest.mark.slow
+def test_a_removal_that_was_cut_short_ends_with_the_next_try(
+    project: Project, second: Project
+) -> None:
+    """The record is written first: it names the host no more, and the broker still admits it."""
+    with joined(project, second) as port:
+        before = configuration(project).read_bytes()
+        broker = BrokerFolder(Keys(project.paths).broker)
+        record = broker.read()
+        assert record is not None
+        broker.files.record.write_bytes(record.without_host("default", "h2").encode())
+        assert configuration(project).read_bytes() == before
+        assert admitted(second, port) == []
+        assert refused(project, "remove", "h2") == "no host named 'h2'; the team's hosts are: h1"
+        assert "does not admit this host" in admitted(second, port)[0]
+
+
+def test_a_broker_that_was_started_by_hand_is_no_broker_that_does_not_run(
+    project: Project,
+) -> None:
+    """It is not known by its command line: whoever was removed would be let in all the same."""
+    port = init(project, "h2")
+    folder = configuration(project).parent
+    argv = [find_program(), "-c", configuration(project).name]
+    with subprocess.Popen(argv, cwd=folder, stderr=subprocess.DEVNULL) as server:
+        try:
+            wait_until(lambda: listens(port))
+            done = project.run("teamctl", "hosts", "remove", "h2")
+        finally:
+            server.kill()
+    assert done.status == 1
+    assert "the broker runs, and has not taken its new configuration" in done.complaint
+
+
+@pytest.mark.slow
+def test_who_joins_again_keeps_its_own_way_to_the_broker(project: Project, second: Project) -> None:
+    """The near end of a tunnel, or what the file said before there was one address more."""
+    with joined(project, second) as port:
+        for argv in (
+            ("init", "--renew", "--address", "127.0.0.9"),
+            ("remove", "h2"),
+            ("add", "h2"),
+        ):
+            project.do("teamctl", "hosts", *argv)
+        assert admitted(second, port) != []
+        done = second.run("teamctl", "hosts", "join", token(project))
+        assert done.status == 0
+        assert f"[hosts] servers stays tls://localhost:{port}; the token names " in done.stderr
+        assert admitted(second, port) == []
+
+
+def test_add_says_how_to_get_another_token(project: Project) -> None:
+    """It was lost on the way, or `add` was cut short before it was written."""
+    init(project, "h2")
+    Path(token(project)).unlink()
+    assert refused(project, "add", "h2") == (
+        "there is a host h2 already; `teamctl hosts remove h2` and `hosts add h2` make another "
+        "token for it"
+    )
+
+
+@pytest.mark.parametrize(
+    "argv", [("--listen", "[:::::]:4222"), ("--listen", "10.0.0.999:4222"), ("--address", "a..b")]
+)
+def test_init_refuses_an_address_that_no_machine_has(
+    project: Project, argv: tuple[str, ...]
+) -> None:
+    assert "is no name or number of " in refused(project, "init", *argv)
+    assert list(project.folder.iterdir()) == []
+
+
+def test_join_says_one_line_about_a_broker_that_refuses(project: Project, second: Project) -> None:
+    port = init(project, "h2")
+    with serving(configuration(project), port):
+        kept = second.root / "h2.token"
+        kept.write_bytes(Path(token(project)).read_bytes())
+        project.do("teamctl", "hosts", "remove", "h2")
+        done = second.run("teamctl", "hosts", "join", str(kept))
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["warning"]

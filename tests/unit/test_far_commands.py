@@ -30,7 +30,7 @@ from teamd.messages import TEAMD
 from teamd.postman.commands import Commands
 from teamd.states import Status
 from tests.unit.life import enrol
-from tests.waiting import wait_until
+from tests.waiting import until, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -217,3 +217,19 @@ def test_an_answer_that_nobody_waits_for_is_not_kept(paths: TeamPaths, postman: 
     with pytest.raises(NotAMessage, match="nobody waits for it"):
         keep_answer(paths, "h2", answer)
     assert not list(file.parent.iterdir())
+
+
+def test_a_command_that_comes_before_the_far_clock_is_known_waits_for_it(
+    commands: Commands, paths: TeamPaths, served: None
+) -> None:
+    """The postman has just begun, for a reload of the very settings that now allow it, say."""
+    told = iter([None, None, 5.0])
+
+    async def talk() -> list[ControlRequest]:
+        waiting = replace(commands, left=lambda *_: next(told))
+        task = asyncio.create_task(waiting.carry_out("h1", request().encode()))
+        await until(lambda: asked(paths) != [])
+        task.cancel()
+        return asked(paths)
+
+    assert [one.command for one in asyncio.run(talk())] == ["spawn"]

@@ -110,6 +110,18 @@ def test_the_table_of_hosts_fits_and_says_how_each_is(hosts: FarHosts, width: in
 
 
 @pytest.mark.usefixtures("postman")
+def test_what_is_told_of_this_host_itself_is_shown_on_it(hosts: FarHosts) -> None:
+    """A second machine of its name: the other hosts see it, and so must this one."""
+    views = Views(hosts.paths)
+    views.report("h1", Report(time.time(), "two hosts have that name"))
+    views.write()
+    told = [text for text, _ in host_table.notes(hosts, [])]
+    assert told == ["h1 (this host): 0s ago: two hosts have that name"]
+    found = [one.what for one in check_hosts(Settings(hosts=HOSTS), hosts.paths)]
+    assert "h1 (this host): two hosts have that name" in found
+
+
+@pytest.mark.usefixtures("postman")
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_members_of_other_hosts_are_rows_and_never_failed(hosts: FarHosts, width: int) -> None:
     shown = drawn(roster_table.table(rows_of(hosts)), width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -325,6 +326,26 @@ def test_a_sender_is_told_by_mail_what_became_of_its_message(
     assert len(box("gone").peek()) == (1 if to == "gone" else 0)
 
 
+def test_the_answers_to_a_batch_wait_for_the_disk_once(
+    delivery: FarDelivery, post: Post, paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All mail of all hosts waits as long."""
+    see(paths, "h2")
+    post = replace(post, hosts=FarHosts(paths, "h1"))
+    path, real, sizes = HostPlaces(paths).outbox("h2"), os.fdatasync, []
+
+    def sync(fd: int) -> None:
+        if path.exists() and os.path.samestat(os.fstat(fd), path.stat()):
+            sizes.append(os.fstat(fd).st_size)
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    lines = [line(to="nobody", id=f"m-{number}") for number in range(20)]
+    replace(delivery, post=post).deliver("h2", lines)
+    assert len(queued(paths, "h2")) == len(lines)
+    assert sizes == [path.stat().st_size], "once, behind all of them"
+
+
 def test_what_teamd_says_is_never_answered(
     delivery: FarDelivery, post: Post, paths: TeamPaths
 ) -> None:
@@ -374,6 +395,7 @@ ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from(["to", "team", "message"]), ANYTHING), st.data())
 def test_no_line_of_another_machine_does_harm(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.errors import StoreError
+from teamd.hosts.lines import MAIL
 from teamd.postman import frames
 from teamd.postman.frames import LineFrame, ReceiptFrame
 from teamd.postman.outgoing import WINDOW_LINES
@@ -139,8 +141,10 @@ def test_lines_of_another_epoch_are_not_taken_for_those_of_this_one(world: World
 
 def test_no_more_is_kept_than_a_sender_may_have_under_way(world: World) -> None:
     """A host that sends without end fills no memory."""
-    for _ in range(2 * WINDOW_LINES):
-        world.left.send()
+    roomy = replace(world.left.outbox, max_bytes=1 << 20)
+    for number in range(2 * WINDOW_LINES):
+        roomy.append(MAIL, to="bob", message={"id": f"m-{number}"})
+    world.look(world.left)
     raw = world.left.outbox.path.read_bytes().splitlines(keepends=True)
     outgoing = world.left.link.outgoing
     assert outgoing.header is not None

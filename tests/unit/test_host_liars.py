@@ -22,6 +22,7 @@ from teamd.postman import frames
 from teamd.postman.frames import HelloFrame, LineFrame
 from teamd.postman.incoming import Incoming
 from teamd.postman.links import Links
+from tests.hosts.wire import World
 from tests.unit.life import enrol
 
 if TYPE_CHECKING:
@@ -256,3 +257,36 @@ def test_a_fault_of_ours_at_one_host_holds_up_no_other_and_is_told_once(links: L
         assert links.due_seconds(0.0) == 3.0, "it is tried again, and what came is forgotten"
     told = [one.content for one in Mailbox(links.post.paths, "lead").peek()]
     assert sum("meets a fault of this program" in one for one in told) == 1
+
+
+def test_a_host_that_knows_lines_of_tomorrow_has_few_outboxes_written_anew(tmp_path: Path) -> None:
+    """An old copy of a folder looks like that; to write all of a backlog takes seconds."""
+    with closing(World(tmp_path)) as world:
+        sent = [world.left.send() for _ in range(5)]
+        world.connect()
+        epochs = []
+        for _ in range(40):
+            epochs += lie(world)
+            world.wait(3)
+        assert len(set(epochs)) == 1 + 2, "two in two minutes"
+        world.right.restart(world.now)  # an honest one
+        world.heal()
+        assert world.right.inbox.ids() == sent
+
+
+def lie(world: World) -> list[str]:
+    """Have the left side ask, and answer that a line came that was never sent; return its epochs.
+
+    What it says besides is as it was.
+    """
+    world.left.link.woken(world.now)
+    epochs, told = [], list(world.left.out)
+    world.left.out.clear()
+    for frame in map(frames.decode, told):
+        assert isinstance(frame, HelloFrame)
+        assert frame.offer is not None
+        epochs.append(epoch := frame.offer.header.epoch)
+        far = Cursor(epoch, 10**17, "0" * 32)
+        answer = HelloFrame(session="liar", answers=frame.ask, received=far)
+        world.hear(world.left, answer.encode())
+    return epochs

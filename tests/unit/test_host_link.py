@@ -114,6 +114,7 @@ def find_fault(world: World, steps: Iterable[tuple[str, int, int]]) -> str:
     return ""
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(BAD_WIRE, max_size=60))
 def test_all_arrives_once_and_in_order(steps: list[tuple[str, int, int]]) -> None:
@@ -121,6 +122,7 @@ def test_all_arrives_once_and_in_order(steps: list[tuple[str, int, int]]) -> Non
         assert find_fault(world, steps) == ""
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(COPIES, max_size=60))
 def test_old_copies_and_lost_folders_double_nothing(steps: list[tuple[str, int, int]]) -> None:

@@ -322,3 +322,13 @@ def test_all_mistakes_are_told_at_once(file: Path) -> None:
 def test_a_long_value_is_cut_in_its_sentence(file: Path) -> None:
     (sentence,) = mistakes(f'[mail]\ndurability = "{"x" * 10_000}"', file)
     assert sentence == f'mail.durability must be "disk" or "os", not "{"x" * 60}…"'
+
+
+@pytest.mark.parametrize(
+    "server",
+    ["tls://[::1:4222", "tls://fd00::1:4222", "tls://h1:99999", "tls://h1:port", "tls://:4222"],
+)
+def test_an_address_that_nobody_can_connect_to_is_a_mistake(server: str, file: Path) -> None:
+    """The postman would end with it, again and again, and mail of all hosts would wait."""
+    (said,) = mistakes(f'[hosts]\nservers = ["tls://h1:4222", "{server}"]\n', file)
+    assert said.endswith(f'or ["tls://[fd00::1]:4222"]; "{server}" is none')

@@ -1,0 +1,87 @@
+"""`teamctl hosts forget`: a host that will not come back is waited for no longer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from teamctl.post import other_hosts
+from teamd.errors import StoreError, TeamError
+from teamd.files import files
+from teamd.files.watch import wait_for
+from teamd.hosts.outbox_repair import find_aside
+from teamd.hosts.places import HostPlaces
+from teamd.hosts.view import HostState, Views, postman_runs, read_views, waiting
+
+if TYPE_CHECKING:
+    from teamd.cli import Choice
+    from teamd.hosts.far import FarHosts
+
+_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """A host that is known no more.
+
+    Attributes:
+        dropped: how many lines waited for it; `None` where they could not be counted.
+    """
+
+    host: str
+    dropped: int | None
+
+
+def forget(choice: Choice, name: str) -> Forgotten:
+    """Take away all that is kept of another host, and what waits for it.
+
+    Raises:
+        TeamError: there is no such host, the settings name it, or it is there.
+    """
+    hosts = other_hosts(choice)
+    host = hosts.check(name)
+    if host in hosts.named:
+        raise TeamError(f"[hosts] allow names {host}; take it out of team.toml first")
+    runs = postman_runs(hosts.paths)
+    if runs and hosts.view(host).state is HostState.REACHABLE:
+        raise TeamError(
+            f"{host} is there; `teamctl hosts remove {host}` on the broker's host shuts it out"
+        )
+    dropped = _count(hosts, host)
+    _remove_files(HostPlaces(hosts.paths), host)
+    if not runs:
+        views = Views(hosts.paths)
+        views.forget(host)
+        views.write()
+    elif not _is_let_go(hosts, host):
+        raise TeamError(
+            f"the postman still knows {host}; `teamd reload` starts it anew, then forget it again"
+        )
+    return Forgotten(host, dropped)
+
+
+def _count(hosts: FarHosts, host: str) -> int | None:
+    try:
+        return waiting(hosts.paths, host)
+    except StoreError:  # damaged: it goes all the same
+        return None
+
+
+def _remove_files(places: HostPlaces, host: str) -> None:
+    outbox = places.outbox(host)
+    for path in (places.confirmed(host), places.received(host), places.roster(host)):
+        files.remove(path)
+    for path in find_aside(outbox):
+        files.remove(path)
+    files.append(outbox, b"", durable=False)  # last, and in any case: the postman sees that it goes
+    files.remove(outbox)
+
+
+def _is_let_go(hosts: FarHosts, host: str) -> bool:
+    """Wait until the running postman shows the host no more."""
+    folder = HostPlaces(hosts.paths).root
+
+    def look() -> bool | None:
+        return None if any(view.name == host for view in read_views(hosts.paths)) else True
+
+    return wait_for(folder, look, timeout_seconds=_SECONDS) is not None

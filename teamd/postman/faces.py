@@ -1,0 +1,59 @@
+"""What faces are told of another host: how it is, since when, and why."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.hosts.view import HostState
+
+if TYPE_CHECKING:
+    from teamd.hosts.view import Views
+    from teamd.postman.presence import Peer
+
+DEAF: Final = "it does not hear this host"
+DENIED: Final = (
+    "the broker does not let this host speak as {name}; [hosts] name must be the one that its "
+    "certificate is for, which `teamctl hosts join` writes"
+)
+_SILENT: Final = "it is silent"
+_TRIP_SHARE: Final = 0.5  # by which a round trip must differ to be shown anew
+
+
+def show_host(
+    views: Views, name: str, peer: Peer | None, now: float, *, offline: str, deaf: str
+) -> None:
+    """Note how another host is.
+
+    Args:
+        views: get what has changed.
+        name: of the host.
+        peer: what its beats tell; `None` where none has come.
+        now: by the clock `elapsed`.
+        offline: why there is no connection to the broker; empty where there is one.
+        deaf: why it may be heard, and does not hear this host.
+    """
+    before = views.get(name)
+    if peer is not None and peer.answers(now):
+        trip = peer.round_trip
+        facts: dict[str, Any] = {"state": HostState.REACHABLE, "why": ""}
+        if before.state is not HostState.REACHABLE:
+            facts["since"] = time.time()
+        if trip is not None and _differs(before.round_trip_ms, trip * 1000):
+            facts["round_trip_ms"] = round(trip * 1000, 2)
+        views.change(name, **facts)
+        return
+    why = offline or (deaf if peer is not None and peer.reachable(now) else _SILENT)
+    if before.state is HostState.REACHABLE:
+        since = time.time() if peer is None else peer.moment
+        gone = {"state": HostState.UNREACHABLE, "since": since, "round_trip_ms": None}
+        views.change(name, why=why, **gone)
+    elif before.state is HostState.UNREACHABLE:
+        views.change(name, why=why)
+    else:
+        views.change(name, why=offline)
+
+
+def _differs(shown: float | None, now: float) -> bool:
+    """Return whether a round trip is worth a look: each one is a little different."""
+    return shown is None or abs(now - shown) > max(1.0, _TRIP_SHARE * shown)

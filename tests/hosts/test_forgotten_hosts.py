@@ -1,0 +1,107 @@
+"""Hosts that will not come back: shown and waited for until a person has them forgotten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.files import files
+from teamd.hosts.far import FarHosts
+from teamd.hosts.outbox import Outbox
+from teamd.hosts.places import HostPlaces
+from teamd.hosts.view import HostState, Views, waiting
+from teamd.messages import Message
+from tests.hosts.towns import hosts
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.e2e.harness import Project
+    from tests.hosts.towns import Hosts
+
+NO_H2 = "teamctl: no host named 'h2'; the others are: h3; `teamctl hosts` shows them"
+
+
+@pytest.fixture
+def known(project: Project) -> Project:
+    """A project that knows two other hosts, and has no postman."""
+    project.ask_no_service('[hosts]\nname = "h1"\nservers = ["nats://127.0.0.1:9"]\n')
+    project.paths.create()
+    HostPlaces(project.paths).create()
+    for host in ("h2", "h3"):
+        message = Message(sender="lead", to="bob", content="x", id=host).to_json()
+        Outbox(project.paths, host).append("mail", to="bob", team="default", message=message)
+    views = Views(project.paths)
+    views.change("h2", state=HostState.UNREACHABLE, since=1.0)
+    views.write()
+    return project
+
+
+def test_a_host_that_is_forgotten_is_shown_no_more(known: Project) -> None:
+    assert known.do("teamctl", "hosts", "forget", "H2") == (
+        "h2 is forgotten\ndropped: a line that waited for it\n"
+    )
+    assert FarHosts(known.paths, "h1").known() == ["h3"]
+    for argv in (("hosts", "forget", "h2"), ("send", "bob@default@h2", "x")):
+        again = known.run("teamctl", *argv)
+        assert (again.status, again.complaint) == (1, NO_H2)
+
+
+def test_what_waited_may_be_damaged(known: Project) -> None:
+    outbox = HostPlaces(known.paths).outbox("h2")
+    files.replace(outbox.with_suffix(".damaged-1.jsonl"), b"?\n")
+    files.replace(outbox, b"?\n")
+    assert known.do("teamctl", "hosts", "forget", "h2") == (
+        "h2 is forgotten\nwhat waited for it could not be read, and is dropped\n"
+    )
+    assert FarHosts(known.paths, "h1").known() == ["h3"]
+
+
+def test_a_host_that_the_settings_name_is_not_forgotten(known: Project) -> None:
+    known.ask_no_service('[hosts]\nname = "h1"\nallow = { spawn = ["h2"] }\n')
+    refused = known.run("teamctl", "hosts", "forget", "h2")
+    assert (refused.status, refused.complaint) == (
+        1, "teamctl: [hosts] allow names h2; take it out of team.toml first"
+    )  # fmt: skip
+    assert HostPlaces(known.paths).outbox("h2").exists()
+
+
+def look_anew(town: Hosts) -> dict[str, str]:
+    """Have h1 look at all hosts that it knows, as it does when it is connected; return those."""
+    town.kill_broker()
+    town.wait_for("h1", "h3", "unreachable")
+    town.start_broker()
+    town.wait_for("h1", "h3", "reachable")
+    return town.states("h1")
+
+
+@pytest.mark.slow
+def test_a_running_postman_forgets_as_well_and_meets_who_comes_back(tmp_path: Path) -> None:
+    with hosts(tmp_path, ["h1", "h2", "h3"]) as town:
+        town.start_broker()
+        for host in ("h2", "h3"):
+            town.wait_for("h1", host, "reachable")
+        there = town.on("h1", "hosts", "forget", "h2")
+        assert (there.status, there.complaint) == (
+            1, "teamctl: h2 is there; `teamctl hosts remove h2` on the broker's host shuts it out"
+        )  # fmt: skip
+        town.on("h1", "send", "lead@default@h2", "before")
+        wait_until(lambda: waiting(town.projects["h1"].paths, "h2") == 0, what="it is confirmed")
+        town.projects["h2"].do("teamd", "stop")
+        town.wait_for("h1", "h2", "unreachable")
+        (row,) = (one for one in town.json("h1", "hosts")["hosts"] if one["name"] == "h2")
+        assert row["round_trip_ms"] is None
+        HostPlaces(town.projects["h1"].paths).outbox("h2").unlink()
+        town.on("h1", "send", "lead@default@h2", "dropped")
+        assert look_anew(town)["h2"] == "unreachable", "one file less is no word of a person"
+        forgotten = town.on("h1", "hosts", "forget", "h2")
+        assert forgotten.stdout == "h2 is forgotten\ndropped: a line that waited for it\n"
+        assert look_anew(town) == {"h3": "reachable"}
+        town.projects["h2"].start()
+        town.wait_for("h1", "h2", "reachable")
+        town.on("h1", "send", "lead@default@h2", "after")
+        inbox = town.projects["h2"].paths.inbox("lead")
+        wait_until(lambda: b"after" in inbox.read_bytes(), what="mail goes there again")
+        assert b"dropped" not in inbox.read_bytes()
