@@ -43,6 +43,12 @@ def boot() -> str | None:
     return None
 
 
+def time_of_day(moment: float) -> str:
+    """Return a time of today as `17:05`, of another day with its date, in the reader's zone."""
+    then, now = time.localtime(moment), time.localtime()
+    return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
+
+
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """A moment that comes, by one of the clocks."""

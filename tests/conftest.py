@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import sys
+import time
 import warnings
 from contextlib import suppress
 from importlib import import_module
@@ -36,6 +37,19 @@ _MOST_LOGGED: Final = 30
 _TOOLS: Final = ("strace", "faketime", "tmux")  # each has a marker
 # In a folder on the PATH: each adds up to ten mounts to every sandbox, and no test needs them.
 _VERSION_MANAGERS: Final = frozenset({".cargo", ".pyenv", ".rbenv", ".asdf"})
+
+
+def _keep_from_midnight() -> None:
+    """Have it be noon where the tests are, in a run that would see the end of a day.
+
+    What is told with an hour gets a date there, and what was spent is of the day before.
+    """
+    if not 1 <= time.localtime().tm_hour < 23:
+        os.environ["TZ"] = f"NOON{time.gmtime().tm_hour - 12:+d}"  # POSIX: what is added for UTC
+        time.tzset()
+
+
+_keep_from_midnight()  # before anything reads a clock; workers and programs get it from here
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from teamd.clocks import time_of_day
 from teamd.errors import BadName, NotAMessage, UnknownHost
 from teamd.hosts import rosters
 from teamd.hosts.address import HostAddress, parse_address
@@ -187,12 +187,5 @@ def describe_absence(view: HostView) -> str | None:
             return None
         case HostState.NEVER:
             return "it was never heard of yet" + (f" ({view.why})" if view.why else "")
-    since = "" if view.since is None else f" since {clock(view.since)}"
+    since = "" if view.since is None else f" since {time_of_day(view.since)}"
     return f"unreachable{since}" + (f" ({view.why})" if view.why else "")
-
-
-def clock(moment: float) -> str:
-    """Return hour and minute of a moment where the reader is, with the day if that is another."""
-    then = time.localtime(moment)
-    today = time.localtime()[:3] == then[:3]
-    return time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", then)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from teamd.clocks import time_of_day
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
 from teamd.mail import lines
@@ -99,7 +100,7 @@ class MemberView(NamedTuple):  # quickly made, as are those of `activity`
         if self.request is not None and self.state == WAITING:
             return " ".join(self.request.approval.what.split())
         if self.member.until is not None:
-            return f"until {_clock(self.member.until)}"
+            return f"until {time_of_day(self.member.until)}"
         return ""
 
     def to_json(self) -> dict[str, Any]:
@@ -206,13 +207,3 @@ def _look_at_copy(paths: TeamPaths, member: Member) -> dict[str, Any]:
     except TeamError as error:
         gone = {"path": str(paths.copy(member.name)), "branch": None}
         return {**gone, "ahead": None, "uncommitted": None, "trouble": str(error)}
-
-
-def _clock(moment: float) -> str:
-    """Return a time of today as `17:05`, one of another day with its date."""
-    day = "" if _day(moment) == _day(time.time()) else "%Y-%m-%d "
-    return time.strftime(f"{day}%H:%M", time.localtime(moment))
-
-
-def _day(moment: float) -> tuple[int, ...]:
-    return time.localtime(moment)[:3]

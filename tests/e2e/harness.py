@@ -102,7 +102,7 @@ class Project:
         home = root / "home"
         for made in (self.folder, home):
             made.mkdir()
-        kept = {key: value for key, value in os.environ.items() if key.startswith(_INTERPRETERS)}
+        kept = {key: value for key, value in os.environ.items() if key.startswith(_KEPT)}
         path = os.pathsep.join((str(PROGRAMS), str(root / "bin"), os.environ["PATH"]))
         own = {"PATH": path, "HOME": str(home), STATE_VARIABLE: str(root / "state")}
         self.environment = {**kept, **own, **server.environment}
@@ -379,4 +379,4 @@ def opened(root: Path, *, installed: bool = False, **terms: Any) -> Iterator[Pro
             project.end()
 
 
-_INTERPRETERS: Final = ("PYTHON", "COVERAGE")  # what these tests are measured and redirected by
+_KEPT: Final = ("PYTHON", "COVERAGE", "TZ")  # what measures them, and their noon

@@ -38,3 +38,12 @@ def test_a_deadline_may_never_come() -> None:
 def test_a_boot_has_one_name() -> None:
     assert clocks.boot() == clocks.boot()
     assert len(clocks.boot() or "") == 36
+
+
+def test_a_time_of_another_day_has_its_date() -> None:
+    now = time.time()
+    for days in (-1, 0, 1):
+        then = time.localtime(now + days * 86_400)
+        assert clocks.time_of_day(now + days * 86_400) == time.strftime(
+            "%Y-%m-%d %H:%M" if days else "%H:%M", then
+        )

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from teamd.clocks import time_of_day
 from teamd.errors import BadName, NotAMessage, TeamError, UnknownHost, UnknownTeam
 from teamd.files import files, locks
 from teamd.files.paths import TeamPaths
@@ -25,7 +26,7 @@ from teamd.hosts.outbox import OutboxFull
 from teamd.hosts.outbox_file import find_end, read_lines, whole_size
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarMember, FarRoster
-from teamd.hosts.view import HostState, HostView, Views
+from teamd.hosts.view import HostState, HostView, Views, read_views
 from teamd.journal import Journal
 from teamd.mail.everywhere import broadcast_far
 from teamd.mail.routing import Post, Sent
@@ -149,7 +150,7 @@ def test_a_sender_hears_that_its_mail_waits_and_since_when(
     post: Post, paths: TeamPaths, postman: None
 ) -> None:
     see(paths, "h2", HostState.UNREACHABLE, why="no sign of life")
-    at = time.strftime("%H:%M")
+    at = time_of_day(read_views(paths)[0].since or 0)
     warning = post.send(to("bob@default@h2")).warning
     assert warning == f"queued for h2: unreachable since {at} (no sign of life)"
     assert post.send(to("bob@default@h3")).warning == "queued for h3: it was never heard of yet"

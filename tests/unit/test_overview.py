@@ -10,6 +10,7 @@ import pytest
 
 from teamd.approvals.approval import Approval, Kind, describe_call
 from teamd.approvals.store import Approvals
+from teamd.clocks import time_of_day
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
 from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, Message
@@ -222,8 +223,8 @@ def test_whoever_retries_says_so_and_until_when_is_told_of_a_pause(paths: TeamPa
     say(paths, "ann", doing=Doing(kind="model", what="claude"), retry=retry)
     assert see(paths).describes == "retrying 2/10: busy"
     assert see(paths).to_json()["retry"]["text"] == "retrying 2/10: busy"
-    add(paths, "bob", Status.PAUSED, until=time.time())
-    assert see(paths, "bob").describes == time.strftime("until %H:%M")
+    add(paths, "bob", Status.PAUSED, until=(until := time.time()))
+    assert see(paths, "bob").describes == f"until {time_of_day(until)}"
 
 
 def test_memory_is_what_the_process_says_of_itself(paths: TeamPaths) -> None:
