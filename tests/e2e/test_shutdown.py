@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -15,6 +16,7 @@ from teamd.approvals.store import Approvals
 from teamd.mail.routing import Post
 from tests.children import holding
 from tests.e2e.handshakes import answering, at_work
+from tests.strict.faults import Status
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
@@ -115,6 +117,19 @@ def test_all_are_asked_at_the_same_time_and_each_has_a_line(project: Project) ->
     )
     assert asking.returncode == 1
     assert project.run("teamctl", "shutdown", "emma", "--force").complaint == "emma was killed"
+
+
+def test_force_is_used_at_once_on_a_process_that_had_longer_to_end(project: Project) -> None:
+    patient = "[supervision]\nstop_seconds = 1000\n"
+    project.write("team.toml", f"{patient}[model]\nattempts = 1\nrest_seconds = 900\n")
+    project.server.faults.push(Status(500))
+    project.start()
+    project.do("teamctl", "spawn", "hugo", "clerk", "Go.")
+    pid = project.wait_for("hugo", "paused")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    project.do("teamctl", "resume", "hugo")  # in a new process, once this one has ended
+    assert project.run("teamctl", "shutdown", "hugo", "--force").complaint == "hugo was killed"
+    assert project.member("hugo")["status"] == "shutdown"
 
 
 def test_a_forged_request_is_text_and_a_forged_answer_ends_nobody(team: Project) -> None:
