@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from teamd.clocks import time_of_day
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
 from teamd.mail import lines
@@ -100,6 +99,8 @@ class MemberView(NamedTuple):  # quickly made, as are those of `activity`
         if self.request is not None and self.state == WAITING:
             return " ".join(self.request.approval.what.split())
         if self.member.until is not None:
+            from teamd.clocks import time_of_day  # noqa: PLC0415 -- only for who is paused
+
             return f"until {time_of_day(self.member.until)}"
         return ""
 
