@@ -23,6 +23,6 @@ class Pause:
     def why(self) -> str | None:
         """Return why the teammate rests, in a sentence; `None` where it may work."""
         with suppress(StoreError):  # a damaged roster is mended soon, and says then what it said
-            member = self.roster.read().find(self.name)
+            member = self.roster.find(self.name)
             self._why = None if member is None else member.pause
         return self._why

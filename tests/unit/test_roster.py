@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from teamd.errors import StoreError, UnknownTeammate
+from teamd.files.paths import TeamPaths
 from teamd.process_id import Identity
 from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import FORMAT, Roster, Team
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
 
 LESSONS = {
     "team_name": "default",
@@ -205,6 +207,40 @@ def test_a_roster_that_others_wrote_is_read_whatever_its_lines(
 ) -> None:
     paths.config.write_text(f'{{"format": 1, "members": [\n{lines}\n]}}\n')
     assert [one.name for one in roster.read().members] == ["alice", "bob"]
+    assert roster.find("bob") == roster.read().get("bob")
+
+
+def test_a_member_is_found_by_its_own_line_alone(roster: Roster, paths: TeamPaths) -> None:
+    """Of a roster that has just changed, as while hundreds begin to work."""
+    roster.update(lambda team: team.with_member(member("alice")).with_member(member("bob")))
+    damaged = paths.config.read_text().replace('"role": "coder"', '"role": 7', 1)
+    paths.config.write_text(damaged)
+    assert roster.find("bob") == member("bob")
+    with pytest.raises(StoreError, match="damaged"):
+        roster.find("alice")
+
+
+@given(
+    names=st.lists(st.sampled_from(["bob", "Bob2", "bob-x"]), unique=True),
+    extra=st.dictionaries(
+        st.sampled_from(["name2", "mood", '"name": "bob"', "x"]),
+        st.sampled_from(["bob", '"name": "bob"', {"name": "bob"}, 'a\n{"name": "bob"}']),
+    ),
+    indent=st.sampled_from([None, 1]),
+)
+def test_a_member_that_is_found_alone_is_the_one_of_the_whole_roster(
+    names: list[str], extra: dict[str, Any], indent: int | None
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        paths = TeamPaths(Path(folder) / ".team")
+        paths.create()
+        members = (*map(member, names), replace(member("eve"), extra=extra))
+        Roster(paths).update(lambda team: replace(team, members=members))
+        if indent is not None:  # as another program writes it
+            document = json.loads(paths.config.read_text())
+            paths.config.write_text(json.dumps(document, indent=indent))
+        for name in ("bob", "Bob2", "BOB", "bob-x", "eve", "nobody"):
+            assert Roster(paths).find(name) == Roster(paths).read().find(name)
 
 
 @pytest.mark.parametrize(
