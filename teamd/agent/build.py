@@ -79,13 +79,13 @@ def find_role(paths: TeamPaths, project: Path, role: str) -> roles.Role | None:
 
 
 def _model_name(env: Environment, of_role: str | None) -> str:
-    return env.roster.read().get(env.name).model or of_role or env.settings.model.name
+    return env.roster.get(env.name).model or of_role or env.settings.model.name
 
 
 def _claim(env: Environment) -> Callable[[], bool]:
     if env.leads or not env.settings.tasks.auto_claim:
         return lambda: False
-    role = lambda: env.roster.read().get(env.name).role  # noqa: E731 -- one line, used once
+    role = lambda: env.roster.get(env.name).role  # noqa: E731 -- one line, used once
     return partial(claim_next, make_board(env), role, env.journal)
 
 

@@ -170,7 +170,7 @@ class TeammateTools:
     def _protected_places(self, root: Path) -> list[Place]:
         """Return the places of a workspace that its file tools leave as they are."""
         env, settings = self.env, self.env.settings
-        more = settings.tools_of(env.name, env.roster.read().get(env.name).role).protect
+        more = settings.tools_of(env.name, env.roster.get(env.name).role).protect
         allowed = settings.places_allowed_to(env.name)
         names = protected_names(root, more, allowed=allowed, may_init=False)
         return find_places(root, names)
@@ -178,7 +178,7 @@ class TeammateTools:
     @cached_property
     def _bash(self) -> Bash:
         env, settings = self.env, self.env.settings
-        role = env.roster.read().get(env.name).role
+        role = env.roster.get(env.name).role
         tools = settings.tools_of(env.name, role)
         shell = partial(
             build_shell,

@@ -155,6 +155,15 @@ class Roster:
                     return member
         return self.read().find(name)
 
+    def get(self, name: str) -> Member:
+        """The member of that very name, as `find` does.
+
+        Raises:
+            UnknownTeammate: there is none; the sentence names who there is.
+            StoreError: as for `read`.
+        """
+        return self.find(name) or self.read().get(name)
+
     def version(self) -> tuple[int, ...] | None:
         """Differs whenever the file was replaced or changed; `None` where there is none."""
         try:
