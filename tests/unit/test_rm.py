@@ -1,0 +1,72 @@
+"""`teamctl rm`: which files go with a name, and what is said of those that stay."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamctl.commands.rm import _describe_copy, _purge
+from teamd.errors import TeamError
+from teamd.states import Status
+from tests.projects import copy_project
+from tests.unit.calls import call
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.files.paths import TeamPaths
+
+KEY = "0123456789abcdef-1-2"
+
+
+def test_a_purge_names_in_json_each_file_and_folder_that_went(paths: TeamPaths) -> None:
+    """A subagent of bob-2 has a file whose name begins as those of bob's do."""
+    home = paths.home_of("bob")
+    (home / "notes").mkdir(parents=True)
+    paths.subagents.mkdir(exist_ok=True)
+    own, other = (paths.subagents / f"{name}-{KEY}.jsonl" for name in ("bob", "bob-2"))
+    for path in (own, other, paths.inbox("bob"), paths.inbox("bob-2"), home / "notes" / "x"):
+        path.touch()
+    done = call(paths, "rm", "bob", "--purge", "--yes", "--json")
+    assert (done.status, done.err) == (0, "")
+    removed = sorted(map(str, (own, home, paths.inbox("bob"))))
+    found = json.loads(done.out)
+    assert (found["name"], sorted(found["removed"])) == ("bob", removed)
+    assert not any(path.exists() for path in (own, home, paths.inbox("bob")))
+    assert other.exists()
+    assert paths.inbox("bob-2").exists()
+
+
+def test_a_purge_follows_no_link(paths: TeamPaths, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "mine").touch()
+    paths.home_of("bob").parent.mkdir(parents=True)
+    paths.home_of("bob").symlink_to(outside)
+    call(paths, "rm", "bob", "--purge", "--yes")
+    assert not paths.home_of("bob").is_symlink()
+    assert (outside / "mine").exists()
+
+
+def test_who_has_joined_again_loses_nothing(paths: TeamPaths) -> None:
+    """Between the question and the lock somebody may have been spawned under that name."""
+    enrol(paths, bob=Status.IDLE)
+    paths.inbox("bob").touch()
+    with pytest.raises(TeamError, match="bob is in the team again; nothing of it is deleted"):
+        _purge(paths, "bob")
+    assert paths.inbox("bob").exists()
+
+
+def test_a_copy_that_cannot_be_removed_stays_and_the_reason_is_told(tmp_path: Path) -> None:
+    paths = copy_project(tmp_path / "project", "bob")
+    assert _describe_copy(paths, "bob") == f", and its working copy in {paths.copy('bob')}"
+    for record in paths.work.glob("*.json"):
+        record.write_text("{")
+    done = call(paths, "rm", "bob", "--purge", "--yes")
+    assert done.status == 0
+    assert f"; its working copy stays in {paths.copy('bob')}: " in done.out
+    subprocess.run(["git", "-C", paths.copy("bob"), "status"], check=True, capture_output=True)

@@ -1,0 +1,97 @@
+"""`teamctl show`: all about one teammate, read from files; no teamd runs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from teamd.board.board import Board
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import Post
+from teamd.messages import LEAD
+from teamd.process_id import Identity
+from teamd.states import Status
+from teamd.team.roster import Roster
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Replied
+from tests.unit.calls import call
+
+if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
+
+
+def add(paths: TeamPaths, name: str, **facts: object) -> None:
+    given = {"role": "coder", "status": Status.IDLE, **facts}
+    Roster(paths).update(lambda team: team.with_new(name, **given))  # type: ignore[arg-type]
+
+
+def shown(paths: TeamPaths, name: str) -> list[str]:
+    found = call(paths, "show", name)
+    assert (found.status, found.err) == (0, "")
+    return found.out.splitlines()
+
+
+def labels(lines: list[str]) -> list[str]:
+    return [line.split()[0] for line in lines if not line.startswith(" ")]
+
+
+def test_who_has_no_process_and_nothing_special_has_few_lines(paths: TeamPaths) -> None:
+    """A line that is there only sometimes says something by being there."""
+    add(paths, "ada")
+    assert labels(shown(paths, "ada")) == ["name", "state", "used", "mail", "more"]
+
+
+def test_who_runs_has_its_process(paths: TeamPaths) -> None:
+    own = Identity.own()
+    add(paths, "ada", pid=own.pid, started=own.started, since=1.0)
+    (process,) = [line for line in shown(paths, "ada") if line.startswith("process")]
+    assert f"pid {own.pid}, since " in process
+
+
+def test_terms_of_its_own_are_shown(paths: TeamPaths) -> None:
+    add(paths, "ada", model="claude-7", plan=True, worktree=True, sandbox="none")
+    lines = [line.split(maxsplit=1) for line in shown(paths, "ada")]
+    found = {label: text for label, text in lines if label in ("model", "plan", "copy", "sandbox")}
+    assert found == {
+        "model": "claude-7",
+        "plan": "it acts only once a plan of its own is approved",
+        "copy": str(paths.copy("ada")),
+        "sandbox": "none",
+    }
+
+
+def test_its_open_tasks_are_shown_and_nobody_elses(paths: TeamPaths) -> None:
+    add(paths, "ada")
+    add(paths, "bob")
+    board = Board(paths, Post(paths, durable=False, max_bytes=1000), LEAD, durable=False)
+    board.add("Write it", owner="ada")
+    board.add("Test it", owner="bob")
+    tasks = [line.split(maxsplit=1)[1] for line in shown(paths, "ada") if line.startswith("task")]
+    assert tasks == ["1 [pending] Write it"]
+
+
+def test_lines_that_were_no_mail_are_counted_where_they_are_kept(paths: TeamPaths) -> None:
+    add(paths, "ada")
+    paths.inbox("ada").write_bytes(b"what is this\n")
+    Mailbox(paths, "ada", durable=False).take()
+    kept = paths.rejected("ada")
+    assert f"mail       0 wait; 1 lines were no mail: {kept}" in shown(paths, "ada")
+
+
+def test_what_it_said_last_stands_below_itself(paths: TeamPaths) -> None:
+    add(paths, "ada")
+    transcript = Transcript(paths.transcript("ada"), durable=False)
+    for text in ("Begun.", "Done:\n- this\n- that"):
+        transcript.append(Replied(content=[{"type": "text", "text": text}]))
+    lines = shown(paths, "ada")
+    at = next(number for number, line in enumerate(lines) if line.startswith("said"))
+    assert [line[11:] for line in lines[at : at + 3]] == ["Done:", "- this", "- that"]
+    assert [line[:11].strip() for line in lines[at : at + 3]] == ["said", "", ""]
+
+
+def test_its_document_says_whether_it_lives(paths: TeamPaths) -> None:
+    own = Identity.own()
+    add(paths, "ada", pid=own.pid, started=own.started)
+    add(paths, "bob", pid=own.pid, started=own.started + 1)  # its pid is somebody else's by now
+    found = [json.loads(call(paths, "show", one, "--json").out) for one in ("ada", "bob")]
+    assert [one["member"]["alive"] for one in found] == [True, False]
