@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from teamd.board.board import Board
 from teamd.mail.mailbox import Mailbox
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
 
 
-def add(paths: TeamPaths, name: str, **facts: object) -> None:
-    given = {"role": "coder", "status": Status.IDLE, **facts}
-    Roster(paths).update(lambda team: team.with_new(name, **given))  # type: ignore[arg-type]
+def add(paths: TeamPaths, name: str, **facts: Any) -> None:
+    given: dict[str, Any] = {"role": "coder", "status": Status.IDLE, **facts}
+    Roster(paths).update(lambda team: team.with_new(name, **given))
 
 
 def shown(paths: TeamPaths, name: str) -> list[str]:

@@ -1,0 +1,126 @@
+"""Commands where there is little or nothing: no teamd, no team, nobody in it, no times."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.files import pidfile
+from teamd.hosts.places import HostPlaces
+from teamd.journal import Journal
+from teamd.process_id import Identity
+from teamd.states import Status
+from teamd.team.roster import Roster
+from tests.unit.calls import call
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from teamd.files.paths import TeamPaths
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, in which this process is."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def _served(paths: TeamPaths) -> Iterator[None]:
+    """A teamd that runs, by its lock: this process."""
+    claim = pidfile.claim(paths)
+    yield
+    os.close(claim)
+
+
+def test_watching_all_hosts_is_refused_with_what_to_call(paths: TeamPaths) -> None:
+    done = call(paths, "team", "--watch", "--hosts")
+    assert done.status == 2
+    assert "--watch shows this host; `teamctl team --hosts` shows all of them" in done.err
+
+
+def test_a_watch_without_a_terminal_is_refused_with_what_to_call(paths: TeamPaths) -> None:
+    """A pipe would get the screen's codes, for ever."""
+    done = call(paths, "team", "--watch")
+    assert (done.status, done.out) == (2, "")
+    assert "--watch needs a terminal; `teamctl team --json` is for programs" in done.err
+
+
+@pytest.mark.usefixtures("empty")
+def test_a_project_without_teams_names_the_two_ways_to_one() -> None:
+    said = "no teams here; `teamd start` makes one, `teamctl create NAME` one by name\n"
+    assert call(None, "teams").out == said
+    assert json.loads(call(None, "teams", "--json").out) == {"teams": []}
+
+
+def test_init_keeps_the_settings_that_are_there(empty: Path) -> None:
+    assert call(None, "init").status == 0
+    (empty / "team.toml").write_text("# mine\n")
+    done = call(None, "init")
+    file = empty / "team.toml"
+    told = f"teamctl: {file} is there already; edit it, or move it away first\n"
+    assert (done.status, done.err) == (1, told)
+    assert file.read_text() == "# mine\n"
+
+
+def test_the_postmans_log_is_shown_unless_a_teammate_has_its_name(paths: TeamPaths) -> None:
+    HostPlaces(paths).create()
+    for path, event in ((HostPlaces(paths).log, "carried"), (paths.log("postman"), "delivered")):
+        with closing(Journal(path, "postman")) as journal:
+            journal.note(event)
+    assert call(paths, "logs", "Postman").out.endswith(" carried\n")
+    enrol(paths, postman=Status.IDLE)
+    assert call(paths, "logs", "Postman").out.endswith(" delivered\n")
+
+
+@pytest.mark.parametrize("who", [{}, {"ada": Status.SHUTDOWN}])
+def test_a_broadcast_that_reaches_nobody_is_no_success(
+    paths: TeamPaths, who: dict[str, Status]
+) -> None:
+    enrol(paths, **who)
+    done = call(paths, "broadcast", "Hello?")
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("teamctl: there is nobody to send to; `teamctl ")
+
+
+def test_a_task_without_times_is_shown_without_them(paths: TeamPaths) -> None:
+    """Another program has made it: 1970 would be wrong."""
+    (paths.tasks / "1.json").write_text(json.dumps({"id": "1", "subject": "Old"}))
+    done = call(paths, "task", "show", "1")
+    labels = [line.partition(":")[0] for line in done.out.splitlines()]
+    assert labels == ["task 1 (pending)", "proof"]
+
+
+def test_wait_tells_in_json_how_each_is(paths: TeamPaths) -> None:
+    enrol(paths, ada=Status.IDLE, bob=Status.FAILED)
+    done = call(paths, "wait", "bob", "ada", "--json")
+    found = json.loads(done.out)["members"]
+    assert [(one["name"], one["state"]) for one in found] == [("bob", "failed"), ("ada", "idle")]
+    assert done.status == 1
+
+
+@pytest.mark.usefixtures("_served")
+def test_ps_names_no_process_after_a_teammate_that_is_gone(paths: TeamPaths) -> None:
+    """Its pid is this process's by now, as the roster's start time shows."""
+    own = Identity.own()
+    before = {"role": "coder", "status": Status.IDLE, "pid": own.pid, "started": own.started - 1}
+    Roster(paths).update(lambda team: team.with_new("ada", **before))
+    (first, *_) = json.loads(call(paths, "ps", "--json").out)["processes"]
+    assert (first["pid"], first["name"]) == (own.pid, "teamd")
+
+
+@pytest.mark.usefixtures("_served")
+def test_ps_draws_a_row_for_each_process(paths: TeamPaths) -> None:
+    heading, first, *_ = call(paths, "ps").out.splitlines()
+    assert heading.split() == ["PID", "NAME", "UP", "CPU", "MEM", "COMMAND"]
+    pid, name, _, cpu, *_, command = first.split()
+    assert (pid, name, cpu[-1], command) == (str(os.getpid()), "teamd", "s", "-")

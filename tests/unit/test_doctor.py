@@ -1,0 +1,144 @@
+"""`teamctl doctor`: what is told of settings, files, the sandbox and the model's server."""
+
+from __future__ import annotations
+
+import json
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from teamctl.doctor import Level
+from teamctl.doctor.hosts import check_hosts
+from teamctl.doctor.model import check_model
+from teamd.settings import Settings
+from teamd.settings.hosts import HostSettings
+from teamd.settings.schema import ModelSettings
+from teamd.settings.trust import TrustStore
+from tests.unit.calls import call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from teamd.files.paths import TeamPaths
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A server that answers whoever asks with one status and one text."""
+
+    given: ClassVar[tuple[int, bytes]]
+
+    def do_GET(self) -> None:
+        """Answer."""
+        status, text = self.given
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the base's name
+        """Say nothing."""
+
+
+@pytest.fixture
+def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a server, and a key for it."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-1")
+    with HTTPServer(("127.0.0.1", 0), Answers) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "level", "sentence"),
+    [
+        (200, b'{"id": "m"}', Level.OK, "takes the key and knows m"),
+        (200, b'{"models": []}', Level.NOTE, "answers, and does not tell which models it knows"),
+        (200, b"[1]", Level.NOTE, "answers, and does not tell which models it knows"),
+        (200, b"<html>", Level.NOTE, "answers, and does not tell which models it knows"),
+        (403, b"", Level.FAIL, "refuses the key (403)"),
+        (404, b"", Level.NOTE, "knows no model 'm', or does not tell"),
+        (503, b"", Level.NOTE, "answered 503"),
+    ],
+)
+def test_each_answer_of_the_models_server_has_its_sentence(
+    base: str, status: int, text: bytes, level: Level, sentence: str
+) -> None:
+    Answers.given = status, text
+    settings = Settings(model=ModelSettings(name="m", base_url=base))
+    *_, found = check_model(settings, None)
+    assert (found.level, found.what) == (level, f"{base} {sentence}")
+
+
+def test_a_key_command_that_fails_is_to_be_mended() -> None:
+    settings = Settings(model=ModelSettings(key_command="exit 3"))
+    (found,) = check_model(settings, None)
+    assert (found.level, found.remedy) == (Level.FAIL, "mend [model] key_command in team.toml")
+
+
+def test_hosts_without_their_package_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(hosts=HostSettings(name="h1", servers=("tls://x:4222",)))
+    assert list(check_hosts(settings, None)) == []
+    monkeypatch.setitem(sys.modules, "nats", None)
+    (found,) = check_hosts(settings, None)
+    assert (found.level, found.remedy) == (Level.FAIL, "pip install 'teamd[hosts]'")
+
+
+def findings(paths: TeamPaths, settings: str = "") -> tuple[int, dict[str, tuple[str, str]]]:
+    """Return the exit status, and what was found with its level and remedy."""
+    (paths.home / "turns.json").write_text('{"turns": {}}')
+    file = paths.home / "team.toml"
+    file.write_text(f'[model]\nscript = "turns.json"\n{settings}')
+    TrustStore().confirm(file, file.read_bytes())
+    done = call(paths, "doctor", "--json")
+    found = json.loads(done.out)["findings"]
+    return done.status, {one["what"]: (one["level"], one["remedy"]) for one in found}
+
+
+def test_commands_without_a_sandbox_are_noted(paths: TeamPaths) -> None:
+    _, found = findings(paths, '[tools]\nsandbox = "off"\n')
+    level, _ = found['[tools] sandbox is "off": commands run with your rights']
+    assert level == "note"
+
+
+def test_a_sandbox_that_cannot_be_is_a_failure(
+    paths: TeamPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    status, found = findings(paths)
+    why = "there is no sandbox, so commands are refused: bubblewrap is not installed"
+    assert (status, found[why][0]) == (1, "fail")
+    assert "apt install bubblewrap" in found[why][1]
+
+
+def test_a_task_and_a_roster_that_are_damaged_are_failures(paths: TeamPaths) -> None:
+    (paths.tasks / "7.json").write_text("{")
+    paths.config.write_text("[]")
+    status, found = findings(paths)
+    failures = " ".join(what for what, (level, _) in found.items() if level == "fail")
+    assert status == 1
+    assert str(paths.tasks / "7.json") in failures
+    assert str(paths.config) in failures
+
+
+def test_where_no_team_is_the_rest_is_looked_at_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    out = call(None, "doctor").out
+    assert "there is no team here yet\n      `teamd start` makes one\n" in out
+    assert "the settings are right" in out
+
+
+def test_a_name_that_no_team_can_have_is_a_failure_and_no_settings_are_looked_for() -> None:
+    done = call(None, "--team", "a b", "doctor")
+    assert done.status == 1
+    assert "FAIL  'a b' cannot be a team's name; " in done.out
+    assert "the settings are right" not in done.out

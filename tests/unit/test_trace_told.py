@@ -1,0 +1,85 @@
+"""`teamctl trace`: the sentence for each stage of a message, and the list of the latest."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+from teamd.hosts.far import FarHosts
+from teamd.hosts.places import HostPlaces
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import Post
+from teamd.messages import LEAD, Message
+from teamd.states import Status
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Delivered
+from tests.unit.calls import call
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
+
+
+def put(paths: TeamPaths, content: str = "x") -> Message:
+    sent = Message(sender=LEAD, to="bob", content=content)
+    Mailbox(paths, "bob", durable=False).put(sent)
+    return sent
+
+
+def told(paths: TeamPaths, sent: Message) -> str:
+    """Return what is told of a message behind when and by whom it was sent."""
+    done = call(paths, "trace", sent.id)
+    first, _, rest = done.out.partition("; ")
+    assert first.startswith(f"{sent.id} to {sent.to}: sent ")
+    assert first.endswith(f" by {LEAD}")
+    return rest.removesuffix("\n")
+
+
+def test_what_is_taken_is_under_way(paths: TeamPaths) -> None:
+    sent = put(paths)
+    Mailbox(paths, "bob", durable=False).take()
+    taken, where = told(paths, sent).split("; ")
+    assert taken.startswith("taken ")
+    assert where == f"under way in {paths.inbox('bob')}"
+
+
+def test_what_is_rejected_is_kept_in_a_file_that_is_named(paths: TeamPaths) -> None:
+    sent = put(paths)
+    paths.inbox("bob").rename(paths.rejected("bob"))
+    assert told(paths, sent) == f"rejected, and kept in {paths.rejected('bob')}"
+
+
+def test_what_is_in_the_conversation_is_done(paths: TeamPaths) -> None:
+    sent = put(paths)
+    box = Mailbox(paths, "bob", durable=False)
+    batch = box.take()
+    Transcript(paths.transcript("bob")).append(Delivered(messages=batch.messages, time=1000.5))
+    box.done(batch)
+    when = time.strftime("%Y-%m-%d %H:%M:40.500", time.localtime(1000))
+    assert told(paths, sent) == f"in the conversation {when}"
+
+
+def test_what_crosses_waits_in_a_file_of_its_host(paths: TeamPaths) -> None:
+    enrol(paths, alice=Status.IDLE)
+    HostPlaces(paths).create()
+    hosts = FarHosts(paths, "h1", durable=False, named=frozenset({"h2"}))
+    post = Post(paths, durable=False, max_bytes=1000, hosts=hosts)
+    sent = Message(sender=LEAD, to="bob@default@h2", content="x")
+    post.send(sent)
+    done = call(paths, "trace", sent.id)
+    outbox = HostPlaces(paths).outbox("h2")
+    assert done.out.endswith(f" by {LEAD}; on its way to another host in {outbox}\n")
+
+
+def test_mail_that_is_read_while_one_looks_is_listed_once(paths: TeamPaths) -> None:
+    """Until its reader is done it stands in both places, and it waits no more twice."""
+    enrol(paths, bob=Status.WORKING)
+    sent, other = put(paths, "in hand"), Message(sender=LEAD, to="bob", content="read")
+    record = Delivered(messages=(sent, other), time=2000.0, taken=1999.0)
+    Transcript(paths.transcript("bob")).append(record)
+    found = json.loads(call(paths, "trace", "--json").out)["messages"]
+    assert [(one["content"], one["state"]) for one in found] == [
+        ("in hand", "waits"),
+        ("read", "delivered"),
+    ]
