@@ -139,6 +139,6 @@ def test_where_no_team_is_the_rest_is_looked_at_all_the_same(
 
 def test_a_name_that_no_team_can_have_is_a_failure_and_no_settings_are_looked_for() -> None:
     done = call(None, "--team", "a b", "doctor")
-    assert done.status == 1
+    assert (done.status, done.err) == (1, "")
     assert "FAIL  'a b' cannot be a team's name; " in done.out
     assert "the settings are right" not in done.out

@@ -1,0 +1,163 @@
+"""`transcript --follow` and `team --watch`: what comes while somebody looks, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from teamctl.transcripts import Retries
+from teamctl.watch import _keys, _looks, changes
+from teamd.journal import Journal
+from teamd.overview.overview import OverviewReader
+from teamd.process_id import Identity
+from teamd.states import Status
+from teamd.team.activity import MODEL, Activity, ActivityFile, Doing, Retry
+from teamd.team.roster import Roster
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Replied
+from tests.unit.calls import Stream, call
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from teamd.files.paths import TeamPaths
+    from teamd.overview.overview import Overview
+
+
+class Watching(Stream):
+    """Standard output of somebody who looks: as a word is shown, the next thing happens."""
+
+    def __init__(self, **happening: Callable[[], object]) -> None:
+        super().__init__()
+        self._happening = list(happening.items())
+
+    def write(self, text: str) -> int:
+        """Take a line."""
+        written = super().write(text)
+        if self._happening and self._happening[0][0] in text:
+            self._happening.pop(0)[1]()
+        return written
+
+
+def press_ctrl_c() -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def say(paths: TeamPaths, name: str, text: str, at: float) -> None:
+    record = Replied(content=[{"type": "text", "text": text}], time=at)
+    Transcript(paths.transcript(name), durable=False).append(record)
+
+
+@pytest.fixture
+def two(paths: TeamPaths) -> TeamPaths:
+    """A team of two, of whom one has spoken."""
+    enrol(paths, ada=Status.IDLE, bob=Status.IDLE)
+    say(paths, "ada", "one", 1.0)
+    return paths
+
+
+def test_what_comes_later_is_one_record_a_line_with_its_name(two: TeamPaths) -> None:
+    out = Watching(
+        one=lambda: say(two, "bob", "two", 2.0),
+        two=lambda: say(two, "ada", "three", 3.0),
+        three=press_ctrl_c,
+    )
+    done = call(two, "transcript", "--all", "--follow", "--json", out=out)
+    found = [json.loads(line) for line in done.out.splitlines()]
+    told = [(one["name"], one["record"], one["content"][0]["text"]) for one in found]
+    assert told == [("ada", "reply", "one"), ("bob", "reply", "two"), ("ada", "reply", "three")]
+    assert done.status == 130
+
+
+def test_an_entry_and_a_retry_that_come_later_are_shown_as_they_come(two: TeamPaths) -> None:
+    """A model call that fails stands in no conversation; whoever watches would see nothing."""
+    facts = {"attempt": 2, "attempts": 9, "reason": "the server is busy", "seconds": 4}
+
+    def fail() -> None:
+        with closing(Journal(two.log("bob"), "bob")) as journal:
+            journal.note("model call failed, trying again", **facts)
+        say(two, "ada", "two", 2.0)  # the same look sees both
+
+    out = Watching(one=fail, retrying=press_ctrl_c)
+    done = call(two, "transcript", "ada", "bob", "--follow", out=out)
+    assert done.status == 130
+    lines = [line.split(maxsplit=1)[-1] for line in done.out.splitlines()]
+    assert lines[-1] == "bob is retrying 2/9: the server is busy, next in 4 s"
+    assert "two" in lines
+
+
+def test_only_a_failed_model_call_is_a_retry(paths: TeamPaths) -> None:
+    """A tool may say the same words."""
+    tried = Retries(paths.log("ada"))
+    with closing(Journal(paths.log("ada"), "ada")) as journal:
+        journal.note("tool ended", said="model call failed, trying again")
+        journal.note("model call failed, trying again", reason="busy", seconds=1)
+    assert [what for _, what in tried.more()] == ["retrying: busy, next in 1 s"]
+    assert list(tried.more()) == []
+
+
+def test_keys_are_told_and_a_terminal_that_has_gone_ends_the_watch(paths: TeamPaths) -> None:
+    """Otherwise it would look without a pause, for nobody."""
+    keys, typed = os.pipe()
+    looks = _looks(paths, [keys], lambda: 60.0)
+    assert next(looks) == []
+    os.write(typed, b"j\x1b[6~")
+    assert next(looks) == [b"j", b"\x1b[6~"]
+    os.close(typed)
+    assert list(looks) == []
+    os.close(keys)
+
+
+def test_where_nothing_happens_there_is_a_look_after_the_pause(paths: TeamPaths) -> None:
+    """Seconds that are shown go on, and who died leaves no trace in a file."""
+    looks = _looks(paths, [], lambda: 0.0)
+    assert [next(looks), next(looks), next(looks)] == [[], [], []]
+    looks.close()
+
+
+def test_without_a_terminal_nobody_presses_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").write_bytes(b"q")
+    with (tmp_path / "in").open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        with _keys() as keys:
+            assert keys == []
+
+
+def test_who_leaves_the_team_is_told_in_a_line(paths: TeamPaths) -> None:
+    enrol(paths, ada=Status.IDLE, bob=Status.IDLE)
+    before = OverviewReader(paths).read()
+    Roster(paths).update(lambda team: team.without("ada"))
+    (line,) = changes(before, OverviewReader(paths).read())
+    assert line.split(maxsplit=1)[1] == "ada left the team"
+
+
+def test_a_retry_is_told_once_however_its_time_runs_down(paths: TeamPaths) -> None:
+    enrol(paths, ada=Status.WORKING)
+    own = Identity.own()
+    (member,) = Roster(paths).read().members
+    member = replace(member, pid=own.pid, started=own.started)
+    Roster(paths).update(lambda team: team.with_member(member))
+
+    def look(attempt: int, begins: float) -> Overview:
+        retry = Retry(attempt=attempt, attempts=9, cause="busy", next=begins)
+        doing = Doing(kind=MODEL, what="m")
+        activity = Activity(process=own, since=1.0, doing=doing, retry=retry)
+        ActivityFile(paths.activity("ada")).write(activity)
+        return OverviewReader(paths).read()
+
+    now = time.time()
+    first, later, second = look(2, now + 90), look(2, now + 30), look(3, now + 90)
+    assert list(changes(first, later)) == []
+    (line,) = changes(later, second)
+    assert "ada working retrying 3/9: busy" in line
