@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -65,34 +66,34 @@ def two(paths: TeamPaths) -> TeamPaths:
     return paths
 
 
-def test_what_comes_later_is_one_record_a_line_with_its_name(two: TeamPaths) -> None:
-    out = Watching(
-        one=lambda: say(two, "bob", "two", 2.0),
-        two=lambda: say(two, "ada", "three", 3.0),
-        three=press_ctrl_c,
-    )
+def test_what_comes_later_is_one_record_a_line_also_of_who_joins_later(two: TeamPaths) -> None:
+    def join() -> None:
+        enrol(two, cyd=Status.IDLE)
+        say(two, "cyd", "two", 2.0)
+
+    three = partial(say, two, "ada", "three", 3.0)
+    out = Watching(one=join, two=three, three=press_ctrl_c)
     done = call(two, "transcript", "--all", "--follow", "--json", out=out)
     found = [json.loads(line) for line in done.out.splitlines()]
     told = [(one["name"], one["record"], one["content"][0]["text"]) for one in found]
-    assert told == [("ada", "reply", "one"), ("bob", "reply", "two"), ("ada", "reply", "three")]
+    assert told == [("ada", "reply", "one"), ("cyd", "reply", "two"), ("ada", "reply", "three")]
     assert done.status == 130
 
 
-def test_an_entry_and_a_retry_that_come_later_are_shown_as_they_come(two: TeamPaths) -> None:
+def test_a_retry_and_an_entry_that_come_later_are_shown_as_they_come(two: TeamPaths) -> None:
     """A model call that fails stands in no conversation; whoever watches would see nothing."""
     facts = {"attempt": 2, "attempts": 9, "reason": "the server is busy", "seconds": 4}
 
     def fail() -> None:
         with closing(Journal(two.log("bob"), "bob")) as journal:
             journal.note("model call failed, trying again", **facts)
-        say(two, "ada", "two", 2.0)  # the same look sees both
 
-    out = Watching(one=fail, retrying=press_ctrl_c)
+    two_more = partial(say, two, "ada", "two", 2.0)
+    out = Watching(one=fail, retrying=two_more, two=press_ctrl_c)
     done = call(two, "transcript", "ada", "bob", "--follow", out=out)
     assert done.status == 130
-    lines = [line.split(maxsplit=1)[-1] for line in done.out.splitlines()]
-    assert lines[-1] == "bob is retrying 2/9: the server is busy, next in 4 s"
-    assert "two" in lines
+    *_, retry, _, last = [line.split(maxsplit=1)[-1].strip() for line in done.out.splitlines()]
+    assert (retry, last) == ("bob is retrying 2/9: the server is busy, next in 4 s", "two")
 
 
 def test_only_a_failed_model_call_is_a_retry(paths: TeamPaths) -> None:
@@ -121,7 +122,6 @@ def test_where_nothing_happens_there_is_a_look_after_the_pause(paths: TeamPaths)
     """Seconds that are shown go on, and who died leaves no trace in a file."""
     looks = _looks(paths, [], lambda: 0.0)
     assert [next(looks), next(looks), next(looks)] == [[], [], []]
-    looks.close()
 
 
 def test_without_a_terminal_nobody_presses_keys(

@@ -1,0 +1,182 @@
+"""The chat around its conversation: what happened meanwhile, typed lines, a lead that is gone."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+from teamctl.chat import meanwhile
+from teamctl.chat.console import talk
+from teamctl.chat.lead import Lead
+from teamctl.chat.line import _SlashCompleter, _SlashSuggestion
+from teamctl.chat.listener import LiveReply
+from teamctl.wait import wait_for_last_words
+from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.store import Approvals
+from teamd.board.board import Board
+from teamd.board.rules import Change
+from teamd.board.task import TaskStatus
+from teamd.cli import Choice
+from teamd.errors import DeadlinePassed, TeamError
+from teamd.files import pidfile
+from teamd.journal import Journal
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import Post
+from teamd.merges.entry import Entries, Entry, MergeState
+from teamd.messages import LEAD, TEAMD
+from teamd.states import Status
+from teamd.team.member import Member
+from teamd.team.roster import Roster
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from teamd.files.paths import TeamPaths
+
+    Talk = Callable[[str], list[list[str]]]
+
+
+@pytest.fixture
+def post(paths: TeamPaths) -> Post:
+    return Post(paths, durable=False, max_bytes=10_000)
+
+
+def told(paths: TeamPaths) -> list[str]:
+    """Return what is told of all that ever happened, without the times."""
+    return [line.split(maxsplit=1)[1] for line in meanwhile.tell(paths, 0.0)]
+
+
+def test_each_thing_that_happened_is_told_in_a_sentence(paths: TeamPaths, post: Post) -> None:
+    with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
+        journal.note("spawned", name="ada", role="coder")
+        journal.note("failed", name="bob", reason="it crashed three times")
+        journal.note("reloaded")
+    enrol(paths, ada=Status.IDLE)
+    board = Board(paths, post, LEAD, durable=False)
+    board.add("Write it", owner="ada")
+    board.add("Test it", owner="ada")
+    board.update("1", Change(status=TaskStatus.COMPLETED))
+    soon = time.time() + 1
+    entries = [
+        Entry(id="1", teammate="ada", commit="c", state=MergeState.MERGED, when=soon),
+        Entry(id="2", teammate="bob", commit="c", state=MergeState.WAITING, when=soon),
+    ]
+    paths.queue.write_bytes(Entries(tuple(entries), 2).encode())
+    Approvals(paths, post).ask(
+        Approval(id="0a1b", type=Kind.PLAN, asker="cyd", to=LEAD, content="x", asked=soon + 1)
+    )
+    assert told(paths) == [
+        "ada was spawned as coder",
+        "bob failed: it crashed three times",
+        "task 1 (Write it) was completed by ada",
+        "the work of ada: merged",
+        "cyd asked for an answer: plan_approval_request 0a1b",
+    ]
+
+
+def test_of_many_things_the_last_are_told_and_the_others_counted(paths: TeamPaths) -> None:
+    with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
+        for number in range(11):
+            journal.note("spawned", name=f"ada-{number}", role="coder")
+    first, *rest = meanwhile.tell(paths, 0.0)
+    assert first.startswith("… 3 earlier ones: `teamctl ")
+    assert [line.split()[1] for line in rest] == [f"ada-{number}" for number in range(3, 11)]
+
+
+@pytest.fixture
+def served(paths: TeamPaths) -> Iterator[None]:
+    """A teamd that runs, by its lock: this process."""
+    claim = pidfile.claim(paths)
+    yield
+    os.close(claim)
+
+
+@pytest.fixture
+def chat(paths: TeamPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Talk:
+    """Talk to the lead in lines of a file; returns the commands that they stand for."""
+
+    def chat(lines: str) -> list[list[str]]:
+        run: list[list[str]] = []
+        (tmp_path / "in").write_text(lines)
+        with (tmp_path / "in").open() as stdin, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", stdin)
+            lead = Lead(Choice(team_dir=str(paths.root)), fresh=False, model=None)
+            talk(lead, lambda argv: run.append([*argv]))
+        return run
+
+    return chat
+
+
+def test_lines_of_a_file_are_taken_the_last_one_too(paths: TeamPaths, chat: Talk) -> None:
+    """An editor may leave out the newline at the end; an empty line says nothing."""
+    enrol(paths, lead=Status.IDLE)
+    assert chat("/team\n\n  \n/transcript ada") == [["team"], ["transcript", "ada"]]
+    assert chat("\n/quit\n/team\n") == []
+    assert not paths.has_mail(LEAD)
+
+
+@pytest.mark.usefixtures("served")
+def test_a_lead_that_has_failed_is_not_waited_for(paths: TeamPaths, chat: Talk) -> None:
+    member = Member(name=LEAD, agent_id="lead@default", role="lead", status=Status.FAILED)
+    Roster(paths).update(lambda team: team.with_member(member))
+    with pytest.raises(TeamError) as gone:
+        chat("Hello.\n")
+    assert str(gone.value) == "lead is failed; `teamctl chat` calls it again"
+    Roster(paths).update(lambda team: team.without(LEAD))
+    facts = {"role": "lead", "status": Status.SHUTDOWN, "reason": "it was time"}
+    Roster(paths).update(lambda team: team.with_new(LEAD, **facts))
+    with pytest.raises(TeamError, match=r"^lead is shutdown: it was time; `teamctl chat`"):
+        chat("Hello?\n")
+    waiting = Mailbox(paths, LEAD, durable=False).peek()
+    assert [one.content for one in waiting] == ["Hello.", "Hello?"]
+
+
+def test_last_words_of_one_that_is_gone_are_not_waited_for(paths: TeamPaths) -> None:
+    enrol(paths, ada=Status.FAILED, bob=Status.WORKING)
+    with pytest.raises(TeamError, match=r"^ada is failed; `teamctl logs ada`$"):
+        wait_for_last_words(paths, "ada", "m1", 60.0)
+    with pytest.raises(DeadlinePassed) as late:
+        wait_for_last_words(paths, "bob", "m1", 0.0)
+    hint = "`teamctl transcript bob --follow` shows what it does"
+    assert str(late.value) == f"bob is still at work after 0 s; {hint}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "rest"), [("/", None), ("/t", "eam"), ("/TE", "am"), ("/zzz", None), ("hello", None)]
+)
+def test_the_rest_of_a_command_is_suggested_from_its_first_letter_on(
+    paths: TeamPaths, typed: str, rest: str | None
+) -> None:
+    found = _SlashSuggestion(paths).get_suggestion(Buffer(), Document(typed))
+    assert (None if found is None else found.text) == rest
+
+
+def test_who_types_in_a_team_that_is_damaged_is_not_disturbed(paths: TeamPaths) -> None:
+    paths.config.write_text("[]")
+    typed = Document("/transcript a")
+    assert list(_SlashCompleter(paths).get_completions(typed, CompleteEvent())) == []
+    assert _SlashSuggestion(paths).get_suggestion(Buffer(), typed) is None
+
+
+def test_a_reply_that_became_another_one_is_shown_whole_on_a_line_of_its_own(
+    tmp_path: Path,
+) -> None:
+    """The first attempt broke off, and nobody looked while the second was under way."""
+    file = tmp_path / "partial"
+    file.write_text("1\nI will beg")
+    reply = LiveReply(file)
+    assert reply.more() == "I will beg"
+    assert reply.rest("No, I rest.\n") == "\nNo, I rest.\n"
+    file.write_text("2\nDone")
+    assert reply.more() == "Done"
+    assert reply.rest("Done.") == "."
