@@ -1,0 +1,143 @@
+"""What is made of teamd's replies: by commands, by `top` and the page, and by doctor."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamctl.deeds import Deeds
+from teamctl.doctor import Level
+from teamctl.doctor.model import check_model
+from teamctl.top.messages import explain
+from teamd import control
+from teamd.cli import Choice
+from teamd.control import ControlReply, ControlRequest
+from teamd.errors import ExitCode, TeamError
+from teamd.files import pidfile
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import TEAMD
+from teamd.settings import Settings
+from teamd.states import Status
+from tests.unit.calls import call
+from tests.unit.life import enrol
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamd.files.paths import TeamPaths
+
+
+@contextmanager
+def teamd(
+    paths: TeamPaths, text: str, *, code: int = 0, **data: Any
+) -> Iterator[list[ControlRequest]]:
+    """Be a teamd that gets one request and replies so; yields what it is asked."""
+    asked: list[ControlRequest] = []
+
+    def found() -> bool:
+        asked[:] = map(ControlRequest.decode, Mailbox(paths, TEAMD, durable=False).peek())
+        return bool(asked)
+
+    def answer() -> None:
+        wait_until(found, what="teamd is asked")
+        control.reply(paths, asked[0].id, reply)
+
+    reply = ControlReply(text=text, exit_code=ExitCode(code), data=data)
+    claim = pidfile.claim(paths)
+    with ThreadPoolExecutor(1) as pool:
+        answering = pool.submit(answer)
+        yield asked
+        answering.result()
+    os.close(claim)
+
+
+@pytest.fixture
+def deeds(paths: TeamPaths) -> Deeds:
+    return Deeds(Choice(team_dir=str(paths.root)))
+
+
+def test_a_shutdown_says_how_it_ended(paths: TeamPaths, deeds: Deeds) -> None:
+    with teamd(paths, "done", members=[{"text": "ada is shut down"}]) as asked:
+        assert deeds.shutdown("ada") == "ada is shut down"
+    assert dict(asked[0].arguments) == {"name": "ada", "seconds": 10.0, "force": False}
+
+
+def test_a_shutdown_by_the_deadline_is_told(paths: TeamPaths, deeds: Deeds) -> None:
+    late = [{"text": "ada was ended at the deadline"}]
+    with teamd(paths, "some", code=ExitCode.DEADLINE, members=late):
+        assert deeds.shutdown("ada", force=True) == "ada was ended at the deadline"
+
+
+def test_a_rejected_shutdown_is_an_error_with_all_answers(paths: TeamPaths, deeds: Deeds) -> None:
+    members = [{"text": "ada is shut down"}, {"text": "bob rejected it: not yet"}]
+    with (
+        teamd(paths, "some", code=ExitCode.REFUSED, members=members),
+        pytest.raises(TeamError, match=r"^ada is shut down; bob rejected it: not yet$"),
+    ):
+        deeds.shutdown("bob")
+
+
+def test_a_shutdown_that_is_refused_as_such_is_an_error(paths: TeamPaths, deeds: Deeds) -> None:
+    """Such as one of a name that nobody has: there are no members to tell of."""
+    with (
+        teamd(paths, "no teammate named 'bbo'", code=ExitCode.REFUSED),
+        pytest.raises(TeamError, match=r"^no teammate named 'bbo'$"),
+    ):
+        deeds.shutdown("bbo")
+
+
+@pytest.mark.parametrize("warning", [None, "it stays at its limit of today"])
+def test_a_deed_tells_what_is_to_be_known_besides(
+    paths: TeamPaths, deeds: Deeds, warning: str | None
+) -> None:
+    with teamd(paths, "ada goes on", warning=warning) as asked:
+        told = deeds.resume("ada", usd=1.5)
+    assert told == ("ada goes on; it stays at its limit of today" if warning else "ada goes on")
+    assert dict(asked[0].arguments) == {"name": "ada", "usd": 1.5}
+
+
+def test_a_resume_that_changes_little_warns_on_standard_error(paths: TeamPaths) -> None:
+    with teamd(paths, "ada goes on", warning="it stays at its limit of today"):
+        done = call(paths, "resume", "ada")
+    assert (done.status, done.out) == (0, "ada goes on\n")
+    assert "it stays at its limit of today" in done.err
+
+
+def test_to_nobody_nothing_is_sent(paths: TeamPaths, deeds: Deeds) -> None:
+    enrol(paths, ada=Status.SHUTDOWN)
+    with pytest.raises(TeamError, match=r"^there is nobody to send to; spawn a teammate first$"):
+        deeds.broadcast("Hello?")
+    enrol(paths, bob=Status.IDLE)
+    assert deeds.broadcast("Hello?") == "sent to bob"
+
+
+def test_who_leaves_takes_no_files_along_unless_purged(paths: TeamPaths) -> None:
+    enrol(paths, ada=Status.SHUTDOWN)
+    with teamd(paths, "ada is in the team no more", name="ada") as asked:
+        done = call(paths, "rm", "ADA", "--json")
+    assert json.loads(done.out) == {"name": "ada", "removed": []}
+    assert (asked[0].command, dict(asked[0].arguments)) == ("remove", {"name": "ada"})
+
+
+def test_a_teamd_that_cannot_tell_of_its_key_is_noted(
+    paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    with teamd(paths, "the settings are damaged", code=ExitCode.REFUSED):
+        told, key = check_model(Settings(), paths)
+    assert told.level is Level.NOTE
+    what = "teamd was asked about key and model, and failed: the settings are damaged"
+    assert (told.what, told.remedy) == (what, "`teamctl logs teamd` shows what it does")
+    assert key.level is Level.FAIL
+
+
+def test_what_is_no_error_of_ours_is_to_be_reported() -> None:
+    assert explain(TeamError("no such thing")) == "no such thing"
+    strange = "internal error (KeyError: 'x'); please report it"
+    assert explain(KeyError("x")) == strange
