@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamctl.output import count, duration, plain, show_message
+from teamctl.output import MailFormat, count, duration, plain, show_message, show_messages
 from teamd.messages import Message
 
 
@@ -62,3 +63,14 @@ def test_mail_about_a_request_is_shown_with_its_verdict_and_the_id_to_answer_by(
 
 def test_ordinary_text_is_printed_as_it_is() -> None:
     assert plain("naïve — 漢字 ✓\n\tindented") == "naïve — 漢字 ✓\n\tindented"
+
+
+def test_followed_mail_is_a_document_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """A program reads each as it comes."""
+    mail = [Message(sender="bob", to="lead", content=text) for text in ("one\ntwo", "three")]
+    show_messages(mail, MailFormat.LINES)
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["content"] for line in lines] == ["one\ntwo", "three"]
+    show_messages(mail, MailFormat.DOCUMENT)
+    (found,) = json.loads(capsys.readouterr().out).values()
+    assert [one["content"] for one in found] == ["one\ntwo", "three"]

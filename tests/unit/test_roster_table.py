@@ -95,3 +95,13 @@ def test_a_pid_of_a_dead_process_is_not_shown(paths: TeamPaths) -> None:
     """After a crash the roster still names it, and it may be a stranger's by now."""
     add(paths, "alice", pid=1, started=123.0)
     assert " - " in table(paths, 200)[1]
+
+
+def test_a_copy_that_cannot_be_looked_at_says_why(paths: TeamPaths) -> None:
+    add(paths, "ann", worktree=True)
+    note = screen(paths, 10_000)[-1].rstrip()
+    assert note.startswith("ann: ")
+    assert "ahead" not in note
+    (found,) = OverviewReader(paths).read().members
+    assert found.copy is not None
+    assert note == f"ann: {found.copy['trouble']}"

@@ -208,3 +208,24 @@ def test_how_a_turn_ended_and_held_mail_are_said() -> None:
     assert lines == [
         "12:00:00 — paused — a limit", "12:00:00 — it only talked: mail of bob, eve waits —",
     ]  # fmt: skip
+
+
+def changes(old: list[str], new: list[str]) -> list[str]:
+    return [click.unstyle(line) for line in Layout().diff("\n".join(old), "\n".join(new))]
+
+
+def test_a_change_of_very_many_lines_is_shown_without_being_compared() -> None:
+    """To compare takes the square of their number; of what is the same, all goes and comes."""
+    old = [f"line {number}" for number in range(2001)]
+    new = [*old[:-1], "another"]
+    changed = changes(old, new)
+    assert changed == [*(f"-{line}" for line in old), *(f"+{line}" for line in new)]
+    few = [" line 1998", " line 1999", "-line 2000", "+another"]
+    assert changes(old[1:], new[1:]) == few
+
+
+def test_a_result_whose_call_is_not_shown_still_has_its_speaker() -> None:
+    """With -n, the reply that called may stand before what is shown."""
+    heading, took, result = shown(begun("1", 0), answered("1", 3, "built"))
+    assert heading.endswith(" ann")
+    assert (took.strip(), result.strip()) == ("→ 3 s", "built")

@@ -228,3 +228,33 @@ def test_the_policy_allows_what_is_needed_and_no_more() -> None:
         "require-trusted-types-for 'script'",
         "trusted-types 'none'",
     ]
+
+
+class Vouching:
+    """Stands for a connection, with room for it or without."""
+
+    def __init__(self, *, room: bool) -> None:
+        self._room = room
+
+    def vouch(self) -> bool:
+        """Return whether there is room."""
+        return self._room
+
+
+def test_one_page_too_many_is_told_what_to_do() -> None:
+    assert ask(FULL, connection=Vouching(room=True)).status == 200
+    answer = ask(FULL, connection=Vouching(room=False))
+    assert answer.status == 503
+    assert json.loads(answer.text)["error"].endswith("close one and try again")
+
+
+def test_the_start_of_the_server_is_not_refused() -> None:
+    """It is no request: uvicorn says so that it begins and ends."""
+    served = Served()
+    guard = Guard(served, hosts=LOCAL, tokens=TOKENS)
+
+    async def nothing(*_: object) -> Any:
+        return {}
+
+    asyncio.run(guard({"type": "lifespan"}, nothing, nothing))
+    assert [scope["type"] for scope in served.scopes] == ["lifespan"]

@@ -1,0 +1,49 @@
+"""What the page asks for: numbers that are none, and pages that are one too many."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from teamctl.web.actions import Asked
+from teamctl.web.connections import Connection, Crowd
+from teamd.errors import WrongUsage
+
+
+@pytest.mark.parametrize("given", [3, 0.5, 0])
+def test_an_amount_is_any_number(given: float) -> None:
+    assert Asked({"usd": given}).amount("usd") == given
+    assert Asked({}).amount("usd") is None
+
+
+@pytest.mark.parametrize("given", ["3", True, [], {}])
+def test_what_is_no_number_raises_no_limit(given: object) -> None:
+    """`true` would count as 1."""
+    with pytest.raises(WrongUsage, match=r"^usd has to be a number$"):
+        Asked({"usd": given}).amount("usd")
+
+
+class Counted:
+    """Stands for a connection, which a crowd may end."""
+
+    ended = False
+
+    def abort(self) -> None:
+        """End."""
+        self.ended = True
+
+
+def test_of_those_with_a_token_none_is_pushed_out_and_one_too_many_is_refused() -> None:
+    crowd = Crowd(strangers=1, readers=1)
+    first, second, third = (cast("Connection", Counted()) for _ in range(3))
+    crowd.enter(first)
+    assert crowd.know(first)
+    crowd.enter(second)
+    assert not crowd.know(second)
+    assert crowd.know(first), "it asks again"
+    crowd.enter(third)
+    ended = [cast("Counted", one).ended for one in (first, second, third)]
+    assert ended == [False, True, False]
+    crowd.leave(first)
+    assert crowd.know(third)
