@@ -85,7 +85,7 @@ def test_in_an_empty_team_keys_for_a_teammate_do_nothing(paths: TeamPaths) -> No
 
     async def play(screen: Shown) -> None:
         await screen.sees("no request waits for you")
-        await screen.press("s", "x", "i", "p", "m", "enter", "e", "r", "a", "1")
+        await screen.press("s", "x", "i", "p", "m", "down", "enter", "e", "r", "a", "1")
         assert type(screen.top.screen) is TeamScreen
         rows = screen.top.screen.query_one("#asks", RowList)
         assert (rows.key, rows.shows_whole("gone"), rows.height) == (None, False, 0)

@@ -1,0 +1,100 @@
+"""What `teamctl events` finds in the files of a team: each thing once, none before its moment."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from teamctl.events.event import Event
+from teamctl.events.mail import MailEvents
+from teamctl.events.stream import Stream
+from teamd.merges.entry import Entries, Entry, MergeState
+from teamd.messages import LEAD
+from teamd.states import Status
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import MailHeld, Replied, TurnEnded
+from tests.unit.calls import call
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from teamd.files.paths import TeamPaths
+
+
+def reply(paths: TeamPaths, name: str, at: float) -> None:
+    said = Replied(content=[{"type": "text", "text": "x"}], time=at)
+    Transcript(paths.transcript(name), durable=False).append(said)
+
+
+def look(stream: Stream) -> list[tuple[str, str, float]]:
+    return [(one.kind, one.name, one.time) for one in stream.look()]
+
+
+def test_a_conversation_goes_on_where_the_last_look_ended(paths: TeamPaths) -> None:
+    reply(paths, "ada", 5.0)
+    stream = Stream(paths, 4.0)
+    assert look(stream) == [("turn_began", "ada", 5.0), ("replied", "ada", 5.0)]
+    reply(paths, "ada", 6.0)
+    assert look(stream) == [("replied", "ada", 6.0)], "the same turn"
+    assert look(stream) == []
+
+
+def test_what_comes_to_be_between_looks_is_told_from_its_beginning(paths: TeamPaths) -> None:
+    """A clock may have been set back: only of what was there at first is the moment asked."""
+    stream = Stream(paths, 4.0)
+    assert look(stream) == []
+    reply(paths, "bob", 1.0)
+    ended = TurnEnded(outcome="end_turn", time=2.0)
+    Transcript(paths.transcript("bob"), durable=False).append(ended)
+    kinds = [("turn_began", 1.0), ("replied", 1.0), ("turn_ended", 2.0)]
+    assert look(stream) == [(kind, "bob", moment) for kind, moment in kinds]
+
+
+def test_mail_that_waits_since_somebody_only_talked_is_an_event(paths: TeamPaths) -> None:
+    held = MailHeld(senders=("bob", LEAD), time=5.0)
+    Transcript(paths.transcript("ada"), durable=False).append(held)
+    (found,) = Stream(paths, 0.0).look()
+    assert found.to_json() == {
+        "time": 5.0, "kind": "mail_held", "name": "ada", "senders": ["bob", LEAD],
+    }  # fmt: skip
+
+
+def test_a_merge_is_told_as_its_state_changes(paths: TeamPaths) -> None:
+    def queue(*states: MergeState) -> None:
+        entries = [
+            Entry(id=str(number), teammate="ada", commit="c", state=state, when=5.0)
+            for number, state in enumerate(states, 1)
+        ]
+        paths.queue.write_bytes(Entries(tuple(entries), len(states)).encode())
+
+    stream = Stream(paths, 0.0)
+    queue(MergeState.WAITING)
+    (one,) = stream.look()
+    assert (one.kind, one.name, one.facts["state"], one.time) == ("merge", "ada", "waiting", 5.0)
+    queue(MergeState.MERGED, MergeState.WAITING)
+    assert [(one.facts["id"], one.facts["state"]) for one in stream.look()] == [
+        ("1", "merged"),
+        ("2", "waiting"),
+    ]
+
+
+def test_of_much_mail_the_oldest_is_forgotten_first(paths: TeamPaths) -> None:
+    """What is sent again is told once, as long as not very much came since."""
+    events = MailEvents(paths)
+
+    def told(number: int) -> bool:
+        facts = {"id": number, "from": LEAD, "to": "ada"}
+        return any(events.unless_told(Event(1.0, "mail_sent", LEAD, facts)))
+
+    assert all(map(told, range(100_000)))
+    assert not told(0)
+    assert told(100_000)
+    assert not told(1)
+    assert told(0)
+
+
+def test_events_without_teamd_are_those_that_are_there(paths: TeamPaths) -> None:
+    enrol(paths, ada=Status.IDLE)
+    reply(paths, "ada", 5.0)
+    done = call(paths, "events", "--since", "1970-01-01", "--json")
+    kinds = [one["kind"] for one in json.loads(done.out)["events"]]
+    assert (done.status, kinds) == (0, ["turn_began", "replied"])
