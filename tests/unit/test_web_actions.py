@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 from typing import cast
 
 import pytest
 
 from teamctl.web.actions import Asked
-from teamctl.web.connections import Connection, Crowd
+from teamctl.web.connections import Connection, Crowd, allow_descriptors
 from teamd.errors import WrongUsage
 
 
@@ -47,3 +48,14 @@ def test_of_those_with_a_token_none_is_pushed_out_and_one_too_many_is_refused() 
     assert ended == [False, True, False]
     crowd.leave(first)
     assert crowd.know(third)
+
+
+def test_a_limit_on_open_files_is_raised_as_far_as_needed_and_never_lowered() -> None:
+    before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        for soft, wanted in ((300, 1024), (1024, 1024), (1100, 1100)):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            allow_descriptors()
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == (wanted, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
