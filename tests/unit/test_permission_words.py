@@ -1,0 +1,87 @@
+"""Quotes, joined lines and odd shapes of the shell: a rule sees what bash would run."""
+
+from __future__ import annotations
+
+import pytest
+
+from teamd.permissions.rules import Call, Then, judge
+from teamd.settings.schema import Permission
+
+DENY_PUSH = Permission(tool="bash", command="git push", then="deny")
+
+
+def then(command: str, *rules: Permission) -> str:
+    call = Call(tool="bash", teammate="alice", command=command)
+    return judge(rules or (DENY_PUSH,), call).then.name.lower()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git pu\\\nsh",
+        'git "pu\\\nsh"',
+        'g"i"t push',
+        "[[ ( -n a ) || -n b ]] && git push",
+        "[[ a < b ]]; git push",
+        "case x in (a|b) git push;; esac",
+    ],
+)
+def test_a_word_over_two_lines_and_what_is_behind_a_test_is_denied(command: str) -> None:
+    assert then(command) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "[[ ( -n a ) || -n b ]] && git pull",
+        'git "st\\\natus"',
+        'echo "a \\"git push\\" \\n"',
+    ],
+)
+def test_what_is_read_to_its_end_and_is_something_else_is_not_asked(command: str) -> None:
+    assert then(command) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("quoted", "text"), [(r'"a\$b"', "a$b"), (r'"a\"b"', 'a"b'), (r'"a\\b"', r"a\b")]
+)
+def test_a_backslash_in_quotes_escapes_what_means_something_there(quoted: str, text: str) -> None:
+    rule = Permission(tool="bash", command=f"say '{text}'", then="deny")
+    assert then(f"say {quoted}", rule) == "deny"
+
+
+def test_a_backslash_in_quotes_stays_before_anything_else() -> None:
+    rule = Permission(tool="bash", command=r"say 'a\nb'", then="deny")
+    assert (then(r'say "a\nb"', rule), then('say "anb"', rule)) == ("deny", "allow")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'git $"push"',
+        "echo $'open",
+        "echo > # git push",
+        "cat << $x\ngit push\n$x",
+        "case x of y) ls;; esac",
+        "case x in y z; ls;; esac",
+        "env $x ls",
+        "timeout $x ls",
+    ],
+)
+def test_what_bash_may_read_otherwise_is_asked(command: str) -> None:
+    assert then(command) == "ask"
+
+
+def test_what_may_be_denied_is_asked_though_a_later_rule_allows_it() -> None:
+    """`git $x` may be `git push`."""
+    everything = Permission(tool="bash", command="git", then="allow")
+    call = Call(tool="bash", teammate="alice", command="git $x")
+    found = judge([DENY_PUSH, everything], call)
+    assert (found.then, found.rule) == (Then.ASK, DENY_PUSH)
+    assert then("git pull", DENY_PUSH, everything) == "allow"
+
+
+def test_a_rule_about_a_path_is_not_about_a_tool_without_one() -> None:
+    rule = Permission(tool="*", path="**", then="deny")
+    assert judge([rule], Call(tool="send_message", teammate="alice")).then is Then.ALLOW
+    assert judge([rule], Call(tool="read_file", teammate="alice", path="a")).then is Then.DENY
