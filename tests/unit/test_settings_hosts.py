@@ -1,0 +1,89 @@
+"""Mistakes in `[hosts]` and beside it, and what other hosts may ask for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.errors import SettingsError
+from teamd.settings import Settings, changes, parse
+from teamd.settings.edit import with_keys
+from teamd.settings.reach import Reach
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SERVERS = 'a list of addresses, such as ["tls://10.0.0.1:4222"] or ["tls://[fd00::1]:4222"]'
+ALLOW = 'a table of lists of hosts, such as { spawn = ["h1"] }'
+RULE = '[[permission]]\ntool = "{tool}"\nthen = "deny"\n'
+
+
+def mistake(text: str, folder: Path) -> str:
+    with pytest.raises(SettingsError) as caught:
+        parse(text.encode(), path=folder / "team.toml")
+    (sentence,) = caught.value.mistakes
+    return sentence
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ('servers = "tls://h1:4222"', f'servers must be {SERVERS}, not "tls://h1:4222"'),
+        ("servers = [5]", f"servers must be {SERVERS}; 5 is none"),
+        ('allow = ["h1"]', f"allow must be {ALLOW}, not a list"),
+        (
+            'allow = { start = ["h1"] }',
+            f"allow must be {ALLOW}; start is none of: spawn, shutdown, interrupt",
+        ),
+        ('allow = { spawn = "h1" }', f"allow must be {ALLOW}; spawn is no list of hosts' names"),
+        ('allow = { spawn = ["*"] }', f"allow must be {ALLOW}; spawn is no list of hosts' names"),
+    ],
+)
+def test_a_mistake_in_hosts_is_told(line: str, sentence: str, tmp_path: Path) -> None:
+    assert mistake(f"[hosts]\n{line}\n", tmp_path) == f"hosts.{sentence}"
+
+
+def test_a_host_may_ask_for_what_it_is_allowed_and_nothing_else(tmp_path: Path) -> None:
+    text = b'[hosts.allow]\nspawn = ["H1", "h2"]\ninterrupt = []\n'
+    hosts = parse(text, path=tmp_path / "team.toml").hosts
+    asked = ("spawn", "shutdown", "interrupt")
+    allowed = {(host, what) for host in ("h1", "H2", "h3") for what in asked
+               if hosts.allows(host, what)}  # fmt: skip
+    assert allowed == {("h1", "spawn"), ("H2", "spawn")}
+
+
+@pytest.mark.parametrize(
+    ("tool", "line", "sentence"),
+    [
+        (
+            "bash",
+            "command = 5",
+            'command must be the first words of a command, such as "git push", not 5',
+        ),
+        ("write_file", "path = 5", 'path must be a pattern of paths, such as "docs/**", not 5'),
+    ],
+)
+def test_a_rule_whose_command_or_path_is_no_text_is_told(
+    tool: str, line: str, sentence: str, tmp_path: Path
+) -> None:
+    found = mistake(RULE.format(tool=tool) + line, tmp_path)
+    assert found == f"permission.{sentence} (in [[permission]] number 1)"
+
+
+def test_a_role_that_came_went_or_changed_is_told() -> None:
+    old = Settings(roles={"coder": Reach(), "tester": Reach(), "same": Reach()})
+    coder = replace(Reach(), hosts=("a.org",))
+    new = Settings(roles={"coder": coder, "same": Reach(), "writer": Reach()})
+    assert changes(old, new) == ["role.coder.hosts", "role.tester", "role.writer"]
+
+
+def test_a_section_that_is_written_in_one_line_is_left_to_the_person(tmp_path: Path) -> None:
+    """A second `[hosts]` below it would be no TOML."""
+    old = b'hosts = { name = "h1" }\n'
+    with pytest.raises(SettingsError) as caught:
+        with_keys(old, "hosts", {"outbox_bytes": 5}, path=tmp_path / "team.toml")
+    assert caught.value.mistakes == (
+        "[hosts] cannot be written there; write it by hand: outbox_bytes = 5",
+    )
