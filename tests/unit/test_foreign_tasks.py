@@ -1,0 +1,122 @@
+"""Tasks that others wrote: what is wrong with one is told, and hides no other."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.board.board import Board
+from teamd.board.proofs import in_a_word
+from teamd.board.rules import Change
+from teamd.board.task import Attempt, Task, TaskStatus
+from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
+from teamd.states import Status
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FAILED = Attempt(time=1.0, seconds=2.0, status=3, command="false")
+PASSED = replace(FAILED, status=0)
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Board:
+    paths = TeamPaths(tmp_path / ".team")
+    enrol(paths, alice=Status.WORKING)
+    return Board(paths, Post(paths, durable=False, max_bytes=100_000), "alice", durable=False)
+
+
+@pytest.fixture
+def post(board: Board, tmp_path: Path) -> Post:
+    return Post(TeamPaths(tmp_path / ".team"), durable=False, max_bytes=100_000)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"blocked_by": "2"}, "its 'blocked_by' is '2'"),
+        ({"blocked_by": [{"id": 2}]}, "its 'blocked_by' is [{'id': 2}]"),
+        ({"notes": {"a": 1}}, "its 'notes' is {'a': 1}"),
+        ({"attempts": [{"status": "0"}]}, "its 'attempts' hold something that is none"),
+        ({"attempts": [{"status": True}]}, "its 'attempts' hold something that is none"),
+        ({"attempts": ["passed"]}, "its 'attempts' hold something that is none"),
+        ({"untold": [{"content": "x"}]}, "its 'untold' holds something that is no message"),
+        ({"untold": ["x"]}, "its 'untold' holds something that is no message"),
+        (
+            {"untold": [{"to": "bob", "from": "eve"}]},
+            "its 'untold' holds something that is no message: ",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_task_is_told(
+    board: Board, tmp_path: Path, fields: dict[str, Any], why: str
+) -> None:
+    board.add("sound")
+    file = tmp_path / ".team" / "tasks" / "2.json"
+    file.write_text(json.dumps({"subject": "x", **fields}))
+    tasks = board.read()
+    assert list(tasks.by_id) == ["1"]
+    assert f"{file} is damaged ({why}" in tasks.damaged["2"]
+    assert board.add("next").id == "3"
+
+
+def test_a_task_that_is_nested_beyond_all_use_is_told(board: Board, tmp_path: Path) -> None:
+    """Python gives up such a file with an error that ended whoever read the board."""
+    file = tmp_path / ".team" / "tasks" / "1.json"
+    file.write_text('{"subject": ' + "[" * 100_000)
+    assert "is damaged (it is nested beyond all use)" in board.read().damaged["1"]
+
+
+def test_one_task_that_is_damaged_is_as_none(board: Board, tmp_path: Path) -> None:
+    """Whoever checks it or merges it goes on with the others."""
+    board.add("x")
+    found = board.read_one("1")
+    assert found is not None
+    assert found.subject == "x"
+    (tmp_path / ".team" / "tasks" / "1.json").write_text("{")
+    assert board.read_one("1") is None
+
+
+@pytest.mark.parametrize(
+    ("attempts", "word"),
+    [
+        ((FAILED,), "failed once"),
+        ((FAILED, FAILED), "failed 2 times"),
+        ((FAILED, PASSED, FAILED), "failed once"),
+        ((FAILED, PASSED), "not yet"),
+        ((), "not yet"),
+    ],
+)
+def test_a_task_says_how_often_its_check_failed_since_it_last_passed(
+    attempts: tuple[Attempt, ...], word: str
+) -> None:
+    task = Task(id="1", subject="x", check="true", attempts=attempts)
+    assert in_a_word(task) == word
+
+
+def test_a_long_check_is_cut_in_the_mail_about_it(board: Board, post: Post) -> None:
+    command = f"test {'x' * 294} && rm y"
+    board.add("Write it", check=command)
+    board.claim("1")
+    task = board.update("1", Change(status=TaskStatus.COMPLETED)).task
+    board.judge("1", task.claim, replace(FAILED, command=command), "", most=5)
+    (mail,) = post.mailbox("alice").peek()
+    assert f"failed: `{command[:300]} …` ended with exit status 3" in mail.content
+    assert "rm y" not in mail.content
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_long_description_is_cut_in_the_mail_to_whoever_begins_it(
+    board: Board, post: Post, more: int
+) -> None:
+    text = "d" * (2000 + more)
+    board.add("Write it", description=text)
+    assert board.take_next("tester") is not None
+    (mail,) = post.mailbox("alice").peek()
+    assert ("d" * 2000 in mail.content, text in mail.content) == (True, not more)
+    assert ("d … (task_get shows all of it)" in mail.content) is bool(more)
