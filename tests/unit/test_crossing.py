@@ -1,0 +1,141 @@
+"""Mail on its way to other hosts, looked for in outboxes that hold anything."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.errors import BadName, NotAMessage
+from teamd.files.paths import TeamPaths
+from teamd.hosts.far import FarHosts
+from teamd.hosts.lines import OutLine
+from teamd.hosts.outbox import Outbox
+from teamd.hosts.places import HostPlaces
+from teamd.mail.crossing import crossing
+from teamd.mail.routing import Post
+from teamd.mail.trace import DeliveryStage, trace
+from teamd.message_json import parse_object
+from teamd.messages import Message
+from teamd.states import Status
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    enrol(made, alice=Status.WORKING, bob=Status.IDLE)
+    HostPlaces(made).create()
+    return made
+
+
+@pytest.fixture
+def post(paths: TeamPaths) -> Post:
+    hosts = FarHosts(paths, "h1", durable=False, named=frozenset({"h3"}))
+    return Post(paths, durable=False, max_bytes=1000, hosts=hosts)
+
+
+def send(post: Post, **facts: Any) -> Message:
+    message = Message(**{"sender": "alice", "to": "bob@default@h3", "content": "x", **facts})
+    post.send(message)
+    return message
+
+
+def ids(paths: TeamPaths, begun: str) -> list[str]:
+    return [message.id for _, message, _, _ in crossing(paths, begun)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("request", {"to": "bob", "team": "default", "message": {"id": "m-1", "content": "x"}}),
+        ("mailing", {"to": "bob", "team": "default", "message": {"id": "m-1", "content": "x"}}),
+        ("mail", {"to": "bob", "team": "default", "message": {"id": "m-1"}}),
+        ("mail", {"to": "bob", "team": "default", "message": "m-1"}),
+        ("mail", {"to": 5, "team": "default", "message": {"id": "m-1", "content": "x"}}),
+        ("mail", {"to": "bob", "message": {"id": "m-1", "content": "x"}}),
+    ],
+)
+def test_what_is_no_mail_is_passed_over_and_hides_none(
+    post: Post, paths: TeamPaths, kind: str, fields: dict[str, Any]
+) -> None:
+    """A later version may send more than this one knows."""
+    Outbox(paths, "h3", durable=False).append(kind, **fields)
+    assert ids(paths, "m-1") == []
+    send(post, id="m-1")
+    assert ids(paths, "m-1") == ["m-1"]
+
+
+def test_a_line_that_is_no_json_is_passed_over(post: Post, paths: TeamPaths) -> None:
+    send(post, id="m-1")
+    outbox = HostPlaces(paths).outbox("h3")
+    header, line = outbox.read_bytes().splitlines(keepends=True)
+    first = OutLine.decode(line)
+    assert first is not None
+    odd = OutLine.make(2, first.chain, b'"kind": "mail", m-1}')
+    outbox.write_bytes(header + line + odd.raw)
+    send(post, id="m-12")
+    assert ids(paths, "m-1") == ["m-1", "m-12"]
+
+
+def test_an_id_in_a_text_is_not_that_of_the_message(post: Post, paths: TeamPaths) -> None:
+    send(post, id="m-2", content="I got your m-1.")
+    assert (ids(paths, "m-1"), ids(paths, "m-2")) == ([], ["m-2"])
+
+
+def test_an_id_that_json_spells_otherwise_is_found(post: Post, paths: TeamPaths) -> None:
+    send(post, id='a"b')
+    assert ids(paths, 'a"') == ['a"b']
+
+
+@pytest.mark.parametrize("content", [b"", b'{"epoch": "torn', b"no header\n", b"\0" * 300 + b"\n"])
+def test_an_outbox_that_is_empty_or_damaged_hides_no_other(
+    post: Post, paths: TeamPaths, content: bytes
+) -> None:
+    """The doctor tells of it; who asks where a message is reads of the others."""
+    HostPlaces(paths).outbox("h2").write_bytes(content)
+    send(post, id="m-1")
+    assert ids(paths, "m-1") == ["m-1"]
+    assert [way.to for way in trace(paths, "m-1")] == ["bob@default@h3"]
+
+
+def test_a_message_that_was_sent_twice_is_on_one_way(post: Post, paths: TeamPaths) -> None:
+    for _ in range(2):
+        send(post, id="m-1")
+    (way,) = trace(paths, "m-1")
+    assert (way.to, way.stage) == ("bob@default@h3", DeliveryStage.CROSSING)
+    send(post, id="m-1", to="alice@default@h3")
+    assert len(trace(paths, "m-1")) == 2
+
+
+def test_the_inbox_of_somebody_on_another_host_is_not_here(post: Post) -> None:
+    with pytest.raises(BadName, match="it is on another host; only mail and commands go there"):
+        post.inbox("bob@default@h3")
+
+
+def test_inboxes_beyond_those_that_stay_open_are_written_as_well(paths: TeamPaths) -> None:
+    """The file of the one that was opened first is closed then, and opened anew."""
+    names = [f"m{number}" for number in range(130)]
+    post = Post(paths, durable=False, max_bytes=1000)
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 -- a number is all that is wanted
+    for name in (*names, names[0]):
+        post.kept_mailbox(name).put(Message(sender="eve", to=name, content=name))
+    assert len(os.listdir("/proc/self/fd")) - before <= 128  # noqa: PTH208 -- the same
+    found = [[mail.content for mail in post.mailbox(name).peek()] for name in names]
+    assert found == [["m0", "m0"], *([name] for name in names[1:])]
+
+
+def nested(levels: int) -> bytes:
+    return b'{"content": "x", "extra": ' + b'{"a": ' * levels + b"1" + b"}" * levels + b"}"
+
+
+def test_objects_that_are_nested_too_deep_are_no_message() -> None:
+    with pytest.raises(NotAMessage, match="it is nested deeper than "):
+        parse_object(nested(101))
+    assert parse_object(nested(99))["content"] == "x"
+    wide = b'{"content": "x", "extra": [' + b",".join([b"{}"] * 300) + b"]}"
+    assert len(parse_object(wide)["extra"]) == 300
