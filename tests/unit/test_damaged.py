@@ -201,3 +201,39 @@ def test_a_folder_in_the_place_of_a_file_is_put_aside(paths: TeamPaths) -> None:
     paths.ledger.mkdir()
     assert repaired(paths) == ["teamd.taken.jsonl", "ledger.jsonl"]
     assert repaired(paths) == []
+
+
+@pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
+def test_taken_mail_of_which_nothing_is_left_is_put_aside(paths: TeamPaths, content: bytes) -> None:
+    """And what came since is delivered, without an odd line before it."""
+    paths.taken("bob").write_bytes(content + b"\n\n")
+    put(paths, "new")
+    assert repaired(paths) == ["bob.taken.jsonl"]
+    assert delivered(paths, "bob") == ["new"]
+    assert Mailbox(paths, "bob").rejected() == 0
+
+
+def test_a_folder_in_the_place_of_taken_mail_is_put_aside(paths: TeamPaths) -> None:
+    paths.taken("bob").mkdir()
+    (paths.taken("bob") / "mail").write_text("kept")
+    put(paths, "new")
+    assert repaired(paths) == ["bob.taken.jsonl"]
+    assert delivered(paths, "bob") == ["new"]
+    [kept] = damaged.find_kept(paths)
+    assert (kept / "mail").read_text() == "kept"
+
+
+def test_a_line_of_taken_mail_that_is_no_message_is_rejected_not_lost(paths: TeamPaths) -> None:
+    line = Message(sender="eve", to="bob", content="a").encode()
+    paths.taken("bob").write_bytes(b'{"batch": "17\n' + line + b"a remark\n" + b"\0\0\n\n")
+    assert repaired(paths) == ["bob.taken.jsonl"]
+    assert delivered(paths, "bob") == ["a"]
+    assert paths.rejected("bob").read_bytes() == b"a remark\n"
+
+
+def test_a_request_that_cannot_be_read_is_no_damage(paths: TeamPaths) -> None:
+    """It may be sound; what can be read beside it is looked at all the same."""
+    paths.request("abc").symlink_to(paths.root / "elsewhere")
+    paths.request("abd").write_bytes(b"{")
+    assert repaired(paths) == ["abd.json"]
+    assert paths.request("abc").is_symlink()

@@ -239,3 +239,13 @@ def test_a_large_file_has_a_version_as_well(root: Path) -> None:
     assert untimed(write(alice, "x")).startswith("you have not read a")
     run(alice, "read_file", limit=1)
     assert untimed(write(alice, "x")).startswith("you have not read all of a")
+
+
+@pytest.mark.parametrize("line", ["[1]", "5", "null", "{", '{"of": "first"}'])
+def test_a_line_of_what_was_seen_that_is_none_is_passed_over(root: Path, line: str) -> None:
+    """A power cut may have left it; what else was read is known."""
+    (root / "a").write_text("one")
+    run(member(root, "alice"), "read_file")
+    seen = root.parent / "state" / "alice.jsonl"
+    seen.write_text(f"{line}\n{seen.read_text()}")
+    assert not edit(member(root, "alice"), "one", "two").is_error
