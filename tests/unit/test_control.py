@@ -174,3 +174,17 @@ def test_answers_that_nobody_came_for_are_swept(paths: TeamPaths) -> None:
 def test_an_answer_keeps_what_it_says() -> None:
     given = ControlReply(text="ä\ud800", exit_code=ExitCode.DEADLINE, data={"pid": 7})
     assert ControlReply.decode(given.encode()) == replace(given, text="ä?")
+
+
+@pytest.mark.parametrize("value", [None, 5, ["bob"], "", " \n"])
+def test_an_argument_that_must_be_a_text_is_asked_for(value: object) -> None:
+    with pytest.raises(NotAMessage, match="a name is needed, as a text that is not empty"):
+        request(arguments={"name": value}).text("name")
+    assert request(arguments={"name": " bob"}).text("name") == " bob"
+
+
+@pytest.mark.parametrize("value", [5, ["small"], False])
+def test_a_model_that_is_no_text_is_refused(value: object) -> None:
+    with pytest.raises(NotAMessage, match="a model is named by a text"):
+        _ = request(arguments={"model": value}).model
+    assert (request(arguments={"model": "small"}).model, request().model) == ("small", None)

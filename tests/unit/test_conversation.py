@@ -167,3 +167,17 @@ def test_a_conversation_has_a_secret_that_is_in_no_id(tmp_path: Path) -> None:
     assert written(path).opened.secret == secret, "the next process makes the same ids"
     talk.open(Opened(system=SYSTEM))
     assert talk.opened.secret != secret
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_call_is_begun_once(talk: Conversation, tmp_path: Path, *, durable: bool) -> None:
+    """It is begun again when its permission has come, or by the next process."""
+    talk.deliver(mail("work"))
+    talk.add_reply(replied(use(DO)))
+    (call,) = talk.unanswered
+    talk.begin_call(call, durable=False)
+    talk.begin_call(call, durable=durable)
+    again = written(tmp_path / "alice.jsonl")
+    again.begin_call(call, durable=durable)
+    assert (tmp_path / "alice.jsonl").read_bytes().count(b'"started"') == 1
+    assert again.begun == {call["id"]}
