@@ -55,7 +55,7 @@ def explain(error: BaseException | None, server: str, name: str) -> str:
         if isinstance(error, kind):
             return sentence.format(server=server, name=name)
     if isinstance(error, OSError):
-        return f"{server}: {error.strerror or error or type(error).__name__}"
+        return f"{server}: {error.strerror or str(error) or type(error).__name__}"
     if isinstance(error, TeamError):
         return str(error)
     return _explain_words(str(error or _ENDED[0]), server)

@@ -1,0 +1,274 @@
+"""The postman's rounds, without a broker: what it is told, what it shows and what it forgets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from teamd import clocks
+from teamd.errors import StoreError
+from teamd.files.paths import TeamPaths
+from teamd.files.watch import watch
+from teamd.hosts.outbox import Outbox
+from teamd.hosts.places import HostPlaces
+from teamd.hosts.rosters import FarRoster
+from teamd.hosts.view import HostState, read_views
+from teamd.journal import Journal
+from teamd.mail.mailbox import Mailbox
+from teamd.postman.build import build_postman
+from teamd.postman.presence import HostPresence
+from teamd.postman.start import _command, read_command
+from teamd.settings import Settings
+from teamd.settings.hosts import HostSettings
+from teamd.settings.schema import Mail
+from teamd.states import Status
+from teamd.team.member import Member
+from teamd.team.roster import Roster
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from teamd.files.watch import Watch
+    from teamd.postman.broker import Broker
+    from teamd.postman.process import Postman
+
+HOSTS: Final = HostSettings(name="h1", servers=("nats://127.0.0.1:1",))
+DENIED: Final = 'permissions violation for publish to "roster.h1"'
+
+
+@dataclass
+class Rounds:
+    """A postman that never serves: a test says what comes, and when it does a round."""
+
+    postman: Postman
+    outboxes: Watch
+    team: Watch
+    broker: Broker
+    log: Path
+
+    def go(self) -> None:
+        """Do a round, as where both folders have something to tell."""
+        for watched in (self.outboxes, self.team):
+            self.postman._wake(watched)
+        self.postman._round(self.outboxes, self.team, self.broker)
+
+    async def hear(self, host: str, *payloads: bytes) -> None:
+        """Have a host publish what it has to say, and do a round."""
+        for payload in payloads:
+            await self.postman._hear(f"roster.{host}", payload)
+        self.go()
+
+    def seen(self, host: str) -> tuple[HostState, str] | None:
+        """Return how a face shows a host."""
+        views = {one.name: one for one in read_views(self.postman.paths)}
+        return (views[host].state, views[host].why) if host in views else None
+
+
+@asynccontextmanager
+async def rounds(folder: Path, check: Callable[[], None] = lambda: None) -> AsyncIterator[Rounds]:
+    paths = TeamPaths(folder / ".team")
+    enrol(paths, bob=Status.IDLE)
+    HostPlaces(paths).create()
+    settings = Settings(hosts=HOSTS, mail=Mail(durability="os"))
+    with (
+        closing(Journal(folder / "log", "postman")) as journal,
+        closing(watch(HostPlaces(paths).outboxes)) as outboxes,
+        closing(watch(paths.root)) as team,
+    ):
+        journal.note("begins")
+        postman = build_postman(paths, settings, journal, check)
+        yield Rounds(postman, outboxes, team, postman._broker(), folder / "log")
+
+
+def beats(presence: HostPresence) -> list[bytes]:
+    return list(presence.due(clocks.elapsed(), time.time()))
+
+
+def far(name: str = "h2") -> HostPresence:
+    return HostPresence(name, f"boot of {name}", FarRoster(team="default"))
+
+
+def test_a_host_is_there_once_it_is_heard_and_why_it_is_not_follows_the_connection(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with rounds(tmp_path) as one:
+            one.postman._connect()
+            await one.hear("h2", *beats(far()))
+            assert one.seen("h2") == (HostState.REACHABLE, "")
+            one.postman.presence.peers["h2"].heard -= 60.0
+            one.postman._disconnect("nothing listens there")
+            one.go()
+            assert one.seen("h2") == (HostState.UNREACHABLE, "nothing listens there")
+            one.postman._disconnect("")
+            one.go()
+            assert one.seen("h2") == (
+                HostState.UNREACHABLE,
+                "there is no connection to the broker",
+            )
+
+    asyncio.run(scenario())
+    told = (tmp_path / "log").read_text()
+    assert told.count('"disconnected"') == 2
+
+
+def test_what_the_broker_denies_is_logged_once_and_said_of_who_hears_nothing(
+    tmp_path: Path,
+) -> None:
+    """The name in the settings is not the one of the certificate: no beat of ours gets out."""
+
+    async def scenario() -> None:
+        async with rounds(tmp_path) as one:
+            one.postman._connect()
+            other = far()
+            await one.hear("h2", *beats(other))
+            for _ in range(2):
+                one.postman._note_denied(DENIED)
+            one.postman.presence.peers["h2"].answered -= 60.0
+            other._next_beat = 0.0
+            await one.hear("h2", *beats(other))
+            state, why = one.seen("h2") or (None, "")
+            assert state is HostState.UNREACHABLE
+            assert why.startswith("the broker does not let this host speak as h1; [hosts] name")
+            for number in range(200):
+                one.postman._note_denied(f"something else: {number}")
+
+    asyncio.run(scenario())
+    denied = (tmp_path / "log").read_text().count("denied by the broker")
+    assert denied == 100, "who reads the log has other things to see"
+
+
+def test_two_machines_of_one_name_are_told_of_once(tmp_path: Path) -> None:
+    async def scenario() -> list[str]:
+        async with rounds(tmp_path) as one:
+            twins = [far(), far()]
+            for _ in range(8):
+                for twin in twins:
+                    twin._next_beat = 0.0
+                    await one.hear("h2", *beats(twin))
+            return [mail.content for mail in Mailbox(one.postman.paths, "lead").peek()]
+
+    (told,) = asyncio.run(scenario())
+    assert told.startswith("About the host h2: two hosts have that name, and mail to it comes to ")
+    assert "`teamctl hosts add NAME`" in told
+
+
+def test_what_is_no_presence_is_logged_and_nobody_is_there(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with rounds(tmp_path) as one:
+            await one.hear("h2", b"{", b'{"kind": "beat"}')
+            assert one.seen("h2") is None
+
+    asyncio.run(scenario())
+    assert (tmp_path / "log").read_text().count("no presence") == 2
+
+
+def test_a_change_of_the_roster_is_what_others_are_told_next(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with rounds(tmp_path) as one:
+            one.go()
+            carol = Member(name="carol", agent_id="carol@default", role="r", status=Status.IDLE)
+            Roster(one.postman.paths).update(lambda team: team.with_member(carol))
+            one.go()
+            assert one.postman.presence.roster.find("carol") is not None
+            one.postman.paths.config.write_text("{")
+            one.go()
+            assert one.postman.presence.roster.find("carol") is not None, "it is being mended"
+
+    asyncio.run(scenario())
+
+
+def test_a_roster_that_cannot_be_kept_is_asked_for_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with rounds(tmp_path) as one:
+            HostPlaces(one.postman.paths).roster("h2").mkdir()
+            await one.hear("h2", *beats(far()))
+            assert one.postman.presence.peers["h2"].roster == ""
+
+    asyncio.run(scenario())
+    assert "roster not kept" in (tmp_path / "log").read_text()
+
+
+def test_a_host_whose_files_are_gone_is_shown_no_more(tmp_path: Path) -> None:
+    """As `teamctl hosts forget` leaves it; one that is heard, or for which mail waits, stays."""
+
+    async def scenario() -> None:
+        async with rounds(tmp_path) as one:
+            paths = one.postman.paths
+            for host in ("h2", "h3", "h4"):
+                Outbox(paths, host, durable=False).append("mail", to="bob", message={"id": "1"})
+            await one.hear("h4", beats(far("h4"))[0])  # no roster of it is kept yet
+            assert one.postman.links.hosts == {"h2", "h3", "h4"}
+            assert one.seen("h2") is not None
+            for host in ("h2", "h4"):
+                HostPlaces(paths).outbox(host).unlink()
+            one.go()
+            assert one.postman.links.hosts == {"h3", "h4"}
+            assert one.seen("h2") is None
+            assert one.seen("h4") == (HostState.REACHABLE, "")
+
+    asyncio.run(scenario())
+
+
+def test_a_view_that_cannot_be_written_ends_no_round(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with rounds(tmp_path) as one:
+            HostPlaces(one.postman.paths).state.mkdir()
+            await one.hear("h2", *beats(far()))
+            HostPlaces(one.postman.paths).state.rmdir()
+            one.go()
+            assert one.seen("h2") is not None
+
+    asyncio.run(scenario())
+    assert "state not shown" in (tmp_path / "log").read_text()
+
+
+def test_what_no_broker_takes_is_not_kept_back(tmp_path: Path) -> None:
+    """Once there is one again the far side is asked, and what it lacks is sent then."""
+
+    async def scenario() -> None:
+        async with rounds(tmp_path) as one:
+            one.postman._out.extend([("mail.h2.h1", b"1"), ("mail.h2.h1", b"2")])
+            await one.postman._flush(one.broker)
+            assert not one.postman._out
+
+    asyncio.run(scenario())
+
+
+def test_a_team_directory_that_is_another_one_ends_the_round(tmp_path: Path) -> None:
+    def gone() -> None:
+        raise StoreError("the team directory is another one")
+
+    async def scenario() -> None:
+        async with rounds(tmp_path, gone) as one:
+            await one.hear("h2", *beats(far()))
+
+    with pytest.raises(StoreError, match="is another one"):
+        asyncio.run(scenario())
+    assert not HostPlaces(TeamPaths(tmp_path / ".team")).state.exists()
+
+
+def test_the_postman_s_program_is_told_the_settings_in_force(tmp_path: Path) -> None:
+    """Whatever the file says by now; and no more of them, since anybody sees its arguments."""
+    chosen = Settings(
+        hosts=HostSettings(
+            name="h1",
+            servers=("tls://h9:4222", "tls://[fd00::1]:4222"),
+            cert=Path("/keys/c.pem"), key=Path("/keys/k.pem"), ca=Path("/keys/ca.pem"),
+            allow={"spawn": ("h2", "h3")}, outbox_bytes=2_000_000,
+        ),
+        mail=Mail(durability="os", max_message_bytes=5000),
+    )  # fmt: skip
+    _, _, _, module, *given = _command(TeamPaths(tmp_path), chosen)
+    root, read = read_command(given)
+    assert (module, root) == ("teamd.postman", tmp_path)
+    assert (read.hosts, read.mail) == (chosen.hosts, chosen.mail)
+    assert json.dumps(given).count("key") == json.dumps(given).count("keys") + 1
