@@ -6,41 +6,24 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from teamd.approvals.store import Approvals
 from teamd.board.board import Board
-from teamd.budget.ledger import Ledger
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import watch
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
 from teamd.messages import TEAMD
-from teamd.models.retry import RetryPolicy
 from teamd.states import Status
-from teamd.supervisor.children import Children
-from teamd.supervisor.concurrency_limit import ConcurrencyLimit
-from teamd.supervisor.copying import CopyMakers
-from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.inbox import ControlInbox
-from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.orphans import OrphanedTasks
-from teamd.supervisor.roster_writer import RosterWriter
-from teamd.supervisor.shutdown import ShutdownContext
-from teamd.supervisor.shutdowns import Shutdowns
-from teamd.supervisor.slots import Slots
-from teamd.supervisor.team_context import TeamContext
+from tests.context import make_context
 from tests.unit.life import enrol
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.mail.mailbox import Batch
-
-NOBODY = ChildProgram(
-    run=lambda *_: 0, load=lambda: None, warning=lambda: None, find_role=lambda _: None
-)
 
 
 class Spoilt(Mailbox):
@@ -66,7 +49,7 @@ def test_a_request_that_was_taken_is_answered_although_the_next_look_fails(
         closing(Journal(paths.log(TEAMD), TEAMD)) as journal,
         closing(watch(paths.tasks)) as tasks,
     ):
-        context = _context(paths, journal)
+        context = make_context(paths, journal)
         board = Board(paths, context.post, TEAMD, durable=False)
         orphaned = OrphanedTasks(board, tasks, journal)
         inbox = ControlInbox(context, orphaned, Spoilt(paths, TEAMD, durable=False))
@@ -89,7 +72,7 @@ def test_a_request_that_is_asked_again_is_answered_and_not_done_again(tmp_path: 
         closing(Journal(paths.log(TEAMD), TEAMD)) as journal,
         closing(watch(paths.tasks)) as tasks,
     ):
-        context = _context(paths, journal)
+        context = make_context(paths, journal)
         board = Board(paths, context.post, TEAMD, durable=False)
         mailbox = Mailbox(paths, TEAMD, durable=False)
         inbox = ControlInbox(context, OrphanedTasks(board, tasks, journal), mailbox)
@@ -101,15 +84,3 @@ def test_a_request_that_is_asked_again_is_answered_and_not_done_again(tmp_path: 
             (paths.replies / "a1.json").unlink()
     assert answers[0].exit_code == ExitCode.DONE
     assert answers[1] == answers[0]
-
-
-def _context(paths: TeamPaths, journal: Journal) -> TeamContext:
-    settings = LiveSettings(paths, paths.settings)
-    post = Post(paths, durable=False, max_bytes=1000)
-    roster = RosterWriter(post, journal, team_name="default")
-    slots = Slots(ConcurrencyLimit(lambda: 1, RetryPolicy), journal)
-    children = Children(NOBODY, settings, settings.heartbeats, roster, journal, slots, [])
-    shutdowns = Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal))
-    ledger = Ledger(paths.ledger)
-    copies = CopyMakers(settings.paths, journal, children.descriptors)
-    return TeamContext(settings, post, ledger, roster, children, shutdowns, NOBODY, journal, copies)

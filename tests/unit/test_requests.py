@@ -1,0 +1,256 @@
+"""What the supervisor answers to requests that it refuses, or that change nobody's process."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.store import Approvals
+from teamd.board.board import Board
+from teamd.budget.accounts import Reservation, Terms
+from teamd.control import ControlReply, ControlRequest
+from teamd.errors import ExitCode, NotAMessage, SettingsError, TeamError
+from teamd.files.paths import TeamPaths
+from teamd.files.watch import watch
+from teamd.journal import Journal
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import INTERRUPT_TYPE, TEAMD, USER
+from teamd.process_id import Identity
+from teamd.settings.trust import TrustStore
+from teamd.states import Status
+from teamd.supervisor.handlers import carry_out
+from teamd.supervisor.inbox import ControlInbox
+from teamd.supervisor.live_settings import when_it_counts
+from teamd.supervisor.orphans import OrphanedTasks
+from teamd.supervisor.pricing import at_price_of_now
+from teamd.team.roster import Roster
+from tests.context import make_context
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from teamd.supervisor.team_context import TeamContext
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    enrol(made, ann=Status.IDLE, bob=Status.WORKING, cy=Status.SHUTDOWN)
+    return made
+
+
+@pytest.fixture
+def context(paths: TeamPaths) -> Iterator[TeamContext]:
+    """The context of a team whose processes are still to be forked."""
+    with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
+        yield make_context(paths, journal)
+
+
+@pytest.fixture
+def inbox(context: TeamContext, paths: TeamPaths) -> Iterator[ControlInbox]:
+    with closing(watch(paths.tasks)) as tasks:
+        board = Board(paths, context.post, TEAMD, durable=False)
+        orphaned = OrphanedTasks(board, tasks, context.journal)
+        yield ControlInbox(context, orphaned, Mailbox(paths, TEAMD, durable=False))
+
+
+def request(command: str, sender: str = USER, **arguments: Any) -> ControlRequest:
+    return ControlRequest.within(60.0, command, arguments=arguments, sender=sender)
+
+
+def ask(context: TeamContext, command: str, sender: str = USER, **arguments: Any) -> ControlReply:
+    """Have a request carried out that is answered at once."""
+    given: list[ControlReply] = []
+    carry_out(context, request(command, sender, **arguments), given.append)
+    (reply,) = given
+    return reply
+
+
+def spoil(context: TeamContext) -> None:
+    """Have no roster be written any more: a folder stands where its lock is."""
+    config = context.settings.paths.config
+    config.unlink()
+    config.mkdir()
+
+
+@pytest.mark.parametrize("seconds", [None, True, "10", -1, 86_401, float("nan"), float("inf")])
+def test_a_shutdown_takes_seconds_within_a_day(context: TeamContext, seconds: Any) -> None:
+    with pytest.raises(NotAMessage, match="a shutdown takes 0 to 86400 seconds"):
+        ask(context, "shutdown", name="ann", seconds=seconds)
+    assert context.roster.team.get("ann").status is Status.IDLE
+
+
+def test_who_has_no_process_is_shut_down_at_once(context: TeamContext) -> None:
+    given = ask(context, "shutdown", name="ann", seconds=5)
+    assert (given.text, given.exit_code) == ("ann is shut down", ExitCode.DONE)
+    assert Roster(context.settings.paths).read().get("ann").status is Status.SHUTDOWN
+
+
+def test_an_agent_whose_request_cannot_be_written_reads_that_in_its_mail(
+    context: TeamContext,
+) -> None:
+    """It goes on meanwhile, and reads no reply."""
+    requests = context.settings.paths.requests
+    requests.rmdir()
+    requests.write_text("a file")
+    given = ask(context, "shutdown", "lead", name="ann", seconds=5, by_mail=True)
+    assert given.exit_code == ExitCode.REFUSED
+    assert given.text.startswith("ann could not be asked: ")
+    context.roster.publish()
+    (told,) = Mailbox(context.settings.paths, "lead").peek()
+    assert told.content == given.text
+    assert context.roster.team.get("ann").status is Status.IDLE
+
+
+@pytest.mark.parametrize("text", [7, None, ["stop"], {"stop": 1}])
+def test_an_interrupt_of_anything_but_a_text_reaches_nobody(
+    context: TeamContext, text: Any
+) -> None:
+    with pytest.raises(NotAMessage, match="an interrupt's text is a text"):
+        ask(context, "interrupt", name="bob", text=text)
+    assert not context.post.inbox("bob").peek()
+
+
+def test_an_interrupt_of_who_is_paused_says_that_it_stays_so(context: TeamContext) -> None:
+    ask(context, "pause", name="bob")
+    given = ask(context, "interrupt", name="bob", text="Stop that.")
+    assert given.text.startswith("bob is interrupted, and reads your text next; it is paused")
+    (mail,) = context.post.inbox("bob").peek()
+    assert (mail.type, mail.content) == (INTERRUPT_TYPE, "Stop that.")
+
+
+def test_what_the_person_has_paused_no_agent_resumes(context: TeamContext) -> None:
+    """Neither by pausing it once more: what the person wants, the person alone takes back."""
+    ask(context, "pause", name="ann")
+    again = ask(context, "pause", "lead", name="ann")
+    assert again.text.startswith("ann is paused until `teamctl resume ann`")
+    assert again.data["member"]["paused_by"] == USER
+    with pytest.raises(TeamError, match="ann was not paused by you, and you cannot resume it"):
+        ask(context, "resume", "lead", name="ann")
+    assert ask(context, "resume", name="ann").text == "ann goes on"
+    assert Roster(context.settings.paths).read().get("ann").paused_by is None
+
+
+@pytest.mark.parametrize("command", ["pause", "resume", "remove"])
+def test_what_cannot_be_written_into_the_roster_is_not_done(
+    context: TeamContext, command: str
+) -> None:
+    """The reply says why, and nobody is told anything else later."""
+    name = "cy" if command == "remove" else "ann"
+    if command == "resume":
+        ask(context, "pause", name=name)
+    before = context.roster.team.get(name)
+    spoil(context)
+    with pytest.raises(TeamError):
+        ask(context, command, name=name)
+    assert context.roster.team.get(name).encode() == before.encode()
+
+
+def test_a_pause_that_ends_leaves_what_else_a_teammate_waits_for(context: TeamContext) -> None:
+    ask(context, "pause", name="ann")
+    context.roster.change("ann", status=Status.PAUSED, reason="there is no API key")
+    given = ask(context, "resume", name="ann")
+    assert given.text == "the pause of ann is over, and it still waits: there is no API key"
+    assert context.roster.team.get("ann").status is Status.PAUSED
+
+
+def test_a_limit_that_stops_nobody_is_not_raised(context: TeamContext) -> None:
+    context.roster.change("ann", status=Status.PAUSED, reason="there is no API key")
+    with pytest.raises(TeamError, match="no limit stops ann; `teamctl resume ann` lets it go on"):
+        ask(context, "resume", name="ann", usd=1)
+    with pytest.raises(TeamError, match="only the person raises a limit"):
+        ask(context, "resume", "lead", name="ann", usd=1)
+    with pytest.raises(NotAMessage, match="usd must be a number above 0"):
+        ask(context, "resume", name="ann", usd=0)
+
+
+def test_a_lead_that_waits_for_a_permission_gets_no_other_model_meanwhile(
+    context: TeamContext,
+) -> None:
+    """The call that it waits for is in its conversation: the sentence says what lets it go on."""
+    ask(context, "lead")
+    context.roster.change("lead", status=Status.PAUSED, reason="there is no API key")
+    asked = Approval(type=Kind.PERMISSION, asker="lead", to=USER, content="x", asked=time.time())
+    approvals = Approvals(context.settings.paths, context.post)
+    approvals.ask(asked)
+    with pytest.raises(TeamError, match=f"waits for a permission: `teamctl approve {asked.id}"):
+        ask(context, "lead", model="claude-other")
+    assert context.roster.team.get("lead").model is None
+    approvals.answer(asked.id, by=USER, approve=True)
+    ask(context, "lead", model="claude-other")
+    assert context.roster.team.get("lead").model == "claude-other"
+
+
+def test_only_the_person_takes_somebody_out_of_the_team(context: TeamContext) -> None:
+    with pytest.raises(TeamError, match="only the person takes somebody out of the team"):
+        ask(context, "remove", "lead", name="cy")
+    with pytest.raises(TeamError, match="ann is idle and still in the team; `teamctl shutdown ann"):
+        ask(context, "remove", name="ann")
+    assert ask(context, "remove", name="CY").text == "cy is in the team no more"
+    assert Roster(context.settings.paths).read().find("cy") is None
+
+
+def test_who_is_declared_comes_back_and_that_is_said(paths: TeamPaths) -> None:
+    paths.own_settings.write_text('[[teammate]]\nname = "Cy"\nrole = "coder"\nprompt = "Go."\n')
+    with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
+        given = ask(make_context(paths, journal), "remove", name="cy")
+    assert given.text.endswith(
+        "team.toml names it, so the next start or `teamd reload` spawns it again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("team.name", "waits for `teamd restart`"),
+        ("supervision.stop_seconds", "waits for `teamd restart`"),
+        ("hosts.name", "counts at once"),
+        ("teammate", "who is new is spawned now"),
+        ("limits.team_usd_per_day", "counts from the next model call on; `teamctl resume`"),
+        ("model.concurrent_calls", "counts from the next model call on"),
+        ("mail.durability", "counts for teammates whose process starts from now on"),
+    ],
+)
+def test_a_changed_setting_says_when_it_counts(key: str, said: str) -> None:
+    assert when_it_counts(key).startswith(said)
+
+
+def test_mail_of_a_settings_file_with_a_mistake_is_read_as_before(context: TeamContext) -> None:
+    """Nobody sends by it, and what was sent was acknowledged."""
+    paths = context.settings.paths
+    text = b"[mail]\nmax_message_bytes = 5_000_000\n"
+    paths.own_settings.write_bytes(text)
+    TrustStore().confirm(paths.own_settings, text)
+    assert context.settings.accepted_bytes() == 5_000_000
+    paths.own_settings.write_text("[mail\n")
+    with pytest.raises(SettingsError):
+        context.settings.read()
+    assert context.settings.accepted_bytes() < 5_000_000
+
+
+def test_a_call_that_nobody_charges_for_stays_free_whatever_its_model_costs_now() -> None:
+    free = Reservation(
+        id="1", teammate="ann", process=Identity.own(), model="claude-opus-4-8", usd=Decimal(0),
+        input_tokens=10**6, output_tokens=10**6,
+    )  # fmt: skip
+    assert at_price_of_now(free, Terms()).usd == 0
+    assert at_price_of_now(replace(free, usd=Decimal(1)), Terms()).usd != 0
+
+
+def test_a_closing_teamd_refuses_with_a_sentence(inbox: ControlInbox, context: TeamContext) -> None:
+    wanted = request("pause", name="ann")
+    inbox.mailbox.put(wanted.encode())
+    inbox.closing = True
+    inbox.obey()
+    given = ControlReply.decode((context.settings.paths.replies / f"{wanted.id}.json").read_bytes())
+    assert given.text == "teamd is stopping; start it again"
+    assert given.exit_code == ExitCode.REFUSED
+    assert context.roster.team.get("ann").paused_by is None
