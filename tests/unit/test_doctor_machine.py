@@ -87,7 +87,6 @@ def test_where_the_watches_are_used_up_mail_is_late(
     paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Linux allows 128 a user; who took them here would take them from all that runs beside."""
-    assert [one.level for one in find("mail is seen at once", paths)] == [Level.OK]
 
     def refuse(**_: object) -> NoReturn:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
