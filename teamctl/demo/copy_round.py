@@ -45,9 +45,10 @@ class _Proof:
         """The task as it is now."""
         return self._board.read().get(self._id)
 
-    def settled(self) -> bool:
-        """Return whether no check runs, and mail about the last one is on its way."""
-        return self.task.status is not TaskStatus.CHECKING and not self.task.untold
+    def rest(self) -> Task | None:
+        """Return the task; `None` while a check runs, or mail about the last one is to come."""
+        task = self.task
+        return None if task.status is TaskStatus.CHECKING or task.untold else task
 
     def news(self) -> Iterator[TeamEvent]:
         """Yield an event for each run that was not told yet."""

@@ -133,9 +133,8 @@ class Proof(Protocol):
         """Return what has come of it since the last time."""
         ...
 
-    def settled(self) -> bool:
-        """Return whether nothing more comes of it by itself."""
-        ...
+    def rest(self) -> object | None:
+        """Return how the work stands; `None` while it is checked, or mail about that is to come."""
 
 
 class Onlooker:
@@ -197,17 +196,20 @@ class Onlooker:
         """
         self._check()
         gone = self._who_is_gone()  # before the look: what they wrote, they wrote
-        settled = self._proof is None or self._proof.settled()  # the same
+        rest = self._rest()
         self._tell_news()
         if gone:
             self.trouble = self.trouble or gone
             return True
-        if not settled or not all(map(_has_ended, self.records.values())):
+        if rest is None or not all(map(_has_ended, self.records.values())):
             return None
-        # Only who works sends mail. So if none was under way, and nobody has worked meanwhile,
-        # nobody ever will.
+        # Only who works sends mail, and only a check does besides. So if none was under way, and
+        # nobody has worked and nothing was checked meanwhile, nobody ever will.
         waiting = any(Mailbox(self._paths, name).waiting() for name in self.records)
-        return None if self._tell_news() or waiting else True
+        return None if self._tell_news() or waiting or self._rest() != rest else True
+
+    def _rest(self) -> object | None:
+        return "" if self._proof is None else self._proof.rest()
 
     def _tell_news(self) -> bool:
         """Tell what is new; returns whether anybody has worked."""

@@ -1,0 +1,66 @@
+"""When the demo takes a round for over: not before all are at rest, and stay so while it looks."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamctl.demo.onlooker import Onlooker, Teller
+from teamd.files import pidfile
+from teamd.states import Status
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import TurnEnded
+from tests.unit.life import enrol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from teamctl.demo.onlooker import TeamEvent
+    from teamd.files.paths import TeamPaths
+
+
+@dataclass
+class Racing:
+    """A task whose teammate works on while one looks at its conversation."""
+
+    transcript: Transcript
+    state: str | None
+    then: str | None
+
+    def rest(self) -> object | None:
+        """Return how it stands."""
+        return self.state
+
+    def news(self) -> Iterator[TeamEvent]:
+        """Have the teammate claim it, and end its turn."""
+        if self.state != self.then:
+            self.state = self.then
+            self.transcript.append(TurnEnded(outcome="end_turn", time=1.0))
+        yield from ()
+
+
+@pytest.mark.parametrize(
+    ("before", "meanwhile", "over"),
+    [
+        ("to be done", "to be done", True),
+        ("to be done", None, None),  # claimed anew, and being checked
+        ("to be done", "failed again", None),  # mail about that is on its way
+        (None, "proven", None),
+    ],
+)
+def test_a_round_is_over_where_nothing_changed_during_the_look(
+    paths: TeamPaths, before: str | None, meanwhile: str | None, over: bool | None
+) -> None:
+    enrol(paths, carl=Status.WORKING)
+    transcript = Transcript(paths.transcript("carl"), durable=False)
+    transcript.append(TurnEnded(outcome="end_turn", time=1.0))
+    proof = Racing(transcript, before, meanwhile)
+    claim = pidfile.claim(paths)
+    onlooker = Onlooker(paths, ["carl"], Teller(), lambda: None, proof)
+    assert onlooker.look() is over
+    assert onlooker.look() is (None if proof.state is None else True)
+    onlooker.close()
+    os.close(claim)
