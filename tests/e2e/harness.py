@@ -15,6 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
+
 from teamd import secret_environment
 from teamd.files.paths import SETTINGS_FILE, STATE_VARIABLE, TeamPaths
 from teamd.service import READY
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 PROGRAMS: Final = Path(sys.executable).parent  # not resolved: those of a virtual environment
 LONGEST_SECONDS: Final = 60.0
+SIGHTED: Final = pytest.mark.skipif(
+    os.geteuid() != 0, reason="to an ordinary user processes of teamd's show nothing of themselves"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +109,7 @@ class Project:
             made.mkdir()
         kept = {key: value for key, value in os.environ.items() if key.startswith(_KEPT)}
         path = os.pathsep.join((str(PROGRAMS), str(root / "bin"), os.environ["PATH"]))
+        self._path = path
         own = {"PATH": path, "HOME": str(home), STATE_VARIABLE: str(root / "state")}
         self.environment = {**kept, **own, **server.environment}
         self._begun: list[subprocess.Popen[str]] = []
@@ -339,10 +345,10 @@ class Project:
                 begun.kill()
         for serving in self._serving:
             serving.close()
-        blind = os.geteuid() != 0  # to an ordinary user processes of ours show no environment
+        blind = os.geteuid() != 0  # see `SIGHTED`
         stopped = None
         if (left := self.survivors()) or blind:
-            stopped = self.run("teamd", "stop")
+            stopped = self.run("teamd", "stop", env={"PATH": self._path})
             left = self.survivors()
         for pid in left:
             with suppress(ProcessLookupError):

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.children import child
+from tests.e2e.harness import SIGHTED
 from tests.forked.begun import Begun
 from tests.forked.client import SERVER, Server, server
 from tests.waiting import wait_until
@@ -126,6 +127,7 @@ def test_one_that_goes_on_is_used_as_what_popen_returns(project: Project, *, for
         following.terminate()  # nobody is hit
 
 
+@SIGHTED
 def test_teammates_of_a_forked_supervisor_are_found_too(project: Project) -> None:
     supervisor = project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Go.", "--wait")
@@ -142,6 +144,7 @@ def test_one_that_an_interpreter_would_begin_differently_is_started(project: Pro
     assert not server().takes(("teamd",), project.environment | {"LONG": "x" * 100_000})
 
 
+@SIGHTED
 def test_teamd_that_it_starts_is_forked_as_well(project: Project) -> None:
     project.do("teamd", "start")
     supervisor = project.supervisor

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.process_id import Identity
+from tests.e2e.harness import SIGHTED
 from tests.strict.faults import Stall
 from tests.waiting import wait_until
 
@@ -54,6 +55,7 @@ def manager(project: Project) -> Iterator[list[bytes]]:
         reading.join()
 
 
+@SIGHTED
 def test_of_starts_at_the_same_moment_exactly_one_runs(project: Project) -> None:
     project.ask_no_service()
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -194,6 +196,7 @@ def test_only_its_owner_can_look_into_a_team(running: Project) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are seen on Linux only")
+@SIGHTED
 def test_a_teammate_keeps_nothing_open_that_is_its_supervisors(project: Project) -> None:
     """A lock, or the writing end of another's bell, would outlive the supervisor in it."""
     project.ask_no_service()
