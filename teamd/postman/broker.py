@@ -90,14 +90,23 @@ class Broker:
         """Whether there is a connection, as far as is known."""
         return self._link is not None
 
-    async def publish(self, subject: str, payload: bytes) -> bool:
-        """Hand a payload to the broker, as soon as the wire takes it.
+    @property
+    def full(self) -> bool:
+        """Whether so much waits to be taken that `drain` comes before another `publish`."""
+        return self._link is not None and self._link.full
+
+    def publish(self, subject: str, payload: bytes) -> bool:
+        """Hand a payload to the broker.
 
         Returns:
             Whether it was handed over; nothing says that it arrives.
         """
-        link = self._link
-        return link is not None and await link.publish(subject, payload)
+        return self._link is not None and self._link.publish(subject, payload)
+
+    async def drain(self) -> None:
+        """Wait until the broker has taken what was published, or the connection is lost."""
+        if self._link is not None:
+            await self._link.drain()
 
     async def run(self) -> NoReturn:
         """Connect, and connect again, until this is cancelled; the last payloads are handed over.

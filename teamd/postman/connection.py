@@ -113,7 +113,12 @@ class BrokerConnection:
         ended = error is None or isinstance(error, ConnectionError | EOFError)
         return NotAdmitted() if ended and self._wire.secured else error
 
-    async def publish(self, subject: str, payload: bytes) -> bool:
+    @property
+    def full(self) -> bool:
+        """Whether so much waits to be written that `drain` comes first."""
+        return self._wire.waiting_bytes > _FULL_BYTES
+
+    def publish(self, subject: str, payload: bytes) -> bool:
         """Hand over a payload; returns whether the connection has lasted so long.
 
         One that the broker does not take is dropped: it would end the connection, for all hosts.
@@ -121,14 +126,12 @@ class BrokerConnection:
         if len(payload) > self._client.max_payload:
             self._denied(f"{len(payload)} bytes at a time, to {subject}")
             return not self._lost.done()
-        # Written at once: a task of nats-py's would do so, some rounds of the loop later.
+        # Written at once: a task of nats-py's would do so, some turns of the loop later.
         head = f"PUB {subject} {len(payload)}\r\n".encode()
         self._wire.write(b"%s%s\r\n" % (head, payload))
-        if self._wire.waiting_bytes > _FULL_BYTES:
-            await self._drain()
         return not self._lost.done()
 
-    async def _drain(self) -> None:
+    async def drain(self) -> None:
         """Wait until the broker has taken what was published, or the connection is lost."""
         taken = asyncio.ensure_future(self._client.flush(_NEVER_SECONDS))
         either: list[asyncio.Future[Any]] = [taken, self._lost]

@@ -23,6 +23,8 @@ from teamd.postman.outgoing import WINDOW_LINES, Outgoing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
 
     from teamd.hosts.outbox import Outbox
     from teamd.hosts.view import Views
@@ -67,6 +69,19 @@ class Links:
     def hosts(self) -> set[str]:
         """The names of the other hosts."""
         return set(self._links)
+
+    def without_outbox(self, hosts: AbstractSet[str] | None) -> set[str]:
+        """Return which of these hosts have no outbox now; of all that have a link, for `None`."""
+        return {
+            host for host in (self._links if hosts is None else hosts)
+            if not self._outbox_path(host).exists()
+        }  # fmt: skip
+
+    def _outbox_path(self, host: str) -> Path:
+        """Return the path of an outbox: to put one together takes longer than to look there."""
+        if (link := self._links.get(host)) is not None:
+            return link.outgoing.outbox.path
+        return HostPlaces(self.post.paths).outbox(host)
 
     def start(self, hosts: Iterable[str]) -> None:
         """Make the links with hosts that are known of; tell of damage that was met meanwhile."""

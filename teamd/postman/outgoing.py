@@ -88,8 +88,8 @@ class Outgoing:
     @property
     def waiting(self) -> bool:
         """Whether there are lines that are not confirmed."""
-        if self.header is None or self._confirmed.end >= self._size():
-            return False
+        if self._flying or self.header is None or self._confirmed.end >= self._size():
+            return bool(self._flying)
         return self._confirmed.end < whole_size(self._fd)  # a killed sender may have torn a line
 
     def take(self) -> Iterator[LineFrame]:

@@ -1,7 +1,7 @@
 """The postman's process: the only one of a team that talks to other hosts.
 
-It sleeps until a file of an outbox or of the roster changes, a frame comes or a deadline passes.
-All of a round is done before anything is sent: what came together is written together.
+It sleeps until a file of an outbox or of the roster changes, a frame comes or a deadline passes,
+and does a round then: mail first, all of it that came together, and what faces are told behind it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import time
 from collections import deque
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from teamd import clocks
 from teamd.errors import NotAMessage, StoreError, TeamError
@@ -24,11 +25,12 @@ from teamd.postman.broker import Broker
 from teamd.postman.certificates import Certificates
 from teamd.postman.faces import DEAF, DENIED, show_host
 from teamd.postman.presence import SILENT_SECONDS
+from teamd.postman.rounds import Rounds
 from teamd.postman.spare_memory import SpareMemory
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from teamd.files.paths import TeamPaths
     from teamd.files.watch import Watch
@@ -65,7 +67,8 @@ class Postman:
     views: Views
     check: Callable[[], None]
     _frames: deque[tuple[str, bytes]] = field(default_factory=deque)
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _now: Callable[[], None] = lambda: None  # does a round
+    _soon: Callable[[], None] = lambda: None  # does one with all that comes by then
     _out: deque[tuple[str, bytes]] = field(default_factory=deque)
     _why: str = _OFFLINE  # there is no connection: none yet, at first
     _denied: set[str] = field(default_factory=set)  # by the broker of this connection
@@ -86,19 +89,13 @@ class Postman:
         outboxes = watch(HostPlaces(self.paths).outboxes)
         team = watch(self.paths.root)
         with closing(outboxes), closing(team):
-            loop = asyncio.get_running_loop()
+            broker, loop = self._broker(), asyncio.get_running_loop()
+            rounds = Rounds(partial(self._round, outboxes, team, broker), self._memory.rest)
+            self._now, self._soon = rounds.now, rounds.soon
             for watched in (outboxes, team):
                 loop.add_reader(watched.fileno(), self._wake, watched)
-            broker = self._broker()
             self.links.start(HostPlaces(self.paths).known())
-            connections = asyncio.create_task(broker.run())
-            connections.add_done_callback(lambda _: self._news.set())
-            while True:
-                if connections.done():
-                    connections.result()  # raises why
-                self._round(outboxes, team, broker)
-                await self._flush(broker)
-                await self._wait()
+            await rounds.run(asyncio.create_task(broker.run()))
 
     def _broker(self) -> Broker:
         own, certificates = self.settings, None
@@ -113,7 +110,7 @@ class Postman:
 
     def _wake(self, watched: Watch) -> None:
         self._look(watched)
-        self._news.set()
+        self._now()
 
     def _look(self, watched: Watch) -> None:
         """Read what changed at once: a queue that still has something would wake this again."""
@@ -129,28 +126,41 @@ class Postman:
     async def _hear(self, subject: str, payload: bytes) -> None:
         self._frames.append((subject, payload))
         self._memory.use(len(payload))
-        self._news.set()
+        self._soon()
 
     def _connect(self) -> None:
         self.journal.note("connected")
         self._turn, self._why = True, ""
         self._denied.clear()
-        self._news.set()
+        self._soon()
 
     def _disconnect(self, why: str) -> None:
         if why != self._why:
             self.journal.warn("disconnected", why=why)
         self._turn, self._why = False, why or _OFFLINE
-        self._news.set()
+        self._soon()
 
-    def _round(self, outboxes: Watch, team: Watch, broker: Broker) -> None:
+    def _round(
+        self, outboxes: Watch, team: Watch, broker: Broker
+    ) -> float | Coroutine[Any, Any, None]:
+        """Do all there is to be done, mail first; see `Rounds`."""
         self.check()
         now = clocks.elapsed()
-        self._news.clear()
         self._note_connection(now)
-        changed = self._changed(outboxes, now)
+        changed = self._forget(self._changed(outboxes, now), now)
+        self.links.round(changed, self._sort(now), now)
+        self._out += ((f"mail.{to}.{self.settings.name}", one) for to, one in self.links.sent())
+        self._hand_over(broker)
         self._note_roster(self._changed(team, now))
-        changed = self._forget(changed, now)
+        if broker.up:
+            presence = self.presence.due(now, time.time())
+            self._out += ((f"roster.{self.settings.name}", payload) for payload in presence)
+            self._hand_over(broker)
+        self._show(now)
+        return broker.drain() if self._out else self._due_seconds()
+
+    def _sort(self, now: float) -> list[tuple[str, bytes]]:
+        """Take note of the beats that came; return the frames about mail, each with its host."""
         frames, self._frames = self._frames, deque()
         mail = []
         for subject, payload in frames:
@@ -159,12 +169,18 @@ class Postman:
                 self._note_presence(others[0], payload, now)
             else:
                 mail.append((others[-1], payload))
-        self.links.round(changed, mail, now)
-        self._out += ((f"mail.{to}.{self.settings.name}", one) for to, one in self.links.sent())
-        if broker.up:
-            presence = self.presence.due(now, time.time())
-            self._out += ((f"roster.{self.settings.name}", payload) for payload in presence)
-        self._show(now)
+        return mail
+
+    def _hand_over(self, broker: Broker) -> None:
+        """Publish what is to go out, as far as the wire takes it; without a wire, nothing is kept.
+
+        The far side asks for it again.
+        """
+        while self._out and not broker.full:
+            subject, payload = self._out.popleft()
+            self._memory.use(len(payload))
+            if not broker.publish(subject, payload):
+                self._out.clear()
 
     def _note_connection(self, now: float) -> None:
         if self._turn is not None:
@@ -193,13 +209,11 @@ class Postman:
         Returns:
             What has changed of the others.
         """
-        places, named = HostPlaces(self.paths), self.links.hosts
-        if changed is not None:
-            named = {name.partition(".")[0] for name in changed}
-        gone = {host for host in named if not places.outbox(host).exists()}
+        named = changed and {name.partition(".")[0] for name in changed}
+        gone = self.links.without_outbox(named)
         gone = {host for host in gone if not self.presence.reachable(host, now)}
         if gone:
-            gone = gone.difference(places.known())
+            gone = gone.difference(HostPlaces(self.paths).known())
         for host in gone:
             self.links.forget(host)
             self.presence.peers.pop(host, None)
@@ -249,23 +263,8 @@ class Postman:
         peer = self.presence.peers.get(name)
         show_host(self.views, name, peer, now, offline=self._why, deaf=deaf)
 
-    async def _flush(self, broker: Broker) -> None:
-        while self._out:
-            subject, payload = self._out.popleft()
-            self._memory.use(len(payload))
-            if not await broker.publish(subject, payload):
-                self._out.clear()  # it is asked for again
-
-    async def _wait(self) -> None:
+    def _due_seconds(self) -> float:
         now = clocks.elapsed()
         recheck = min(at + one.recheck_seconds - now for one, at in self._looked.items())
         beat = math.inf if self._why else self.presence.due_seconds(now)
-        seconds = min(recheck, beat, self.links.due_seconds(now), self._silent - now)
-        if self._frames or seconds <= 0:
-            await asyncio.sleep(0)
-            return
-        try:
-            async with asyncio.timeout(seconds):
-                await self._news.wait()
-        except TimeoutError:
-            self._memory.rest()
+        return max(0.0, min(recheck, beat, self.links.due_seconds(now), self._silent - now))

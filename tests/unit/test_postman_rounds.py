@@ -237,7 +237,7 @@ def test_what_no_broker_takes_is_not_kept_back(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with rounds(tmp_path) as one:
             one.postman._out.extend([("mail.h2.h1", b"1"), ("mail.h2.h1", b"2")])
-            await one.postman._flush(one.broker)
+            one.postman._hand_over(one.broker)
             assert not one.postman._out
 
     asyncio.run(scenario())

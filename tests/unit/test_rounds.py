@@ -1,0 +1,168 @@
+"""When the postman does a round: nothing that comes is passed over, and nothing is done twice."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from teamd.postman.rounds import Rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    Answer = float | Coroutine[Any, Any, None]
+
+FAR: float = 3600.0
+
+
+@dataclass
+class Played:
+    """Rounds that do what a test says: answers in their order, the last one for all others."""
+
+    answers: list[Callable[[], Answer]]
+    done: int = 0
+    rested: int = 0
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    rounds: Rounds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rounds = Rounds(self._act, self._rest)
+
+    def _act(self) -> Answer:
+        self.done += 1
+        self.news.set()
+        return self.answers[min(self.done, len(self.answers)) - 1]()
+
+    def _rest(self) -> None:
+        self.rested += 1
+
+    async def reach(self, count: int) -> None:
+        """Wait for so many rounds."""
+        async with asyncio.timeout(10):
+            while self.done < count:
+                self.news.clear()
+                await self.news.wait()
+
+
+async def forever() -> NoReturn:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def fail() -> NoReturn:
+    raise LookupError("beside")
+
+
+async def settle() -> None:
+    """Let the loop do all that it has to do at once."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def play(
+    *answers: Callable[[], Answer], then: Callable[[Played], Coroutine[Any, Any, None]]
+) -> Played:
+    async def scenario() -> Played:
+        played = Played(list(answers))
+        beside = asyncio.create_task(forever())
+        run = asyncio.create_task(played.rounds.run(beside))
+        await then(played)
+        run.cancel()
+        beside.cancel()
+        return played
+
+    return asyncio.run(scenario())
+
+
+def test_all_that_comes_in_one_turn_of_the_loop_is_one_round() -> None:
+    async def then(played: Played) -> None:
+        await played.reach(1)
+        for _ in range(3):
+            played.rounds.soon()
+        assert played.done == 1
+        await settle()
+        assert played.done == 2
+        played.rounds.now()
+        assert played.done == 3
+
+    assert play(lambda: FAR, then=then).rested == 0
+
+
+def test_a_round_that_is_due_comes_by_itself_and_news_put_no_second_one_beside_it() -> None:
+    async def then(played: Played) -> None:
+        await played.reach(1)
+        played.rounds.now()  # the third is due at once now, not twice
+        await played.reach(3)
+        await settle()
+        assert played.done == 3
+
+    assert play(lambda: 0.001, lambda: 0.001, lambda: FAR, then=then).rested == 1
+
+
+def test_what_is_due_at_once_is_no_rest() -> None:
+    async def then(played: Played) -> None:
+        await played.reach(3)
+
+    assert play(lambda: 0.0, lambda: 0.0, lambda: FAR, then=then).rested == 0
+
+
+def test_no_round_is_done_while_one_waits_and_one_is_done_behind_it() -> None:
+    async def then(played: Played) -> None:
+        await played.reach(1)
+        played.rounds.now()
+        played.rounds.soon()
+        await settle()
+        assert played.done == 1
+        taken.set()
+        await settle()
+        assert played.done == 2
+
+    taken = asyncio.Event()
+
+    async def drain() -> None:
+        await taken.wait()
+
+    play(drain, lambda: FAR, then=then)
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_round_that_fails_ends_them_with_its_error(at: int) -> None:
+    def broken() -> float:
+        raise LookupError("of a round")
+
+    async def scenario() -> Played:
+        played = Played([*[lambda: 0.0] * (at - 1), broken])
+        with pytest.raises(LookupError, match="of a round"):
+            await played.rounds.run(asyncio.create_task(forever()))
+        played.rounds.now()
+        played.rounds.soon()
+        await settle()
+        return played
+
+    assert asyncio.run(scenario()).done == at
+
+
+def test_a_wait_that_fails_ends_them_with_its_error() -> None:
+    async def broken() -> None:
+        raise LookupError("of a wait")
+
+    async def scenario() -> Played:
+        played = Played([broken])
+        with pytest.raises(LookupError, match="of a wait"):
+            await played.rounds.run(asyncio.create_task(forever()))
+        return played
+
+    assert asyncio.run(scenario()).done == 1
+
+
+def test_the_task_beside_them_ends_them_with_its_error() -> None:
+    async def scenario() -> None:
+        with pytest.raises(LookupError, match="beside"):
+            await Played([lambda: FAR]).rounds.run(asyncio.create_task(fail()))
+
+    with suppress(asyncio.CancelledError):
+        asyncio.run(scenario())
