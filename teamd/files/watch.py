@@ -60,7 +60,7 @@ class _FolderWatch(Watch):
     """Watches with a queue of the system's."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder, self._parent = folder, folder.parent
         try:
             self._add()
         except OSError:
@@ -74,6 +74,13 @@ class _FolderWatch(Watch):
     @abstractmethod
     def _let_go(self) -> None:
         """Watch nothing any more."""
+
+    def _identify(self) -> tuple[int, ...] | None:
+        """Identify the folder under the name, and the one it is in; `None` where there is none."""
+        with suppress(OSError):
+            found, above = self._folder.stat(), self._parent.stat()
+            return found.st_dev, found.st_ino, above.st_dev, above.st_ino
+        return None
 
     def _renew(self) -> None:
         self._let_go()
@@ -104,7 +111,7 @@ class InotifyWatch(_FolderWatch):
         events = list(self._queue.read(timeout=0))
         watched = (self._in_folder, self._above)
         lost = any(event.mask & self._lost for event in events if event.wd in watched)
-        if lost or self._standing is None or self._standing != _standing(self._folder):
+        if lost or self._standing is None or self._standing != self._identify():
             self._renew()
             return None
         if any(event.mask & self._overflow for event in events):
@@ -118,10 +125,10 @@ class InotifyWatch(_FolderWatch):
         self._queue.read(timeout=0)  # each says that it is watched no more
 
     def _add(self) -> None:
-        standing = _standing(self._folder)  # first: what is replaced meanwhile is seen to differ
+        standing = self._identify()  # first: what is replaced meanwhile is seen to differ
         self._in_folder = self._queue.add_watch(self._folder, self._files | self._away)
         with suppress(OSError):  # one may go through a folder that one may not read
-            self._above = self._queue.add_watch(self._folder.parent, self._away)
+            self._above = self._queue.add_watch(self._parent, self._away)
         self._standing = standing
 
 
@@ -152,7 +159,7 @@ class KqueueWatch(_FolderWatch):
         events = self._queue.control([], 256, 0)
         folders = [event for event in events if self._names[event.ident] in _FOLDERS]
         lost = any(event.fflags & self._away for event in folders)
-        if lost or self._standing is None or self._standing != _standing(self._folder):
+        if lost or self._standing is None or self._standing != self._identify():
             self._renew()
             return None
         names = {self._names[event.ident] for event in events}
@@ -176,10 +183,10 @@ class KqueueWatch(_FolderWatch):
         self._names = {}
 
     def _add(self) -> None:
-        standing = _standing(self._folder)  # first: what is replaced meanwhile is seen to differ
+        standing = self._identify()  # first: what is replaced meanwhile is seen to differ
         self._open(self._folder, "", self._files | self._away)
         with suppress(OSError):  # one may go through a folder that one may not read
-            self._open(self._folder.parent, "..", self._away)
+            self._open(self._parent, "..", self._away)
         self._add_files()
         self._standing = standing
 
@@ -242,11 +249,3 @@ def wait_for(
             select.select(watches, [], [], min(left, recheck, 1.0))
             for watching in watches:
                 watching.changed()
-
-
-def _standing(folder: Path) -> tuple[int, ...] | None:
-    """Identify the folder under a name, and the one it is in; `None` where there is none."""
-    with suppress(OSError):
-        found, above = folder.stat(), folder.parent.stat()
-        return found.st_dev, found.st_ino, above.st_dev, above.st_ino
-    return None

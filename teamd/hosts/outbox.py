@@ -90,14 +90,22 @@ class Outbox:
                 f"a message of {len(body)} bytes is over the {MAX_LINE_BYTES} that another host "
                 "takes; put the text into a file, commit it, and send branch and commit"
             )
-        places = HostPlaces(self.paths)
-        if not directories.is_directory(places.outboxes):
-            places.create()
         try:
-            return self._append_mended(body)
+            return self._append_created(body)
         except Unsynced as error:
             message = fields.get("message") or fields
             raise Unsynced(error.path, error.why, ids=[str(message.get("id"))]) from error
+
+    def _append_created(self, body: bytes) -> int:
+        """Append; only where that fails the folders are looked for, and made."""
+        try:
+            return self._append_mended(body)
+        except StoreError:
+            places = HostPlaces(self.paths)
+            if directories.is_directory(places.outboxes):
+                raise
+            places.create()
+        return self._append_mended(body)
 
     def _append_mended(self, body: bytes) -> int:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from teamd.errors import StoreError
@@ -62,11 +63,7 @@ class Header:
     @classmethod
     def decode(cls, raw: bytes) -> Header | None:
         """Read one; `None` for anything else."""
-        try:
-            found = json.loads(raw)
-        except (ValueError, RecursionError):
-            return None
-        return cls.from_json(found)
+        return _decode_header(raw)
 
     @classmethod
     def from_json(cls, found: Any) -> Header | None:
@@ -81,6 +78,15 @@ class Header:
                 if tags and numbers and is_chain(chain):
                     return cls(epoch, first, chain, former, copied)
         return None
+
+
+@lru_cache(maxsize=64)  # it is the same at each append
+def _decode_header(raw: bytes) -> Header | None:
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return Header.from_json(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import (
     BadName,
@@ -32,13 +32,11 @@ from teamd.messages import HELD_TYPE, TEAMD, Message
 from teamd.postman.plain_mail import read_plain, write_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from teamd.hosts.lines import OutLine
     from teamd.journal import Journal
     from teamd.mail.routing import Post
-
-    Receivers: TypeAlias = Callable[[str], tuple[str, str | None]]  # see `Post.receiver`
 
 # Other types mean something to teammates: an interrupt ends a turn, a task needs no approval. They
 # come as plain messages.
@@ -76,16 +74,16 @@ class FarDelivery:
         """
         self._answers.clear()
         boxes: defaultdict[str, list[bytes]] = defaultdict(list)
-        receiver = cache(self.post.receiver)  # the roster is read once for each name
-        open_to, place = cache(partial(self._open_to, receiver)), f"{self.team}@{host}".encode()
+        found, place = _Receivers(self.post), f"{self.team}@{host}".encode()
+        open_to = _Addresses(found, self.team)
         for line in lines:
             plain = read_plain(line.body)
-            if plain is not None and (name := open_to(*plain[:2])) is not None:
+            if plain is not None and (name := open_to[plain[:2]]) is not None:
                 boxes[name].append(write_plain(plain, name.encode(), place))
-            elif (message := self._read_checked(host, line, receiver)) is not None:
+            elif (message := self._read_checked(host, line, found)) is not None:
                 self._add(boxes, message)
         for to, encoded in boxes.items():
-            there, warning = self._put(to, encoded), _warning(receiver, to)
+            there, warning = self._put(to, encoded), _warning(found, to)
             if warning is not None:
                 for raw in there:
                     self._answer(Message.decode(raw, to=to), "is there", warning)
@@ -111,15 +109,7 @@ class FarDelivery:
             return []
         return encoded
 
-    def _open_to(self, receiver: Receivers, to: bytes, team: bytes) -> str | None:
-        """Return the receiver's name as the roster has it; `None` where something is to be said."""
-        try:
-            name, _ = receiver(to.decode())
-        except _REFUSED:
-            return None
-        return name if team.decode() == self.team else None
-
-    def _read_checked(self, host: str, line: OutLine, receiver: Receivers) -> Message | None:
+    def _read_checked(self, host: str, line: OutLine, found: _Receivers) -> Message | None:
         """Return a message with its receiver's name; `None` for what is none or cannot come."""
         try:
             fields = line.fields()
@@ -127,14 +117,14 @@ class FarDelivery:
         except NotAMessage as error:
             self.journal.warn("no mail", host=host, reason=str(error))
             return None
-        to = self._find(fields, message, receiver)
+        to = self._find(fields, message, found)
         return None if to is None else replace(message, to=to)
 
     def _find(
         self,
         line: Mapping[str, Any],
         message: Message,
-        receiver: Receivers,
+        found: _Receivers,
     ) -> str | None:
         """Return the receiver's name as the roster has it; `None` where its sender is told why."""
         team = line.get("team")
@@ -143,7 +133,7 @@ class FarDelivery:
             self._answer(message, "was not delivered", why)
             return None
         try:
-            return receiver(message.to)[0]
+            return found[message.to][0]
         except _REFUSED as error:
             self._answer(message, "was not delivered", str(error))
             return None
@@ -206,9 +196,43 @@ class FarDelivery:
             files.make_durable(HostPlaces(self.post.paths).outbox(host))
 
 
-def _warning(receiver: Receivers, name: str) -> str | None:
+class _Receivers(dict[str, tuple[str, str | None]]):
+    """What `Post.receiver` says of names: the roster is read once for each.
+
+    `functools.cache` does the same, and takes as long to set up as one message does here.
+    """
+
+    def __init__(self, post: Post) -> None:
+        super().__init__()
+        self._post = post
+
+    def __missing__(self, name: str) -> tuple[str, str | None]:
+        found = self[name] = self._post.receiver(name)
+        return found
+
+
+class _Addresses(dict[tuple[bytes, bytes], str | None]):
+    """The receivers' names as the roster has them, by name and team as their sender wrote them.
+
+    It is `None` where something is to be said.
+    """
+
+    def __init__(self, found: _Receivers, team: str) -> None:
+        super().__init__()
+        self._found, self._team = found, team
+
+    def __missing__(self, address: tuple[bytes, bytes]) -> str | None:
+        to, team = address
+        self[address] = None
+        with suppress(*_REFUSED):
+            name, _ = self._found[to.decode()]
+            self[address] = name if team.decode() == self._team else None
+        return self[address]
+
+
+def _warning(found: _Receivers, name: str) -> str | None:
     """Return what the sender should know of a receiver whose name was found just now."""
     try:
-        return receiver(name)[1]
+        return found[name][1]
     except _REFUSED:  # it was removed since
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeGuard
 
@@ -10,6 +11,9 @@ from teamd.hosts.cursor import Cursor, is_number
 from teamd.hosts.outbox_file import Header
 from teamd.message_json import is_tag
 
+# How each frame with lines begins: most are such, and JSON would take longer than all else of them.
+_LINES: Final = b'{"kind":"lines","epoch":"'
+_TAGGED: Final = re.compile(_LINES + rb'([\w-]{1,64})"}\n')
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -93,7 +97,7 @@ class LineFrame:
 
     def encode(self) -> bytes:
         """Return the frame."""
-        return b"%s\n%s" % (_encode({"kind": "lines", "epoch": self.epoch}), self.content)
+        return b'%s%s"}\n%s' % (_LINES, self.epoch.encode(), self.content)
 
 
 Frame: TypeAlias = HelloFrame | ReceiptFrame | LineFrame
@@ -101,6 +105,12 @@ Frame: TypeAlias = HelloFrame | ReceiptFrame | LineFrame
 
 def decode(payload: bytes) -> Frame | None:
     """Read a frame; `None` for anything else."""
+    if (head := _TAGGED.match(payload)) is not None:
+        return LineFrame(head[1].decode(), payload[head.end() :])
+    return _decode_json(payload)
+
+
+def _decode_json(payload: bytes) -> Frame | None:
     first, _, rest = payload.partition(b"\n")
     try:
         found = json.loads(first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 from contextlib import closing
@@ -21,7 +22,7 @@ from teamd.hosts.lines import MAIL, MAX_LINE_BYTES, START, OutLine, pass_over, r
 from teamd.hosts.outbox import Outbox
 from teamd.hosts.outbox_file import FRAME_BYTES, DamagedOutbox
 from teamd.hosts.places import HostPlaces
-from teamd.postman.frames import LineFrame
+from teamd.postman.frames import LineFrame, decode
 from teamd.postman.incoming import Incoming
 from teamd.postman.outgoing import WINDOW_LINES, Outgoing
 
@@ -283,3 +284,23 @@ class Taker:
 
     def act(self, _: str, line: dict[str, Any]) -> None:
         """Do nothing with it."""
+
+
+@given(epoch=st.one_of(st.from_regex(r"[\w-]{1,70}"), st.text()), content=st.binary())
+def test_a_frame_of_lines_is_read_the_same_with_and_without_json(
+    epoch: str, content: bytes
+) -> None:
+    """The quick way is for what `encode` writes; any other JSON of the same is the same frame."""
+    head = {"kind": "lines", "epoch": epoch}
+    packed = json.dumps(head, separators=(",", ":")).encode()
+    for line in (packed, json.dumps(head).encode()):
+        assert decode(b"%s\n%s" % (line, content)) == LineFrame(epoch, content)
+
+
+def test_a_frame_of_lines_is_written_as_it_is_read() -> None:
+    frame = LineFrame("b9a5904dbb34eef9", b"some\nlines\n")
+    assert decode(frame.encode()) == frame
+    assert json.loads(frame.encode().partition(b"\n")[0]) == {
+        "kind": "lines",
+        "epoch": "b9a5904dbb34eef9",
+    }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.errors import NotAMessage
+from teamd.errors import NotAMessage, Unsynced
 from teamd.files.paths import TeamPaths
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.lines import MAIL, REQUEST, START, OutLine
@@ -52,6 +55,22 @@ def test_a_full_outbox_is_a_sentence_and_one_message_always_fits(outbox: Outbox)
     small.append(MAIL, text="one")
     with pytest.raises(OutboxFull, match=r"too much mail waits for h2: \[hosts\] outbox_bytes, 10"):
         small.append(MAIL, text="two")
+
+
+def test_what_the_disk_failed_at_stands_there_once_and_is_named(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is safe nobody knows: to append it again would send it twice."""
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    durable = replace(outbox, durable=True)
+    durable.append(MAIL, message={"id": "m-1"})
+    monkeypatch.setattr(os, "fdatasync", fail)
+    with pytest.raises(Unsynced, match="send it again with `--id m-2`"):
+        durable.append(MAIL, message={"id": "m-2"})
+    assert outbox.path.read_bytes().count(b"m-2") == 1
 
 
 @pytest.mark.parametrize("where", ["first", "middle", "last", "behind", "changed"])
