@@ -28,6 +28,7 @@ _PING_SECONDS: Final = 2.5  # without a byte: where other hosts are, their beats
 _SILENCE_SECONDS: Final = 5.0  # without a byte, pongs included: the way there is cut
 _STEP_SECONDS: Final = 3  # for each step of connecting; nats-py counts in whole ones
 _CONNECT_SECONDS: Final = 8.0  # for all of them
+_SOON_SECONDS: Final = 0.05
 _CLOSE_SECONDS: Final = 1.0  # to hand over what was published last
 _MOST_WAITING_BYTES: Final = 8 << 20  # that were received and not yet dealt with
 _FULL_BYTES: Final = 1 << 20  # that wait to be written: a publisher waits, too
@@ -107,6 +108,7 @@ class BrokerConnection:
         )
         if not self._client.is_connected:  # it takes an end of file in the middle for success
             raise LostConnection(self._explained(self._failure))
+        self._client.on_last_read(lambda: self._end(self._client.last_error or self._failure))
 
     def _explained(self, error: BaseException | None) -> BaseException | None:
         """Return why this was not let in: the refusal of a certificate may come as a mere end."""
@@ -132,11 +134,17 @@ class BrokerConnection:
         return not self._lost.done()
 
     async def drain(self) -> None:
-        """Wait until the broker has taken what was published, or the connection is lost."""
-        taken = asyncio.ensure_future(self._client.flush(_NEVER_SECONDS))
+        """Wait until the wire takes more, or is lost: also one that takes nothing for long."""
+        before, taken = self._wire.waiting_bytes, asyncio.ensure_future(self._wire.drained())
         either: list[asyncio.Future[Any]] = [taken, self._lost]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(
+            either, timeout=_SILENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+        )
         taken.cancel()
+        if not done and self._wire.waiting_bytes >= before:
+            self._end(Silence())
+        elif taken in done and self.full:  # it is closed already, and why is told soon
+            await asyncio.wait([self._lost], timeout=_SOON_SECONDS)
 
     async def wait(self) -> NoReturn:
         """Wait until the connection is lost.
@@ -207,6 +215,21 @@ class _Client(Client):
         super().__init__()
         self._transport = wire
 
+    def on_last_read(self, tell: Callable[[], None]) -> None:
+        """Have it told when nothing is read any more: some errors end the reader and no more."""
+        assert self._reading_task is not None  # noqa: S101 -- it is connected
+        self._reading_task.add_done_callback(lambda _: tell())
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
+        """Take a message without reply subject and headers, which no host of ours sends.
+
+        Where it cannot read those, the client would stop reading: one host could deafen another.
+        """
+        del reply, headers
+        await super()._process_msg(sid, subject, b"", data, b"")
+
 
 class _Wire(TcpTransport):
     """A connection that writes nothing before TLS, and can be dropped at once.
@@ -246,6 +269,11 @@ class _Wire(TcpTransport):
     def waiting_bytes(self) -> int:
         """How much was written that the system has not taken yet."""
         return 0 if self._io_writer is None else self._io_writer.transport.get_write_buffer_size()
+
+    async def drained(self) -> None:
+        """Wait until the system has taken nearly all that was written, or will take no more."""
+        with suppress(OSError):
+            await super().drain()  # type: ignore[no-untyped-call]
 
     async def read(self, buffer_size: int) -> bytes:
         """Read, and note when."""

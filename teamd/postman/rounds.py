@@ -29,39 +29,54 @@ class Rounds:
     _ended: asyncio.Future[NoReturn] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
-    _asked: bool = False  # a round comes with the loop's next turn
+    _next: asyncio.Handle | None = None  # a round comes with the loop's next turn
     _pause: asyncio.Task[None] | None = None
     _timer: asyncio.TimerHandle | None = None
+    _over: bool = False
 
     async def run(self, beside: asyncio.Task[NoReturn]) -> NoReturn:
-        """Do rounds until one fails, or the task beside them does.
+        """Do rounds until one fails, or the task beside them does; none comes behind that.
 
         Raises:
             Exception: what the one or the other has raised.
         """
         self.soon()
-        await asyncio.wait([self._ended, beside], return_when=asyncio.FIRST_COMPLETED)
-        ended: asyncio.Future[NoReturn] = beside if beside.done() else self._ended
-        ended.result()
+        try:
+            await asyncio.wait([self._ended, beside], return_when=asyncio.FIRST_COMPLETED)
+            ended: asyncio.Future[NoReturn] = beside if beside.done() else self._ended
+            ended.result()
+        finally:
+            self._over = True
 
     def soon(self) -> None:
         """Do a round once all that has come by now was told of."""
-        if not self._asked:
-            self._asked = True
-            asyncio.get_running_loop().call_soon(self.now)
+        if self._next is None:
+            self._next = asyncio.get_running_loop().call_soon(self.now)
 
     def now(self) -> None:
         """Do a round, unless the one before has to wait for something."""
-        self._asked = False
-        if self._pause is not None or self._ended.done():
+        self._act(self.act)
+
+    def _be_due(self) -> None:
+        self._act(self._rest_and_act)
+
+    def _rest_and_act(self) -> float | Coroutine[Any, Any, None]:
+        self.rest()
+        return self.act()
+
+    def _act(self, act: Callable[[], float | Coroutine[Any, Any, None]]) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        if self._pause is not None or self._over:
             return
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
         try:
-            due = self.act()
+            due = act()
         except Exception as error:  # noqa: BLE001 -- it is raised where they are waited for
-            self._ended.set_exception(error)
+            self._end(error)
             return
         if not isinstance(due, float):
             self._pause = loop.create_task(due)
@@ -74,9 +89,10 @@ class Rounds:
     def _go_on(self, pause: asyncio.Task[None]) -> None:
         self._pause = None
         if not pause.cancelled() and (error := pause.exception()) is not None:
-            self._ended.set_exception(error)
+            self._end(error)
         self.now()
 
-    def _be_due(self) -> None:
-        self.rest()
-        self.now()
+    def _end(self, error: BaseException) -> None:
+        if not self._over:
+            self._over = True
+            self._ended.set_exception(error)

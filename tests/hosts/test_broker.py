@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import socket
 import time
-from contextlib import closing, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ from tests.hosts.brokers import Host, Town, free_port, past, plain, running
 from tests.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 
@@ -85,6 +87,133 @@ def test_a_line_that_is_cut_is_known_within_6_seconds_and_its_heal_within_5(tmp_
                 begun = time.monotonic()
                 await until(lambda: host.broker.up)
                 assert time.monotonic() - begun < 5
+
+    asyncio.run(talk())
+
+
+class Stubborn:
+    """A broker that greets and answers, then talks on and takes nothing until `again`."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.takes = True
+        self.again = asyncio.Event()
+        self._writers: list[asyncio.StreamWriter] = []
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Listen for as long as the block lasts."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 10)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield
+        finally:
+            server.close()
+            for writer in self._writers:
+                writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        told = {"server_id": "x", "version": "2.10.0", "proto": 1, "max_payload": 1 << 20}
+        writer.write(b"INFO %s\r\n" % json.dumps(told).encode())
+        with suppress(OSError):
+            while self.takes and (line := await reader.readline()):
+                if line == b"PING\r\n":
+                    writer.write(b"PONG\r\n")
+            while not writer.is_closing() and not self.again.is_set():
+                writer.write(b"PING\r\n")
+                await asyncio.wait([asyncio.create_task(self.again.wait())], timeout=0.1)
+            while await reader.read(1 << 16):
+                pass
+
+
+@pytest.mark.slow
+def test_a_broker_that_talks_and_takes_nothing_is_given_up() -> None:
+    """Its bytes look like life: a publisher would wait for room for ever."""
+
+    async def talk() -> None:
+        stubborn = Stubborn()
+        async with stubborn.serving():
+            host = Host(f"nats://127.0.0.1:{stubborn.port}", None)
+            async with running(host):
+                await until(lambda: host.broker.up)
+                stubborn.takes = False
+                waits = 0
+                async with asyncio.timeout(20):
+                    while host.broker.up:
+                        host.broker.publish("roster.a", bytes(100_000))
+                        if host.broker.full:
+                            waits += 1
+                            await host.broker.drain()
+                await host.says("is silent")
+                assert waits < 10, "it waits, and does not ask again and again"
+
+    asyncio.run(talk())
+
+
+def test_a_broker_that_takes_nothing_for_a_moment_is_waited_for() -> None:
+    async def talk() -> None:
+        stubborn = Stubborn()
+        async with stubborn.serving():
+            host = Host(f"nats://127.0.0.1:{stubborn.port}", None)
+            async with running(host):
+                await until(lambda: host.broker.up)
+                stubborn.takes = False
+                while not host.broker.full:
+                    host.broker.publish("roster.a", bytes(100_000))
+                waits = asyncio.create_task(host.broker.drain())
+                await asyncio.wait([waits], timeout=0.3)
+                assert not waits.done()
+                stubborn.again.set()
+                await waits
+                await until(lambda: not host.broker.full)
+                assert (host.ups, host.lost) == (1, [])
+
+    asyncio.run(talk())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"HPUB mail.b.a 8 8\r\nNATS/1.0\r\n",
+        b"PUB mail.b.a \xff\xff 1\r\nx\r\n",
+        b"HPUB mail.b.a more 21 22\r\nNATS/1.0 100 Idle\r\n\r\nx\r\n",
+    ],
+    ids=["headers", "reply", "control"],
+)
+def test_no_frame_of_a_host_makes_another_one_deaf(tmp_path: Path, line: bytes) -> None:
+    """A client that cannot read a frame would stop reading, those of all others too."""
+    port = free_port()
+    one, other = (Host(f"nats://127.0.0.1:{port}", None, f"mail.{name}.*") for name in "ab")
+
+    async def talk() -> None:
+        with plain(tmp_path, port):
+            async with running(one, other):
+                await until(lambda: one.broker.up and other.broker.up)
+                link = one.broker._link
+                assert link is not None
+                link._wire.write(line)
+                one.broker.publish("mail.b.a", b"honest")
+                await until(lambda: ("mail.b.a", b"honest") in other.got)
+        assert (other.ups, other.lost) == (1, [])
+
+    asyncio.run(talk())
+
+
+def test_a_client_that_stops_reading_is_known_at_once(tmp_path: Path) -> None:
+    port = free_port()
+    host = Host(f"nats://127.0.0.1:{port}", None, "roster.*")
+
+    async def talk() -> None:
+        with plain(tmp_path, port):
+            async with running(host):
+                await until(lambda: host.broker.up)
+                link = host.broker._link
+                assert link is not None
+                reading = link._client._reading_task
+                assert reading is not None
+                reading.cancel()  # not after 5 s of silence
+                await until(lambda: host.ups == 2, timeout_seconds=3)
 
     asyncio.run(talk())
 

@@ -159,10 +159,62 @@ def test_a_wait_that_fails_ends_them_with_its_error() -> None:
     assert asyncio.run(scenario()).done == 1
 
 
+def test_a_rest_that_fails_ends_them_with_its_error() -> None:
+    """By time alone no round would come again, and nobody would hear why."""
+
+    async def scenario() -> Played:
+        played = Played([lambda: 0.001])
+        played.rounds.rest = fail_at_rest
+        with pytest.raises(LookupError, match="of a rest"):
+            async with asyncio.timeout(10):
+                await played.rounds.run(asyncio.create_task(forever()))
+        return played
+
+    def fail_at_rest() -> None:
+        raise LookupError("of a rest")
+
+    assert asyncio.run(scenario()).done == 1
+
+
+def test_a_wake_while_rounds_are_due_at_once_adds_none_to_them() -> None:
+    async def then(played: Played) -> None:
+        await played.reach(1)
+        for _ in range(5):
+            played.rounds.now()
+        before = played.done
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert played.done <= before + 10
+
+    play(lambda: 0.0, then=then)
+
+
+def test_no_round_is_done_behind_the_end() -> None:
+    """The files that it would look at are closed by then."""
+
+    async def drain() -> None:
+        await taken.wait()
+
+    async def scenario(first: Callable[[], Answer]) -> None:
+        played = Played([first, lambda: FAR])
+        run = asyncio.create_task(played.rounds.run(asyncio.create_task(forever())))
+        await played.reach(1)
+        run.cancel()
+        with suppress(asyncio.CancelledError):
+            await run
+        taken.set()
+        played.rounds.soon()
+        await asyncio.sleep(0.01)
+        assert played.done == 1
+
+    for first in (drain, lambda: 0.001):
+        taken = asyncio.Event()
+        asyncio.run(scenario(first))
+
+
 def test_the_task_beside_them_ends_them_with_its_error() -> None:
     async def scenario() -> None:
         with pytest.raises(LookupError, match="beside"):
             await Played([lambda: FAR]).rounds.run(asyncio.create_task(fail()))
 
-    with suppress(asyncio.CancelledError):
-        asyncio.run(scenario())
+    asyncio.run(scenario())
