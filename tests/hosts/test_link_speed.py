@@ -15,7 +15,8 @@ import threading
 import time
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import psutil
 import pytest
@@ -33,7 +34,6 @@ from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(300)]
 
@@ -216,12 +216,21 @@ async def publish_rates(pair: Pair, line: bytes) -> tuple[float, float]:
 
 
 def test_a_calm_postman_is_small_and_idle(pair: Pair) -> None:
-    process = psutil.Process(pair.postmen["h1"].pid)
-    before, begun = process.cpu_times(), time.monotonic()
+    pid = pair.postmen["h1"].pid
+    before, begun = cpu_seconds(pid), time.monotonic()
     time.sleep(20)
-    used: Any = process.cpu_times()
-    share = (used.user + used.system - before.user - before.system) / (time.monotonic() - begun)
-    memory = process.memory_full_info().pss / 2**20
+    share = (cpu_seconds(pid) - before) / (time.monotonic() - begun)
+    memory = psutil.Process(pid).memory_full_info().pss / 2**20
     print(f"\nidle: {share:.3%} of a core, {memory:.1f} MiB")  # noqa: T201 -- the figure
     assert share <= 0.001
     assert memory <= 25
+
+
+def cpu_seconds(pid: int) -> float:
+    """What all threads of a process ran, by the scheduler (proc(5)).
+
+    The ticks of ``cpu_times`` are 10 ms, half of what may be used here: two or three of them
+    by chance are a failure.
+    """
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
