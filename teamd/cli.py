@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 TRACEBACK_VARIABLE: Final = "TEAMD_TRACEBACK"
 _STANDARD_ERROR: Final = 2
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells say it
+_AGAIN_SECONDS: Final = 0.01
 
 
 @dataclass(slots=True)
@@ -147,6 +148,8 @@ def run(name: str, find: Find, build: Build) -> NoReturn:
     """
     _open_standard_streams()
     stdout = sys.stdout
+    before = sys.unraisablehook
+    sys.unraisablehook = partial(_interrupt_again, before)
     choice = Choice()
     try:
         status = _run(name, find, build, choice)
@@ -157,6 +160,7 @@ def run(name: str, find: Find, build: Build) -> NoReturn:
         status = ended.code if sys.stdout is stdout else ExitCode.DONE
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the edge: no traceback passes
         status = _explain(error, name, choice)
+    sys.unraisablehook = before
     sys.exit(status if isinstance(status, int) else ExitCode.DONE)
 
 
@@ -201,6 +205,20 @@ def _open_standard_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 -- for good
+
+
+def _interrupt_again(
+    tell: Callable[[sys.UnraisableHookArgs], object], swallowed: sys.UnraisableHookArgs
+) -> None:
+    """Have a Ctrl-C that came in a finalizer come again: there Python prints it and goes on."""
+    if not issubclass(swallowed.exc_type, KeyboardInterrupt):
+        tell(swallowed)
+        return
+    import signal  # noqa: PLC0415 -- 4 ms, only for this
+
+    # Not at once: here it would be swallowed as well. An alarm that meets another comes again too.
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
 
 def _explain(error: BaseException, name: str, choice: Choice) -> int:
