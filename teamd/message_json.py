@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import re
+from contextlib import contextmanager
+from functools import cache
 from operator import itemgetter
-from typing import Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeGuard
 
 from teamd.errors import NotAMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 _END_OF_TIME: Final = 253_402_128_000.0  # year 9999; beyond it no calendar of ours knows a date
 _MAX_DEPTH: Final = 100  # what can be read can be written again, however deep the stack is by then
 _TAG: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z _-]{0,39}")
 _ENDS: Final = ("\n", "")
+_FEW: Final = 1 << 14  # bytes of lines: the decoder of many would take longer to load than it saves
 _NAMES: Final = ("id", "type", "from")
 _KNOWN: Final = frozenset({*_NAMES, "to", "content", "timestamp"})
 _TEXTS: Final = [str] * len(_NAMES)
@@ -56,6 +63,55 @@ def parse_plain(line: bytes) -> dict[str, Any] | None:
         return None
     given = all(names) and [*map(type, names)] == _TEXTS and type(content) is str
     return value if given and type(moment) is float and 0 <= moment < _END_OF_TIME else None
+
+
+def parse_lines(block: bytes) -> list[Any] | None:
+    """Return what whole lines hold, in one go; `None` where anything is to be mended in any line.
+
+    Returns:
+        An object a line, with `sender`, `content`, `type`, `id` and `timestamp`, each as
+        `parse_plain` takes it; `None` for few lines too, which are sooner read singly.
+    """
+    if len(block) < _FEW or b"\0" in block or (b"\\" in block and b"\\u0000" in block):
+        return None
+    try:
+        found = _decoder()(block)
+    except (ValueError, RecursionError):
+        return None
+    # No text holds a newline as it is: where each stands between two objects, a line holds one.
+    between = block.count(b"}\n{")
+    alone = block.count(b"\n") - block.endswith(b"\n") == between == len(found) - 1
+    return found if alone else None
+
+
+@cache
+def _decoder() -> Callable[[bytes], list[Any]]:
+    """Load what decodes many lines at a time, five times as fast as the standard library."""
+    import msgspec  # noqa: PLC0415 -- longer to load than all that a short command needs
+
+    some = Annotated[str, msgspec.Meta(min_length=1)]
+    moment = Annotated[float, msgspec.Meta(ge=0, lt=_END_OF_TIME)]
+    texts = [("sender", some), ("content", str), ("type", some), ("id", some)]
+    kind = msgspec.defstruct(
+        "Plain",
+        [*texts, ("timestamp", moment), ("to", str, "")],
+        rename={"sender": "from"},
+        forbid_unknown_fields=True,
+        gc=False,
+    )
+    return msgspec.json.Decoder(kind).decode_lines
+
+
+@contextmanager
+def paused_collection() -> Iterator[None]:
+    """Look for no garbage while many objects are made: each look would walk over all of them."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def parse_object(line: bytes) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -51,7 +50,7 @@ class Appender:
         *,
         durable: bool = True,
         patience_seconds: float = locks.TIMEOUT_SECONDS,
-        check: Callable[[int], None] = lambda _: None,
+        check: Callable[[int, int], None] = lambda _, __: None,
     ) -> None:
         """Append as `files.append` does.
 
@@ -59,7 +58,7 @@ class Appender:
             line: as there.
             durable: as there.
             patience_seconds: as there.
-            check: is told the size of the file before; what it raises forbids it.
+            check: is told the size of the file before, and of the line; what it raises forbids it.
 
         Raises:
             Unsynced: the disk failed; the line may be kept or not.
@@ -69,7 +68,7 @@ class Appender:
         try:
             # Not fstat: a file whose times were asked for has its node written at the next append.
             size = os.lseek(opened.fd, 0, os.SEEK_END)
-            check(size)
+            check(size, len(line))
             files.append_locked(opened.fd, self._path, line, size, durable=durable)
         except BaseException:
             _drop(opened)
@@ -111,17 +110,19 @@ class Appender:
 
         Where nothing changed in the folder since it did, it does.
         """
-        with suppress(OSError):
+        try:  # not `suppress`, which takes as long as the look
             folder = os.lstat(self._folder)
             names = (folder.st_ino, folder.st_dev, folder.st_mtime_ns, folder.st_ctime_ns)
             if names == opened.names:
                 return True
             through_link = stat.S_ISLNK(folder.st_mode)
-            if not through_link and _identify(os.lstat(self._name)) == opened.file:
-                settled = time.time_ns() - folder.st_mtime_ns > _SETTLED_NANOSECONDS
-                opened.names = names if settled else ()
-                return True
-        return False
+            if through_link or _identify(os.lstat(self._name)) != opened.file:
+                return False
+        except OSError:
+            return False
+        settled = time.time_ns() - folder.st_mtime_ns > _SETTLED_NANOSECONDS
+        opened.names = names if settled else ()
+        return True
 
 
 def _identify(found: os.stat_result) -> tuple[int, ...]:

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
     from teamd.mail.spool import Spool
 
-_MOST_IN_INBOX: Final = 1 << 18  # bytes of an inbox: what is in hand ends before that
+# Bytes of an inbox with mail that is done with at its start: that goes only with all the rest.
+_MOST_BEHIND_OTHERS: Final = 1 << 18
 
 
 @dataclass(slots=True)
@@ -54,12 +55,15 @@ class Intake:
     Attributes:
         rejected: the file of lines that were no message.
         durable: whether each step waits for the disk itself.
+        most: bytes of an inbox that stay in it while they are worked through, so that others
+            have room to write more.
     """
 
     inbox: Path
     spool: Spool
     rejected: Path
     durable: bool
+    most: int
     _begun: str = ""  # a batch in the inbox that this reader has begun
     _digest: lines.Digest | None = None  # of the inbox up to that batch's end
     _truncated: str = ""  # a batch whose marker is gone, for ever
@@ -112,7 +116,7 @@ class Intake:
         a moment, and forgets it then. Who gets it notes where that is.
         """
         end = os.fstat(fd).st_size
-        if end > _MOST_IN_INBOX:
+        if end > (_MOST_BEHIND_OTHERS if start else self.most):
             return self._set_aside(fd, start)
         if self._forget_nothing(fd, start):
             return None

@@ -98,7 +98,8 @@ class Mailbox:
         self._appender = Appender(self._inbox)
         taken = self.paths.taken(self.owner)
         self._spool = Spool(taken, self.owner, self.max_bytes, self.granted)
-        self._intake = Intake(self._inbox, self._spool, self._rejected, durable=self.durable)
+        room = self.max_inbox_bytes // 2
+        self._intake = Intake(self._inbox, self._spool, self._rejected, self.durable, room)
         self._in_hand = ("", 0)  # the delivery that this reader has taken: batch and offset
 
     def create(self) -> None:
@@ -131,13 +132,12 @@ class Mailbox:
                     f"a message of {len(line)} bytes is over the limit of {self.max_bytes}; "
                     "put the text into a file and send its path"
                 )
-        content, patience = b"".join(encoded), self.patience_seconds
-
-        def check(waiting: int) -> None:
-            if waiting and waiting + len(content) > self.max_inbox_bytes:
-                raise InboxFull(self.owner, self.max_inbox_bytes)
-
-        self._appender.append(content, durable=self.durable, patience_seconds=patience, check=check)
+        self._appender.append(
+            b"".join(encoded),
+            durable=self.durable,
+            patience_seconds=self.patience_seconds,
+            check=self._check_room,
+        )
 
     def take(self, limit: BatchLimit = NO_LIMIT) -> Batch:
         """Take mail; the same again until it is `done`, and what follows only after that.
@@ -224,6 +224,10 @@ class Mailbox:
         """Count the lines that were no message so far."""
         return lines.count(self._rejected)
 
+    def _check_room(self, waiting: int, more: int) -> None:
+        if waiting and waiting + more > self.max_inbox_bytes:
+            raise InboxFull(self.owner, self.max_inbox_bytes)
+
     def _standing(self, fd: int) -> Position | None:
         """Return what is known of a batch that is under way, unless it is one of long ago."""
         found = self._spool.position()
@@ -244,7 +248,7 @@ class Mailbox:
             limit = replace(limit, messages=1)
         return _Handed(position, before, limit, again)
 
-    def _find(self, handed: _Handed, raw: list[bytes] | None = None) -> Found:
+    def _find(self, handed: _Handed, raw: bytes = b"") -> Found:
         """Decode what is handed over; a message that crashed its readers is among the refused."""
         found = self._spool.find(handed.position, handed.limit, raw)
         guilty = handed.position.verdict if handed.limit.wary else None
@@ -292,5 +296,6 @@ def _stays(position: Position, found: Found) -> bool:
 
     It can where a reader knows all of it again after a power cut, by ids of their own.
     """
-    known = not found.refused and all(message.id_given for message in found.messages)
-    return known or not position.in_inbox
+    if found.plain or not position.in_inbox:
+        return True
+    return not found.refused and all(message.id_given for message in found.messages)

@@ -74,6 +74,9 @@ class Post:
     roster: InitVar[Roster | None] = None
     _roster: Roster = field(init=False, repr=False, compare=False)
     _known: dict[str, Mailbox] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _found: dict[str, tuple[Team, Sent]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self, roster: Roster | None) -> None:
         object.__setattr__(self, "_roster", roster or Roster(self.paths))
@@ -90,13 +93,34 @@ class Post:
             InboxFull: too much waits for the receiver already.
             StoreError: it could not be written, or too much waits for its host.
         """
+        if "@" in message.to:
+            return self._send_away(message)
+        sent = self._find(message.to)
+        if sent.to != message.to:
+            message = replace(message, to=sent.to)
+        # The last that can fail: whoever is told of a failure sends it again.
+        self.kept_mailbox(sent.to).put(message)
+        return sent
+
+    def _send_away(self, message: Message) -> Sent:
+        """Send to somebody whose address names a team, maybe this one, or a host."""
         if (far := self.far(message.to)) is not None:
             self.other_hosts().put(far, message, max_bytes=self.max_bytes)
             return Sent(str(far), self.other_hosts().warn(far))
         there, sent = self._way(message.to)
         message = self._as_read(there, sent, message)
-        # The last that can fail: whoever is told of a failure sends it again.
         there.kept_mailbox(message.to).put(message)
+        return sent
+
+    def _find(self, name: str) -> Sent:
+        """Look a receiver of this team up, once for as long as the roster does not change."""
+        team, known = self._team(), self._found.get(name)
+        if known is not None and known[0] is team:
+            return known[1]
+        if len(self._found) >= _MOST_OPEN:
+            self._found.clear()
+        sent = Sent(*self.receiver(name))
+        self._found[name] = team, sent
         return sent
 
     def check_id(self, message: Message) -> None:

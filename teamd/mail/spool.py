@@ -8,6 +8,7 @@ batch and its place, the same at every reading.
 
 from __future__ import annotations
 
+import io
 import os
 from dataclasses import dataclass
 from itertools import islice
@@ -18,16 +19,23 @@ from teamd.files import files
 from teamd.files.safe_open import safe_open
 from teamd.mail import lines
 from teamd.mail.poison import Position
-from teamd.messages import MAX_MESSAGE_BYTES, Message, moment_of, new_id
+from teamd.messages import (
+    MAX_INBOX_BYTES,
+    MAX_MESSAGE_BYTES,
+    Message,
+    moment_of,
+    new_id,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _LONGEST_HEADER: Final = 1 << 12
 _LONGEST_ALONE: Final = len(Position(batch=new_id(), at=0, end=1, content="0" * 32).header())
 _MOST_REFUSED: Final = 1000  # lines that are no message, in one reading
 _MOST_REFUSED_BYTES: Final = 1 << 22
+_MOST_AT_ONCE: Final = MAX_INBOX_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +65,13 @@ class Found:
         messages: in order.
         refused: lines between them that are no message, and why.
         end: the offset behind all of these.
+        plain: whether all was read at a glance: nothing is refused, and each has an id of its own.
     """
 
     messages: tuple[Message, ...]
     refused: tuple[tuple[bytes, str], ...]
     end: int
+    plain: bool = False
 
 
 @dataclass(slots=True)
@@ -91,25 +101,27 @@ class Spool:
             raise StoreError(f"{self.path} is damaged; `teamd restart` sets it aside")
         return found
 
-    def read(self, position: Position, limit: BatchLimit) -> list[bytes] | None:
+    def read(self, position: Position, limit: BatchLimit) -> bytes:
         """Return the lines of the next delivery as they stand, for `find` when the lock is free.
 
-        `None` where the limit does not bound them: what is no message could be without end.
+        Nothing where they are not to be read at once: what is no message could be without end.
         """
-        if limit.messages is None or limit.bytes is None:
-            return None
-        found: list[bytes] = []
-        left = limit.bytes
-        for line in self._lines(position):
-            left -= len(line)
-            if found and (left < 0 or len(found) == limit.messages):
-                break
-            found.append(line)
-        return found
+        with files.opened(self.inbox if position.in_inbox else self.path) as fd:
+            if fd is None:
+                return b""
+            left = (position.end or os.fstat(fd).st_size) - position.at
+            most = _MOST_AT_ONCE if limit.bytes is None else limit.bytes
+            if left > most and limit.bytes is None:
+                return b""
+            block = os.pread(fd, min(left, most), position.at)
+        if len(block) < left:
+            block = block[: block.rfind(b"\n") + 1]
+        if limit.messages is not None:
+            *lines_of_it, rest = block.split(b"\n", limit.messages)
+            block = block[: len(block) - len(rest)] if len(lines_of_it) == limit.messages else block
+        return block
 
-    def find(
-        self, position: Position, limit: BatchLimit = NO_LIMIT, raw: Iterable[bytes] | None = None
-    ) -> Found:
+    def find(self, position: Position, limit: BatchLimit = NO_LIMIT, raw: bytes = b"") -> Found:
         """Read on from a position: one message at least, however long it is.
 
         Only where a great many lines are no message it may be none; then there is more behind.
@@ -117,8 +129,12 @@ class Spool:
         Args:
             position: where.
             limit: the most that is found.
-            raw: the lines that stand there, where they have been read.
+            raw: what `read` has returned of them.
         """
+        if _are_short(raw, self.max_bytes):
+            plain = Message.decode_lines(raw, to=self.owner)
+            if plain is not None:
+                return Found(tuple(plain), (), position.at + len(raw), plain=True)
         messages: list[Message] = []
         refused: list[tuple[bytes, str]] = []
         refused_bytes = 0
@@ -175,11 +191,11 @@ class Spool:
                 yield from lines.read(fd, position.at, longest, position.end)
 
     def _sorted(
-        self, position: Position, raw: Iterable[bytes] | None = None
+        self, position: Position, raw: bytes = b""
     ) -> Iterator[tuple[int, bytes, Message | str | None]]:
         """Yield each line from a position on with its offset and what it is, see `lines.sort`."""
         at, undated = position.at, moment_of(position.batch)
-        for line in self._lines(position) if raw is None else raw:
+        for line in io.BytesIO(raw) if raw else self._lines(position):
             nameless = f"{position.batch}-{at}"
             longest = self.limit(line)
             yield (
@@ -199,6 +215,18 @@ class Spool:
         if len(line) > self.max_bytes:
             self.max_bytes = max(self.max_bytes, self.granted())
         return self.max_bytes
+
+
+def _are_short(block: bytes, longest: int) -> bool:
+    """Return whether no line is longer, as far as is seen at a glance.
+
+    None is where each stretch of half that length has an end of a line in it.
+    """
+    stretch = longest // 2
+    return len(block) <= longest or all(
+        block.find(b"\n", start, start + stretch) >= 0
+        for start in range(0, len(block) - stretch, stretch)
+    )
 
 
 def _has_no_body(start: bytes) -> bool:
