@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from teamd import credentials, secret_environment
 from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
+from teamd.message_json import load_decoder
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class TeammateProcess:
         if program := self.probe_sandbox().program:
             bubblewrap.build_base(program)  # looks through /etc, once for all
         tools.warm_up()
+        load_decoder()
         with suppress(StoreError):  # whoever calls the model says so
             self._ledger.prepare()
         if wants_sdk:

@@ -134,7 +134,7 @@ class Intake:
         self._begun = ""
         if os.fstat(fd).st_size:  # blank lines, dead markers: nobody is to wake for them again
             self._truncate(fd)
-        files.remove(self.spool.path)
+        self.spool.forget()
         return True
 
     def advance(self, fd: int, position: Position, end: int, rejected: int) -> None:

@@ -35,6 +35,8 @@ def read(fd: int, start: int, max_bytes: int = MAX_MESSAGE_BYTES, end: int = 0) 
     one that is far longer comes in pieces, so that nobody can fill the memory with it.
     """
     end = end or os.fstat(fd).st_size
+    if start >= end:
+        return
     buffer = min(max(end - start, 1 << 10), 1 << 18)
     with io.FileIO(fd, closefd=False) as raw, io.BufferedReader(raw, buffer) as file:
         file.seek(start)

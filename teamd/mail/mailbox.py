@@ -7,13 +7,14 @@ takes the same mail again, with the same ids. Lines that are no message are reje
 
 from __future__ import annotations
 
+import os
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import InboxFull, NotAMessage, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.files.appender import Appender
+from teamd.files.kept import KeptFile
 from teamd.mail import lines
 from teamd.mail.intake import Intake
 from teamd.mail.spool import NO_LIMIT, Spool
@@ -95,7 +96,7 @@ class Mailbox:
     def __post_init__(self) -> None:
         self._inbox = self.paths.inbox(self.owner)
         self._rejected = self.paths.rejected(self.owner)
-        self._appender = Appender(self._inbox)
+        self._kept = KeptFile(self._inbox)
         taken = self.paths.taken(self.owner)
         self._spool = Spool(taken, self.owner, self.max_bytes, self.granted)
         room = self.max_inbox_bytes // 2
@@ -132,7 +133,7 @@ class Mailbox:
                     f"a message of {len(line)} bytes is over the limit of {self.max_bytes}; "
                     "put the text into a file and send its path"
                 )
-        self._appender.append(
+        self._kept.append(
             b"".join(encoded),
             durable=self.durable,
             patience_seconds=self.patience_seconds,
@@ -146,7 +147,7 @@ class Mailbox:
         """
         self.check()
         while True:  # each round gets on; the lock is free in between
-            with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
+            with self._kept.locked() as fd, translate_os_errors(self._inbox):
                 position = self._intake.current(fd)
                 if position is None:
                     return EMPTY
@@ -154,7 +155,7 @@ class Mailbox:
                     self._intake.move_out(fd, position)  # its first reader has ended
                     continue
                 handed = self._hand_over(position, limit)
-                raw = self._spool.read(handed.position, handed.limit)
+                raw = self._spool.read(fd, handed.position, handed.limit)
                 if not raw:
                     batch = self._deliver(fd, handed, self._find(handed))
             if raw:
@@ -164,16 +165,21 @@ class Mailbox:
 
     def done(self, batch: Batch) -> None:
         """Forget a delivery that stands where it belongs; what was taken since stays."""
-        with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
+        with self._kept.locked() as fd, translate_os_errors(self._inbox):
             before = self._spool.position()
             if before is not None and before.batch == batch.id and before.at <= batch.end:
                 self._intake.advance(fd, before, batch.end, batch.rejected)
+            emptied = not os.fstat(fd).st_size
+        if emptied:
+            # Until it is closed, ext4 has each writer wait whose mail comes next: it brings what
+            # stands in a file that was emptied to the disk at its close.
+            self._kept.close()
 
     def peek(self, most: int = MOST_SHOWN) -> list[Message]:
         """The mail that is under way to its owner, the oldest first; nothing is changed."""
         if not files.exists(self._inbox):
             return []
-        with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
+        with self._kept.locked() as fd, translate_os_errors(self._inbox):
             before = self._standing(fd)
             old = [] if before is None else list(self._spool.messages(before, most))
             start = 0 if before is None else before.end
@@ -187,7 +193,7 @@ class Mailbox:
 
     def leftover(self) -> tuple[Message, ...]:
         """Take only what an earlier reader took and had not done with, and forget it."""
-        with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
+        with self._kept.locked() as fd, translate_os_errors(self._inbox):
             before = self._standing(fd)
             if before is None:
                 return ()
@@ -205,7 +211,7 @@ class Mailbox:
         before = self._spool.position()
         if before is None or before.holder != process:
             return False
-        with locks.locked(self._inbox, timeout_seconds=_BLAME_SECONDS):
+        with self._kept.locked(timeout_seconds=_BLAME_SECONDS):
             before = self._spool.position()
             if before is None or before.holder != process:
                 return False
@@ -261,7 +267,7 @@ class Mailbox:
         """Deliver what was decoded without the lock; empty where another reader came between."""
         if found.messages and not found.refused and _stays(handed.position, found):
             return self._batch(handed.position, found, handed.position.rejected)
-        with locks.locked(self._inbox) as fd, translate_os_errors(self._inbox):
+        with self._kept.locked() as fd, translate_os_errors(self._inbox):
             if self._spool.position() == handed.position:
                 return self._deliver(fd, handed, found)
         return EMPTY

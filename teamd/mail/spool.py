@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import io
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import files
-from teamd.files.safe_open import safe_open
+from teamd.files.kept import KeptDescriptor
 from teamd.mail import lines
 from teamd.mail.poison import Position
 from teamd.messages import (
@@ -82,6 +82,10 @@ class Spool:
     owner: str
     max_bytes: int = MAX_MESSAGE_BYTES
     granted: Callable[[], int] = lambda: 0
+    _kept: KeptDescriptor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._kept = KeptDescriptor(self.path)
 
     @property
     def inbox(self) -> Path:
@@ -90,30 +94,38 @@ class Spool:
 
     def position(self) -> Position | None:
         """Return where to go on, `None` where there is no such file, or nothing in it."""
-        with files.opened(self.path) as fd:
-            if fd is None:
-                return None
+        fd = self._kept.open()
+        if fd is None:
+            return None
+        with translate_os_errors(self.path):
             start = os.pread(fd, _LONGEST_HEADER, 0)
-            found = Position.decode(start.partition(b"\n")[0] + b"\n")
+        if not start:
+            return None
+        found = Position.decode(start.partition(b"\n")[0] + b"\n")
         if found is None and _has_no_body(start):
             return None  # a power cut came before the header of a batch that is in the inbox
         if found is None:
             raise StoreError(f"{self.path} is damaged; `teamd restart` sets it aside")
         return found
 
-    def read(self, position: Position, limit: BatchLimit) -> bytes:
+    def read(self, inbox: int, position: Position, limit: BatchLimit) -> bytes:
         """Return the lines of the next delivery as they stand, for `find` when the lock is free.
 
         Nothing where they are not to be read at once: what is no message could be without end.
+
+        Args:
+            inbox: the descriptor of the locked inbox.
+            position: where the delivery begins.
+            limit: the most that it holds.
         """
-        with files.opened(self.inbox if position.in_inbox else self.path) as fd:
-            if fd is None:
-                return b""
-            left = (position.end or os.fstat(fd).st_size) - position.at
-            most = _MOST_AT_ONCE if limit.bytes is None else limit.bytes
-            if left > most and limit.bytes is None:
-                return b""
-            block = os.pread(fd, min(left, most), position.at)
+        fd = inbox if position.in_inbox else self._kept.open()
+        if fd is None:
+            return b""
+        left = (position.end or os.fstat(fd).st_size) - position.at
+        most = _MOST_AT_ONCE if limit.bytes is None else limit.bytes
+        if left > most and limit.bytes is None:
+            return b""
+        block = os.pread(fd, min(left, most), position.at)
         if len(block) < left:
             block = block[: block.rfind(b"\n") + 1]
         if limit.messages is not None:
@@ -131,7 +143,7 @@ class Spool:
             limit: the most that is found.
             raw: what `read` has returned of them.
         """
-        if _are_short(raw, self.max_bytes):
+        if raw and _are_short(raw, self.max_bytes):
             plain = Message.decode_lines(raw, to=self.owner)
             if plain is not None:
                 return Found(tuple(plain), (), position.at + len(raw), plain=True)
@@ -171,18 +183,20 @@ class Spool:
 
     def move(self, position: Position) -> None:
         """Write another position, in place."""
+        fd = self._kept.open(write=True)
         with translate_os_errors(self.path):
-            fd = safe_open(self.path, os.O_WRONLY | os.O_CREAT)
-            try:
-                os.pwrite(fd, position.header(), 0)
-            finally:
-                os.close(fd)
+            os.pwrite(cast("int", fd), position.header(), 0)
 
     def clear(self) -> None:
         """Forget the position; the file stays, so that no name changes: senders watch for that."""
+        fd = self._kept.open(write=True)
         with translate_os_errors(self.path):
-            fd = safe_open(self.path, os.O_WRONLY | os.O_TRUNC)
-            os.close(fd)
+            os.ftruncate(cast("int", fd), 0)
+
+    def forget(self) -> None:
+        """Remove what is there, if anything is in it."""
+        if files.size(self.path):
+            files.remove(self.path)
 
     def _lines(self, position: Position) -> Iterator[bytes]:
         with files.opened(self.inbox if position.in_inbox else self.path) as fd:

@@ -44,7 +44,19 @@ def test_what_is_put_is_taken_in_order_and_once(box: Mailbox, paths: TeamPaths) 
     box.done(batch)
     assert not box.waiting()
     assert box.take() == EMPTY
-    assert not paths.taken("bob").exists()
+    assert paths.taken("bob").read_bytes() == b""
+
+
+def test_no_name_changes_from_one_delivery_to_the_next(box: Mailbox, paths: TeamPaths) -> None:
+    """Senders look whether one has changed, and the supervisor wakes whenever one does."""
+    box.put(mail("first"))
+    box.done(box.take())
+    before = paths.inboxes.stat().st_mtime_ns
+    assert box.take() == EMPTY
+    box.put(mail("second"))
+    box.done(box.take())
+    assert box.take() == EMPTY
+    assert paths.inboxes.stat().st_mtime_ns == before
 
 
 def test_what_is_taken_comes_again_until_it_is_done(box: Mailbox, paths: TeamPaths) -> None:

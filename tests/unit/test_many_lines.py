@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 from dataclasses import FrozenInstanceError, replace
 from typing import TYPE_CHECKING, Any
 
@@ -118,9 +119,14 @@ def test_mail_that_we_write_is_read_at_once(messages: list[Message]) -> None:
     assert all(one.id_given and not one.extra for one in found)
 
 
-def test_few_lines_load_no_decoder() -> None:
+def test_few_lines_load_no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes longer to load than it saves: a short command reads a few."""
-    assert Message.decode_lines(json.dumps(LINE).encode() + b"\n", to="bob") is None
+    line = json.dumps(LINE).encode() + b"\n"
+    Message.decode_lines(FILLER, to="bob")
+    assert Message.decode_lines(line, to="bob") == [Message.decode(line, to="bob")]
+    monkeypatch.delitem(sys.modules, "msgspec")
+    assert Message.decode_lines(line, to="bob") is None
+    assert "msgspec" not in sys.modules
 
 
 def test_what_was_read_at_once_is_a_message_like_any_other() -> None:

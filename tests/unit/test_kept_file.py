@@ -11,7 +11,7 @@ import pytest
 
 from teamd.errors import InboxFull, StoreError, StrangeFile
 from teamd.files import locks
-from teamd.files.appender import Appender
+from teamd.files.kept import KeptDescriptor, KeptFile
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
 
@@ -26,9 +26,9 @@ LONG_AGO = 1_600_000_000
 
 
 @pytest.fixture(params=[True, False], ids=["settled", "changed just now"])
-def appender(paths: TeamPaths, request: pytest.FixtureRequest) -> Appender:
+def kept(paths: TeamPaths, request: pytest.FixtureRequest) -> KeptFile:
     """One that has its file open already, and knows of a folder that has not changed, or has."""
-    made = Appender(paths.inbox("bob"))
+    made = KeptFile(paths.inbox("bob"))
     made.append(LINE)
     if request.param:
         os.utime(paths.inboxes, (LONG_AGO, LONG_AGO))
@@ -36,23 +36,23 @@ def appender(paths: TeamPaths, request: pytest.FixtureRequest) -> Appender:
     return made
 
 
-def test_the_file_is_opened_once(appender: Appender, paths: TeamPaths) -> None:
-    [opened] = appender._kept
-    appender.append(LINE)
-    assert appender._kept == [opened]
+def test_the_file_is_opened_once(kept: KeptFile, paths: TeamPaths) -> None:
+    [opened] = kept._kept
+    kept.append(LINE)
+    assert kept._kept == [opened]
     assert paths.inbox("bob").read_bytes() == 3 * LINE
     locks.InstanceLock(paths.inbox("bob"))  # nobody has the lock in between
 
 
 def test_a_folder_that_changed_just_now_is_not_relied_on(paths: TeamPaths) -> None:
     """A second change within one tick of the file system's clock would not show."""
-    appender = Appender(paths.inbox("bob"))
+    kept = KeptFile(paths.inbox("bob"))
     for _ in range(2):
-        appender.append(LINE)
-    assert [opened.names for opened in appender._kept] == [()]
+        kept.append(LINE)
+    assert [opened.names for opened in kept._kept] == [()]
     os.utime(paths.inboxes, (LONG_AGO, LONG_AGO))
-    appender.append(LINE)
-    assert all(opened.names for opened in appender._kept)
+    kept.append(LINE)
+    assert all(opened.names for opened in kept._kept)
 
 
 def replace_file(path: Path) -> None:
@@ -73,11 +73,11 @@ def replace_team(path: Path) -> None:
 
 @pytest.mark.parametrize("change", [os.unlink, replace_file, replace_folder, replace_team])
 def test_what_stands_under_the_name_now_is_written_to(
-    appender: Appender, paths: TeamPaths, change: Callable[[Path], None]
+    kept: KeptFile, paths: TeamPaths, change: Callable[[Path], None]
 ) -> None:
     change(paths.inbox("bob"))
-    appender.append(LINE)
-    appender.append(LINE)
+    kept.append(LINE)
+    kept.append(LINE)
     assert paths.inbox("bob").read_bytes() == 2 * LINE
 
 
@@ -97,48 +97,48 @@ def hard_link(path: Path) -> None:
 
 @pytest.mark.parametrize("change", [link, link_folder, hard_link])
 def test_a_link_that_takes_the_place_is_refused(
-    appender: Appender, paths: TeamPaths, change: Callable[[Path], None]
+    kept: KeptFile, paths: TeamPaths, change: Callable[[Path], None]
 ) -> None:
     change(paths.inbox("bob"))
     with pytest.raises(StrangeFile):
-        appender.append(LINE)
+        kept.append(LINE)
     assert paths.inbox("bob").read_bytes() == 2 * LINE
 
 
-def test_a_team_that_has_gone_is_told(appender: Appender, paths: TeamPaths) -> None:
+def test_a_team_that_has_gone_is_told(kept: KeptFile, paths: TeamPaths) -> None:
     paths.root.rename(paths.root.with_name("old"))
     with pytest.raises(StoreError, match="is the team directory still there"):
-        appender.append(LINE)
+        kept.append(LINE)
 
 
-def test_a_torn_line_stays_alone(appender: Appender, paths: TeamPaths) -> None:
+def test_a_torn_line_stays_alone(kept: KeptFile, paths: TeamPaths) -> None:
     with paths.inbox("bob").open("ab") as file:
         file.write(b"torn")
-    appender.append(LINE)
+    kept.append(LINE)
     assert paths.inbox("bob").read_bytes() == 2 * LINE + b"torn\n" + LINE
 
 
-def test_a_forked_process_opens_a_file_of_its_own(appender: Appender, paths: TeamPaths) -> None:
+def test_a_forked_process_opens_a_file_of_its_own(kept: KeptFile, paths: TeamPaths) -> None:
     """An inherited descriptor would exclude nobody, and giving back its lock would be its end."""
-    [opened] = appender._kept
+    [opened] = kept._kept
     fcntl.flock(opened.fd, fcntl.LOCK_EX)
     forked = os.fork()
     if forked == 0:
         try:
-            appender.append(LINE, patience_seconds=0)
+            kept.append(LINE, patience_seconds=0)
         except StoreError:
             os._exit(1)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]) == 1, "it has not waited"
     assert locks.try_lock(paths.inbox("bob")) is None, "the lock is held still"
-    appender.append(LINE)
+    kept.append(LINE)
     assert paths.inbox("bob").read_bytes() == 3 * LINE
 
 
-def test_threads_exclude_each_other(appender: Appender, paths: TeamPaths) -> None:
+def test_threads_exclude_each_other(kept: KeptFile, paths: TeamPaths) -> None:
     def write(name: bytes) -> None:
         for _ in range(300):
-            appender.append(name * 100 + b"\n", durable=False)
+            kept.append(name * 100 + b"\n", durable=False)
 
     threads = [Thread(target=write, args=(name,)) for name in (b"a", b"b", b"c")]
     for thread in threads:
@@ -148,7 +148,71 @@ def test_threads_exclude_each_other(appender: Appender, paths: TeamPaths) -> Non
     lines = paths.inbox("bob").read_bytes().split()
     assert len(lines) == 902
     assert {(len(line), len(set(line))) for line in lines[2:]} == {(100, 1)}
-    assert len(appender._kept) == 1
+    assert len(kept._kept) == 1
+
+
+def test_a_lock_is_held_for_a_block_and_given_back(kept: KeptFile, paths: TeamPaths) -> None:
+    with kept.locked() as fd:
+        assert locks.try_lock(paths.inbox("bob")) is None
+    with kept.locked() as again:
+        assert again == fd
+    with pytest.raises(InboxFull), kept.locked():
+        raise InboxFull("bob", 1)
+    locks.InstanceLock(paths.inbox("bob"))  # nobody has the lock
+
+
+@pytest.mark.parametrize("change", [os.unlink, replace_file, replace_folder, replace_team])
+def test_what_stands_under_the_name_now_is_locked(
+    kept: KeptFile, paths: TeamPaths, change: Callable[[Path], None]
+) -> None:
+    change(paths.inbox("bob"))
+    with kept.locked() as fd:
+        assert os.path.samestat(os.fstat(fd), paths.inbox("bob").stat())
+
+
+def test_what_a_lock_guards_is_opened_once(paths: TeamPaths) -> None:
+    guarded = KeptDescriptor(paths.taken("bob"))
+    assert guarded.open() is None
+    written = guarded.open(write=True)
+    assert written is not None
+    os.write(written, LINE)
+    assert guarded.open() == guarded.open(write=True) == written
+
+
+def test_what_was_opened_to_be_read_is_opened_anew_to_be_written(paths: TeamPaths) -> None:
+    """Whoever only reads may do so on a disk that takes no writes."""
+    paths.taken("bob").write_bytes(LINE)
+    guarded = KeptDescriptor(paths.taken("bob"))
+    reads = guarded.open()
+    assert reads is not None
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.write(reads, LINE)
+    writes = guarded.open(write=True)
+    assert writes is not None
+    os.write(writes, LINE)
+
+
+@pytest.mark.parametrize("change", [os.unlink, replace_file])
+def test_what_a_lock_guards_is_what_stands_there_now(
+    paths: TeamPaths, change: Callable[[Path], None]
+) -> None:
+    guarded = KeptDescriptor(paths.taken("bob"))
+    guarded.open(write=True)
+    change(paths.taken("bob"))
+    fd = guarded.open(write=True)
+    assert fd is not None
+    assert os.path.samestat(os.fstat(fd), paths.taken("bob").stat())
+
+
+@pytest.mark.parametrize("change", [link, hard_link])
+def test_no_link_is_opened_that_takes_its_place(
+    paths: TeamPaths, change: Callable[[Path], None]
+) -> None:
+    guarded = KeptDescriptor(paths.taken("bob"))
+    guarded.open(write=True)
+    change(paths.taken("bob"))
+    with pytest.raises(StrangeFile):
+        guarded.open()
 
 
 def test_no_descriptor_is_left(paths: TeamPaths) -> None:

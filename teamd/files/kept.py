@@ -1,17 +1,25 @@
-"""Appending to one file of many writers again and again, with a descriptor that stays open."""
+"""Files that one process opens again and again, with descriptors that stay open.
+
+A descriptor says nothing about the name, and an inherited one excludes nobody. So it is used by one
+thread at a time, in the process that opened it, and only while the file under the name is the very
+one that was opened. To see that takes a tenth of the time of opening it again.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from teamd.errors import translate_os_errors
 from teamd.files import files, locks
+from teamd.files.safe_open import safe_open
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _SETTLED_NANOSECONDS: Final = 100_000_000  # more than one tick of any file system's clock
@@ -31,18 +39,25 @@ class _Opened:
     names: tuple[int, ...] = ()
 
 
-class Appender:
-    """Does what `files.append` does, and opens the file only when another one stands there.
-
-    A descriptor says nothing about the name, and an inherited one excludes nobody. So it is used
-    by one thread at a time, in the process that opened it, and only while the file under the name
-    is the very one that was opened.
-    """
+class KeptFile:
+    """A file that is locked by its name, and opened only when another one stands there."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._name, self._folder = str(path), str(path.parent)
         self._kept: list[_Opened] = []  # a thread takes it out, and another one opens its own
+
+    @contextmanager
+    def locked(self, *, timeout_seconds: float = locks.TIMEOUT_SECONDS) -> Iterator[int]:
+        """Hold the lock on what stands under the name, as `locks.locked` does."""
+        opened = self._lock(timeout_seconds)
+        try:
+            yield opened.fd
+        except BaseException:
+            _drop(opened)
+            raise
+        locks.release(opened.fd)
+        self._keep(opened)
 
     def append(
         self,
@@ -64,15 +79,21 @@ class Appender:
             Unsynced: the disk failed; the line may be kept or not.
             StoreError: disk full, read-only, locked; the file is as it was.
         """
-        opened = self._lock_kept(patience_seconds) or self._lock_anew(patience_seconds)
+        opened = self._lock(patience_seconds)
         try:
             # Not fstat: a file whose times were asked for has its node written at the next append.
             size = os.lseek(opened.fd, 0, os.SEEK_END)
             check(size, len(line))
-            files.append_locked(opened.fd, self._path, line, size, durable=durable)
+            files.append_locked(opened.fd, self.path, line, size, durable=durable)
         except BaseException:
             _drop(opened)
             raise
+        self._keep(opened)
+
+    def _lock(self, timeout_seconds: float) -> _Opened:
+        return self._lock_kept(timeout_seconds) or self._lock_anew(timeout_seconds)
+
+    def _keep(self, opened: _Opened) -> None:
         self._kept.append(opened)
         while len(self._kept) > 1:
             os.close(self._kept.pop(0).fd)
@@ -85,8 +106,8 @@ class Appender:
     def __del__(self) -> None:
         self.close()
 
-    def _lock_kept(self, patience_seconds: float) -> _Opened | None:
-        """Lock the file that is open already; `None` where it is not what is to be written to."""
+    def _lock_kept(self, timeout_seconds: float) -> _Opened | None:
+        """Lock the file that is open already; `None` where it is not what stands there."""
         try:
             opened = self._kept.pop()
         except IndexError:
@@ -94,15 +115,15 @@ class Appender:
         stands = False
         try:
             if opened.process == os.getpid():
-                locks.acquire(opened.fd, self._path, patience_seconds)
+                locks.acquire(opened.fd, self.path, timeout_seconds)
                 stands = self._stands(opened)
         finally:
             if not stands:
                 _drop(opened)
         return opened if stands else None
 
-    def _lock_anew(self, patience_seconds: float) -> _Opened:
-        fd = locks.hold(self._path, timeout_seconds=patience_seconds)
+    def _lock_anew(self, timeout_seconds: float) -> _Opened:
+        fd = locks.hold(self.path, timeout_seconds=timeout_seconds)
         return _Opened(fd, os.getpid(), _identify(os.fstat(fd)))
 
     def _stands(self, opened: _Opened) -> bool:
@@ -123,6 +144,45 @@ class Appender:
         settled = time.time_ns() - folder.st_mtime_ns > _SETTLED_NANOSECONDS
         opened.names = names if settled else ()
         return True
+
+
+class KeptDescriptor:
+    """A descriptor of a file that the lock of another one guards."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._name = path, str(path)
+        self._kept: _Opened | None = None
+        self._writes = False
+
+    def open(self, *, write: bool = False) -> int | None:
+        """Return a descriptor of what stands under the name, which is made where it is to write.
+
+        It stays open; `None` where there is no file.
+        """
+        with translate_os_errors(self._path):
+            try:
+                found = _identify(os.lstat(self._name))
+            except FileNotFoundError:
+                found = ()
+            if (kept := self._kept) is not None:
+                same = kept.process == os.getpid() and kept.file == found
+                if same and (self._writes or not write):
+                    return kept.fd
+                self.close()
+            if not found and not write:
+                return None
+            fd = safe_open(self._path, os.O_RDWR | os.O_CREAT if write else os.O_RDONLY)
+            self._kept, self._writes = _Opened(fd, os.getpid(), _identify(os.fstat(fd))), write
+            return fd
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._kept is not None:
+            os.close(self._kept.fd)
+            self._kept = None
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def _identify(found: os.stat_result) -> tuple[int, ...]:
