@@ -153,12 +153,13 @@ def test_threads_exclude_each_other(kept: KeptFile, paths: TeamPaths) -> None:
 
 def test_a_lock_is_held_for_a_block_and_given_back(kept: KeptFile, paths: TeamPaths) -> None:
     with kept.locked() as fd:
-        assert locks.try_lock(paths.inbox("bob")) is None
+        assert locks.is_locked(paths.inbox("bob"))
+    assert not locks.is_locked(paths.inbox("bob"))
     with kept.locked() as again:
         assert again == fd
     with pytest.raises(InboxFull), kept.locked():
         raise InboxFull("bob", 1)
-    locks.InstanceLock(paths.inbox("bob"))  # nobody has the lock
+    assert not locks.is_locked(paths.inbox("bob"))
 
 
 @pytest.mark.parametrize("change", [os.unlink, replace_file, replace_folder, replace_team])
