@@ -30,7 +30,10 @@ def look(event, arguments):
         return
     try:
         with open(str(arguments[0]).replace("transcripts/jo", "inbox/jo.taken"), "rb") as file:
-            header = json.loads(file.readline())
+            opening = file.readline()
+            if not opening:
+                return  # nothing is in hand
+            header = json.loads(opening)
             at = int(header["at"])
             file.seek(at)
             lines = file.readlines()
