@@ -6,9 +6,9 @@ import os
 import stat
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from teamd.dataclass import dataclass
 from teamd.files import files, locks
 
 if TYPE_CHECKING:

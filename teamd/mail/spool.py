@@ -9,10 +9,10 @@ batch and its place, the same at every reading.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from teamd.dataclass import dataclass
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import files
 from teamd.files.safe_open import safe_open
