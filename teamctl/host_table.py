@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
 from teamctl.widths import Shape
+from teamd.dataclass import dataclass
 from teamd.errors import StoreError
 from teamd.files import pidfile
 from teamd.hosts.far import NO_POSTMAN, describe_absence

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Final
 
 from teamctl import output
 from teamd import terminal
+from teamd.dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

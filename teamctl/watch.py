@@ -9,11 +9,11 @@ import termios
 import time
 import tty
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamctl import output, roster_table
 from teamd import terminal
+from teamd.dataclass import dataclass
 from teamd.errors import WrongUsage
 from teamd.files.watch import watch
 from teamd.overview.overview import OverviewReader

@@ -12,10 +12,6 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.late import load_late
-
-load_late("inspect")  # before whatever declares dataclasses
-
 from teamd import commandline, secret_environment, terminal
 from teamd.cli import Choice, run
 from teamd.commandline import Command, team_options

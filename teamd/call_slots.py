@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import socket
 import sys
-from dataclasses import dataclass
 from typing import Final
+
+from teamd.dataclass import dataclass
 
 # Of plain datagrams nobody sees that the other end has closed; only Linux has the better ones.
 CHANNEL: Final = socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_DGRAM

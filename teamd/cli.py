@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from teamd.commandline import TEAM_NAMES, split_team_options
+from teamd.dataclass import dataclass
 from teamd.errors import ExitCode, SettingsError, TeamError, WrongUsage
 from teamd.files import find_team
 from teamd.files.paths import trust_folder

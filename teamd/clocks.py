@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from teamd.dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

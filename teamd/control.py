@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import clocks
+from teamd.dataclass import dataclass, field
 from teamd.errors import (
     DeadlinePassed,
     ExitCode,

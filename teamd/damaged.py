@@ -15,7 +15,6 @@ import json
 import re
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +23,7 @@ from teamd.budget.accounts import NOTHING, Account
 from teamd.budget.days import day_of
 from teamd.budget.ledger import Ledger
 from teamd.control import ControlReply
+from teamd.dataclass import dataclass
 from teamd.errors import BadName, DamagedRoster, StoreError, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.mail import lines

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from teamctl.demo.stage import Interrupted, Stage, Story, interruptible, opened
 from teamctl.hosts.extra import load
 from teamctl.roster_table import show_now
 from teamd import commandline, terminal
+from teamd.dataclass import KW_ONLY, dataclass
 from teamd.errors import ExitCode, TeamError
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD

@@ -8,7 +8,6 @@ when and why.
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from teamctl import output
@@ -19,6 +18,7 @@ from teamctl.doctor.model import check_model
 from teamd import commandline, damaged, terminal
 from teamd.board.files import read_all
 from teamd.commandline import team_options
+from teamd.dataclass import asdict, replace
 from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
 from teamd.files import directories, pidfile
 from teamd.sandbox.probe import WITHOUT, describe, probe

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamctl import output
 from teamctl.widths import Shape
 from teamd import commandline
 from teamd.commandline import team_options
+from teamd.dataclass import asdict, dataclass
 from teamd.files import pidfile
 from teamd.messages import TEAMD
 from teamd.overview.members import look_at

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from teamctl import output
@@ -11,6 +10,7 @@ from teamctl.post import team_post
 from teamctl.texts import not_empty, text_or_stdin
 from teamd import commandline, terminal
 from teamd.commandline import team_options
+from teamd.dataclass import replace
 from teamd.errors import DeadlinePassed, TeamError, WrongUsage
 from teamd.files import pidfile
 from teamd.messages import Message, new_id

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +10,7 @@ from teamctl import output
 from teamctl.widths import Shape
 from teamd import commandline, terminal
 from teamd.commandline import team_options
+from teamd.dataclass import replace
 from teamd.files import directories
 from teamd.files.safe_open import safe_open
 from teamd.mail import trace as tracing

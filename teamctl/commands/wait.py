@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamctl import arguments, output
 from teamctl.arguments import timeout_option
 from teamd import commandline, terminal
 from teamd.commandline import team_options
+from teamd.dataclass import dataclass, field
 from teamd.errors import DeadlinePassed, ExitCode
 from teamd.files import files, pidfile
 from teamd.files.watch import wait_for

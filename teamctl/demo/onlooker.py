@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import click
@@ -13,6 +12,7 @@ import click
 from teamctl import output
 from teamctl.tail import GrowingFile
 from teamctl.wait import GONE
+from teamd.dataclass import dataclass
 from teamd.files import pidfile
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox

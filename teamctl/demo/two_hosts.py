@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from teamctl.demo.broker_process import BrokerProcess, find_free_port
@@ -15,6 +14,7 @@ from teamctl.demo.onlooker import REST_SECONDS, Onlooker, TeamEvent, Teller
 from teamctl.demo.stage import Part, opened, read_story, script_of
 from teamctl.roster_table import show_everywhere
 from teamd import terminal
+from teamd.dataclass import dataclass, field
 from teamd.errors import ExitCode, TeamError
 from teamd.files.watch import wait_for
 from teamd.hosts.far import FarHosts

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from teamd import credentials, secret_environment
 from teamd.budget.ledger import Ledger
+from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError
 from teamd.message_json import load_decoder
 from teamd.team.roster import Roster

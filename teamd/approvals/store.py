@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.approvals.approval import ID, AlreadyAnswered, Approval, Kind, NoSuchApproval, Verdict
+from teamd.dataclass import replace
 from teamd.errors import (
     BadName,
     NotAMessage,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.board.task import TaskStatus
+from teamd.dataclass import replace
 from teamd.messages import new_id
 
 if TYPE_CHECKING:

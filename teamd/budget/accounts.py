@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Decimal
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.budget.refusals import LIMITS, Figures, refuse, refuse_unpriced
+from teamd.dataclass import asdict, dataclass, field, fields, replace
 from teamd.process_id import Identity
 from teamd.tokens import Usage
 

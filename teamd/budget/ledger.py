@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.budget import days
 from teamd.budget.accounts import Account, Accounts, Reservation, Terms
 from teamd.budget.records import apply, encode, summarise
+from teamd.dataclass import KW_ONLY, dataclass, replace
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
 

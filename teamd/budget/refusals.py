@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
 from typing import Any, Final, NamedTuple
 
 from teamd.budget import days
+from teamd.dataclass import dataclass
 
 USD: Final = "usd"
 TOKENS: Final = "tokens"

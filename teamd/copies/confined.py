@@ -13,11 +13,11 @@ import shutil
 import signal
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd.copies.source import GitKilled, last_words
+from teamd.dataclass import dataclass, replace
 from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories
 from teamd.process_id import Identity

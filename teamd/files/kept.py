@@ -11,9 +11,9 @@ import os
 import stat
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from teamd.dataclass import dataclass
 from teamd.errors import translate_os_errors
 from teamd.files import files, locks
 from teamd.files.safe_open import safe_open

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from teamd.dataclass import dataclass
 from teamd.messages import NAME
 
 _PARTS = 3

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from teamd.dataclass import dataclass
 from teamd.errors import translate_os_errors
 from teamd.files import directories
 

@@ -30,10 +30,10 @@ Lines are copied as they stand: the lock is held for a moment only, however much
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.dataclass import dataclass, replace
 from teamd.files import directories, files
 from teamd.mail import lines
 from teamd.mail.poison import Position, first_position

@@ -8,10 +8,10 @@ takes the same mail again, with the same ids. Lines that are no message are reje
 from __future__ import annotations
 
 import os
-from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from teamd.dataclass import KW_ONLY, dataclass, replace
 from teamd.errors import InboxFull, NotAMessage, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.files.kept import KeptFile

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from teamd.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

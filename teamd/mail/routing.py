@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from teamd.dataclass import KW_ONLY, InitVar, dataclass, field, replace
 from teamd.errors import (
     BadName,
     InboxFull,

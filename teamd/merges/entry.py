@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final
 
+from teamd.dataclass import dataclass, fields
 from teamd.errors import TeamError
 from teamd.messages import Message
 

@@ -7,9 +7,9 @@ time up to a bound that doubles, so that teammates that failed together do not r
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from teamd.dataclass import dataclass
 from teamd.models import RefusedError, TransientError, UnusableError
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
+from teamd.dataclass import dataclass
 from teamd.mail.routing import Post
 from teamd.messages import USER
 

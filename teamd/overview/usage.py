@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from teamd.budget import days
 from teamd.budget.accounts import NOTHING
 from teamd.budget.refusals import LIMITS, USD
+from teamd.dataclass import dataclass
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:

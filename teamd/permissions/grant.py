@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import Any
+
+from teamd.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from teamd import secret_environment
+from teamd.dataclass import dataclass
 
 if TYPE_CHECKING:
     import asyncio

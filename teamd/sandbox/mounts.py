@@ -11,10 +11,10 @@ from __future__ import annotations
 import errno
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from teamd.dataclass import dataclass
 from teamd.sandbox.places import PlaceState
 
 if TYPE_CHECKING:

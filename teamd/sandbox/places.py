@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from teamd.dataclass import dataclass
 from teamd.sandbox.git_settings import named_by_settings
 from teamd.sandbox.links import follow
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from teamd.dataclass import dataclass, field
 from teamd.sandbox import toolchains
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from teamd.dataclass import dataclass
 from teamd.programs.brief import run_briefly
 from teamd.sandbox import SANDBOXED
 from teamd.sandbox.bubblewrap import build_trial

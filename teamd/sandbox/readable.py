@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from teamd.dataclass import dataclass, field
 from teamd.sandbox.links import leads_through
 from teamd.sandbox.toolchains import changed_at, needed_by
 

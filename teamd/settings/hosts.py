@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from teamd.dataclass import dataclass, field
 from teamd.messages import NAME
 from teamd.settings import keys, kinds
 from teamd.settings.keys import higher, if_set, setting
@@ -97,14 +97,14 @@ class HostSettings:
     servers: tuple[str, ...] = setting(
         (), SERVERS, 'the broker: ["tls://10.0.0.1:4222"], or several', loosens=if_set
     )
-    cert: Path | None = setting(  # noqa: RUF009 -- it makes a field
+    cert: Path | None = setting(
         None, PEM, "this host's certificate", ".team/hosts/keys/host.crt", loosens=if_set
     )
-    key: Path | None = setting(  # noqa: RUF009 -- the same
+    key: Path | None = setting(
         None, PEM, "its key, which nobody else may read", ".team/hosts/keys/host.key",
         loosens=if_set,
     )  # fmt: skip
-    ca: Path | None = setting(  # noqa: RUF009 -- the same
+    ca: Path | None = setting(
         None, PEM, "what the broker's certificate is signed by", ".team/hosts/keys/ca.crt",
         loosens=if_set,
     )  # fmt: skip

@@ -8,8 +8,9 @@ with.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from teamd.dataclass import dataclass, field, fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -7,11 +7,11 @@ import re
 import shlex
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.dataclass import dataclass
 from teamd.errors import BadName
 from teamd.messages import LEAD, NAME, check_name
 from teamd.settings.quoting import bare, printable

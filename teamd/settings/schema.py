@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
+from teamd.dataclass import dataclass, field, replace
 from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES
 from teamd.settings import kinds
 from teamd.settings.hosts import HostSettings
@@ -39,7 +39,7 @@ class TeamSettings:
     """`[team]`: who works where. `workspace` is absolute once a file was read."""
 
     name: str = setting("default", kinds.TEAM_NAME, "what the team is called")
-    workspace: Path = setting(  # noqa: RUF009 -- it makes a field
+    workspace: Path = setting(
         Path(), kinds.FOLDER, "the folder where tools work, relative to this file", loosens=outside
     )
     worktree: bool = setting(
@@ -76,7 +76,7 @@ class ModelSettings:
         metadata=key(kinds.HEADERS, 'sent with each request: { X-Project = "a" }', loosens=if_set),
     )
     cache: bool = setting(True, FLAG, "prompt caching: what was sent before costs less")
-    script: Path | None = setting(  # noqa: RUF009 -- the same
+    script: Path | None = setting(
         None, kinds.FILE, "plays turns from this file, asks no model: for demos", "turns.json",
         loosens=if_set,
     )  # fmt: skip

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.dataclass import fields, is_dataclass
 from teamd.settings.keys import keys_of
 from teamd.settings.schema import Settings
 

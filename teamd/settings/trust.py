@@ -11,10 +11,10 @@ import hashlib
 import json
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+from teamd.dataclass import dataclass
 from teamd.errors import StoreError
 from teamd.files import directories, files
 from teamd.files.paths import trust_folder

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.dataclass import MISSING, Field, dataclass, fields, replace
 from teamd.settings.keys import keys_of
 from teamd.settings.quoting import bare, printable
 from teamd.settings.schema import Settings

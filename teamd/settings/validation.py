@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.dataclass import MISSING, fields
 from teamd.settings.keys import keys_of
 from teamd.settings.kinds import Wrong
 from teamd.settings.quoting import SHOWN_CHARACTERS, bare, quoted, shown

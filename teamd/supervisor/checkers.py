@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import signal
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
 from teamd.board.files import id_in
 from teamd.board.task import TaskStatus
 from teamd.clocks import Deadline
+from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS
 from teamd.states import ChildExit

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import signal
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
 from teamd.clocks import Deadline
+from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError
 from teamd.heartbeat import HeartbeatMemory, Watchdog
 from teamd.mail.mailbox import Mailbox

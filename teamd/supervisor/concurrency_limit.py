@@ -10,10 +10,10 @@ makes the next try come later, since the wall is known by then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd.clocks import Deadline
+from teamd.dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable

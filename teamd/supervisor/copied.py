@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from teamd.copies import record
+from teamd.dataclass import replace
 from teamd.errors import TeamError
 from teamd.supervisor.spawn import SpawnRequest, check
 

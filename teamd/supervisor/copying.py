@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.dataclass import dataclass, field, replace
 from teamd.errors import ExitCode, TeamError
 from teamd.supervisor.fork import Child, fork
 

@@ -8,10 +8,10 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from teamd.dataclass import dataclass
 from teamd.process_id import Identity
 from teamd.states import ChildExit
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import signal
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from teamd import clocks
+from teamd.dataclass import dataclass, field
 from teamd.states import ChildExit
 from teamd.supervisor.restart_limit import Crashes
 

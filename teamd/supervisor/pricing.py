@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from teamd.budget.accounts import Terms
+from teamd.dataclass import replace
 from teamd.errors import TeamError
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ grows as with systemd's `RestartSteps=`.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from teamd.dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from teamd.settings.schema import Supervision

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.clocks import Deadline
+from teamd.dataclass import replace
 from teamd.errors import DamagedRoster, StoreError, TeamError
 from teamd.messages import LEAD, TEAMD, Message, again, new_id
 from teamd.states import Status

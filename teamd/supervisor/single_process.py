@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd.clocks import Deadline
+from teamd.dataclass import dataclass, field
 from teamd.supervisor.fork import fork
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import selectors
 import socket
 from collections import deque
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
 from teamd.call_slots import ASK, BEGUN, CHANNEL, LONGEST_WORD, Returned
+from teamd.dataclass import dataclass, field
 from teamd.supervisor.warmth import Warmth
 
 if TYPE_CHECKING:

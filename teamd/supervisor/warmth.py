@@ -7,10 +7,10 @@ caching", on concurrent requests.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from teamd.clocks import Deadline
+from teamd.dataclass import dataclass, field
 
 KEPT_SECONDS: Final = 300.0  # by the server, since the last use
 # A server that takes so long to begin is not waited for: money is not worth any time.

@@ -6,11 +6,11 @@ import json
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.dataclass import dataclass, field, replace
 from teamd.errors import DamagedRoster, StoreError, UnknownTeammate
 from teamd.files import files, locks
 from teamd.messages import LEAD, USER

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.dataclass import KW_ONLY, dataclass, field, fields
 from teamd.errors import StoreError
 from teamd.files import files, lines
 from teamd.message_json import is_moment

@@ -232,22 +232,3 @@ def test_a_supervisor_loads_nothing_slow_before_it_takes_requests() -> None:
     slow = {"ast", "asyncio", "pydantic", "anthropic", "teamd.agent.child", "teamd.tools"}
     slow |= {"teamd.merges.queue", "teamd.models.prices", "teamd.transcript.records"}
     assert set(done.stdout.split()) & slow == set()
-
-
-def test_a_module_that_is_loaded_late_is_the_module() -> None:
-    """`ast` is one that `inspect` imports."""
-    say = """
-import sys
-from teamd.late import load_late
-load_late("inspect")
-import dataclasses, inspect
-assert "ast" not in sys.modules
-from inspect import signature
-assert "ast" in sys.modules
-import inspect as again
-assert again.signature is inspect.signature is signature
-assert sys.modules["inspect"] is again is not inspect
-load_late("inspect")
-assert sys.modules["inspect"] is again
-"""
-    subprocess.run([sys.executable, "-S", "-c", say], check=True, env={"PYTHONPATH": str(ROOT)})
