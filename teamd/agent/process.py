@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from teamd import credentials, secret_environment
 from teamd.budget.ledger import Ledger
-from teamd.dataclass import dataclass, field
+from teamd.dataclass import dataclass, field, prepare
 from teamd.errors import StoreError
 from teamd.message_json import load_decoder
 from teamd.team.roster import Roster
@@ -118,6 +118,7 @@ class TeammateProcess:
             self._sdk_loaded = True
         from teamd.huge_pages import use_huge_pages  # noqa: PLC0415
 
+        prepare("teamd")
         gc.collect()
         gc.freeze()  # a collection in a child would un-share every page it walks over
         use_huge_pages()

@@ -1,7 +1,7 @@
 """Dataclasses that cost little to declare: those of the standard library, as far as they are used.
 
 There each class has six methods compiled as it is declared, which was a third of a short command's
-time. Here `__init__` alone is compiled, with the first instance, and the others are closures.
+time. Here `__init__` alone is compiled, with the first object, and the others are closures.
 Annotations are texts, as `from __future__ import annotations` makes them. What a type checker
 finds, such as a default in front of a field that has none, is not looked for again.
 
@@ -11,6 +11,7 @@ standard ones.
 
 from __future__ import annotations
 
+import sys
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KW_ONLY", "MISSING", "Field", "InitVar", "asdict", "dataclass", "field", "fields",
-    "is_dataclass", "replace",
+    "is_dataclass", "prepare", "replace",
 ]  # fmt: skip
 _DECLARED: Final = "__declared_fields__"  # an attribute of every dataclass: its fields by name
 _FOR_OTHERS: Final = ("__dataclass_fields__", "__dataclass_params__")
@@ -129,6 +130,18 @@ def _set_default(cls: type, one: DeclaredField, *, slots: bool) -> None:
         setattr(cls, one.name, one.default)
     elif one.name in vars(cls):
         delattr(cls, one.name)
+
+
+def prepare(package: str) -> None:
+    """Make for the loaded dataclasses of a package what they would make with their first objects.
+
+    What is there before a fork is made once, and its memory is shared.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == package:
+            for value in list(vars(module).values()):
+                if isinstance(value, type) and _is_dataclass(value):
+                    value.__init__  # type: ignore[misc]  # noqa: B018 -- compiles it
 
 
 def _is_dataclass(value: object) -> bool:

@@ -64,7 +64,7 @@ def make_methods(
     positional = [one.name for one in declared.values() if one.init and not one.kw_only]
     made: dict[str, Any] = {
         "__match_args__": tuple(positional),
-        "__init__": _make_first_init(cls, declared, frozen=frozen),
+        "__init__": _FirstInit(cls, declared, frozen=frozen),
         "__repr__": _make_repr([one.name for one in fields if one.repr]),
     }
     if eq:
@@ -79,14 +79,17 @@ def make_methods(
     return made
 
 
-def _make_first_init(
-    cls: type, declared: Mapping[str, DeclaredField], *, frozen: bool
-) -> Callable[..., None]:
-    def __init__(self: Any, /, *args: Any, **given: Any) -> None:  # noqa: N807
-        made = cls.__init__ = _compile_init(cls, declared, frozen=frozen)  # type: ignore[misc]
-        made(self, *args, **given)
+class _FirstInit:
+    """Stands in the place of `__init__` until somebody asks for that."""
 
-    return __init__
+    def __init__(self, cls: type, declared: Mapping[str, DeclaredField], *, frozen: bool) -> None:
+        self._cls: Any = cls
+        self._declared = declared
+        self._frozen = frozen
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        made = self._cls.__init__ = _compile_init(self._cls, self._declared, frozen=self._frozen)
+        return made.__get__(instance, owner)
 
 
 def _compile_init(cls: type, declared: Mapping[str, DeclaredField], *, frozen: bool) -> Any:

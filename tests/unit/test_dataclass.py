@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamd import dataclass as ours
-from teamd.dataclass import dataclass, field, fields
+from teamd.dataclass import dataclass, field, fields, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -264,3 +264,26 @@ def test_a_short_command_loads_neither_the_standard_one_nor_what_that_loads() ->
         [sys.executable, "-c", say], capture_output=True, text=True, check=True, env={}
     )
     assert set(done.stdout.split()) & {"dataclasses", "inspect", "ast", "copy"} == set()
+
+
+def test_who_asks_for_parameters_before_the_first_object_is_told() -> None:
+    @dataclass
+    class Named:
+        name: str = ""
+
+    assert list(inspect.signature(Named).parameters) == ["name"]
+
+
+def test_all_can_be_made_before_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then no child makes its own."""
+
+    @dataclass
+    class Named:
+        name: str = ""
+
+    module = ModuleType("prepared.one")
+    vars(module).update(Named=Named, some=[1])
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert not inspect.isfunction(vars(Named)["__init__"])
+    prepare("prepared")
+    assert inspect.isfunction(vars(Named)["__init__"])
