@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from teamctl import output
 from teamctl.post import all_approvals
@@ -11,6 +10,7 @@ from teamd.approvals.approval import Verdict
 from teamd.errors import TeamError
 from teamd.messages import USER
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamd.approvals.approval import Approval
     from teamd.files.paths import TeamPaths

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
 
 from teamd import commandline
 from teamd.errors import TeamError
 from teamd.files import find_team
 from teamd.messages import LEAD, TEAMD, USER
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import Final, TypeAlias
 
     import click
 

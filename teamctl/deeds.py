@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
 from teamctl.arguments import COPY_SECONDS, REQUEST_SECONDS
 from teamctl.post import team_post
 from teamctl.texts import not_empty, without_secrets
@@ -14,7 +12,10 @@ from teamd.dataclass import dataclass
 from teamd.errors import ExitCode, TeamError
 from teamd.messages import USER, Message, check_name, new_id
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from teamd.approvals.approval import Approval
     from teamd.cli import Choice
 

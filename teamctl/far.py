@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from teamctl import output
 from teamd import terminal
 from teamd.cli import INTERRUPTED
 from teamd.errors import BadName, ExitCode, TeamError, WrongUsage
 from teamd.messages import check_name
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from teamd.cli import Choice
 

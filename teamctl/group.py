@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamctl.commands import COMMANDS, load
 from teamctl.examples import EXAMPLES
 from teamd.click_commands import (
@@ -15,6 +13,7 @@ from teamd.click_commands import (
 )
 from teamd.commandline import Group, group, team_options
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import click
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
 from teamctl import output
 from teamctl.widths import Shape
 from teamd.dataclass import dataclass
@@ -12,8 +10,10 @@ from teamd.files import pidfile
 from teamd.hosts.far import NO_POSTMAN, describe_absence
 from teamd.hosts.view import HostState, postman_runs, waiting
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any, Final
 
     from teamctl.plain_table import Cell
     from teamd.hosts.far import FarHosts

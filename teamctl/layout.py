@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Final
 
 from teamctl import output
 from teamd import terminal
 from teamd.dataclass import dataclass
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Final
 
 WIDEST: Final = 100  # columns; longer lines are hard to read
 _NARROWEST: Final = 10

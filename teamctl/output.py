@@ -6,15 +6,16 @@ import json
 import sys
 import time
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import plain_table
 from teamctl.widths import Shape
 from teamd import commandline, terminal
 from teamd.messages import REQUEST
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any, Final
 
     from rich.console import Console, ConsoleOptions
     from rich.table import Table

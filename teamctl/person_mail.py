@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Final
 
 from teamctl import output
 from teamctl.output import MailFormat
@@ -17,8 +16,10 @@ from teamd.messages import USER, moment_of
 from teamd.transcript.file import Transcript, decode
 from teamd.transcript.records import Delivered, mail_in
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Final
 
     from teamd.files.paths import TeamPaths
     from teamd.mail.mailbox import Batch, Mailbox

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Final, TypeAlias
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Final, TypeAlias
 
 Cell: TypeAlias = tuple[str, str]  # a text from elsewhere, and its style in rich's words
 

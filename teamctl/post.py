@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamd.mail.routing import Post
 from teamd.messages import MAX_MESSAGE_BYTES, TEAMD
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamd.approvals.approval import Approval
     from teamd.approvals.store import Approvals

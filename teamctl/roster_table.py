@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
 from teamctl import output
 from teamctl.widths import Shape
+from teamd.dataclass import replace
 from teamd.overview.overview import OverviewReader
 from teamd.sandbox import SANDBOXED
 from teamd.team.member import COLOURS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any
+    from typing import Any, Final
 
     from rich.console import Group
 
@@ -36,7 +36,7 @@ SHAPE: Final = Shape(
     dispensable=("FOR", "DOING"),
 )  # fmt: skip
 # The end of a name says where somebody is.
-_FAR_SHAPE: Final = SHAPE._replace(elastic={**SHAPE.elastic, "NAME": 22})
+_FAR_SHAPE: Final = replace(SHAPE, elastic={**SHAPE.elastic, "NAME": 22})
 _NOTICE_COLOURS: Final = {"waiting": "bright_yellow", "failed": "red", "mail": "cyan"}
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamd import commandline, terminal
 from teamd.files import directories, pidfile
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import select
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from teamd.errors import translate_os_errors
 from teamd.files import files
 from teamd.files.safe_open import safe_open
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+    from typing import Final, Self, TypeAlias
 
     from teamd.files.watch import Watch
     from teamd.messages import Message

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Final
 
 from teamd import terminal
 from teamd.errors import TeamError
 from teamd.masking import Mask
 from teamd.secret_environment import secrets_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 _MOST_BYTES: Final = 1 << 24  # of standard input, which may have no end
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
 from teamd import terminal
@@ -13,8 +12,10 @@ from teamd.messages import USER
 from teamd.transcript import records
 from teamd.transcript.outcome import find_trouble
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, Final
 
     from teamctl.layout import Layout
 

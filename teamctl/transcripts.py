@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import json
-from typing import TYPE_CHECKING, Any, Final
 
 from teamctl.tail import GrowingFile, end_of, lines_back
 from teamd.dataclass import dataclass
@@ -12,9 +11,11 @@ from teamd.message_json import is_moment
 from teamd.transcript import records
 from teamd.transcript.file import is_checkpoint, parse
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
+    from typing import Any, Final
 
     from teamd.files.paths import TeamPaths
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final
 
 from teamctl import output
 from teamctl.post import open_approvals
@@ -22,9 +21,11 @@ from teamd.team.roster import Roster
 from teamd.transcript.file import decode, message_in, parse
 from teamd.transcript.records import Record, TurnEnded, mail_in
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+    from typing import Final
 
     from teamd.files.paths import TeamPaths
     from teamd.mail.routing import Post

@@ -9,7 +9,6 @@ import termios
 import time
 import tty
 from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING, Final
 
 from teamctl import output, roster_table
 from teamd import terminal
@@ -18,8 +17,10 @@ from teamd.errors import WrongUsage
 from teamd.files.watch import watch
 from teamd.overview.overview import OverviewReader
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Final
 
     from rich.console import Console, RenderableType
     from rich.segment import Segment

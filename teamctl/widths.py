@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from teamd.dataclass import dataclass, field
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from typing import Final
 
 GAP: Final = 2
 _GOOD: Final = 24  # characters say something
 
 
-class Shape(NamedTuple):  # quickly made, for commands that take a moment
+@dataclass(frozen=True, slots=True)
+class Shape:
     """How a table gives way to a narrow terminal.
 
     Attributes:
@@ -22,7 +24,7 @@ class Shape(NamedTuple):  # quickly made, for commands that take a moment
         dispensable: columns that are left out after them, so that the rest has room at all.
     """
 
-    elastic: Mapping[str, int] = MappingProxyType({})
+    elastic: Mapping[str, int] = field(default_factory=dict)
     spare: tuple[str, ...] = ()
     dispensable: tuple[str, ...] = ()
 

@@ -10,7 +10,6 @@ from collections import Counter
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd import commandline, secret_environment, terminal
 from teamd.cli import Choice, run
@@ -20,8 +19,10 @@ from teamd.files import directories, pidfile
 from teamd.sandbox import SANDBOXED
 from teamd.terminal import plain
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any, Final
 
     import click
 

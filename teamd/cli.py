@@ -7,7 +7,6 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from teamd.commandline import TEAM_NAMES, split_team_options
 from teamd.dataclass import dataclass
@@ -16,8 +15,10 @@ from teamd.files import find_team
 from teamd.files.paths import trust_folder
 from teamd.terminal import echo, plain
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any, Final, NoReturn, TypeAlias
 
     import click
 

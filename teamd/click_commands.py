@@ -6,7 +6,6 @@ import functools
 import math
 import shlex
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,8 +13,10 @@ from teamd.cli import Choice
 from teamd.commandline import TEAM_OPTIONS, Command, Group, Parameter, ValueType
 from teamd.errors import WrongUsage
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Final
 
 _TEXTS: Final = frozenset({"prompt", "subject", "text"})
 LONGEST_SECONDS: Final = 86_400

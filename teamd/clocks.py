@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from teamd.dataclass import dataclass
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Final
 
 # macOS counts a suspend in CLOCK_MONOTONIC; where neither is so, this is the nearest there is.
 _THROUGH_SUSPEND: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

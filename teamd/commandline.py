@@ -8,12 +8,12 @@ same declarations, see `click_commands`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any, Final, TypeVar
 
-F = TypeVar("F", bound="Callable[..., Any]")
+    F = TypeVar("F", bound=Callable[..., Any])
 
 _NOTED: Final = "declared_parameters"  # an attribute of a command's function
 # Settings of parameters by which a value that is not given, or is a text, stays what it is.

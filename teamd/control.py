@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd import clocks
 from teamd.dataclass import dataclass, field
@@ -24,9 +23,11 @@ from teamd.mail.mailbox import Mailbox
 from teamd.message_json import is_moment
 from teamd.messages import REQUEST_TYPE, TEAMD, USER, Message, new_id
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+    from typing import Any, Final
 
     from teamd.files.paths import TeamPaths
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path

@@ -10,12 +10,13 @@ import sys
 from contextlib import contextmanager
 from functools import cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeGuard
 
 from teamd.errors import NotAMessage
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Any, Final, TypeGuard
 
 _END_OF_TIME: Final = 253_402_128_000.0  # year 9999; beyond it no calendar of ours knows a date
 _MAX_DEPTH: Final = 100  # what can be read can be written again, however deep the stack is by then
@@ -91,6 +92,8 @@ def parse_lines(block: bytes) -> list[Any] | None:
 @cache
 def load_decoder() -> Callable[[bytes], list[Any]]:
     """Load what decodes many lines at a time, five times as fast as the standard library."""
+    from typing import Annotated  # noqa: PLC0415 -- as the next one
+
     import msgspec  # noqa: PLC0415 -- longer to load than all that a short command needs
 
     some = Annotated[str, msgspec.Meta(min_length=1)]

@@ -12,7 +12,6 @@ import re
 import time
 from json.encoder import encode_basestring as _quote
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.dataclass import dataclass, field
 from teamd.errors import BadName, BadTeamName, NotAMessage
@@ -24,8 +23,10 @@ from teamd.message_json import (
     paused_collection,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any, Final
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 LEAD: Final = "lead"

@@ -7,10 +7,10 @@ import sys
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from teamd.dataclass import dataclass
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import Final
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 _UNUSUAL: Final = re.compile(r"[^\n\t -~]")
 _KINDS: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # control, format, half a pair, breaks

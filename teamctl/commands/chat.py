@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,8 +17,10 @@ from teamd.commandline import team_options
 from teamd.errors import TeamError, WrongUsage
 from teamd.messages import LEAD
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from teamd.cli import Choice
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from teamctl import output
 from teamctl.demo.copy_round import CopyRound, find_lack
@@ -21,8 +20,10 @@ from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD
 from teamd.team.roster import Roster
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Final
 
 _INTRO: Final = "Only the model's words are scripted; processes, mail, tools and files are real."
 _HOSTS_INTRO: Final = "Only the model's words are scripted; hosts, broker, TLS and mail are real."

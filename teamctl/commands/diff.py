@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, Final
 
 from teamctl import arguments, output, texts
 from teamctl.post import team_queue
@@ -12,9 +11,10 @@ from teamd import commandline, terminal
 from teamd.commandline import team_options
 from teamd.team.roster import Roster
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import IO
+    from typing import IO, Final
 
     from teamd.cli import Choice
     from teamd.copies.record import Copy

@@ -8,8 +8,6 @@ when and why.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamctl import output
 from teamctl.doctor import Finding, Level
 from teamctl.doctor.hosts import check_hosts
@@ -25,6 +23,7 @@ from teamd.sandbox.probe import WITHOUT, describe, probe
 from teamd.settings import Settings, roles, skills
 from teamd.team.roster import Roster
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

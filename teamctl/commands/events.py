@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
 
 from teamctl import output
 from teamctl.events.stream import Stream
@@ -12,7 +11,10 @@ from teamctl.when import SINCE_HELP, parse_when
 from teamd import commandline, terminal
 from teamd.commandline import team_options
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from teamctl.events.event import Event
     from teamd.cli import Choice
 

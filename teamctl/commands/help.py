@@ -6,13 +6,16 @@ import os
 import sys
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Final
 
 import click
 
 from teamctl import output
 from teamd import commandline
 from teamd.errors import TeamError, WrongUsage, translate_os_errors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 TOPICS: Final = Path(__file__).parents[1] / "topics"  # one Markdown file each
 _GAP: Final = 3

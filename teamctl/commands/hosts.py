@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from teamctl import host_table, output
 from teamctl.hosts.extra import load
@@ -16,6 +15,7 @@ from teamd.hosts.view import postman_runs
 from teamd.team.roster import Roster
 from teamd.terminal import plain
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamctl.hosts.broker_folder import BrokerFolder
     from teamctl.hosts.founding import Founded

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING
 
 from teamctl import output
 from teamctl.arguments import boxes
@@ -14,6 +13,7 @@ from teamctl.tail import Unseen
 from teamd import commandline, terminal
 from teamd.commandline import team_options
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamctl.person_mail import Boxes, Note, Taker
     from teamd.cli import Choice

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from teamd import commandline, terminal
 from teamd.errors import StoreError, TeamError
@@ -15,6 +14,7 @@ from teamd.settings.trust import TrustStore
 from teamd.settings.write import init_text
 from teamd.terminal import plain
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
 

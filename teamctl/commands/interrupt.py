@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamctl import arguments, output, texts
 from teamctl.far import ask_host, print_answer, split_host
 from teamd import commandline, control
 from teamd.commandline import team_options
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamd.cli import Choice
 

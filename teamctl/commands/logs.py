@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
 
 from teamctl import arguments, output
 from teamctl.tail import lines
@@ -15,8 +14,10 @@ from teamd.messages import TEAMD
 from teamd.team.roster import Roster
 from teamd.terminal import escape_json
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Final
 
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths

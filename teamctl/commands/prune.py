@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
 
 from teamctl import output
 from teamd import commandline, terminal
@@ -15,9 +14,11 @@ from teamd.files import directories, locks
 from teamd.messages import NAME, RESERVED
 from teamd.team.roster import Roster
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import Final
 
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths

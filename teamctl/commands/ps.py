@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
 
 from teamctl import output
 from teamctl.widths import Shape
@@ -16,8 +15,10 @@ from teamd.overview.members import look_at
 from teamd.process_id import Identity
 from teamd.team.roster import Roster
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Final
 
     import psutil
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
 from teamctl import arguments, output
 from teamctl.post import team_queue
 from teamd import commandline, terminal
@@ -11,7 +9,10 @@ from teamd.commandline import team_options
 from teamd.files import pidfile
 from teamd.team.roster import Roster
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths
     from teamd.merges.entry import Entry

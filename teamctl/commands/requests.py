@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
 from teamctl import arguments, output, texts
 from teamctl.deeds import kind_word, title
 from teamctl.post import team_post
@@ -18,8 +16,10 @@ from teamd.overview.requests import OpenRequest, read_requests
 from teamd.states import Status
 from teamd.team.roster import Roster
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Final
 
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths

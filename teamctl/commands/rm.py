@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from typing import TYPE_CHECKING, Final
 
 from teamctl import arguments, output, texts
 from teamctl.post import team_queue
@@ -15,9 +14,11 @@ from teamd.files import directories, files, locks
 from teamd.messages import check_name
 from teamd.team.roster import Roster
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import Final
 
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths

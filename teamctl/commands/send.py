@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from teamctl import output
 from teamctl.arguments import receivers, timeout_option
 from teamctl.post import team_post
@@ -15,7 +13,10 @@ from teamd.errors import DeadlinePassed, TeamError, WrongUsage
 from teamd.files import pidfile
 from teamd.messages import Message, new_id
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from teamd.cli import Choice
     from teamd.mail.routing import Post, Sent
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
 
 from teamctl import arguments, output
 from teamctl.post import open_approvals
@@ -19,8 +18,10 @@ from teamd.overview.overview import OverviewReader
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Replied
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths

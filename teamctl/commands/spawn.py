@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
 from teamctl import arguments, output, texts
 from teamctl.far import ask_host, print_answer, refuse_options, split_host
 from teamctl.running import ensure_running, no_start_option
@@ -16,8 +14,10 @@ from teamd.files.safe_open import PRIVATE_FILE
 from teamd.messages import check_name
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any, Final
 
     from teamd.files.paths import TeamPaths
 

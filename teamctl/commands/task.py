@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from teamctl import arguments, output, texts
 from teamctl.post import team_post
@@ -17,8 +16,10 @@ from teamd.errors import WrongUsage
 from teamd.files import pidfile
 from teamd.messages import LEAD
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from teamd.board.files import Tasks
     from teamd.cli import Choice

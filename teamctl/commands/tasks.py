@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamctl import output
 from teamctl.widths import Shape
 from teamd import commandline, terminal
@@ -12,6 +10,7 @@ from teamd.board.files import read_all
 from teamd.board.task import Task, TaskStatus
 from teamd.commandline import team_options
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamd.board.files import Tasks
     from teamd.cli import Choice

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from teamctl import output, roster_table
 from teamd import commandline
 from teamd.commandline import team_options
 from teamd.errors import WrongUsage
 from teamd.overview.overview import OverviewReader
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from teamd.cli import Choice
     from teamd.overview.overview import Overview
 

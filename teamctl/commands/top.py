@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from teamctl.roster_table import show
 from teamd import commandline
@@ -13,6 +12,7 @@ from teamd.commandline import team_options
 from teamd.errors import WrongUsage
 from teamd.overview.overview import OverviewReader
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamd.cli import Choice
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from teamctl import output
 from teamctl.widths import Shape
@@ -20,8 +19,10 @@ from teamd.team.roster import Roster
 from teamd.transcript.file import decode
 from teamd.transcript.records import mail_in
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Final
 
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import arguments, output
 from teamctl.tail import Watched
@@ -16,8 +15,10 @@ from teamd.messages import USER
 from teamd.team.roster import Roster
 from teamd.transcript.file import decode_object
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Any, Final
 
     from teamctl.transcript_view import TranscriptView
     from teamctl.transcripts import Found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from teamctl import output
 from teamd import commandline, terminal
@@ -12,7 +11,10 @@ from teamd.errors import TeamError, WrongUsage
 from teamd.settings.load import read_file
 from teamd.settings.trust import Confirmed, TrustStore
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from teamd.cli import Choice
     from teamd.settings.reading import SettingsFile
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamctl import output
 from teamctl.widths import Shape
 from teamd import commandline, terminal
@@ -12,6 +10,7 @@ from teamd.budget.refusals import USD
 from teamd.commandline import team_options
 from teamd.overview.usage import PER_DAY, read_uses
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from decimal import Decimal

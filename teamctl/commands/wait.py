@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
 
 from teamctl import arguments, output
 from teamctl.arguments import timeout_option
@@ -18,8 +17,10 @@ from teamd.overview.overview import OverviewReader
 from teamd.states import Status
 from teamd.team.roster import Roster
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Final
 
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths

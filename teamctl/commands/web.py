@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from teamd import commandline, terminal
 from teamd.commandline import team_options
 from teamd.errors import TeamError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from teamd.cli import Choice
 
 _LAST_PORT: Final = 65_535

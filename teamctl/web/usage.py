@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from teamd.budget.ledger import Ledger
+from teamd.dataclass import asdict
 from teamd.overview.usage import read_uses
 
 if TYPE_CHECKING:
@@ -27,5 +28,5 @@ def read_usage(paths: TeamPaths) -> dict[str, Any]:
 
 
 def _to_json(use: Use) -> dict[str, Any]:
-    limits = [{**one._asdict(), "most": float(one.most)} for one in use.shares]
+    limits = [{**asdict(one), "most": float(one.most)} for one in use.shares]
     return {**use.to_json(), "limits": limits}

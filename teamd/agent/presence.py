@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import clocks
-from teamd.dataclass import dataclass, field
+from teamd.dataclass import dataclass, field, replace
 from teamd.process_id import own_memory
 from teamd.team.activity import MODEL, TOOL, Activity, Doing, Retry, shorten
 
@@ -61,22 +61,22 @@ class Presence:
             cause = shorten(self.mask.text(cause))
             begins = None if seconds is None else time.time() + seconds
             retry = Retry(attempt=attempt, attempts=attempts, cause=cause, next=begins)
-            self._write(self._shown._replace(retry=retry))
+            self._write(replace(self._shown, retry=retry))
 
     def end_retry(self) -> None:
         """Show that no call is tried again any more."""
         if self._shown.retry is not None:
-            self._write(self._shown._replace(retry=None))
+            self._write(replace(self._shown, retry=None))
 
     def _show(self, doing: Doing | None, context: float | None) -> None:
         shown = self._shown
-        self._write(shown._replace(doing=doing, since=time.time(), context=context, retry=None))
+        self._write(replace(shown, doing=doing, since=time.time(), context=context, retry=None))
 
     def _write(self, activity: Activity) -> None:
         asks = activity.doing is not None and activity.doing.kind == MODEL  # no time to lose then
         if self._measure.left <= 0 and not asks:
             self._measure = clocks.Deadline.after(_MEMORY_SECONDS)
-            activity = activity._replace(memory_bytes=own_memory())
+            activity = replace(activity, memory_bytes=own_memory())
         self._shown = activity
         self.file.write(activity)
 

@@ -8,7 +8,6 @@ import re
 import time
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.dataclass import dataclass, field, fields
 from teamd.errors import TeamError
@@ -16,8 +15,10 @@ from teamd.message_json import is_moment
 from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, SHUTDOWN_TYPE, TEAMD, USER, Message
 from teamd.permissions.grant import Grant
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import Any, Final
 
 ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _LEADS: Final = frozenset({LEAD, USER})

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.approvals.approval import ID, AlreadyAnswered, Approval, Kind, NoSuchApproval, Verdict
 from teamd.dataclass import replace
@@ -24,9 +23,11 @@ from teamd.errors import (
 from teamd.files import directories, files, locks
 from teamd.messages import USER
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+    from typing import Any, Final
 
     from teamd.files.paths import TeamPaths
     from teamd.mail.routing import Post

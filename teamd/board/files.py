@@ -9,7 +9,6 @@ import os
 import re
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
 
 from teamd.board.task import Task
 from teamd.dataclass import dataclass, field
@@ -17,9 +16,11 @@ from teamd.errors import StoreError, StrangeFile, TeamError, translate_os_errors
 from teamd.files import files
 from teamd.files.safe_open import check_folder
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+    from typing import Final
 
     from teamd.files.paths import TeamPaths
 

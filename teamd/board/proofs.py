@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
 from teamd.board.task import TaskStatus
 from teamd.dataclass import replace
 from teamd.messages import new_id
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from teamd.board.files import Tasks
     from teamd.board.task import Attempt, Task
 

@@ -6,15 +6,16 @@ import json
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.dataclass import asdict, dataclass, field
 from teamd.errors import TeamError
 from teamd.message_json import is_moment
 from teamd.messages import Message
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any, Final
 
 
 class TaskStatus(StrEnum):

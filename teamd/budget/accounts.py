@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.budget.refusals import LIMITS, Figures, refuse, refuse_unpriced
 from teamd.dataclass import asdict, dataclass, field, fields, replace
 from teamd.process_id import Identity
 from teamd.tokens import Usage
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any, Final
 
     from teamd.budget.refusals import Limit, Raise, Refusal
     from teamd.settings import Settings

@@ -11,7 +11,6 @@ import os
 import time
 from contextlib import contextmanager, suppress
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.budget import days
 from teamd.budget.accounts import Account, Accounts, Reservation, Terms
@@ -20,10 +19,12 @@ from teamd.dataclass import KW_ONLY, dataclass, replace
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from decimal import Decimal
     from pathlib import Path
+    from typing import Any, Final
 
     from teamd.budget.refusals import Raise, Refusal
     from teamd.process_id import Identity

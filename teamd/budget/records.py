@@ -14,13 +14,14 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.budget.accounts import Account, Reservation, Terms
 from teamd.budget.refusals import Raise
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any, Final
 
     from teamd.budget.accounts import Accounts
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from decimal import ROUND_UP, Decimal
-from typing import Any, Final, NamedTuple
 
 from teamd.budget import days
 from teamd.dataclass import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 USD: Final = "usd"
 TOKENS: Final = "tokens"
@@ -15,7 +18,8 @@ _FINE: Final = Decimal("0.000001")
 _WHOLE: Final = Decimal(1)
 
 
-class Limit(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Limit:
     """One limit of `[limits]`.
 
     Attributes:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import sys
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.dataclass.methods import DeclaredField, Missing, kept, make_methods
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any, Final
 
 __all__ = [
     "KW_ONLY", "MISSING", "Field", "InitVar", "asdict", "dataclass", "field", "fields",
@@ -55,7 +56,7 @@ class _ForOthers:
             for one in self._declared.values():
                 facts = ((name, getattr(one, name)) for name in _SAID)
                 said: dict[str, Any] = {name: fact for name, fact in facts if fact is not Missing}
-                kind: Any = InitVar[Any] if one.init_only else one.type
+                kind: Any = InitVar[object] if one.init_only else one.type
                 told.append((one.name, kind, field(**said)))
             self._made = getattr(make_dataclass("Declared", told, **self._options), self._name)
         return self._made

@@ -11,16 +11,17 @@ import os
 import stat
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
 
 from teamd.dataclass import dataclass
 from teamd.errors import translate_os_errors
 from teamd.files import files, locks
 from teamd.files.safe_open import safe_open
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+    from typing import Final
 
 _SETTLED_NANOSECONDS: Final = 100_000_000  # more than one tick of any file system's clock
 
@@ -154,26 +155,33 @@ class KeptDescriptor:
         self._kept: _Opened | None = None
         self._writes = False
 
-    def open(self, *, write: bool = False) -> int | None:
-        """Return a descriptor of what stands under the name, which is made where it is to write.
-
-        It stays open; `None` where there is no file.
-        """
+    def open(self) -> int | None:
+        """Return a descriptor of what stands under the name; `None` where there is no file."""
         with translate_os_errors(self._path):
             try:
-                found = _identify(os.lstat(self._name))
+                return self._open(os.O_RDONLY)
             except FileNotFoundError:
-                found = ()
-            if (kept := self._kept) is not None:
-                same = kept.process == os.getpid() and kept.file == found
-                if same and (self._writes or not write):
-                    return kept.fd
-                self.close()
-            if not found and not write:
                 return None
-            fd = safe_open(self._path, os.O_RDWR | os.O_CREAT if write else os.O_RDONLY)
-            self._kept, self._writes = _Opened(fd, os.getpid(), _identify(os.fstat(fd))), write
-            return fd
+
+    def open_to_write(self) -> int:
+        """Return a descriptor of what stands under the name, which is made at need."""
+        with translate_os_errors(self._path):
+            return self._open(os.O_RDWR | os.O_CREAT)
+
+    def _open(self, flags: int) -> int:
+        writes = flags != os.O_RDONLY
+        try:
+            found = _identify(os.lstat(self._name))
+        except FileNotFoundError:
+            found = ()
+        if (kept := self._kept) is not None:
+            same = kept.process == os.getpid() and kept.file == found
+            if same and (self._writes or not writes):
+                return kept.fd
+            self.close()
+        fd = safe_open(self._path, flags)
+        self._kept, self._writes = _Opened(fd, os.getpid(), _identify(os.fstat(fd))), writes
+        return fd
 
     def close(self) -> None:
         """Give the descriptor back."""

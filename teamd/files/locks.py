@@ -11,13 +11,14 @@ import os
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from teamd.errors import LockTimeout, StoreError, translate_os_errors
 from teamd.files.safe_open import PRIVATE_DIRECTORY, private_umask, safe_open
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Final
 
 TIMEOUT_SECONDS: Final = 10.0
 # Holders keep a lock for microseconds: others go first at first, then naps are short, and longer

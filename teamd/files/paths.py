@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from teamd.dataclass import dataclass
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files
 from teamd.messages import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER, addressed
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Final
 
 SETTINGS_FILE: Final = "team.toml"
 STATE_VARIABLE: Final = "XDG_STATE_HOME"

@@ -6,13 +6,15 @@ import json
 import os
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
 
 from teamd.errors import NoTeamd, StoreError, TeamError, translate_os_errors
 from teamd.files import files, locks
 from teamd.process_id import Identity
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from teamd.files.paths import TeamPaths
 
 _PATIENCE_SECONDS: Final = 1.0

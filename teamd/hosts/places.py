@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamd.dataclass import dataclass
 from teamd.errors import translate_os_errors
 from teamd.files import directories
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

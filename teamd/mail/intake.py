@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import os
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.dataclass import dataclass, replace
 from teamd.files import directories, files
@@ -39,8 +38,10 @@ from teamd.mail import lines
 from teamd.mail.poison import Position, first_position
 from teamd.messages import new_id
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any, Final
 
     from teamd.mail.spool import Spool
 

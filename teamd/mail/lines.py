@@ -8,15 +8,16 @@ from __future__ import annotations
 import io
 import os
 import re
-from typing import TYPE_CHECKING, Final
 
 from teamd.errors import NotAMessage, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.messages import MAX_MESSAGE_BYTES, Message
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
+    from typing import Final
 
 _MARKER: Final = re.compile(rb'{"taken_as": "([^"\\]*)"}\s*')  # alone: a message may have any key
 _FAR_LONGER: Final = 64

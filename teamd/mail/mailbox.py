@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from itertools import islice
-from typing import TYPE_CHECKING, Final
 
 from teamd.dataclass import KW_ONLY, dataclass, replace
 from teamd.errors import InboxFull, NotAMessage, Unsynced, translate_os_errors
@@ -20,8 +19,10 @@ from teamd.mail.intake import Intake
 from teamd.mail.spool import NO_LIMIT, Spool
 from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, Message
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Final
 
     from teamd.files.paths import TeamPaths
     from teamd.mail.poison import Position

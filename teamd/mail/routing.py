@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
 from teamd.dataclass import KW_ONLY, InitVar, dataclass, field, replace
 from teamd.errors import (
     BadName,
@@ -21,7 +19,10 @@ from teamd.messages import ALL, LEAD, MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, TEAMD,
 from teamd.states import Status
 from teamd.team.roster import Roster
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from teamd.files.paths import TeamPaths
     from teamd.hosts.address import HostAddress
     from teamd.hosts.far import FarHosts

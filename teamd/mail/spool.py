@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import os
 from itertools import islice
-from typing import TYPE_CHECKING, Final, cast
 
 from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError, translate_os_errors
@@ -27,9 +26,11 @@ from teamd.messages import (
     new_id,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+    from typing import Final
 
 _LONGEST_HEADER: Final = 1 << 12
 _LONGEST_ALONE: Final = len(Position(batch=new_id(), at=0, end=1, content="0" * 32).header())
@@ -183,15 +184,15 @@ class Spool:
 
     def move(self, position: Position) -> None:
         """Write another position, in place."""
-        fd = self._kept.open(write=True)
+        fd = self._kept.open_to_write()
         with translate_os_errors(self.path):
-            os.pwrite(cast("int", fd), position.header(), 0)
+            os.pwrite(fd, position.header(), 0)
 
     def clear(self) -> None:
         """Forget the position; the file stays, so that no name changes: senders watch for that."""
-        fd = self._kept.open(write=True)
+        fd = self._kept.open_to_write()
         with translate_os_errors(self.path):
-            os.ftruncate(cast("int", fd), 0)
+            os.ftruncate(fd, 0)
 
     def forget(self) -> None:
         """Remove what is there, if anything is in it."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from teamd.dataclass import asdict, dataclass
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
 from teamd.mail import lines
@@ -12,7 +12,10 @@ from teamd.messages import PERMISSION_TYPE
 from teamd.states import Status
 from teamd.team.activity import MODEL, read_activity
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from teamd.budget.accounts import Account
     from teamd.files.paths import TeamPaths
     from teamd.overview.requests import OpenRequest
@@ -23,7 +26,8 @@ WAITING: Final = "waiting"
 _MINUTE: Final = 60
 
 
-class MemberView(NamedTuple):  # quickly made, as are those of `activity`
+@dataclass(frozen=True, slots=True)
+class MemberView:
     """A member and what can be seen of it.
 
     Attributes:
@@ -112,10 +116,10 @@ class MemberView(NamedTuple):  # quickly made, as are those of `activity`
             **self.member.encode(),
             "pid": self.member.pid if self.alive else None,
             "state": self.state,
-            "doing": None if doing is None else doing._asdict(),
+            "doing": None if doing is None else asdict(doing),
             "since": self.since,
             "context": self.context,
-            "retry": None if retry is None else {**retry._asdict(), "text": describe_retry(retry)},
+            "retry": None if retry is None else {**asdict(retry), "text": describe_retry(retry)},
             "waiting_request": None if self.request is None else self.request.approval.id,
             "uptime_seconds": time.time() - began if began is not None and self.alive else None,
             "cpu_seconds": self.cpu_seconds,

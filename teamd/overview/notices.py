@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from teamd.dataclass import dataclass
 from teamd.messages import LEAD
 from teamd.overview.members import WAITING
 from teamd.states import Status
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any, Final
 
     from teamd.files.paths import TeamPaths
     from teamd.overview.members import MemberView
@@ -22,7 +24,8 @@ _BY_SOMEBODY: Final = "paused by "
 _COMMAND: Final = r"`(team(?:ctl|d) [^`…]+)`"
 
 
-class Notice(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Notice:
     """Something that needs a person.
 
     Attributes:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.dataclass import dataclass
 from teamd.errors import StoreError
 from teamd.files import directories, pidfile
 from teamd.messages import SHUTDOWN_TYPE
 from teamd.overview.members import MemberView, count_queued, look_at
-from teamd.overview.remembered import Remembered
+from teamd.overview.remembered import remember
 from teamd.states import Status
 from teamd.team.roster import Roster, Team
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any, Final
 
     from teamd.approvals.approval import Approval
     from teamd.budget.accounts import Account
@@ -104,8 +105,8 @@ class OverviewReader:
         self._paths = paths
         self._with_costs = costs
         self._roster = Roster(paths)
-        self._approvals = Remembered(paths.requests, self._read_approvals)
-        self._costs = Remembered(paths.ledger, self._read_costs)
+        self._approvals = remember(paths.requests, self._read_approvals)
+        self._costs = remember(paths.ledger, self._read_costs)
 
     def read(self, untrusted: tuple[Sequence[str], str] = ((), "")) -> Overview:
         """Look at the team.
@@ -121,7 +122,7 @@ class OverviewReader:
         there = pidfile.supervisor(paths)
         requests = self._find_requests(team)
         wanted = self._with_costs and bool(team.members)
-        used, trouble = self._costs.get() if wanted else (None, "")
+        used, trouble = self._costs() if wanted else (None, "")
         members = tuple(self._look(team, requests, used))
         return Overview(
             paths=paths,
@@ -151,7 +152,7 @@ class OverviewReader:
         return views
 
     def _find_requests(self, team: Team) -> list[OpenRequest]:
-        approvals = self._approvals.get()
+        approvals = self._approvals()
         if not approvals:
             return []
         from teamd.overview.requests import describe_requests  # noqa: PLC0415 -- only with some

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.dataclass import dataclass
 from teamd.mail.routing import Post
 from teamd.messages import USER
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any, Final
 
     from teamd.files.paths import TeamPaths
     from teamd.team.roster import Team

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from teamd.budget import days
 from teamd.budget.accounts import NOTHING
@@ -11,14 +10,18 @@ from teamd.budget.refusals import LIMITS, USD
 from teamd.dataclass import dataclass
 from teamd.team.roster import Roster
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from teamd.budget.accounts import Account, Accounts, Reservation
     from teamd.files.paths import TeamPaths
 
 PER_DAY: Final = "_per_day"
 
 
-class LimitShare(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LimitShare:
     """A limit in force, and the share of it that is used, from 0 to 1.
 
     Attributes:

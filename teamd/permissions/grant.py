@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 from teamd.dataclass import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

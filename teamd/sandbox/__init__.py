@@ -1,5 +1,9 @@
 """What a command of a teammate can reach: the walls around it, and whether they stand."""
 
-from typing import Final
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 SANDBOXED: Final = "bubblewrap"  # so begins the line that says what stands around commands

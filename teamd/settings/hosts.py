@@ -7,7 +7,6 @@ import os
 import re
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from teamd.dataclass import dataclass, field
@@ -17,8 +16,10 @@ from teamd.settings.keys import higher, if_set, setting
 from teamd.settings.kinds import ValueKind, Wrong
 from teamd.settings.quoting import bare
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any, Final
 
 OUTBOX_BYTES: Final = 67_108_864
 ASKED: Final = ("spawn", "shutdown", "interrupt")  # what one host may ask of another

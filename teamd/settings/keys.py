@@ -8,13 +8,14 @@ with.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 from teamd.dataclass import dataclass, field, fields
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
+    from typing import Any, TypeAlias
 
     from teamd.settings.kinds import ValueKind
 

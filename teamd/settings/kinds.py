@@ -9,15 +9,16 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.dataclass import dataclass
 from teamd.errors import BadName
 from teamd.messages import LEAD, NAME, check_name
 from teamd.settings.quoting import bare, printable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any, Final
 
 MAX_WHOLE: Final = 2**31 - 1
 MAX_TOKENS: Final = 10**15

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import SettingsError
 from teamd.settings.validation import Validation
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any, Final
 
     from teamd.settings.schema import Settings
 

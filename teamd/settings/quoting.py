@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
 
 BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SHOWN_CHARACTERS: Final = 60

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
 from teamd.dataclass import dataclass, replace
 from teamd.errors import SettingsError
@@ -16,6 +15,7 @@ from teamd.settings.sections import HOSTS, TEAMMATE
 from teamd.settings.trust import TrustStore
 from teamd.settings.untrusted import confine, list_keys
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -6,7 +6,6 @@ from fnmatch import fnmatchcase
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
 
 from teamd.dataclass import dataclass, field, replace
 from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES
@@ -28,8 +27,10 @@ from teamd.settings.keys import (
 from teamd.settings.kinds import FLAG, SECONDS, SECONDS_OR_ZERO, SHARE, TEXT, USD, WHOLE
 from teamd.settings.reach import Reach, Tools
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Final, Literal
 
 _WILDCARDS: Final = frozenset("*?[")
 

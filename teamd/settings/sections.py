@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
 from teamd.dataclass import fields, is_dataclass
 from teamd.settings.keys import keys_of
 from teamd.settings.schema import Settings
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any, Final
 
 _DEFAULTS: Final = Settings()
 SECTIONS: Final[Mapping[str, type[Any]]] = {

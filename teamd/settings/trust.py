@@ -12,15 +12,16 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
 
 from teamd.dataclass import dataclass
 from teamd.errors import StoreError
 from teamd.files import directories, files
 from teamd.files.paths import trust_folder
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Final, Self
 
 _FORMAT: Final = 1
 _ENTRIES: Final = "*.json"

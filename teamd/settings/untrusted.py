@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.dataclass import MISSING, Field, dataclass, fields, replace
 from teamd.settings.keys import keys_of
@@ -12,7 +11,10 @@ from teamd.settings.quoting import bare, printable
 from teamd.settings.schema import Settings
 from teamd.settings.sections import SECTIONS, TABLES
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from teamd.settings.keys import Loosens
     from teamd.settings.schema import Permission
 

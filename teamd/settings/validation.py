@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.dataclass import MISSING, fields
 from teamd.settings.keys import keys_of
@@ -14,8 +13,10 @@ from teamd.settings.reach import Reach
 from teamd.settings.schema import Permission, PriceSettings, Settings, Teammate
 from teamd.settings.sections import PERMISSION, PRICES, ROLE, SECTIONS, TEAMMATE
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from typing import Any, Final
 
 # The tools that rules may be about; those that run commands, and those that take a path.
 TOOLS: Final = (

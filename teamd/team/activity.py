@@ -16,15 +16,17 @@ import json
 import os
 from binascii import crc32
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from teamd.dataclass import asdict, dataclass
 from teamd.errors import StoreError
 from teamd.files import files
 from teamd.files.safe_open import safe_open
 from teamd.process_id import Identity
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any, Final
 
 MODEL: Final = "model"
 TOOL: Final = "tool"
@@ -36,7 +38,8 @@ _LOOKS: Final = 20  # a write takes far less than one
 _DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
-class Doing(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Doing:
     """Something that is under way.
 
     Attributes:
@@ -48,7 +51,8 @@ class Doing(NamedTuple):
     what: str
 
 
-class Retry(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Retry:
     """The next attempt of a model call that has failed.
 
     Attributes:
@@ -65,7 +69,8 @@ class Retry(NamedTuple):
     next: float | None
 
 
-class Activity(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Activity:
     """What one process of a teammate has said last.
 
     Attributes:
@@ -87,8 +92,8 @@ class Activity(NamedTuple):
     def encode(self) -> bytes:
         """Return the content of the file: a JSON object, and spaces up to its fixed length."""
         process = {"pid": self.process.pid, "started": self.process.started}
-        doing = None if self.doing is None else self.doing._asdict()
-        retry = None if self.retry is None else self.retry._asdict()
+        doing = None if self.doing is None else asdict(self.doing)
+        retry = None if self.retry is None else asdict(self.retry)
         own = {"since": self.since, "context": self.context, "memory_bytes": self.memory_bytes}
         text = json.dumps({**process, **own, "doing": doing, "retry": retry})
         rest = text[1:].encode().ljust(_SIZE - _HEAD_SIZE - 1) + b"\n"

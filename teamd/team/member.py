@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.dataclass import dataclass, field, fields
 from teamd.messages import ALL, NAME, TEAMD, USER
 from teamd.process_id import Identity
 from teamd.states import Status
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any, Final
 
 _KINDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("name", "agent_id", "role", "color"), str),

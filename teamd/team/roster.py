@@ -8,7 +8,6 @@ import time
 from contextlib import suppress
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.dataclass import dataclass, field, replace
 from teamd.errors import DamagedRoster, StoreError, UnknownTeammate
@@ -17,9 +16,11 @@ from teamd.messages import LEAD, USER
 from teamd.states import Status
 from teamd.team.member import COLOURS, Member, MemberLines
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
+    from typing import Any, Final
 
     from teamd.files.paths import TeamPaths
 

@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd import secret_environment
 from teamd.dataclass import dataclass
@@ -21,8 +20,10 @@ from teamd.messages import TEAMS_FOLDER, check_team_name
 from teamd.states import Status
 from teamd.team.roster import Roster
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any, Final
 
     from teamd.process_id import Identity
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.dataclass import KW_ONLY, dataclass, field, fields
 from teamd.errors import StoreError
@@ -14,9 +13,11 @@ from teamd.messages import Message
 from teamd.tokens import Usage
 from teamd.transcript.records import KINDS, Checkpoint, Unknown
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+    from typing import Any, Final
 
     from teamd.transcript.records import Record
 

@@ -7,7 +7,6 @@ import dataclasses
 import inspect
 import pickle
 import pprint
-import subprocess
 import sys
 from types import MemberDescriptorType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -256,14 +255,6 @@ def test_a_default_that_all_objects_would_share_is_refused() -> None:
 
 def test_fields_of_an_object_are_those_of_its_class() -> None:
     assert [one.name for one in fields(Point(1))] == [one.name for one in fields(Point)]
-
-
-def test_a_short_command_loads_neither_the_standard_one_nor_what_that_loads() -> None:
-    say = "import teamctl.commands.team, sys; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", say], capture_output=True, text=True, check=True, env={}
-    )
-    assert set(done.stdout.split()) & {"dataclasses", "inspect", "ast", "copy"} == set()
 
 
 def test_who_asks_for_parameters_before_the_first_object_is_told() -> None:

@@ -174,10 +174,10 @@ def test_what_stands_under_the_name_now_is_locked(
 def test_what_a_lock_guards_is_opened_once(paths: TeamPaths) -> None:
     guarded = KeptDescriptor(paths.taken("bob"))
     assert guarded.open() is None
-    written = guarded.open(write=True)
+    written = guarded.open_to_write()
     assert written is not None
     os.write(written, LINE)
-    assert guarded.open() == guarded.open(write=True) == written
+    assert guarded.open() == guarded.open_to_write() == written
 
 
 def test_what_was_opened_to_be_read_is_opened_anew_to_be_written(paths: TeamPaths) -> None:
@@ -188,7 +188,7 @@ def test_what_was_opened_to_be_read_is_opened_anew_to_be_written(paths: TeamPath
     assert reads is not None
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.write(reads, LINE)
-    writes = guarded.open(write=True)
+    writes = guarded.open_to_write()
     assert writes is not None
     os.write(writes, LINE)
 
@@ -198,9 +198,9 @@ def test_what_a_lock_guards_is_what_stands_there_now(
     paths: TeamPaths, change: Callable[[Path], None]
 ) -> None:
     guarded = KeptDescriptor(paths.taken("bob"))
-    guarded.open(write=True)
+    guarded.open_to_write()
     change(paths.taken("bob"))
-    fd = guarded.open(write=True)
+    fd = guarded.open_to_write()
     assert fd is not None
     assert os.path.samestat(os.fstat(fd), paths.taken("bob").stat())
 
@@ -210,7 +210,7 @@ def test_no_link_is_opened_that_takes_its_place(
     paths: TeamPaths, change: Callable[[Path], None]
 ) -> None:
     guarded = KeptDescriptor(paths.taken("bob"))
-    guarded.open(write=True)
+    guarded.open_to_write()
     change(paths.taken("bob"))
     with pytest.raises(StrangeFile):
         guarded.open()

@@ -214,7 +214,7 @@ def test_a_retry_says_which_why_and_when() -> None:
     retry = Retry(attempt=7, attempts=10, cause="connection refused", next=soon)
     assert describe_retry(retry) == "retrying 7/10: connection refused, next in 57 s"
     for begun in (now, None):
-        assert describe_retry(retry._replace(next=begun)) == "retrying 7/10: connection refused"
+        assert describe_retry(replace(retry, next=begun)) == "retrying 7/10: connection refused"
 
 
 def test_whoever_retries_says_so_and_until_when_is_told_of_a_pause(paths: TeamPaths) -> None:

@@ -187,9 +187,11 @@ def test_a_table_that_is_too_wide_is_left_to_rich() -> None:
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
-    "ast", "anthropic", "asyncio", "click", "email", "hashlib", "importlib.metadata", "logging",
+    "ast", "anthropic", "asyncio", "click", "copy", "dataclasses", "email", "hashlib",
+    "importlib.metadata", "inspect", "logging",
     "portalocker", "psutil", "pydantic", "rich", "shutil", "socket", "subprocess", "tempfile",
-    "tomllib", "unittest", "uuid", "teamd.settings", "teamd.supervisor", "teamd.programs",
+    "tomllib", "typing", "unittest", "uuid", "teamd.settings", "teamd.supervisor",
+    "teamd.programs",
 }  # fmt: skip
 LIGHT = {
     ("team",): {"teamd.mail.mailbox", "teamd.approvals", "teamd.transcript", "teamd.masking"},

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from teamd.overview.remembered import Remembered
+from teamd.overview.remembered import remember
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -24,12 +25,12 @@ class Reader:
         return self._path.read_text() if self._path.exists() else None
 
 
-def settle(known: Remembered[str | None], reader: Reader) -> None:
+def settle(known: Callable[[], str | None], reader: Reader) -> None:
     """Wait until a look reads nothing any more."""
 
     def is_known() -> bool:
         before = reader.reads
-        known.get()
+        known()
         return reader.reads == before
 
     wait_until(is_known, what="it is known")
@@ -38,15 +39,15 @@ def settle(known: Remembered[str | None], reader: Reader) -> None:
 def test_what_stays_is_read_no_more_and_every_change_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "file"
     reader = Reader(path)
-    known = Remembered(path, reader.read)
-    assert known.get() is None
+    known = remember(path, reader.read)
+    assert known() is None
     for text in ("one", "two", "one"):
         path.write_text(text)
-        assert known.get() == text
+        assert known() == text
         settle(known, reader)
-        assert known.get() == text
+        assert known() == text
     path.unlink()
-    assert known.get() is None
+    assert known() is None
 
 
 def test_what_changed_just_now_is_read_again(tmp_path: Path) -> None:
@@ -54,9 +55,9 @@ def test_what_changed_just_now_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("one")
     reader = Reader(path)
-    known = Remembered(path, reader.read)
-    known.get()
+    known = remember(path, reader.read)
+    known()
     path.write_text("two")
-    known.get()
-    known.get()
+    known()
+    known()
     assert reader.reads == 3
