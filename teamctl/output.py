@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from teamctl.plain_table import Cell
-    from teamd.budget.accounts import Account
+    from teamd.budget.account import Account
     from teamd.messages import Message
 
 STATUS_COLOURS: Final = {

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from teamd.approvals.approval import Approval
-from teamd.budget.accounts import NOTHING, Account
+from teamd.budget.account import NOTHING, Account
 from teamd.budget.days import day_of
 from teamd.budget.ledger import Ledger
 from teamd.control import ControlReply
@@ -226,7 +226,7 @@ def _conversations(paths: TeamPaths) -> Iterator[tuple[str, Path]]:
 
 def _calls(transcript: Path, cost: Cost) -> Iterator[tuple[float, Account]]:
     """Yield what each call of a conversation took, and when."""
-    from teamd.transcript.file import Transcript  # noqa: PLC0415 -- slow to load, and rarely needed
+    from teamd.transcript.file import Transcript  # noqa: PLC0415 -- the same
     from teamd.transcript.records import Replied, Summarised, SummaryFailed  # noqa: PLC0415
 
     for record in Transcript(transcript).records():

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from teamctl import output, render
-from teamd.budget.accounts import NOTHING
+from teamd.budget.account import NOTHING
 from teamd.budget.ledger import Ledger
 from teamd.dataclass import replace
 from teamd.errors import TeamError
@@ -14,7 +14,7 @@ from teamd.messages import LEAD
 from teamd.transcript import records
 
 if TYPE_CHECKING:
-    from teamd.budget.accounts import Account
+    from teamd.budget.account import Account
     from teamd.files.paths import TeamPaths
 
 

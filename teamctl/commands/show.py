@@ -8,8 +8,8 @@ from teamctl import arguments, output
 from teamctl.post import open_approvals
 from teamd import commandline, terminal
 from teamd.board.files import read_all
-from teamd.budget.accounts import NOTHING
-from teamd.budget.ledger import Ledger
+from teamd.budget.account import NOTHING
+from teamd.budget.uses import read_used
 from teamd.commandline import team_options
 from teamd.mail import lines
 from teamd.mail.mailbox import Mailbox
@@ -56,7 +56,7 @@ def command(choice: Choice, name: str, *, as_json: bool) -> None:
 def _facts(paths: TeamPaths, member: Member) -> dict[str, Any]:
     """Return what other files than the roster say."""
     name, process = member.name, member.process
-    account = Ledger(paths.ledger).read().used.get(name, NOTHING)
+    account = read_used(paths.ledger).get(name, NOTHING)
     tasks = [one for one in read_all(paths).by_id.values() if one.status.open and one.is_of(name)]
     requests = [one for one in open_approvals(paths) if name in (one.asker, one.to)]
     return {

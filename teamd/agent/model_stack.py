@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation.context import REMEMBERED, CountedRequest, frame_of
 from teamd.agent.throttle import Throttle
-from teamd.budget.accounts import NOTHING, Account, Reservation, Terms
+from teamd.budget.account import NOTHING, Account, Reservation
 from teamd.dataclass import dataclass, field, replace
 from teamd.errors import StrangeFile
 from teamd.files.safe_open import safe_open
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from teamd.agent.conversation.conversation import Conversation
     from teamd.agent.environment import Environment
+    from teamd.budget.accounts import Terms
     from teamd.budget.ledger import Ledger
     from teamd.models import Ask, Model, Reply, TransientError
     from teamd.models.claude import Claude

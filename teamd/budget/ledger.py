@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from operator import attrgetter
 
 from teamd.budget import days
-from teamd.budget.accounts import Account, Accounts, Reservation, Terms
+from teamd.budget.accounts import Accounts, Terms
 from teamd.budget.records import apply, encode, summarise
 from teamd.dataclass import KW_ONLY, dataclass, replace
 from teamd.errors import StoreError, translate_os_errors
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, Final
 
+    from teamd.budget.account import Account, Reservation
     from teamd.budget.refusals import Raise, Refusal
     from teamd.process_id import Identity
 

@@ -15,8 +15,10 @@ import json
 from contextlib import suppress
 from decimal import Decimal
 
-from teamd.budget.accounts import Account, Reservation, Terms
+from teamd.budget.account import Account, Reservation
+from teamd.budget.accounts import Terms
 from teamd.budget.refusals import Raise
+from teamd.budget.uses import DAMAGED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,9 +38,7 @@ def encode(record: dict[str, Any]) -> bytes:
 
 def apply(accounts: Accounts, line: bytes) -> None:
     """Apply a record; what is none, or of a later kind, is passed over."""
-    with suppress(
-        ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError
-    ):
+    with suppress(*DAMAGED):
         _apply(accounts, _DECODER.decode(line.decode()))
 
 
@@ -55,24 +55,21 @@ def summarise(accounts: Accounts, *, kept_days: int) -> Iterator[dict[str, Any]]
         yield from ({"record": kind, **other.encode()} for other in kept.values())
 
 
-def _apply(accounts: Accounts, record: dict[str, Any]) -> None:  # noqa: C901 -- a case a kind
+def _apply(accounts: Accounts, record: dict[str, Any]) -> None:
     match record.get("record"):
         case "terms":
             accounts.terms = Terms.decode(record)
-        case "account":
-            accounts.charge(str(record["teammate"]), Account.decode(record))
         case "day":
             accounts.charge_day(str(record["day"]), Account.decode(record))
         case "raised":
             accounts.lift(Raise.decode(record))
         case "reserve":
-            reservation = Reservation.decode(record)
-            accounts.held[reservation.id] = reservation
-            accounts.refused.pop(reservation.teammate, None)
+            accounts.apply(record)
+            accounts.refused.pop(str(record["teammate"]), None)
         case "refused":
             refused = Reservation.decode(record)
             accounts.refused[refused.teammate] = refused
         case "resumed":
             del accounts.refused[str(record["teammate"])]
-        case "settle":
-            accounts.close(accounts.held[str(record["id"])], Account.decode(record))
+        case _:
+            accounts.apply(record)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import threading
+from _thread import RLock
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,7 +26,7 @@ PRIVATE_FILE: Final = 0o600
 _PRIVATE_UMASK: Final = 0o077
 # To open a folder itself, for what is beneath it; never a link to one.
 FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_UMASK: Final = threading.RLock()
+_UMASK: Final = RLock()  # that of `threading`, which need not be loaded
 _FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO would have us wait for ever
 _REMEDY: Final = "put the folder itself in its place"
 _LINK: Final = "a symbolic link, which is not followed in a team directory"

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from teamd.budget.accounts import Account
+    from teamd.budget.account import Account
     from teamd.files.paths import TeamPaths
     from teamd.overview.requests import OpenRequest
     from teamd.team.activity import Activity, Doing, Retry

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from teamd.approvals.approval import Approval
-    from teamd.budget.accounts import Account
+    from teamd.budget.account import Account
     from teamd.files.paths import TeamPaths
     from teamd.overview.notices import Notice
     from teamd.overview.requests import OpenRequest
@@ -167,10 +167,10 @@ class OverviewReader:
         return read_approvals(self._paths)
 
     def _read_costs(self) -> tuple[Mapping[str, Account] | None, str]:
-        from teamd.budget.ledger import Ledger  # noqa: PLC0415 -- many classes, for members only
+        from teamd.budget.uses import read_used  # noqa: PLC0415 -- for members only
 
         try:
-            return Ledger(self._paths.ledger).read().used, ""
+            return read_used(self._paths.ledger), ""
         except StoreError as error:
             return None, f"no costs are known: {error}"
 
@@ -182,6 +182,6 @@ class OverviewReader:
 
 
 def _account(used: Mapping[str, Account], name: str) -> Account:
-    from teamd.budget.accounts import NOTHING  # noqa: PLC0415 -- loaded by whoever has read `used`
+    from teamd.budget.account import NOTHING  # noqa: PLC0415 -- loaded by whoever has read `used`
 
     return used.get(name, NOTHING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from teamd.budget import days
-from teamd.budget.accounts import NOTHING
+from teamd.budget.account import NOTHING
 from teamd.budget.refusals import LIMITS, USD
 from teamd.dataclass import dataclass
 from teamd.team.roster import Roster
@@ -14,7 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from teamd.budget.accounts import Account, Accounts, Reservation
+    from teamd.budget.account import Account, Reservation
+    from teamd.budget.accounts import Accounts
     from teamd.files.paths import TeamPaths
 
 PER_DAY: Final = "_per_day"

@@ -10,7 +10,7 @@ from teamd.dataclass import replace
 from teamd.errors import TeamError
 
 if TYPE_CHECKING:
-    from teamd.budget.accounts import Reservation
+    from teamd.budget.account import Reservation
     from teamd.models.prices import Price
     from teamd.supervisor.team_context import TeamContext
     from teamd.team.member import Member

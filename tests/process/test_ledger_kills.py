@@ -11,7 +11,8 @@ from contextlib import ExitStack, closing
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING
 
-from teamd.budget.accounts import Account, Reservation, Terms
+from teamd.budget.account import Account, Reservation
+from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
 from teamd.messages import new_id
 from teamd.process_id import Identity
@@ -111,7 +112,7 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 from teamd.process_id import Identity
-from teamd.budget.accounts import Reservation
+from teamd.budget.account import Reservation
 from teamd.budget.ledger import Ledger
 
 kept = Reservation(
@@ -147,7 +148,7 @@ from decimal import Decimal
 from pathlib import Path
 from teamd.process_id import Identity
 from teamd.messages import new_id
-from teamd.budget.accounts import Reservation
+from teamd.budget.account import Reservation
 from teamd.budget.ledger import Ledger
 
 ledger, me = Ledger(Path(sys.argv[1])), Identity.own()

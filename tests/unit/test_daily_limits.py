@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.budget import days
-from teamd.budget.accounts import Account, Reservation, Terms
+from teamd.budget.account import Account, Reservation
+from teamd.budget.accounts import Terms
 from teamd.budget.ledger import KEPT_DAYS, Ledger
 from teamd.process_id import Identity
 from teamd.settings import parse

@@ -11,7 +11,8 @@ import pytest
 
 from teamd import damaged
 from teamd.board.files import read_all
-from teamd.budget.accounts import Reservation, Terms
+from teamd.budget.account import Reservation
+from teamd.budget.accounts import Terms
 from teamd.budget.days import day_of
 from teamd.budget.ledger import Ledger
 from teamd.mail.mailbox import EMPTY, Mailbox

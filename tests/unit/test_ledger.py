@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.budget.accounts import Account, Reservation, Terms
+from teamd.budget.account import Account, Reservation
+from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
 from teamd.process_id import Identity
 

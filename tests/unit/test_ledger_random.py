@@ -13,8 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from teamd.budget.accounts import Account, Reservation, Terms
+from teamd.budget.account import Account, Reservation
+from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
+from teamd.budget.uses import read_used
 from teamd.process_id import Identity
 
 NAMES = ("alice", "bob")
@@ -185,6 +187,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def nothing_is_exceeded_or_forgotten(self) -> None:
         """What is read equals what was used, and is within the limits with all that is open."""
         accounts = self.view().read()
+        path = self.folder / "ledger.jsonl"
+        assert read_used(path, self.alive.__contains__) == accounts.used  # for who only looks
         for whom in (*NAMES, *DAYS):
             account = (accounts.days if whom in DAYS else accounts.used).get(whom, Account())
             assert account.tokens == self.truth.tokens[whom]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from teamd.agent.model_stack import UNSEEN_TOKENS, Metered
-from teamd.budget.accounts import NOTHING, Reservation, Terms
+from teamd.budget.account import NOTHING, Reservation
+from teamd.budget.accounts import Terms
 from teamd.budget.days import end_of
 from teamd.budget.ledger import Ledger
 from teamd.models import Ask, LimitError, ModelError, Reply, TransientError, UnusableError

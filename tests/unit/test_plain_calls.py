@@ -188,14 +188,15 @@ def test_a_table_that_is_too_wide_is_left_to_rich() -> None:
 ROOT = Path(__file__).parents[2]
 HEAVY = {
     "ast", "anthropic", "asyncio", "click", "copy", "dataclasses", "email", "hashlib",
-    "importlib.metadata", "inspect", "logging",
-    "portalocker", "psutil", "pydantic", "rich", "shutil", "socket", "subprocess", "tempfile",
-    "tomllib", "typing", "unittest", "uuid", "teamd.settings", "teamd.supervisor",
-    "teamd.programs",
+    "importlib.metadata", "inspect", "logging", "portalocker", "psutil", "pydantic", "rich",
+    "shutil", "socket", "subprocess", "tempfile", "threading", "tomllib", "typing", "unittest",
+    "uuid", "teamd.settings", "teamd.supervisor", "teamd.programs",
 }  # fmt: skip
+LEDGER = {"datetime", "decimal", "teamd.budget.ledger", "teamd.budget.accounts"}
+MAIL = {"teamd.mail.mailbox", "teamd.approvals", "teamd.transcript"}
 LIGHT = {
-    ("team",): {"teamd.mail.mailbox", "teamd.approvals", "teamd.transcript", "teamd.masking"},
-    ("team", "--json"): {"teamd.mail.mailbox", "teamd.approvals", "teamd.transcript"},
+    ("team",): {*MAIL, *LEDGER, "teamd.masking"},
+    ("team", "--json"): MAIL | LEDGER,
     ("send", "bob", "Hello."): {"teamd.budget", "teamd.approvals", "teamd.transcript"},
     ("inbox", "--peek"): {"teamd.budget", "teamd.approvals", "teamd.transcript", "teamd.masking"},
     ("inbox", "bob"): {"teamd.budget", "teamd.approvals", "teamd.transcript"},

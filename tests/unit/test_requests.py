@@ -13,7 +13,8 @@ import pytest
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
-from teamd.budget.accounts import Reservation, Terms
+from teamd.budget.account import Reservation
+from teamd.budget.accounts import Terms
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, NotAMessage, SettingsError, TeamError
 from teamd.files.paths import TeamPaths

@@ -11,7 +11,8 @@ import pytest
 from teamctl.wait import explain_wait
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
-from teamd.budget.accounts import Reservation, Terms
+from teamd.budget.account import Reservation
+from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post

@@ -18,7 +18,8 @@ from teamd.agent.turn import follow
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
-from teamd.budget.accounts import Reservation, Terms
+from teamd.budget.account import Reservation
+from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
 from teamd.damaged import repair
 from teamd.files import find_team, pidfile

@@ -1,0 +1,135 @@
+"""What calls have used, and what is kept back for those under way; no file is touched."""
+
+from __future__ import annotations
+
+from teamd.dataclass import asdict, dataclass, fields, replace
+from teamd.process_id import Identity
+from teamd.tokens import Usage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from decimal import Decimal
+    from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """The amounts that were used, by one teammate or by all.
+
+    Attributes:
+        input_tokens: all of them; those read from and written to the cache are among them.
+        usd: of those calls whose price was known, exactly; a plain 0 where there are none.
+        assumed_calls: those of which nobody told what they took: counted in full.
+        unpriced_calls: those whose model had no known price.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    assumed_calls: int = 0
+    unpriced_calls: int = 0
+    usd: Decimal | int = 0
+
+    @classmethod
+    def of_call(cls, usage: Usage, usd: Decimal | None) -> Account:
+        """Return what one call has taken; its cost is `None` where no price is known."""
+        return cls(
+            calls=1,
+            input_tokens=usage.total_input_tokens,
+            cache_read_tokens=usage.cache_read_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            output_tokens=usage.output_tokens,
+            unpriced_calls=int(usd is None),
+            usd=usd or 0,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that limits count."""
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def known_usd(self) -> float | None:
+        """The cost as far as it is known; `None` where nothing of it is."""
+        return None if self.unpriced_calls and not self.usd else float(self.usd)
+
+    def __add__(self, other: Account) -> Account:
+        return Account(
+            calls=self.calls + other.calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            assumed_calls=self.assumed_calls + other.assumed_calls,
+            unpriced_calls=self.unpriced_calls + other.unpriced_calls,
+            usd=self.usd + other.usd,
+        )
+
+    def encode(self) -> dict[str, Any]:
+        """The account as it stands in the ledger."""
+        return {**{key: getattr(self, key) for key in _COUNTS}, "usd": float(self.usd)}
+
+    @classmethod
+    def decode(cls, record: Mapping[str, Any]) -> Account:
+        """Read an account; what is missing is 0."""
+        counts = {key: int(record.get(key, 0)) for key in _COUNTS}
+        return cls(**counts, usd=_exactly(record.get("usd", 0)))
+
+
+NOTHING: Final = Account()
+_COUNTS: Final = tuple(one.name for one in fields(Account) if one.name != "usd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """The most that a call may take, kept back while it is under way.
+
+    Attributes:
+        process: whose call it is; if that has died, nobody will tell what it took.
+        usd: `None` where the model's price is not known.
+        day: the local day that it counts for, which is the ledger's to say. Of a call that was
+            refused, the day whose limit refused it: empty where that does not pass by itself.
+    """
+
+    id: str
+    teammate: str
+    process: Identity
+    model: str
+    input_tokens: int
+    output_tokens: int
+    usd: Decimal | None
+    day: str = ""
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that limits count."""
+        return self.input_tokens + self.output_tokens
+
+    def in_full(self) -> Account:
+        """All of it, as used."""
+        usage = Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
+        return replace(Account.of_call(usage, self.usd), assumed_calls=1)
+
+    def encode(self) -> dict[str, Any]:
+        """The reservation as it stands in the ledger."""
+        values = asdict(self)
+        process: dict[str, Any] = values.pop("process")
+        return {**values, **process, "usd": None if self.usd is None else float(self.usd)}
+
+    @classmethod
+    def decode(cls, record: Mapping[str, Any]) -> Reservation:
+        """Read a reservation."""
+        values: dict[str, Any] = {key: str(record[key]) for key in ("id", "teammate", "model")}
+        values |= {key: int(record[key]) for key in ("input_tokens", "output_tokens")}
+        process = Identity(pid=int(record["pid"]), started=float(record["started"]))
+        usd = None if record["usd"] is None else _exactly(record["usd"])
+        return cls(**values, process=process, usd=usd, day=str(record.get("day", "")))
+
+
+def _exactly(amount: Any) -> Decimal:
+    from decimal import Decimal  # noqa: PLC0415 -- slow to load, and there may have been no call
+
+    return Decimal(str(amount) if isinstance(amount, float) else amount)
