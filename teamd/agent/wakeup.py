@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 # By then a request has left; a change of the roster is to be seen within 20 ms.
-_SOON_SECONDS: Final = 0.008
+_SOON_SECONDS: Final = 0.01
 
 
 @dataclass(slots=True)
