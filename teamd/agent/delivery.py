@@ -106,7 +106,8 @@ class Delivery:
         if fresh:
             self._put(fresh, taken=moment_of(batch.id))
         self._delivered = batch
-        if self.env.conversation.unfollowed or not self.env.conversation.owes_reply:
+        conversation = self.env.conversation
+        if not fresh or conversation.unfollowed or not conversation.owes_reply:
             self.finish()
         if any(message.type == COMPACT_TYPE for message in fresh):
             self.summarise()
