@@ -96,6 +96,7 @@ class Plans:
         """Take back what was submitted for an earlier task: its approval would open nothing."""
         for question in self._mine():
             if question.is_open and question.task != self.conversation.task:
+                self.conversation.settle()  # others see that there is another task
                 self.approvals.expire(question.id)
 
     @property
@@ -135,12 +136,12 @@ class OwnShutdown:
         asked = [one for one in self.approvals.open_ones() if one.type == Kind.SHUTDOWN]
         return any(question.to == self.name for question in asked)
 
-    def due(self, *, more_mail: bool, paused: bool = False) -> bool:
+    def due(self, *, more_mail: Callable[[], bool], paused: Callable[[], bool]) -> bool:
         """Return whether it shuts down now: it has agreed, or there is nothing to stay for.
 
         Args:
-            more_mail: whether mail waits that it has not read.
-            paused: whether somebody has paused it, so that it would not read that.
+            more_mail: returns whether mail waits that it has not read.
+            paused: returns whether somebody has paused it, so that it would not read that.
         """
         conversation = self.conversation
         if conversation.unfollowed and not conversation.paused:
@@ -154,7 +155,7 @@ class OwnShutdown:
             mail.type == SHUTDOWN_TYPE and mail.extra.get("request_id") in asked
             for mail in conversation.new_mail
         )
-        return paused or conversation.paused or (only_that and not more_mail)
+        return paused() or conversation.paused or (only_that and not more_mail())
 
     def carry_out(self) -> None:
         """Agree if need be, write down that it shuts down, and let the supervisor know.

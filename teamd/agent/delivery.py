@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.agent.conversation import prompts
 from teamd.agent.turn import TurnCancelled
 from teamd.dataclass import dataclass, replace
+from teamd.mail.mailbox import EMPTY
 from teamd.mail.spool import BatchLimit
 from teamd.messages import COMPACT_TYPE, FRESH_KEY, INTERRUPT_TYPE, PROMPT_KEY, moment_of
 from teamd.tools import Result
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from teamd.agent.environment import Environment
     from teamd.agent.turn import Cancellation
+    from teamd.mail.mailbox import Batch
     from teamd.messages import Message
     from teamd.transcript.records import NewsAdded, Opened
 
@@ -44,6 +46,7 @@ class Delivery:
     news: Callable[[], Iterable[NewsAdded]]
     summarise: Callable[[], None]
     turn: Cancellation
+    _delivered: Batch = EMPTY  # what is in the conversation and not done with
 
     def deliver(self) -> None:
         """Take mail, unless it is held; an interrupt first ends the turn that it is about.
@@ -51,11 +54,27 @@ class Delivery:
         Raises:
             TurnCancelled: it has to end now; the mail is taken after that.
         """
-        if not self.env.hold.holds():
-            self._take_mail()
+        if not self._delivered.messages or self.waiting():
+            self.finish()
+            if not self.env.hold.holds():
+                self._take_mail()
         for news in self.news():
             if news.about not in self.env.conversation.told:
                 self.env.conversation.record(news)
+
+    def waiting(self) -> bool:
+        """Return whether there is mail that it has not delivered."""
+        return self.env.mailbox.waiting(besides=self._delivered)
+
+    def finish(self) -> None:
+        """Be done with the mail that was delivered: bring it to the disk, where it is not by now.
+
+        What the model is asked about at once has the time until the request has left.
+        """
+        if self._delivered.messages:
+            self.env.conversation.settle()
+            self.env.mailbox.done(self._delivered)
+            self._delivered = EMPTY
 
     def find_interrupt(self) -> str | None:
         """Return who has interrupted the teammate and was not heard yet, if anybody has.
@@ -86,7 +105,10 @@ class Delivery:
             self.turn.forget()
         if fresh:
             self._put(fresh, taken=moment_of(batch.id))
-        self.env.mailbox.done(batch)
+        self._delivered = batch
+        conversation = self.env.conversation
+        if not fresh or conversation.unfollowed or not conversation.owes_reply:
+            self.finish()
         if any(message.type == COMPACT_TYPE for message in fresh):
             self.summarise()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
 from teamd.agent.turn import TurnCancelled, follow
+from teamd.agent.wakeup import soon
 from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError, TeamError
 from teamd.messages import again
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from teamd.agent.environment import Environment
     from teamd.agent.turn import Cancellation
     from teamd.agent.wakeup import CallBudget
+    from teamd.models import Reply
 
 _DIGITS: Final = re.compile(r"\d+")
 _OUTAGE: Final = "an outage"
@@ -62,14 +64,15 @@ class Loop:
         while True:
             self._send_notices()
             self.env.wakeup.reset()  # before the look, so that no wake-up is lost between the two
+            await self._learn_key()
             if (why := self._paused()) is not None:
                 await self._rest_until_resumed(why)
                 continue
-            await self._learn_key()
             if not self.env.shutdown.agreed():
                 self.delivery.deliver()
                 self._send_notices()  # to those whose mail is held
             if self._shuts_down():
+                self.delivery.finish()
                 self.env.shutdown.carry_out()
                 await self.env.wakeup.wait()  # for the supervisor to end it
             elif self._under_way:
@@ -109,14 +112,17 @@ class Loop:
 
     async def _learn_key(self) -> None:
         """Learn the key once, when there is something to do: a person may have to unlock it."""
-        busy = self._under_way or self.env.mailbox.waiting()
-        if busy and self.learn_key is not None:
+        if self.learn_key is None or self._paused() is not None:
+            return
+        if self._under_way or self.env.mailbox.waiting():
             learn, self.learn_key = self.learn_key, None
             await learn()
 
     def _shuts_down(self) -> bool:
-        paused = self.env.pause.why() is not None
-        return self.env.shutdown.due(more_mail=self.env.mailbox.waiting(), paused=paused)
+        return self.env.shutdown.due(more_mail=self.delivery.waiting, paused=self._is_paused)
+
+    def _is_paused(self) -> bool:
+        return self.env.pause.why() is not None
 
     def _paused(self) -> str | None:
         """Return why it rests until somebody resumes it; a shutdown that is asked for goes on."""
@@ -155,17 +161,29 @@ class Loop:
         What an earlier process was in the middle of is done to its end in the same way.
         """
         self.calls.renew()
-        while self._paused() is None:
-            if self.env.conversation.unfollowed and await self._follow():
-                return
-            if self.env.shutdown.agreed() or self._paused() is not None:
-                return
+        while True:
+            if self.env.conversation.unfollowed:
+                if await self._follow():
+                    return
+                if self.env.shutdown.agreed() or self._paused() is not None:
+                    return
             if not self.calls.take():
                 self._end_at_limit()
                 return
-            self._report(Status.WORKING)
-            reply = await self.turn.run(self.compaction.reply(self._deliver))
-            self.env.conversation.add_reply(reply)
+            self.env.conversation.add_reply(await self._ask())
+            if self._paused() is not None:
+                return
+
+    async def _ask(self) -> Reply:
+        """Have the model asked; that it works is shown and told once the request has left."""
+        self.env.presence.begin_model(self.compaction.model_asked, self.compaction.fill)
+        with soon(self._tell_of_work):
+            return await self.turn.run(self.compaction.reply(self._deliver))
+
+    def _tell_of_work(self) -> None:
+        self.delivery.finish()
+        self.env.presence.show()
+        self.env.reporter.report(Status.WORKING)
 
     def _end_at_limit(self) -> None:
         name = self.env.name
@@ -224,6 +242,7 @@ class Loop:
         self, status: Status, reason: str | None = None, *, until: float | None = None
     ) -> None:
         """Show and tell how it is from now on."""
+        self.delivery.finish()
         model = self.compaction.model_asked if status is Status.WORKING else None
         self.env.presence.go_on(model, self.compaction.fill)
         self.env.reporter.report(status, reason, until=until)

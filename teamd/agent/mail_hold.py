@@ -44,8 +44,7 @@ class MailHold:
 
     def is_idle_talk(self, messages: Iterable[Message]) -> bool:
         """Return whether mail is all from other teammates, and none of it from the board."""
-        team = self.team()
-        return all(_is_idle_talk(message, team) for message in messages)
+        return all(_is_idle_talk(message, self.team) for message in messages)
 
     def holds(self) -> bool:
         """Return whether what waits is held back; whose mail it is and was not told is noted."""
@@ -69,11 +68,11 @@ class MailHold:
             self.conversation.record(MailHeld(senders=untold, notice=notice))
 
 
-def _is_idle_talk(message: Message, team: Team) -> bool:
+def _is_idle_talk(message: Message, team: Callable[[], Team]) -> bool:
     """Return whether a message is a teammate's own words; other programs speak for a person."""
     name, _, elsewhere = message.sender.partition("@")
     if name.lower() in (LEAD, USER) or message.type not in _TALK or "task_id" in message.extra:
         return False
     if not elsewhere:
-        return team.find(name) is not None
+        return team().find(name) is not None
     return all(map(NAME.fullmatch, elsewhere.split("@")))  # a team, and it may be a host

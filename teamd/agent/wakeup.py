@@ -7,9 +7,10 @@ import math
 import os
 import select
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from teamd.dataclass import dataclass
+from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS, watch
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.heartbeat import Heartbeat
+
+
+# By then a request has left; a change of the roster is to be seen within 20 ms.
+_SOON_SECONDS: Final = 0.01
 
 
 @dataclass(slots=True)
@@ -51,6 +56,31 @@ class Pulse:
     def _stop(self) -> None:
         if self._next is not None:
             self._next.cancel()
+
+
+@contextmanager
+def soon(do: Callable[[], None]) -> Iterator[None]:
+    """Do something once: in a moment, or at the end of a block that ends before that.
+
+    What cannot be written in a moment is tried again at the end.
+    """
+    left = [do]
+
+    def once() -> None:
+        if left:
+            left[0]()
+            left.clear()
+
+    def try_once() -> None:
+        with suppress(StoreError):
+            once()
+
+    timer = asyncio.get_running_loop().call_later(_SOON_SECONDS, try_once)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        once()
 
 
 class SupervisorGone(Exception):

@@ -64,8 +64,8 @@ class Reporter:
         goes_on = status is Status.WORKING and {**self._last, **counts} == facts
         if facts == self._last or (goes_on and self._again.left > 0):
             return
-        self._last, self._again = facts, Deadline.after(_COUNTS_SECONDS)
         self._send(STATE_TYPE, str(status), {**facts, **asdict(self.process)})
+        self._last, self._again = facts, Deadline.after(_COUNTS_SECONDS)
 
     def report_answer(self, request_id: str) -> None:
         """Have the supervisor look at an answer; it believes the store, not this."""

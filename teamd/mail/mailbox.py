@@ -37,14 +37,16 @@ class Batch:
     """A delivery: to be put in its place, then given to `Mailbox.done`.
 
     Attributes:
-        end: where the next one begins, in the taken file.
+        end: where the next one begins, in the taken file or in the inbox.
         rejected: how long the file of rejected lines is with it.
+        in_inbox: whether it is in the inbox still.
     """
 
     id: str
     messages: tuple[Message, ...]
     end: int = 0
     rejected: int = 0
+    in_inbox: bool = False
 
 
 EMPTY: Final = Batch("", ())
@@ -219,9 +221,15 @@ class Mailbox:
             self._spool.move(replace(before, crashes=before.crashes + 1))
         return True
 
-    def waiting(self) -> bool:
-        """Return whether there is anything to take, by the files' sizes alone."""
-        return any(files.size(path) for path in (self._inbox, self._spool.path))
+    def waiting(self, besides: Batch = EMPTY) -> bool:
+        """Return whether there is anything to take, by the files' sizes alone.
+
+        Args:
+            besides: a delivery that is not done with, and does not count.
+        """
+        if besides.in_inbox:
+            return files.size(self._inbox) > besides.end
+        return files.size(self._inbox) > 0 or files.size(self._spool.path) > besides.end
 
     def queued(self) -> int:
         """Count the messages that are under way, by lines and without a lock: for display."""
@@ -295,7 +303,7 @@ class Mailbox:
 
     def _batch(self, position: Position, found: Found, rejected: int) -> Batch:
         self._in_hand = (position.batch, position.at)
-        return Batch(position.batch, found.messages, found.end, rejected)
+        return Batch(position.batch, found.messages, found.end, rejected, position.in_inbox)
 
 
 def _stays(position: Position, found: Found) -> bool:

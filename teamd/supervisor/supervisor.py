@@ -90,7 +90,6 @@ class Supervisor:
     rounds: Rounds
     _stop_seconds: float = field(init=False)  # as of the start; a restart takes others
     _stopping: bool = False
-    _with_mail: set[str] | None = field(default_factory=set)  # `None`: who knows, everybody
 
     def __post_init__(self) -> None:
         self._stop_seconds = self.context.settings.now.supervision.stop_seconds
@@ -172,9 +171,9 @@ class Supervisor:
             left = (max(0.0, until.left), slots.next_due_seconds)
             seconds = min(due for due in left if due is not None)
             ready, _, _ = select.select(watched, [], [], seconds)
+            mail = self.watch.fileno() in ready and self._hear()
             slots.serve()
-            news = signals in ready or tasks in ready
-            if news or until.left <= 0 or (self.watch.fileno() in ready and self._hear()):
+            if mail or signals in ready or tasks in ready or until.left <= 0:
                 return
 
     def _heed_signals(self) -> None:
@@ -227,7 +226,7 @@ class Supervisor:
                 children.stop(name, seconds=self._stop_seconds)
 
     def _ring(self) -> None:
-        """Wake those who have mail, or may begin a task; where hints were lost, wake everybody.
+        """Wake those who may begin a task, or have mail; where hints were lost, wake everybody.
 
         They may work, as far as is known here: one that idles since a moment ago has not reported
         that yet, and one that works takes no notice.
@@ -239,14 +238,9 @@ class Supervisor:
             claimers = self.tasks.claimers(tasks, self.context.roster.team)
             children.ring(children.active() if claimers is None else claimers)
         self._hear()
-        with_mail, self._with_mail = self._with_mail, set()
-        if with_mail is None:
-            children.ring_all()
-        else:
-            children.ring(with_mail)
 
     def _hear(self) -> bool:
-        """Note who has mail by the hints that came; return whether there is something to see to.
+        """Wake those who have mail by the hints that came; return whether there is any.
 
         What readers do to their inboxes and to files of their own beside them is nothing.
         """
@@ -256,10 +250,10 @@ class Supervisor:
             found = {name for name in names if NAME.fullmatch(name) and self._has_mail(name)}
         except StoreError:  # a look that failed: who is woken looks again itself
             changed = None
-        if changed is None or self._with_mail is None:
-            self._with_mail = None
+        if changed is None:  # who knows who
+            self.context.children.ring_all()
             return True
-        self._with_mail |= found
+        self.context.children.ring(found)
         return bool(found)
 
     def _has_mail(self, name: str) -> bool:

@@ -124,6 +124,7 @@ class Roster:
         self._lines = MemberLines()
         self._known: tuple[bytes, Team] | None = None  # what was read or written last
         self._settled: tuple[int, ...] | None = None  # the version of it that no change can have
+        self._alone: tuple[bytes, Member | None] = (b"", None)  # what one line said last
 
     def read(self) -> Team:
         """The team as it is; an empty one where there is no roster yet.
@@ -208,12 +209,16 @@ class Roster:
             StoreError: the roster was made by a newer version.
             ValueError, KeyError, TypeError, AttributeError, RecursionError: it is not so written.
         """
+        known, member = self._alone
+        if member is not None and member.name == name and known == content:
+            return member
         opening, _, lines = content.partition(b"\n")
         head = json.loads(opening + _END[0])
         self._check_format(head.get("format", 0))
         at = lines.index(b'"name": %b' % json.dumps(name).encode())
         line = lines[lines.rfind(b"\n", 0, at) + 1 : lines.index(b"\n", at)].removesuffix(b",")
         member = Member.decode(json.loads(line), team=head.get("team_name", "default"))
+        self._alone = content, member
         return member if member.name == name else None
 
     def _decode(self, content: bytes) -> Team:

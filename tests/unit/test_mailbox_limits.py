@@ -47,6 +47,28 @@ def test_what_comes_meanwhile_comes_after_what_was_taken(paths: TeamPaths) -> No
     assert taken(box, BatchLimit()) == ["c"]
 
 
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("nameless", [False, True], ids=["in the inbox", "set aside"])
+def test_what_waits_besides_a_portion_is_told_from_it(
+    paths: TeamPaths, size: int, nameless: bool
+) -> None:
+    """Its reader has it already, and asks for what has come since."""
+    fill(paths, *"ab")
+    if nameless:
+        with paths.inbox("bob").open("a") as file:
+            file.write('{"from": "ci", "content": "c"}\n')
+    else:
+        fill(paths, "c")
+    box = Mailbox(paths, "bob", durable=False)
+    batch = box.take(BatchLimit(messages=size))
+    assert batch.in_inbox == (not nameless or size < 3)
+    assert box.waiting(besides=batch) == (size < 3)
+    fill(paths, "d")
+    assert box.waiting(besides=batch)
+    box.done(batch)
+    assert box.waiting()
+
+
 def test_a_portion_is_the_same_until_it_is_done(paths: TeamPaths) -> None:
     fill(paths, *"abc")
     first = Mailbox(paths, "bob", durable=False).take(BatchLimit(messages=2))

@@ -15,6 +15,7 @@ from teamd.budget.account import NOTHING, Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.days import end_of
 from teamd.budget.ledger import Ledger
+from teamd.errors import StoreError
 from teamd.models import Ask, LimitError, ModelError, Reply, TransientError, UnusableError
 from teamd.process_id import Identity
 from teamd.tokens import Usage
@@ -202,6 +203,30 @@ def test_what_nobody_tells_counts_in_full(play: Reply | Exception, tmp_path: Pat
         desk.ask()
     assert desk.account.tokens == desk.model.kept[0].tokens
     assert (desk.account.calls, desk.account.assumed_calls) == (1, 1)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_nothing_is_asked_before_all_of_the_conversation_is_on_disk(
+    tmp_path: Path, *, works: bool
+) -> None:
+    """The mail that it is about goes there with it; and the disk may refuse."""
+    desk = Desk(tmp_path)
+    asked: list[int] = []
+
+    def settle() -> None:
+        asked.append(len(desk.model.kept))
+        if not works:
+            raise StoreError("the disk is full")
+
+    desk.metered = replace(desk.metered, settle=settle)
+    if works:
+        desk.ask()
+    else:
+        with pytest.raises(StoreError):
+            desk.ask()
+    assert asked == [0]
+    assert len(desk.model.kept) == int(works)
+    assert not desk.ledger.read().held, "what was not asked takes nothing"
 
 
 def test_a_call_that_is_cancelled_counts_in_full(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from teamd.process_id import Identity
 from teamd.team.activity import Activity, ActivityFile, Doing, read_activity
 from tests.strict.replies import say, use
 from tests.unit.life import MODEL, Do, Life
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,18 +22,23 @@ if TYPE_CHECKING:
 
 
 class Watched:
-    """A model that looks at what its asker shows meanwhile."""
+    """A model that answers once it sees its asker show that it is asked."""
 
     def __init__(self, player: Player, path: Path) -> None:
         self._player = player
         self._path = path
         self.asked = player.asked
-        self.seen: list[Activity | None] = []
+        self.seen: list[Activity] = []
 
     async def reply(self, ask: Ask) -> Reply:
         """Look, then play."""
-        self.seen.append(read_activity(self._path))
+        await until(self._is_shown, what="that the model is asked")
+        self.seen.append(shown(self._path))
         return await self._player.reply(ask)
+
+    def _is_shown(self) -> bool:
+        said = read_activity(self._path)
+        return said is not None and said.doing is not None and said.doing.kind == "model"
 
 
 def shown(presence_file: Path) -> Activity:
@@ -57,7 +63,7 @@ def test_a_turn_shows_the_model_then_the_tool_then_the_model_then_nothing(tmp_pa
     life.send("Go.")
     life.live(calls=2)
     asking = Doing(kind="model", what=MODEL)
-    assert [said and said.doing for said in watched.seen] == [asking, asking]
+    assert [said.doing for said in watched.seen] == [asking, asking]
     assert [said.doing for said in during] == [Doing(kind="tool", what="do")]
     after = shown(life.paths.activity("alice"))
     assert (after.doing, after.process) == (None, Identity.own())

@@ -220,6 +220,14 @@ def test_a_member_is_found_by_its_own_line_alone(roster: Roster, paths: TeamPath
         roster.find("alice")
 
 
+def test_a_member_that_changes_is_found_as_it_is_now(roster: Roster, paths: TeamPaths) -> None:
+    """A line that was decoded before is not decoded again, and a model is soon set."""
+    for model in ("one", "two", "one", None):
+        now = replace(member("bob"), model=model)
+        Roster(paths).update(lambda team, now=now: team.with_member(now))  # type: ignore[misc]
+        assert [roster.find("bob"), roster.find("bob")] == [now, now]
+
+
 @given(
     names=st.lists(st.sampled_from(["bob", "Bob2", "bob-x"]), unique=True),
     extra=st.dictionaries(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from teamd.agent.wakeup import Pulse, SupervisorGone, Wakeup, hibernate
+from teamd.agent.wakeup import Pulse, SupervisorGone, Wakeup, hibernate, soon
+from teamd.errors import StoreError
 from teamd.heartbeat import Heartbeat
 from tests.unit.life import NEVER_SECONDS, quiet_pulse
 from tests.waiting import until
@@ -119,3 +120,42 @@ def test_one_that_hibernates_ends_with_its_supervisor(pipe: list[int]) -> None:
     os.close(pipe.pop())
     with pytest.raises(SupervisorGone):
         hibernate(pipe[0], Heartbeat(), lambda: False)
+
+
+def test_what_is_done_soon_is_done_once_while_the_block_goes_on() -> None:
+    done: list[str] = []
+
+    async def scenario() -> None:
+        with soon(lambda: done.append("it")):
+            assert not done, "what the block is about comes first"
+            await until(lambda: done)
+        assert done == ["it"]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_done_soon_is_done_by_the_end_of_the_block() -> None:
+    done: list[str] = []
+
+    async def scenario() -> None:
+        with pytest.raises(KeyError), soon(lambda: done.append("it")):
+            raise KeyError
+        assert done == ["it"]
+
+    asyncio.run(scenario())
+
+
+def test_what_cannot_be_written_soon_is_tried_again_and_told_at_the_end() -> None:
+    """Else a teammate would work on whose mail is locked or whose disk is full."""
+    tries: list[str] = []
+
+    def fail() -> None:
+        tries.append("it")
+        raise StoreError("the disk is full")
+
+    async def scenario() -> None:
+        with pytest.raises(StoreError, match="full"), soon(fail):
+            await until(lambda: tries)
+        assert len(tries) == 2
+
+    asyncio.run(scenario())

@@ -48,8 +48,8 @@ class Conversation(ConversationState):
         self.record(replace(opened, nonce=nonce, secret=secret), durable=False)
 
     def deliver(self, messages: Iterable[Message], **facts: Any) -> None:
-        """Put mail into the conversation; the facts are those of `Delivered`."""
-        self.record(records.Delivered(messages=tuple(messages), **facts))
+        """Put mail into it, for `settle` to bring to the disk; the facts: see `Delivered`."""
+        self.record(records.Delivered(messages=tuple(messages), **facts), durable=False)
 
     def add_reply(self, reply: Reply) -> None:
         """Put a whole reply of the model into it, for `settle` to bring to the disk."""

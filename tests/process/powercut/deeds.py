@@ -134,6 +134,7 @@ def talk(paths: TeamPaths) -> None:
     batch = box.take()
     if fresh := [message for message in batch.messages if not conversation.has_seen(message)]:
         conversation.deliver(fresh)
+    conversation.settle()
     box.done(batch)
 
 
@@ -143,6 +144,7 @@ def talk_meanwhile(paths: TeamPaths, content: str) -> None:
     batch = box.take(BatchLimit(wary=True))
     put(paths, "bob", content)
     conversation.deliver(batch.messages)
+    conversation.settle()
     box.done(batch)
 
 

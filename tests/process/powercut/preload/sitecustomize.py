@@ -202,8 +202,9 @@ def _put(fd: int, data: Any, put: Callable[[], tuple[int, int]]) -> int:
         return put()[0]
     with _recording("pwrite", place) as record:
         count, offset = put()
-        _written[place] = bytes(data)[:count]
-        record(os.fstat(fd).st_ino, offset, _written[place])
+        if data:
+            _written[place] = bytes(data)[:count]
+        record(os.fstat(fd).st_ino, offset, bytes(data)[:count])
     return count
 
 

@@ -1,0 +1,88 @@
+"""Mail on its way into a conversation: what is done with at once, and what a moment later."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from teamd.messages import INTERRUPT_TYPE
+from teamd.transcript.records import Opened
+from tests.strict.replies import use
+from tests.unit.life import SYSTEM, Life, replied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from teamd.agent.delivery import Delivery
+    from teamd.messages import Message
+
+
+def delivering(life: Life, look: Callable[[Delivery], None]) -> None:
+    async def scenario() -> None:
+        async with life.made() as loop:
+            loop.delivery.deliver()
+            look(loop.delivery)
+
+    asyncio.run(scenario())
+
+
+def said(life: Life) -> list[str]:
+    return [message.content for message in life.conversation().new_mail]
+
+
+def test_mail_that_is_to_be_answered_is_done_with_later_and_delivered_once(tmp_path: Path) -> None:
+    """The inbox forgets it while the model thinks; more mail may come until then."""
+    life = Life(tmp_path)
+    life.send("a")
+
+    def look(delivery: Delivery) -> None:
+        assert life.mailbox.waiting()
+        assert not delivery.waiting(), "it is delivered"
+        delivery.deliver()
+        assert said(life) == ["a"]
+        life.send("b")
+        assert delivery.waiting()
+        delivery.deliver()
+        assert said(life) == ["a", "b"]
+        delivery.finish()
+        assert not life.mailbox.waiting()
+
+    delivering(life, look)
+
+
+def is_known(life: Life, mail: Message) -> None:
+    talk = life.conversation()
+    talk.open(Opened(system=SYSTEM))
+    talk.deliver([mail])
+
+
+def waits_for_results(life: Life, mail: Message) -> None:
+    talk = life.conversation()
+    talk.open(Opened(system=SYSTEM))
+    talk.deliver([mail])
+    talk.add_reply(replied(use(("do", {"word": "a"}))))
+    life.send("meanwhile")
+
+
+def says_nothing(life: Life, _: Message) -> None:
+    talk = life.conversation()
+    talk.open(Opened(system=SYSTEM))
+    batch = life.mailbox.take()
+    talk.deliver(batch.messages)
+    life.mailbox.done(batch)
+    talk.end_turn("end_turn", "")
+    life.send("", type=INTERRUPT_TYPE)
+
+
+@pytest.mark.parametrize("prepare", [is_known, waits_for_results, says_nothing])
+def test_mail_that_the_model_is_not_asked_about_next_is_done_with_at_once(
+    tmp_path: Path, prepare: Callable[[Life, Message], None]
+) -> None:
+    """Whoever looks into the inbox next, a tool or a shutdown, finds only what is new."""
+    life = Life(tmp_path)
+    prepare(life, life.send("work"))
+    delivering(life, lambda _: None)
+    assert not life.mailbox.waiting()
