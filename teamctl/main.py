@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from teamd.late import load_late
+
+load_late("ipaddress")  # before whatever imports `pathlib`
+
 from teamctl.commands import COMMANDS, load
 from teamd.cli import run
 from teamd.commandline import Command

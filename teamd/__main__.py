@@ -11,6 +11,10 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 
+from teamd.late import load_late
+
+load_late("ipaddress")  # before whatever imports `pathlib`
+
 from teamd import commandline, secret_environment, terminal
 from teamd.cli import Choice, run
 from teamd.commandline import Command, team_options

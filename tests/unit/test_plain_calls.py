@@ -235,3 +235,21 @@ def test_a_supervisor_loads_nothing_slow_before_it_takes_requests() -> None:
     slow = {"ast", "asyncio", "pydantic", "anthropic", "teamd.agent.child", "teamd.tools"}
     slow |= {"teamd.merges.queue", "teamd.models.prices", "teamd.transcript.records"}
     assert set(done.stdout.split()) & slow == set()
+
+
+def test_a_module_that_is_loaded_late_is_the_module() -> None:
+    say = """
+import sys
+from teamd.late import load_late
+load_late("ipaddress")
+import ipaddress, urllib.parse
+assert vars(ipaddress).get("IPv4Address") is None
+from ipaddress import ip_address
+import ipaddress as again
+assert again.ip_address is ipaddress.ip_address is ip_address
+assert sys.modules["ipaddress"] is again is not ipaddress
+load_late("ipaddress")
+assert sys.modules["ipaddress"] is again
+assert urllib.parse.urlsplit("http://[::1]:8/").port == 8
+"""
+    subprocess.run([sys.executable, "-S", "-c", say], check=True, env={"PYTHONPATH": str(ROOT)})
