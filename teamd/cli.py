@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from functools import partial
@@ -162,6 +163,8 @@ def run(name: str, find: Find, build: Build) -> NoReturn:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the edge: no traceback passes
         status = _explain(error, name, choice)
     sys.unraisablehook = before
+    # All that there is ends now: to look through it for garbage takes a tenth of a command.
+    gc.freeze()
     sys.exit(status if isinstance(status, int) else ExitCode.DONE)
 
 
