@@ -24,9 +24,7 @@ class _Late(ModuleType):
             raise AttributeError(name)
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
-        module = import_module(self.__name__)
-        vars(self).update(vars(module))  # for whoever has imported this one
-        return getattr(module, name)
+        return getattr(import_module(self.__name__), name)
 
 
 def load_late(name: str) -> None:

@@ -231,6 +231,15 @@ def test_a_plain_class_may_add_attributes_to_a_frozen_one() -> None:
         del named.x
 
 
+def test_objects_of_two_classes_are_never_equal() -> None:
+    class Named(Point):
+        pass
+
+    assert Point(1) != Named(1)
+    assert Named(1) != Point(1)
+    assert Point(1) == Point(1)
+
+
 def test_methods_that_a_class_has_stay() -> None:
     @dataclass(frozen=True, slots=True)
     class Named:
