@@ -1,19 +1,24 @@
-"""Logs for machines and people: one JSON object a line, rotated."""
+"""Logs for machines and people: one JSON object a line, rotated.
+
+`logging` would have them take as long to load as a third of a start: it brings sockets, pickles,
+queues and threads, which a file needs none of.
+"""
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 from contextlib import suppress
 from datetime import UTC, datetime
-from io import FileIO, TextIOWrapper
-from logging.handlers import RotatingFileHandler
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
 
 from teamd.files.safe_open import PRIVATE_DIRECTORY, private_umask, safe_open
 from teamd.masking import Mask
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 MAX_BYTES: Final = 5_000_000
 KEPT_FILES: Final = 3
@@ -21,6 +26,8 @@ KEPT_FILES: Final = 3
 
 class Journal:
     """Notes events with their facts: `journal.note("forked", pid=42)`.
+
+    What cannot be written is left out: a log must not end what it reports on.
 
     Args:
         path: the file, in a folder that is made anew where somebody has removed it. If the team
@@ -31,69 +38,98 @@ class Journal:
     """
 
     def __init__(self, path: Path, who: str, mask: Mask | None = None) -> None:
-        self._logger = logging.Logger(f"teamd.{who}")  # noqa: LOG001 -- not in the registry: no globals
-        self._file = _PrivateRotatingFile(
-            path, maxBytes=MAX_BYTES, backupCount=KEPT_FILES, delay=True, encoding="utf-8"
-        )
-        self._file.setFormatter(_JsonLine(mask or Mask()))
-        self._logger.addHandler(self._file)
+        self._file = _RotatingFile(Path(os.path.abspath(path)))  # noqa: PTH100 -- links stay
         self._who = who
+        self._mask = mask or Mask()
 
     def note(self, event: str, **facts: Any) -> None:
         """Write an event that belongs to ordinary work."""
-        self._logger.info(event, extra={"facts": {"who": self._who, **facts}})
+        self._write("info", event, facts)
 
     def warn(self, event: str, **facts: Any) -> None:
         """Write an event that a person should look at."""
-        self._logger.warning(event, extra={"facts": {"who": self._who, **facts}})
+        self._write("warning", event, facts)
 
     def error(self, event: str, error: BaseException, **facts: Any) -> None:
         """Write a failure of the program itself, with its traceback."""
-        self._logger.error(event, exc_info=error, extra={"facts": {"who": self._who, **facts}})
+        import traceback  # noqa: PLC0415 -- 5 ms, only for this
+
+        lines = "".join(traceback.format_exception(error))
+        self._write("error", event, {**facts, "traceback": lines.removesuffix("\n")})
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
+    def _write(self, level: str, event: str, facts: dict[str, Any]) -> None:
+        moment = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"time": moment, "level": level, "event": event, "who": self._who, **facts}
+        with suppress(Exception):
+            self._file.append(self._encode(line).encode(errors="replace") + b"\n")
 
-class _PrivateRotatingFile(RotatingFileHandler):
+    def _encode(self, line: dict[str, Any]) -> str:
+        text = json.dumps(line, ensure_ascii=False, default=str)
+        if self._mask.text(text) == text:
+            return text
+        # Value by value: a password of digits may also be found in a number.
+        return json.dumps(self._mask.value(json.loads(text)), ensure_ascii=False)
+
+
+class _RotatingFile:
     """Goes on in a new file when another process, or a person, has moved this one away."""
 
-    def __init__(self, path: Path, **terms: Any) -> None:
-        super().__init__(path, **terms)
-        self._folder = Path(self.baseFilename).parent
-        self._home = _identity(self._folder.parent)
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._home = _identity(path.parent.parent)
+        self._fd: int | None = None
 
-    def emit(self, record: logging.LogRecord) -> None:
-        if self.stream is not None and self._at_home and not self._stands(self.stream):
-            self.stream.close()
-            self.stream = None
-        super().emit(record)
+    def append(self, line: bytes) -> None:
+        """Write a line, in a new file where it would be too long for this one.
 
-    def doRollover(self) -> None:  # noqa: N802 -- logging's name
-        # Another process may have done it a moment ago, or the folder be read-only: the line is
-        # worth more than the limit.
-        with suppress(OSError):
-            if self._at_home:
-                super().doRollover()
+        Raises:
+            OSError: it cannot be written.
+            StrangeFile: something else stands there.
+        """
+        if self._fd is not None and self._at_home and _identity(self._fd) != _identity(self._path):
+            self.close()
+        fd = self._open()
+        if (size := os.fstat(fd).st_size) and size + len(line) >= MAX_BYTES:
+            # Another process may have done it a moment ago, or the folder be read-only: the line
+            # is worth more than the limit.
+            with suppress(OSError):
+                self._rotate()
+            fd = self._open()
+        while line:
+            line = line[os.write(fd, line) :]
+
+    def close(self) -> None:
+        """Close the file; the next line opens one."""
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            os.close(fd)
 
     @property
     def _at_home(self) -> bool:
-        return _identity(self._folder.parent) == self._home
+        return _identity(self._path.parent.parent) == self._home
 
-    def _stands(self, stream: TextIOWrapper) -> bool:
-        return _identity(stream.fileno()) == _identity(Path(self.baseFilename))
+    def _open(self) -> int:
+        if self._fd is None:
+            if not self._at_home:
+                raise FileNotFoundError(self._path)
+            with suppress(FileExistsError), private_umask():
+                self._path.parent.mkdir(PRIVATE_DIRECTORY)
+            self._fd = safe_open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        return self._fd
 
-    def _open(self) -> TextIOWrapper:
+    def _rotate(self) -> None:
         if not self._at_home:
-            raise FileNotFoundError(self.baseFilename)
-        with suppress(FileExistsError), private_umask():
-            self._folder.mkdir(PRIVATE_DIRECTORY)
-        fd = safe_open(Path(self.baseFilename), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        return TextIOWrapper(FileIO(fd, "a"), encoding=self.encoding, errors="replace")
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 -- logging's name
-        """A log that cannot be written must not end what it reports on."""
+            return
+        self.close()
+        name = self._path.name
+        files = [self._path, *(self._path.with_name(f"{name}.{n + 1}") for n in range(KEPT_FILES))]
+        for newer, older in reversed([*pairwise(files)]):
+            with suppress(FileNotFoundError):
+                newer.replace(older)
 
 
 def _identity(file: int | Path) -> tuple[int, int] | None:
@@ -102,22 +138,3 @@ def _identity(file: int | Path) -> tuple[int, int] | None:
         found = os.fstat(file) if isinstance(file, int) else file.stat()
         return found.st_dev, found.st_ino
     return None
-
-
-class _JsonLine(logging.Formatter):
-    def __init__(self, mask: Mask) -> None:
-        super().__init__()
-        self._mask = mask
-
-    def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        level, event = record.levelname.lower(), record.getMessage()
-        facts: dict[str, Any] = getattr(record, "facts", {})
-        line = {"time": moment, "level": level, "event": event, **facts}
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        text = json.dumps(line, ensure_ascii=False, default=str)
-        if self._mask.text(text) == text:
-            return text
-        # Value by value: a password of digits may also be found in a number.
-        return json.dumps(self._mask.value(json.loads(text)), ensure_ascii=False)
