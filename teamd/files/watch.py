@@ -94,54 +94,40 @@ class InotifyWatch(_FolderWatch):
     """inotify(7): one queue for the folder, every file in it, and the folder above."""
 
     def __init__(self, folder: Path) -> None:
-        import inotify_simple  # noqa: PLC0415 -- 20 ms, only where one waits
+        from teamd.files import inotify  # noqa: PLC0415 -- ctypes, only where one waits
 
-        _use_loaded_library(inotify_simple)
-        flags = inotify_simple.flags
         self._in_folder = self._above = -1  # watch descriptors
-        # Plain numbers: with an enumeration's members each `&` makes another member.
-        self._files = int(flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.DELETE)
-        self._away = int(flags.MOVE_SELF | flags.DELETE_SELF)
-        self._lost = int(self._away | flags.IGNORED | flags.UNMOUNT)
-        self._overflow = int(flags.Q_OVERFLOW)
-        self._queue = inotify_simple.INotify(nonblocking=True)
+        self._files = inotify.MODIFY | inotify.CREATE | inotify.MOVED_TO | inotify.DELETE
+        self._away = inotify.MOVE_SELF | inotify.DELETE_SELF
+        self._lost = self._away | inotify.IGNORED | inotify.UNMOUNT
+        self._overflow = inotify.Q_OVERFLOW
+        self._queue = inotify.Inotify()
         super().__init__(folder)
 
     def changed(self) -> set[str] | None:
         """The names that changed; `None` where only a look can tell."""
-        events = list(self._queue.read(timeout=0))
+        events = self._queue.take()
         watched = (self._in_folder, self._above)
-        lost = any(event.mask & self._lost for event in events if event.wd in watched)
+        lost = any(mask & self._lost for number, mask, _ in events if number in watched)
         if lost or self._standing is None or self._standing != self._identify():
             self._renew()
             return None
-        if any(event.mask & self._overflow for event in events):
+        if any(mask & self._overflow for _, mask, _ in events):
             return None
-        return {event.name for event in events if event.wd == self._in_folder}
+        return {name for number, _, name in events if number == self._in_folder}
 
     def _let_go(self) -> None:
         for watched in (self._in_folder, self._above):
             with suppress(OSError):  # gone with its folder
-                self._queue.rm_watch(watched)
-        self._queue.read(timeout=0)  # each says that it is watched no more
+                self._queue.remove(watched)
+        self._queue.take()  # each says that it is watched no more
 
     def _add(self) -> None:
         standing = self._identify()  # first: what is replaced meanwhile is seen to differ
-        self._in_folder = self._queue.add_watch(self._folder, self._files | self._away)
+        self._in_folder = self._queue.add(self._folder, self._files | self._away)
         with suppress(OSError):  # one may go through a folder that one may not read
-            self._above = self._queue.add_watch(self._parent, self._away)
+            self._above = self._queue.add(self._parent, self._away)
         self._standing = standing
-
-
-def _use_loaded_library(inotify: Any) -> None:
-    """Have the C library known that this process runs by.
-
-    The module would start `ldconfig` to ask for its name: 3 ms for each process that waits.
-    """
-    from ctypes import CDLL  # noqa: PLC0415 -- as the module itself does
-
-    if getattr(inotify, "_libc", None) is None:
-        inotify._libc = CDLL(None, use_errno=True)  # noqa: SLF001 -- there is no other way to tell it
 
 
 class KqueueWatch(_FolderWatch):

@@ -60,7 +60,7 @@ _FIRST_FIELD: Final = 3  # of those behind the program's name
 _ALL_DESCRIPTORS: Final = 1 << 20
 _OUT_OF_THE_WAY: Final = 100
 # What nothing imports at once, and nearly every command in the end.
-_LATE: Final = ("concurrent.futures.thread", "encodings.utf_8_sig", "inotify_simple", "psutil")
+_LATE: Final = ("concurrent.futures.thread", "encodings.utf_8_sig", "psutil")
 
 
 def load() -> None:

@@ -88,10 +88,10 @@ def test_where_the_watches_are_used_up_mail_is_late(
 ) -> None:
     """Linux allows 128 a user; who took them here would take them from all that runs beside."""
 
-    def refuse(**_: object) -> NoReturn:
+    def refuse(*_: object) -> NoReturn:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr("inotify_simple.INotify", refuse)
+    monkeypatch.setattr("teamd.files.inotify.Inotify", refuse)
     (found,) = find("the system's watches", paths)
     assert found.level is Level.NOTE
     assert found.what.endswith("mail is seen after half a second")

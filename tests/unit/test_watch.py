@@ -6,7 +6,6 @@ import select
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -175,12 +174,11 @@ def test_waiting_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
-def test_watching_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library beneath would ask `ldconfig` where the C library is, in each process anew."""
-    import inotify_simple  # noqa: PLC0415 -- on Linux only
-
-    monkeypatch.setattr(inotify_simple, "_libc", None)
-    monkeypatch.setattr(inotify_simple, "find_library", pytest.fail)
-    with closing(watch(tmp_path)) as watching:
-        (tmp_path / "a").touch()
-        assert watching.changed() == {"a"}
+def test_many_files_are_all_named(watching: Watch, tmp_path: Path) -> None:
+    """More events than are read at once, with names of any length and any bytes."""
+    names = {"é" * 100, "a", b"\xff".decode(errors="surrogateescape")}
+    names |= {f"{number}-{'x' * (number % 200)}" for number in range(300)}
+    for name in names:
+        (tmp_path / name).touch()
+    assert watching.changed() == names
+    assert watching.changed() == set()
