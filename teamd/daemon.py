@@ -9,7 +9,6 @@ import sys
 from contextlib import contextmanager, suppress
 from functools import partial
 from io import TextIOWrapper
-from typing import TYPE_CHECKING
 
 from teamd import credentials
 from teamd.agent.process import TeammateProcess
@@ -21,7 +20,6 @@ from teamd.journal import Journal
 from teamd.masking import Mask, MaskedStream
 from teamd.messages import TEAMD
 from teamd.service import leave_terminal, notify, watchdog_seconds
-from teamd.supervisor.build import build_supervisor
 from teamd.supervisor.fork import (
     CheckStart,
     ChildProgram,
@@ -30,9 +28,9 @@ from teamd.supervisor.fork import (
     lift_descriptor_limit,
 )
 from teamd.supervisor.live_settings import LiveSettings
-from teamd.supervisor.supervisor import Rounds
 from teamd.team import teams
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -51,6 +49,8 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
     teammate = TeammateProcess(
         settings.paths, lambda: settings.now, settings.accepted_bytes, beat_seconds, mask
     )
+
+    teammate.begin_probe()
 
     def run(start: ChildStart) -> int:
         return teammate.live(
@@ -121,11 +121,15 @@ def serve(
     mask = Mask(*credentials.known_secrets())
     _mask_standard_error(mask)
     with _claimed(paths, mask) as (claim, journal):
+        program = prepare(settings) if prepare else agent_program(settings, mask)
+        # Loaded while the sandbox is tried.
+        from teamd.supervisor.build import build_supervisor  # noqa: PLC0415
+        from teamd.supervisor.supervisor import Rounds  # noqa: PLC0415
+
         _sweep(paths, journal)
         _remember(paths, journal)
         settings.note_waiting(journal)
         become_subreaper()
-        program = prepare(settings) if prepare else agent_program(settings, mask)
         program = _detached(paths, program, lift_descriptor_limit())
         rounds = Rounds((watchdog_seconds() or 2 * SLOW_SECONDS) / 2, partial(notify, "WATCHDOG=1"))
         supervisor = build_supervisor(settings, program, journal, claim, rounds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from teamd import credentials, secret_environment
 from teamd.budget.ledger import Ledger
@@ -13,6 +12,7 @@ from teamd.errors import StoreError
 from teamd.message_json import load_decoder
 from teamd.team.roster import Roster
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -42,6 +42,7 @@ class TeammateProcess:
     mask: Mask
     _ledger: Ledger = field(init=False)
     _probe: Probe | None = field(default=None, init=False)
+    _trial: Callable[[], Probe] | None = field(default=None, init=False)
     _cleared: bool = field(default=False, init=False)
     _loaded: bool = field(default=False, init=False)
     _sdk_loaded: bool = field(default=False, init=False)
@@ -51,14 +52,26 @@ class TeammateProcess:
 
     def probe_sandbox(self) -> Probe:
         """Return whether this machine can make a sandbox, tried once; where none is wanted, yes."""
-        from teamd.sandbox.probe import WITHOUT, Probe, probe  # noqa: PLC0415 -- see `load`
+        from teamd.sandbox.probe import WITHOUT, Probe  # noqa: PLC0415 -- see `load`
 
-        settings = self.settings()
-        if settings.tools.sandbox in WITHOUT:
+        if self.settings().tools.sandbox in WITHOUT:
             return Probe()
         if self._probe is None or not self._probe.works:
-            self._probe = probe([settings.team.workspace, self.paths.work])
+            trial, self._trial = self._trial or self._try_sandbox(), None
+            self._probe = trial()
         return self._probe
+
+    def begin_probe(self) -> None:
+        """Begin to try that already: 15 ms in which something else can be done."""
+        from teamd.sandbox.probe import WITHOUT  # noqa: PLC0415 -- see `load`
+
+        if self.settings().tools.sandbox not in WITHOUT:
+            self._trial = self._try_sandbox()
+
+    def _try_sandbox(self) -> Callable[[], Probe]:
+        from teamd.sandbox import probe  # noqa: PLC0415 -- see `load`
+
+        return probe.begin([self.settings().team.workspace, self.paths.work])
 
     def describe_sandbox(self, name: str, role: str) -> str:
         """Say what stands around the commands of a teammate."""

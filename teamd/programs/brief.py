@@ -8,12 +8,13 @@ import socket
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.programs import JOIN, Captured
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any, Final
 
 _LISTEN_SECONDS: Final = 10.0
 
@@ -30,21 +31,45 @@ def run_briefly(
     Returns:
         Its exit status, or a negative one where it did not come to its end, and its output.
     """
+    return begin_briefly(argv, timeout_seconds=timeout_seconds, env=env, pass_fds=pass_fds)()
+
+
+def begin_briefly(
+    argv: Sequence[str],
+    *,
+    timeout_seconds: float,
+    env: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+) -> Callable[[], tuple[int, str]]:
+    """Start a program that ends at once; return what waits for it, and returns as `run_briefly`.
+
+    It gets `timeout_seconds` from then on.
+    """
     try:
-        ended = subprocess.run(
+        process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=timeout_seconds,
             env={} if env is None else env,
             cwd="/",
             pass_fds=pass_fds,
-            check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return -1, str(error)
-    return ended.returncode, ended.stdout.decode(errors="replace")
+    except OSError as error:
+        refused = str(error)
+        return lambda: (-1, refused)
+
+    def end() -> tuple[int, str]:
+        with process:
+            try:
+                said, _ = process.communicate(timeout=timeout_seconds)
+            except subprocess.TimeoutExpired as error:
+                return -1, str(error)
+            finally:
+                process.kill()  # which one that has ended does not notice
+        return process.returncode, said.decode(errors="replace")
+
+    return end
 
 
 def run_to_end(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from teamd.dataclass import dataclass
-from teamd.programs.brief import run_briefly
+from teamd.programs.brief import begin_briefly
 from teamd.sandbox import SANDBOXED
 from teamd.sandbox.bubblewrap import build_trial
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from typing import Final
 
     from teamd.settings.reach import Tools
 
@@ -54,16 +54,26 @@ def probe(untrusted: Iterable[Path] = ()) -> Probe:
     Args:
         untrusted: folders in which no program is looked for: agents write there.
     """
+    return begin(untrusted)()
+
+
+def begin(untrusted: Iterable[Path] = ()) -> Callable[[], Probe]:
+    """Begin to make a sandbox; return what waits for it, and returns as `probe` does."""
     if sys.platform != "linux":
-        return Probe(trouble="bubblewrap needs Linux", remedy=_CONTAINER)
+        return lambda: Probe(trouble="bubblewrap needs Linux", remedy=_CONTAINER)
     program = find_program(PROGRAM, untrusted)
     if program is None:
-        return Probe(trouble="bubblewrap is not installed", remedy=_INSTALL)
-    status, said = run_briefly([*build_trial(program), "true"], timeout_seconds=_PROBE_SECONDS)
-    if status == 0:
-        return Probe(program=program)
-    reason, remedy = _diagnose(said)
-    return Probe(program=program, trouble=f"bubblewrap cannot start: {reason}", remedy=remedy)
+        return lambda: Probe(trouble="bubblewrap is not installed", remedy=_INSTALL)
+    trial = begin_briefly([*build_trial(program), "true"], timeout_seconds=_PROBE_SECONDS)
+
+    def end() -> Probe:
+        status, said = trial()
+        if status == 0:
+            return Probe(program=program)
+        reason, remedy = _diagnose(said)
+        return Probe(program=program, trouble=f"bubblewrap cannot start: {reason}", remedy=remedy)
+
+    return end
 
 
 def describe(tools: Tools, probe: Probe) -> str:
@@ -86,7 +96,8 @@ def find_program(name: str, untrusted: Iterable[Path] = ()) -> str | None:
         place = Path(os.path.realpath(folder))
         if not folder.is_absolute() or any(place.is_relative_to(wall) for wall in walls):
             continue
-        if found := shutil.which(name, path=str(folder)):
+        found = str(folder / name)
+        if os.path.isfile(found) and os.access(found, os.X_OK):  # noqa: PTH113 -- never an error
             return found
     return None
 

@@ -12,6 +12,7 @@ import pytest
 
 from teamd.process_id import Identity
 from teamd.programs import Captured, Program, capture, start_detached
+from teamd.programs.brief import begin_briefly, run_briefly
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -136,3 +137,29 @@ def test_the_person_s_side_pays_for_no_loop() -> None:
     script = f"import sys, teamd.programs; print(*sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
     assert done.stdout == b"\n"
+
+
+def test_a_brief_program_runs_while_nobody_waits_for_it_yet(tmp_path: Path) -> None:
+    """Whoever starts a supervisor would wait for the sandbox, and for the modules after that."""
+    place = tmp_path / "ran"
+    end = begin_briefly(["/bin/sh", "-c", f"echo said; : >'{place}'; exit 3"], timeout_seconds=60)
+    wait_until(place.exists, what="it runs")
+    assert end() == (3, "said\n")
+
+
+def test_a_brief_program_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    place = tmp_path / "pid"
+    argv = ["/bin/sh", "-c", f"echo $$ >'{place}'; exec sleep 1000"]
+    end = begin_briefly(argv, timeout_seconds=0.5)
+    wait_until(lambda: place.exists() and place.read_text(), what="it runs")
+    sleeping = Identity.of(int(place.read_text()))
+    status, said = end()
+    assert status < 0
+    assert "0.5 seconds" in said
+    assert sleeping is None or not sleeping.alive
+
+
+def test_a_brief_program_that_is_not_there_is_an_answer() -> None:
+    status, said = run_briefly(["/no/such/program"], timeout_seconds=60)
+    assert status < 0
+    assert "No such file" in said

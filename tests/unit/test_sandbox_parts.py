@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import teamd
+from teamd.agent.process import TeammateProcess
 from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
+from teamd.masking import Mask
 from teamd.process_id import Identity
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.build import build_policy, clear_dead, placeholders_of
@@ -375,3 +378,21 @@ def test_a_teammate_comes_before_its_role_and_that_before_the_team() -> None:
     assert (of_ann.hosts, of_ann.network, of_ann.protect) == (("c.org",), False, ("deploy", "x"))
     assert settings.tools_of("bob", "tester").hosts == ("b.org",)
     assert settings.tools_of("bob", "coder") == settings.tools
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+def test_a_sandbox_is_tried_until_one_works_and_what_was_begun_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start begins that before it loads the rest; where one fails, somebody may mend it."""
+    tries, mine = tmp_path / "tries", program(tmp_path / "bin")
+    monkeypatch.setenv("PATH", str(mine.parent))
+    paths = TeamPaths(tmp_path / ".team")
+    process = TeammateProcess(paths, Settings, lambda: 0, 60, Mask())
+    for status in (1, 0):
+        mine.write_text(f"#!/bin/sh\necho tried >>'{tries}'\nexit {status}\n")
+        if status:
+            process.begin_probe()
+        assert process.probe_sandbox().works == (status == 0)
+    assert process.probe_sandbox().works
+    assert tries.read_text().splitlines() == ["tried"] * 2
