@@ -10,9 +10,13 @@ from __future__ import annotations
 import math
 import socket
 import sys
-from typing import Final
 
 from teamd.dataclass import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 # Of plain datagrams nobody sees that the other end has closed; only Linux has the better ones.
 CHANNEL: Final = socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_DGRAM

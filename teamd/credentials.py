@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shlex
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from teamd.errors import TeamError
 from teamd.programs import capture
 from teamd.secret_environment import KEY_VARIABLE, TOKEN_VARIABLE, secrets_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 CREDENTIAL: Final = KEY_VARIABLE  # the name in LoadCredential=, and of the variable
 COMMAND_TIMEOUT_SECONDS: Final = 30.0
@@ -96,6 +99,8 @@ def _from_systemd() -> str | None:
 
 
 async def _ask(key_command: str, timeout_seconds: float) -> str:
+    import shlex  # noqa: PLC0415 -- only for this
+
     try:
         argv = shlex.split(key_command)
         if not argv:

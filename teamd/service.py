@@ -8,7 +8,6 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NoReturn
 
 from teamd import secret_environment, terminal
 from teamd.errors import DeadlinePassed, ExitCode, StoreError, StrangeFile
@@ -16,9 +15,11 @@ from teamd.files import pidfile
 from teamd.files.safe_open import safe_open
 from teamd.process_id import Identity
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+    from typing import Final, NoReturn
 
     from teamd.files.paths import TeamPaths
 

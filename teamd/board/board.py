@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from teamd.board import news, proofs, rules
 from teamd.board.files import TaskFiles, Tasks, next_id, note_id
@@ -21,6 +20,7 @@ from teamd.files import directories, files, locks
 from teamd.messages import LEAD
 from teamd.team.roster import Roster
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 

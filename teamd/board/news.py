@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
 from teamd.board import proofs, rules
 from teamd.board.task import TaskStatus
 from teamd.messages import LEAD, TEAMD, Message
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Final
 
     from teamd.board.files import Tasks
     from teamd.board.task import Task

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
 from teamd.board import proofs
 from teamd.board.task import TaskStatus
 from teamd.dataclass import dataclass, replace
@@ -12,8 +10,10 @@ from teamd.messages import LEAD, TEAMD, USER
 from teamd.states import Status
 from teamd.team.roster import Roster
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Final
 
     from teamd.board.files import Tasks
     from teamd.board.task import Task

@@ -6,14 +6,16 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from teamd.dataclass import dataclass, replace
 from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files
 from teamd.sandbox.policy import Origin
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from teamd.files.paths import TeamPaths
 
 _OBJECT_ID: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 from teamd.dataclass import dataclass
 
 TYPE_CHECKING = False
@@ -47,5 +45,7 @@ class Grant:
 
     def __str__(self) -> str:
         if self.command:
+            import shlex  # noqa: PLC0415 -- only for this
+
             return f"{self.tool}: {shlex.join(self.command)} …"
         return f"{self.tool}: {self.text or self.path}" if self.text or self.path else self.tool

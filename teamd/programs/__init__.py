@@ -14,14 +14,15 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from teamd import secret_environment
 from teamd.dataclass import dataclass
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Mapping, Sequence
+    from typing import ClassVar, Final, Self
 
 Sink = Callable[[bytes], object]
 

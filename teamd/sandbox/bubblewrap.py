@@ -11,14 +11,15 @@ import stat
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from teamd.sandbox.places import PlaceState
 from teamd.sandbox.policy import HOME, TEMPORARY
 from teamd.sandbox.readable import SYSTEM_FOLDERS, is_of_system
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import Final
 
     from teamd.sandbox.places import Place
     from teamd.sandbox.policy import Policy

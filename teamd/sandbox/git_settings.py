@@ -6,10 +6,11 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Final
 
 # All else makes git run something, or read settings from somewhere else.
 _HARMLESS: Final = re.compile(

@@ -13,14 +13,15 @@ import os
 import stat
 from enum import Enum, auto
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from teamd.dataclass import dataclass
 from teamd.sandbox.git_settings import named_by_settings
 from teamd.sandbox.links import follow
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
+    from typing import Final
 
 GIT: Final = ".git"
 # Git passes over an empty folder wherever it is, but for those whose content it reads itself.

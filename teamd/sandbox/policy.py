@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
 
 from teamd.dataclass import dataclass, field
 from teamd.sandbox import toolchains
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Final
 
     from teamd.programs.sandboxed import Bounds
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from teamd.dataclass import dataclass, field
 from teamd.sandbox.links import leads_through
 from teamd.sandbox.toolchains import changed_at, needed_by
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Final
 
     from teamd.sandbox.policy import Policy
 

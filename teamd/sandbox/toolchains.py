@@ -11,10 +11,11 @@ import os
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from typing import Final
 
 _PROGRAMS: Final = "bin"
 _BESIDE_PROGRAMS: Final = ("lib", "lib64", "libexec", "pyvenv.cfg")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -147,6 +146,8 @@ def _is_command(value: Any) -> bool:
         return False
     if _SHELL_SIGNS & set(value):
         raise Wrong('must be the first words of one command, such as "git push", without signs')
+    import shlex  # noqa: PLC0415 -- only where there is one
+
     try:
         return bool(shlex.split(value))
     except ValueError as error:

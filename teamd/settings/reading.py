@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 from teamd.dataclass import dataclass, replace
 from teamd.errors import SettingsError
 from teamd.files.paths import SETTINGS_FILE
@@ -70,6 +68,8 @@ class Reading:
         if not waiting:
             return ""
         where = " and ".join(str(f.path) for f in self.files if f.loosened and not f.trusted)
+        import shlex  # noqa: PLC0415 -- only where some wait
+
         option = "" if config is None else f" --config {shlex.quote(str(config))}"
         return (
             f"not in force until you confirm {printable(where)} with `teamctl trust{option}`: "

@@ -7,7 +7,6 @@ itself, since what is written there later may only tighten what was confirmed.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -85,7 +84,7 @@ class TrustStore:
 
     def find(self, path: Path) -> Confirmed | None:
         """Return what was confirmed of the file of that name, if anything was."""
-        if self._folder is None:
+        if self._folder is None or not os.path.lexists(self._folder):  # nothing was, ever
             return None
         return _read(self._folder / _entry_name(path))
 
@@ -161,6 +160,8 @@ def hash_of(path: Path, data: bytes) -> str:
     The place counts besides the file itself: paths in a file are relative to where it was found, so
     a link to a trusted file elsewhere is another file.
     """
+    import hashlib  # noqa: PLC0415 -- 4 ms, only where there is a file
+
     head = json.dumps([str(_place(path)), os.path.realpath(path)]).encode()
     return hashlib.sha256(head + b"\0" + data).hexdigest()
 
@@ -171,6 +172,8 @@ def _place(path: Path) -> Path:
 
 
 def _entry_name(path: Path) -> str:
+    import hashlib  # noqa: PLC0415 -- 4 ms, only where something was ever confirmed
+
     return f"{hashlib.sha256(os.fsencode(_place(path))).hexdigest()}.json"
 
 

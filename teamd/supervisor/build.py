@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from functools import cache, partial
-from typing import TYPE_CHECKING, Final
 
 from teamd import damaged
 from teamd.approvals.store import Approvals
@@ -17,7 +16,6 @@ from teamd.files.watch import watch
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import RESERVE, Post
 from teamd.messages import TEAMD
-from teamd.models.retry import RetryPolicy
 from teamd.supervisor import orphans
 from teamd.supervisor.checkers import Checkers
 from teamd.supervisor.children import Children
@@ -35,11 +33,14 @@ from teamd.supervisor.team_context import TeamContext
 from teamd.supervisor.workers import Workers
 from teamd.team import teams
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from decimal import Decimal
+    from typing import Final
 
     from teamd.journal import Journal
     from teamd.models.prices import Prices
+    from teamd.models.retry import RetryPolicy
     from teamd.supervisor.fork import ChildProgram
     from teamd.supervisor.live_settings import LiveSettings
     from teamd.supervisor.supervisor import Rounds
@@ -105,6 +106,8 @@ def _call_limit(settings: LiveSettings) -> ConcurrencyLimit:
     """Return the limit of the settings that are in force at the moment."""
 
     def policy() -> RetryPolicy:
+        from teamd.models.retry import RetryPolicy  # noqa: PLC0415 -- where a server refused
+
         model = settings.now.model
         return RetryPolicy(attempts=model.attempts, longest_seconds=model.retry_seconds)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import signal
-from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
 from teamd.board.files import id_in
@@ -20,8 +19,10 @@ from teamd.files.watch import SLOW_SECONDS
 from teamd.states import ChildExit
 from teamd.supervisor.fork import CheckStart, fork
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Final
 
     from teamd.board.board import Board
     from teamd.journal import Journal

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import signal
 from functools import partial
-from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
 from teamd.clocks import Deadline
@@ -18,8 +17,10 @@ from teamd.supervisor.fork import ChildStart, any_ended, fork
 from teamd.supervisor.lifecycle import TABLE, Action, Life, LifeEvent, State, describe_exit
 from teamd.supervisor.lives import Lives
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Final
 
     from teamd.heartbeat import HeartbeatPolicy
     from teamd.journal import Journal
@@ -213,7 +214,8 @@ class Children(Lives):
 
     def _step(self, life: Life, event: LifeEvent, reason: str = "", delay: float = 0.0) -> None:
         forced = life.state is State.KILLED
-        life.state, action = TABLE[life.state, event]
+        step = TABLE[life.state, event]
+        life.state, action = step.state, step.action
         match action:
             case Action.FORK | Action.HIBERNATE:
                 self._fork(life, hibernates=action is Action.HIBERNATE)

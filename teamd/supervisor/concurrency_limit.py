@@ -10,13 +10,13 @@ makes the next try come later, since the wall is known by then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
 from teamd.clocks import Deadline
 from teamd.dataclass import dataclass, field
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Final
 
     from teamd.models.retry import RetryPolicy
 

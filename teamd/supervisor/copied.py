@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamd.copies import record
 from teamd.dataclass import replace
 from teamd.errors import TeamError
 from teamd.supervisor.spawn import SpawnRequest, check
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -6,15 +6,16 @@ import json
 import os
 import signal
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.dataclass import dataclass, field, replace
 from teamd.errors import ExitCode, TeamError
 from teamd.supervisor.fork import Child, fork
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
+    from typing import Any, Final
 
     from teamd.files.paths import TeamPaths
     from teamd.journal import Journal

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from typing import TYPE_CHECKING
 
 from teamd.files import files
 from teamd.messages import LEAD
@@ -12,6 +10,7 @@ from teamd.supervisor.copied import lacks_copy, settle_copy, spawn_with_copy
 from teamd.supervisor.pricing import warn_of_price
 from teamd.supervisor.spawn import SpawnRequest, spawn
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamd.errors import TeamError
     from teamd.files.paths import TeamPaths
@@ -86,6 +85,8 @@ def _prompt_id(paths: TeamPaths, declared: SpawnRequest) -> str:
     Raises:
         StoreError: the conversation cannot be looked at.
     """
+    import hashlib  # noqa: PLC0415 -- 4 ms, only where somebody is declared
+
     spoken = files.size(paths.transcript(declared.name))
     facts = [paths.own_name, declared.name, declared.prompt, spoken]
     return f"declared-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}"

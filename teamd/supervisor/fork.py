@@ -6,17 +6,17 @@ import os
 import resource
 import signal
 import sys
-import traceback
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from teamd.dataclass import dataclass
 from teamd.process_id import Identity
 from teamd.states import ChildExit
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Any, Final, NoReturn
 
     from teamd.heartbeat import Heartbeat
     from teamd.settings.roles import Role
@@ -184,6 +184,8 @@ def _live(
         become_subreaper()
         code = run(bell)
     except BaseException:  # noqa: BLE001 -- nothing may return into the parent's code
+        import traceback  # noqa: PLC0415 -- 5 ms; a child that got to work has it loaded
+
         traceback.print_exc(file=sys.stderr)
     finally:
         os._exit(code)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd import settings
 from teamd.budget.accounts import Terms
@@ -29,8 +28,10 @@ from teamd.supervisor.spawn import (
     spawn_lead,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any, Final
 
     from teamd.control import ControlRequest
     from teamd.supervisor.team_context import TeamContext

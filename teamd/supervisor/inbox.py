@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
 from teamd import control
 from teamd.clocks import Deadline
 from teamd.control import ControlReply, ControlRequest
@@ -15,7 +13,10 @@ from teamd.messages import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE
 from teamd.states import Status
 from teamd.supervisor import handlers
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from teamd.mail.mailbox import Mailbox
     from teamd.messages import Message
     from teamd.supervisor.orphans import OrphanedTasks

@@ -9,15 +9,16 @@ import math
 import signal
 from enum import Enum, auto
 from itertools import product
-from typing import TYPE_CHECKING, Final, NamedTuple
 
 from teamd import clocks
 from teamd.dataclass import dataclass, field
 from teamd.states import ChildExit
 from teamd.supervisor.restart_limit import Crashes
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Final
 
     from teamd.clocks import Deadline
     from teamd.heartbeat import Heartbeat, Watchdog
@@ -66,7 +67,8 @@ class Action(Enum):
     RELIEVE = auto()  # say that it is not any more
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Step:
     """The state that follows, and what is to be done."""
 
     state: State

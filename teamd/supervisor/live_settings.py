@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamd import settings
 from teamd.dataclass import replace
 from teamd.errors import TeamError
 from teamd.heartbeat import HeartbeatPolicy
 from teamd.messages import MAX_MESSAGE_BYTES
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -7,7 +7,6 @@ finds it again.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
 from teamd.clocks import Deadline
@@ -18,8 +17,10 @@ from teamd.merges.entry import Entries, MergeState
 from teamd.states import ChildExit
 from teamd.supervisor.single_process import TROUBLE_SECONDS, SingleProcess
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from typing import Final
 
     from teamd.files.paths import TeamPaths
     from teamd.journal import Journal

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from os import environ
-from typing import TYPE_CHECKING
 
 from teamd import credentials
 from teamd.control import ControlReply
 from teamd.credentials import BASE_URL_VARIABLE, digest_of, without_login
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamd.control import ControlRequest
     from teamd.supervisor.team_context import TeamContext

@@ -7,7 +7,6 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from teamd.board.files import Tasks, id_in
 from teamd.board.news import claimers
@@ -16,8 +15,10 @@ from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Final
 
     from teamd.board.board import Board
     from teamd.files.watch import Watch

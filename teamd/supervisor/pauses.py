@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamd.control import ControlReply
 from teamd.errors import NotAMessage, TeamError, Unsynced
 from teamd.hosts.address import is_far
 from teamd.messages import INTERRUPT_TYPE, USER, Message, again
 from teamd.states import Status
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamd.control import ControlRequest
     from teamd.supervisor.team_context import TeamContext

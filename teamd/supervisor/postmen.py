@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
 from teamd.dataclass import dataclass, field
 from teamd.states import ChildExit
 from teamd.supervisor.single_process import SingleProcess
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from typing import Final
 
     from teamd.journal import Journal
     from teamd.settings.hosts import HostSettings

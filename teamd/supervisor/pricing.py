@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from teamd.budget.accounts import Terms
 from teamd.dataclass import replace
 from teamd.errors import TeamError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamd.budget.account import Reservation
     from teamd.models.prices import Price

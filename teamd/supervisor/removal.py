@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamd.control import ControlReply
 from teamd.errors import TeamError
 from teamd.messages import LEAD, USER
 from teamd.supervisor.lifecycle import State
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamd.control import ControlRequest
     from teamd.supervisor.team_context import TeamContext

@@ -8,11 +8,13 @@ grows as with systemd's `RestartSteps=`.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
 
 from teamd.dataclass import dataclass, field
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from teamd.settings.schema import Supervision
 
 FIRST_DELAY_SECONDS: Final = 0.1

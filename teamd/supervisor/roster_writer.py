@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
 
 from teamd.clocks import Deadline
 from teamd.dataclass import replace
@@ -16,8 +15,10 @@ from teamd.messages import LEAD, TEAMD, Message, again, new_id
 from teamd.states import Status
 from teamd.team.roster import Roster, Team
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any, Final
 
     from teamd.journal import Journal
     from teamd.mail.routing import Post

@@ -6,7 +6,6 @@ import time
 from contextlib import suppress
 from enum import Enum, auto
 from itertools import product
-from typing import TYPE_CHECKING, Final, NamedTuple
 
 from teamd.approvals.approval import Approval, NoSuchApproval, Verdict
 from teamd.clocks import Deadline
@@ -15,8 +14,10 @@ from teamd.errors import ExitCode, StoreError, TeamError
 from teamd.states import Status
 from teamd.supervisor.lifecycle import State
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Final
 
     from teamd.approvals.store import Approvals
     from teamd.journal import Journal
@@ -63,7 +64,8 @@ class ShutdownAction(Enum):
     SETTLE = auto()  # write down that it has ended
 
 
-class ShutdownStep(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ShutdownStep:
     """The state that follows, and what is to be done."""
 
     state: ShutdownState
@@ -193,7 +195,8 @@ class Shutdown:
 
     def step(self, event: ShutdownEvent, wanted: Outcome, seconds: float = 0.0) -> None:
         """Go on by the table, to this outcome; the process has so many seconds to end."""
-        self.state, action = SHUTDOWN_TABLE[self.state, event]
+        step = SHUTDOWN_TABLE[self.state, event]
+        self.state, action = step.state, step.action
         match action:
             case ShutdownAction.END:
                 self._end(wanted, seconds)

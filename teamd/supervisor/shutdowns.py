@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
 
 from teamd.approvals.approval import Approval, Kind, NoSuchApproval, Verdict
 from teamd.dataclass import dataclass, field, replace
@@ -24,7 +23,10 @@ from teamd.supervisor.shutdown import (
     from_now,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Final
+
     from teamd.clocks import Deadline
     from teamd.supervisor.shutdown import ShutdownContext, Then
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Final
 
 from teamd.clocks import Deadline
 from teamd.dataclass import dataclass, field
 from teamd.supervisor.fork import fork
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Final
 
     from teamd.journal import Journal
     from teamd.supervisor.children import Children

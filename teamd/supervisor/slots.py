@@ -11,12 +11,12 @@ import socket
 from collections import deque
 from contextlib import contextmanager, suppress
 from itertools import count
-from typing import TYPE_CHECKING
 
 from teamd.call_slots import ASK, BEGUN, CHANNEL, LONGEST_WORD, Returned
 from teamd.dataclass import dataclass, field
 from teamd.supervisor.warmth import Warmth
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamd.approvals.approval import Approval, Kind, find_waiting
 from teamd.approvals.store import Approvals
 from teamd.dataclass import dataclass, replace
@@ -13,6 +11,7 @@ from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
 from teamd.states import Status
 from teamd.supervisor.pricing import at_price_of_now
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from decimal import Decimal

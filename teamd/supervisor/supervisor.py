@@ -6,7 +6,6 @@ import os
 import select
 import signal
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
 
 from teamd.clocks import Deadline
 from teamd.control import ControlRequest
@@ -17,9 +16,11 @@ from teamd.messages import NAME
 from teamd.states import ChildExit
 from teamd.supervisor.declared import spawn_declared
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
+    from typing import Final
 
     from teamd.files.watch import Watch
     from teamd.supervisor.inbox import ControlInbox

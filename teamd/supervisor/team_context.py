@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamd.dataclass import dataclass
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamd.budget.ledger import Ledger
     from teamd.journal import Journal

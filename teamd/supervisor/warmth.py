@@ -7,10 +7,13 @@ caching", on concurrent requests.
 
 from __future__ import annotations
 
-from typing import Final
-
 from teamd.clocks import Deadline
 from teamd.dataclass import dataclass, field
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
 
 KEPT_SECONDS: Final = 300.0  # by the server, since the last use
 # A server that takes so long to begin is not waited for: money is not worth any time.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sys
 from collections import Counter
 from contextlib import suppress
@@ -215,6 +214,8 @@ def remove(paths: TeamPaths) -> None:
     Raises:
         TeamError: it cannot be removed.
     """
+    import shutil  # noqa: PLC0415 -- only for this
+
     aside = paths.root.with_name(f".deleted-{paths.root.name}-{os.urandom(4).hex()}")
     try:
         paths.root.rename(aside)

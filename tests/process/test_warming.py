@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -32,6 +32,26 @@ ask = Ask(model="claude-sonnet-5-5", system="You are 'a', role: b.", tools=[], m
 asyncio.run(model.reply(ask))
 print(*(name for name in set(sys.modules) - before if name.startswith(("anthropic", "anyio"))))
 """
+
+# Serves a team, and prints what is loaded by the time that it is ready.
+READY: Final = """
+import os, sys
+from pathlib import Path
+from teamd import daemon
+from teamd.files.paths import TeamPaths
+
+def ready():
+    print(*sys.modules, flush=True)
+    os._exit(0)
+
+paths = TeamPaths(Path(sys.argv[1]) / ".team")
+daemon.serve(paths, paths.settings, ready=ready)
+"""
+SLOW: Final = {
+    "anthropic", "asyncio", "inspect", "logging", "psutil", "pydantic", "random",
+    "shutil", "tempfile", "tomllib", "traceback", "typing", "dataclasses", "teamd.agent.child",
+    "teamd.agent.loop", "teamd.models", "teamd.tools",
+}  # fmt: skip
 
 # Serves a team that declares ann, and prints what stands in its files when it is ready, when
 # what is slow is loaded, and when a child runs; then it is told to stop.
@@ -108,3 +128,10 @@ def test_the_first_call_of_a_teammate_loads_nothing_more_and_no_thread_is_starte
             check=True,
         )
     assert done.stdout.split("\n") == ["1", "", ""]
+
+
+def test_a_supervisor_is_ready_before_it_loads_what_only_work_needs(tmp_path: Path) -> None:
+    """Times cannot be tested, but what takes them can: each of these is worth milliseconds."""
+    loaded = set(said(READY, tmp_path).split())
+    assert "teamd.supervisor.supervisor" in loaded
+    assert SLOW & loaded == set()

@@ -31,7 +31,8 @@ def test_every_event_has_an_answer_in_every_state() -> None:
 @pytest.mark.parametrize(("state", "event"), list(product(State, LifeEvent)))
 def test_a_cell_keeps_the_books(state: State, event: LifeEvent) -> None:
     """One process at most; none is forgotten; what was asked for is answered."""
-    after, action = TABLE[state, event]
+    step = TABLE[state, event]
+    after, action = step.state, step.action
     due = state is State.WAITING and event is LifeEvent.DUE
     assert (action is Action.FORK) == ((state in ASLEEP and event is LifeEvent.WANTED) or due)
     assert (state in ASLEEP and after in ALIVE) == (action is Action.FORK)

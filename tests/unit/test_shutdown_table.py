@@ -40,9 +40,9 @@ def test_every_cell_says_what_follows(state: ShutdownState, event: ShutdownEvent
 def test_a_process_that_is_being_ended_is_ended_once_and_its_shutdown_never_taken_back() -> None:
     """A late rejection of one that was ended already would be answered twice."""
     for event in ShutdownEvent:
-        state, action = SHUTDOWN_TABLE[ShutdownState.ENDING, event]
-        assert action is not ShutdownAction.END
-        assert state in (ShutdownState.ENDING, ShutdownState.ENDED)
+        step = SHUTDOWN_TABLE[ShutdownState.ENDING, event]
+        assert step.action is not ShutdownAction.END
+        assert step.state in (ShutdownState.ENDING, ShutdownState.ENDED)
 
 
 def test_only_what_is_written_down_or_rejected_is_closed() -> None:
