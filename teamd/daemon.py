@@ -91,6 +91,7 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         check=check,
         merge=merge,
         post=post,
+        rehearse=teammate.rehearse,
     )
 
 
@@ -192,7 +193,13 @@ def _detached(paths: TeamPaths, program: ChildProgram, files: tuple[int, int]) -
         leave()
         return program.post()
 
-    return replace(program, run=run, check=check, merge=merge, post=post)
+    def rehearse() -> None:
+        leave()
+        if program.rehearse is not None:
+            program.rehearse()
+
+    ahead = None if program.rehearse is None else rehearse
+    return replace(program, run=run, check=check, merge=merge, post=post, rehearse=ahead)
 
 
 def _remember(paths: TeamPaths, journal: Journal) -> None:

@@ -123,7 +123,7 @@ class TeammateProcess:
         with suppress(StoreError):  # whoever calls the model says so
             self._ledger.prepare()
         if wants_sdk:
-            from teamd.models import claude  # noqa: PLC0415 -- loads the SDK
+            from teamd.models import claude, rehearsal  # noqa: F401, PLC0415 -- loads the SDK
             from teamd.models.prices import Prices  # noqa: PLC0415
 
             claude.warm_up()
@@ -136,6 +136,13 @@ class TeammateProcess:
         gc.freeze()  # a collection in a child would un-share every page it walks over
         use_huge_pages()
         self._loaded = True
+
+    def rehearse(self) -> None:
+        """Do to nobody what a teammate does first, as far as that leaves no trace."""
+        if self._sdk_loaded:
+            from teamd.models.rehearsal import rehearse  # noqa: PLC0415 -- see `load`
+
+            rehearse()
 
     def caution(self) -> str | None:
         """Return what whoever spawns should know now, before the first model call tells."""

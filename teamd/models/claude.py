@@ -21,7 +21,7 @@ from teamd import credentials
 from teamd.dataclass import dataclass, field
 from teamd.errors import TeamError
 from teamd.masking import Mask
-from teamd.models import Reply, TransientError, UnusableError
+from teamd.models import Reply, TransientError, UnusableError, canned
 from teamd.models.encoding import PerMessage, breakpoints, encode, encode_body
 from teamd.models.errors import as_model_error, may_have_begun
 from teamd.tokens import Usage
@@ -45,18 +45,8 @@ _PARTS: Final[Mapping[str, Mapping[str, type]]] = {
     "text": {"text": str},
     "tool_use": {"id": str, "name": str, "input": dict},
 }
-_NOWHERE: Final = "http://127.0.0.1:9"
 # The SDK makes this class at each reply, 3 ms of it, unless somebody holds it.
 _held_classes: list[type] = []
-_WARM: Final[tuple[dict[str, Any], ...]] = (
-    {"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant",
-        "model": "none", "content": [], "usage": {"input_tokens": 1, "output_tokens": 1}}},
-    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "."}},
-    {"type": "content_block_stop", "index": 0},
-    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
-    {"type": "message_stop"},
-)  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,6 +60,8 @@ class Claude:
         timeout_seconds: how long the server may be silent.
         cache: whether to ask for prompt caching.
         mask: learns each key that is sent, also of a profile of the SDK's.
+        transport: answers in the place of a server.
+        key: in the place of any that is found.
     """
 
     base_url: str | None
@@ -78,6 +70,8 @@ class Claude:
     timeout_seconds: float
     cache: bool
     mask: Mask = field(default_factory=Mask)
+    transport: httpx2.AsyncBaseTransport | None = None
+    key: str = ""
     _client: AsyncAnthropic | None = field(default=None, init=False)
     _encoded: PerMessage[bytes] = field(default_factory=lambda: PerMessage(encode), init=False)
 
@@ -151,11 +145,12 @@ class Claude:
 
     async def _connect(self) -> AsyncAnthropic:
         try:
-            key = await credentials.find_key(self.key_command)
+            key = self.key or await credentials.find_key(self.key_command)
         except TeamError as error:
             raise UnusableError(str(error)) from error
         self.mask.learn(key or "")
         timeout = anthropic.Timeout(self.timeout_seconds, connect=CONNECT_SECONDS)
+        way: Any = {"transport": self.transport} if self.transport else {"verify": shared_tls()}
         client = AsyncAnthropic(
             api_key=key,
             base_url=self.base_url,
@@ -163,7 +158,7 @@ class Claude:
             max_retries=0,  # `Retrying` does it: bounded, with jitter, and it can be cancelled
             timeout=timeout,
             http_client=DefaultAsyncHttpxClient(
-                verify=shared_tls(), timeout=timeout, event_hooks={"request": [self._learn_key]}
+                **way, timeout=timeout, event_hooks={"request": [self._learn_key]}
             ),
         )
         if sys.platform == "linux":  # as it would find out itself, in a thread for that alone
@@ -281,11 +276,8 @@ def warm_up() -> None:
     """
     shared_tls()
     importlib.import_module("anyio._backends._asyncio")  # the other client's, else loaded late
-    text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in _WARM)
-    headers = {"content-type": "text/event-stream"}
-    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, text=text, headers=headers))
-    http_client = anthropic.DefaultHttpxClient(transport=transport)
-    with anthropic.Anthropic(api_key="none", base_url=_NOWHERE, http_client=http_client) as client:
+    http = anthropic.DefaultHttpxClient(transport=canned.transport())
+    with anthropic.Anthropic(api_key="none", base_url=canned.URL, http_client=http) as client:
         talk: Any = [{"role": "user", "content": "."}]
         with client.messages.stream(model="none", max_tokens=1, messages=talk) as stream:
             stream.get_final_message()

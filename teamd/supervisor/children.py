@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import signal
-from functools import partial
 
 from teamd import clocks
 from teamd.clocks import Deadline
 from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError
-from teamd.heartbeat import HeartbeatMemory, Watchdog
+from teamd.heartbeat import Watchdog
 from teamd.mail.mailbox import Mailbox
 from teamd.states import ChildExit
-from teamd.supervisor.fork import ChildStart, any_ended, fork
+from teamd.supervisor.fork import any_ended
+from teamd.supervisor.forks import Forks
 from teamd.supervisor.lifecycle import TABLE, Action, Life, LifeEvent, State, describe_exit
 from teamd.supervisor.lives import Lives
 
@@ -64,13 +64,17 @@ class Children(Lives):
     private: list[int]
     _begun: bool = False
     _next_look: Deadline = field(default_factory=lambda: Deadline.after(0.0, clocks.awake))
-    _memory: HeartbeatMemory = field(default_factory=HeartbeatMemory)
     _lives: dict[str, Life] = field(default_factory=dict)
+    _forks: Forks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._forks = Forks(self.program, self.settings, self.descriptors)
 
     def begin(self) -> None:
         """Load what children need; whoever was to start before is forked in the next round."""
         self.program.load()
         self._begun = True
+        self._forks.want()
 
     def start(self, name: str) -> None:
         """Give a teammate a process, unless it has one; earlier crashes count no more."""
@@ -102,9 +106,14 @@ class Children(Lives):
 
     def kill_all(self) -> None:
         """Kill every process at once; nobody is told, and nothing is written down."""
+        self.close()
         for life in self._lives.values():
             if life.child is not None:
                 life.child.signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Have no process ready any more."""
+        self._forks.end()
 
     def ring(self, names: Iterable[str]) -> None:
         """Wake those of the names that have a process."""
@@ -124,6 +133,7 @@ class Children(Lives):
         codes: list[int] = []
         if not any_ended():  # one question for all of them
             return codes
+        self._forks.reap()
         for life in list(self._lives.values()):
             if life.child is not None and (code := life.child.reap()) is not None:
                 self._end(life, life.child.identity, code)
@@ -136,6 +146,7 @@ class Children(Lives):
             if life.due is not None and life.due.left <= 0:
                 life.due = Deadline.after(KILL_AGAIN_SECONDS)
                 self._step(life, LifeEvent.DUE)
+        self._forks.do_due()
 
     def check_heartbeats(self) -> None:
         """See whose heartbeat has been missing for too long, and whose has come back."""
@@ -153,13 +164,17 @@ class Children(Lives):
 
     def next_due_seconds(self) -> float:
         """Return the seconds until `do_due` or `check_heartbeats` has something to do."""
-        dues = (life.due.left for life in self._lives.values() if life.due is not None)
-        return max(0.0, min(self._next_look.left, min(dues, default=math.inf)))
+        dues = [life.due.left for life in self._lives.values() if life.due is not None]
+        return max(0.0, min(self._next_look.left, self._forks.next_due_seconds, *dues))
 
     def descriptors(self) -> list[int]:
         """Return the descriptors that no process may keep which is forked now."""
         bells = [life.child.bell for life in self._lives.values() if life.child is not None]
-        return [*self.private, *bells, *self.slots.descriptors]
+        return [*self.private, *bells, *self.slots.descriptors, *self._forks.own_descriptors()]
+
+    def pids(self) -> set[int]:
+        """Return the pids of all processes, with that of one that is nobody's yet."""
+        return Lives.pids(self) | self._forks.pids()
 
     def interrupt(self, name: str) -> None:
         """Have a teammate break off its turn; its process goes on."""
@@ -243,29 +258,18 @@ class Children(Lives):
         life.due = None
         self.program.load()  # settings that were read again may want more
         try:
-            heartbeat = life.heartbeat = life.heartbeat or self._memory.make()
-            heartbeat.beat()
-            with self.slots.opened(name) as slots:
-                start = partial(
-                    ChildStart,
-                    name=name,
-                    slots=slots,
-                    heartbeat=heartbeat,
-                    hibernates=hibernates,
-                )
-                life.child = fork(
-                    lambda bell: self.program.run(start(bell=bell)), close=self.descriptors()
-                )
+            forked = self._forks.fork(name, life.heartbeat, hibernates=hibernates)
         except OSError as error:
             reason = f"no process could be forked: {error.strerror}"
             self._step(life, LifeEvent.CRASHED, reason, TROUBLE_SECONDS)
             return
-        life.watchdog = Watchdog(heartbeat, self.heartbeats)
+        life.child, life.heartbeat = forked.child, forked.heartbeat
+        self.slots.open(name, forked.slots)
+        life.watchdog = Watchdog(forked.heartbeat, self.heartbeats)
         self._look_within(_LOOK_SECONDS)
         life.begun_at = clocks.elapsed()
-        event, record = "forked", self.roster.begun
-        if hibernates:
-            event, record = "hibernates", self.roster.hibernates
+        record = self.roster.hibernates if hibernates else self.roster.begun
+        event = "hibernates" if hibernates else "forked"
         self.journal.note(event, name=name, pid=life.child.identity.pid)
         member = self.roster.team.find(name)
         record(name, life.child.identity, self.program.sandbox(name, member.role if member else ""))

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import selectors
-import socket
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import count
 
-from teamd.call_slots import ASK, BEGUN, CHANNEL, LONGEST_WORD, Returned
+from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, Returned
 from teamd.dataclass import dataclass, field
 from teamd.supervisor.warmth import Warmth
 
@@ -72,21 +71,12 @@ class Slots:
         yield self.fileno()
         yield from (channel.fd for channel in self._channels.values())
 
-    @contextmanager
-    def opened(self, name: str) -> Iterator[int]:
-        """Make a channel for a teammate; its end is open here while it is forked in the block.
-
-        Raises:
-            OSError: there are no descriptors left.
-        """
+    def open(self, name: str, fd: int) -> None:
+        """Serve a teammate over this end of its channel, from now on."""
         self.close(name)
-        own, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
-        own.setblocking(False)
-        channel = _Channel(name, own.detach())
+        channel = _Channel(name, fd)
         self._channels[name] = channel
-        self._selector.register(channel.fd, selectors.EVENT_READ, channel)
-        with theirs:
-            yield theirs.fileno()
+        self._selector.register(fd, selectors.EVENT_READ, channel)
 
     def close(self, name: str) -> None:
         """Forget a teammate that has ended; its slots are free."""

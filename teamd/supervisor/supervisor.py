@@ -191,6 +191,7 @@ class Supervisor:
         self._stopping = self.inbox.closing = True
         self.context.copies.stop()
         self.workers.close()
+        self.context.children.close()
         for name in self.context.children.active():
             self.context.children.stop(name, seconds=seconds)
 

@@ -78,8 +78,10 @@ class Team:
 
     def enter(self, name: str) -> CallSlots:
         """Give a teammate its end of a channel."""
-        with self.slots.opened(name) as end:  # and goes on in the child, where it is forked
-            self.ends[name] = os.dup(end)
+        own, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
+        own.setblocking(False)
+        self.slots.open(name, own.detach())
+        self.ends[name] = theirs.detach()
         return CallSlots(self.ends[name])
 
     def die(self, name: str) -> None:
