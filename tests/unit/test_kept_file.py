@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -214,6 +215,7 @@ def test_no_link_is_opened_that_takes_its_place(
 
 
 def test_no_descriptor_is_left(paths: TeamPaths) -> None:
+    gc.collect()  # of other tests
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 -- a number is all that is wanted
     box = Mailbox(paths, "bob", durable=False, max_inbox_bytes=100)
     box.put(Message(sender="alice", to="bob", content="x"))
