@@ -168,7 +168,7 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
     load = partial(import_module, "teamd.team.roster")  # for the warning
     code = start_in_background(team, file if choice.config else None, meanwhile=load)
     if code == ExitCode.DONE:
-        pid = pidfile.check(team).pid
+        pid = pidfile.check(team, surely=False).pid  # it has just said so itself
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
         terminal.echo(plain(team.addressed(said)))
         _warn_of_sandbox(team)
