@@ -64,7 +64,11 @@ def append(
 def append_locked(fd: int, path: Path, line: bytes, size: int, *, durable: bool) -> None:
     """Append to a locked file of a known size, and release it; see `append`."""
     try:
-        _write_named(fd, path, line, size, durable=durable)
+        if durable and not size:
+            # Whoever made the file may have been killed before its name was safe; a file with a
+            # line in it has been through here.
+            sync_directory(path.parent)
+        write_at_end(fd, line, size)
     except OSError:
         with translate_os_errors(path):
             raise
@@ -109,17 +113,6 @@ def append_alone(
             os.ftruncate(fd, safe)
             raise
         return start
-
-
-def _write_named(fd: int, path: Path, line: bytes, size: int, *, durable: bool) -> None:
-    """Write at the end of a locked file, whose name is on disk before its first line is.
-
-    Whoever made the file may have been killed before its name was safe; a file with a line in it
-    has been through here.
-    """
-    if durable and not size:
-        sync_directory(path.parent)
-    write_at_end(fd, line, size)
 
 
 def write_at_end(fd: int, line: bytes, size: int | None = None) -> None:

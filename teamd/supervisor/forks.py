@@ -15,7 +15,6 @@ import signal
 import socket
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
 
 from teamd.call_slots import CHANNEL
 from teamd.clocks import Deadline
@@ -24,8 +23,10 @@ from teamd.heartbeat import HeartbeatMemory
 from teamd.states import ChildExit
 from teamd.supervisor.fork import ChildStart, fork
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Final
 
     from teamd.heartbeat import Heartbeat
     from teamd.settings import Settings
@@ -131,8 +132,9 @@ class Forks:
             ready.child.signal(signal.SIGKILL)
             return None
         ready.heartbeat.beat()
+        fd = ready.child.bell
         try:
-            os.write(ready.child.bell, b"%b\n" % name.encode())
+            os.write(fd, b"%b\n" % name.encode())
         except OSError:  # it has been killed, and is reaped in a moment
             return None
         self._ready = None

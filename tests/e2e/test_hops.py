@@ -33,7 +33,7 @@ _SPAWNED: Final = (
     (_COMMAND, "pwrite inbox/teamd.jsonl"),
     (_SUPERVISOR, "pread inbox/teamd.jsonl"),
     (_SUPERVISOR, "pwrite inbox/bob.jsonl"),
-    (_SUPERVISOR, "fork"),
+    (_SUPERVISOR, ("fork", "write pipe")),  # of a new process, or of the one that is ready
     (_FORKED, "pread inbox/bob.jsonl"),
     (_FORKED, "pwrite transcripts/bob.jsonl"),
     (_AGENT, "task"),
@@ -79,7 +79,7 @@ def _has_asked(log: Path) -> bool:
     return any(line.startswith("request\t") and _PROCESS in line.split("\t") for line in lines)
 
 
-def _hops(log: Path, way: tuple[tuple[str, str], ...]) -> list[str]:
+def _hops(log: Path, way: tuple[tuple[str, str | tuple[str, ...]], ...]) -> list[str]:
     """The functions on the way, in the order in which they come."""
     lines = [line.split("\t") for line in log.read_text(encoding="utf-8").splitlines()]
     found = dict.fromkeys(hop for step in way for hop in _first(lines, *step))
@@ -87,7 +87,7 @@ def _hops(log: Path, way: tuple[tuple[str, str], ...]) -> list[str]:
     return list(found)
 
 
-def _first(lines: list[list[str]], beginning: str, station: str) -> Iterator[str]:
+def _first(lines: list[list[str]], beginning: str, station: str | tuple[str, ...]) -> Iterator[str]:
     """The stack of the first call at a station, from where the way begins in its process."""
     for here, *stack in lines:
         if here.startswith(station) and beginning in stack:

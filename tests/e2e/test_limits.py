@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from teamd.budget.ledger import Ledger
+from teamd.files import files
 from teamd.process_id import Identity
 from tests.strict.faults import Cut, Stall, Status
 from tests.strict.replies import say, use
@@ -101,7 +102,7 @@ def wait_for_the_stop(project: Project) -> str:
 
 def rests(project: Project, name: str) -> bool:
     """Whether a teammate has nothing to do: looked for in the order in which mail moves on."""
-    if project.mail(name) or project.paths.taken(name).exists():
+    if project.mail(name) or files.size(project.paths.taken(name)):
         return False
     records = project.records(name)
     return bool(records) and records[-1]["record"] == "ended"

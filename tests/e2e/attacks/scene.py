@@ -8,6 +8,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Final
 
+from teamd.files import files
 from tests.e2e.attacks.calls import bash, claim, complete, mail, read, write
 from tests.e2e.attacks.injections import INJECTIONS, texts
 from tests.e2e.attacks.victim import Victim
@@ -199,7 +200,7 @@ class Scene:
     def rests(self, name: str) -> bool:
         """Return whether a teammate is idle, and no mail waits for it."""
         paths = self.project.paths
-        read = not paths.has_mail(name) and not paths.taken(name).exists()
+        read = not paths.has_mail(name) and not files.size(paths.taken(name))
         return read and self.project.member(name)["status"] == "idle"
 
     def results(self) -> dict[int, tuple[str, str]]:

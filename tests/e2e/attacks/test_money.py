@@ -19,6 +19,7 @@ from teamd.budget import days
 from teamd.budget.ledger import Ledger
 from teamd.control import ControlRequest
 from teamd.errors import ExitCode
+from teamd.files import files
 from teamd.settings import Settings
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -86,7 +87,7 @@ def resting(project: Project, *names: str) -> bool:
     kinds = [[record["record"] for record in project.records(name)][-1:] for name in names]
     quiet = all(kind in (["ended"], ["noticed"]) for kind in kinds)
     return quiet and not any(
-        project.paths.taken(name).exists() or (project.mail(name) and not held(project, name))
+        files.size(project.paths.taken(name)) or (project.mail(name) and not held(project, name))
         for name in names
     )
 

@@ -2,7 +2,7 @@
 
 Python imports this module at the start of every process whose PYTHONPATH names its folder. A
 station is a call that hands the message on: a write or a read of a file in the team directory, a
-fork, a task, the SDK's call of the model. With `HOPS` in the environment, each of them appends a
+fork, a name for a process that waits for one, a task, the SDK's call of the model. With `HOPS` in the environment, each of them appends a
 line to that file: the station, and the functions of the program on the stack, outermost first.
 """
 
@@ -22,7 +22,7 @@ _FILES = re.compile(r"/\.team/(inbox|transcripts|config)|/(\.teamd-)")
 _SDK = "/anthropic/_base_client.py"
 _ASKS = ("post",)
 _TASKS = ("create_task", "ensure_future")
-_CALLS = (os.pwrite, os.pread, os.fork)
+_CALLS = (os.pwrite, os.pread, os.fork, os.write)
 
 
 def _trace(frame: FrameType, event: str, argument: Any) -> None:
@@ -33,7 +33,10 @@ def _trace(frame: FrameType, event: str, argument: Any) -> None:
     elif event == "c_call" and argument in _CALLS:
         fd = frame.f_locals.get("fd")
         place = _path(fd) if isinstance(fd, int) else ""
-        if argument is os.fork or _FILES.search(place):
+        if argument is os.write:
+            if place.startswith("pipe:"):
+                _note("write pipe", frame)
+        elif argument is os.fork or _FILES.search(place):
             _note(f"{argument.__name__} {place.partition('/.team/')[2]}", frame)
 
 
