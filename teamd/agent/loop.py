@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from teamd.agent.environment import Environment
     from teamd.agent.turn import Cancellation
     from teamd.agent.wakeup import CallBudget
-    from teamd.models import Reply
 
 _DIGITS: Final = re.compile(r"\d+")
 _OUTAGE: Final = "an outage"
@@ -170,15 +169,12 @@ class Loop:
             if not self.calls.take():
                 self._end_at_limit()
                 return
-            self.env.conversation.add_reply(await self._ask())
+            self.env.presence.begin_model(self.compaction.model_asked, self.compaction.fill)
+            with soon(self._tell_of_work):  # once the request has left
+                reply = await self.turn.run(self.compaction.reply(self._deliver))
+            self.env.conversation.add_reply(reply)
             if self._paused() is not None:
                 return
-
-    async def _ask(self) -> Reply:
-        """Have the model asked; that it works is shown and told once the request has left."""
-        self.env.presence.begin_model(self.compaction.model_asked, self.compaction.fill)
-        with soon(self._tell_of_work):
-            return await self.turn.run(self.compaction.reply(self._deliver))
 
     def _tell_of_work(self) -> None:
         self.delivery.finish()

@@ -122,7 +122,8 @@ def write_at_end(fd: int, line: bytes, size: int | None = None) -> None:
     if size and os.pread(fd, 1, size - 1) != b"\n":
         line = b"\n" + line  # a writer was killed in mid-line: its torn tail stays a line alone
     try:
-        _write_all(fd, line, size)
+        if (written := os.pwrite(fd, line, size)) < len(line):
+            _write_all(fd, line[written:], size + written)
     except OSError:
         os.ftruncate(fd, size)
         raise

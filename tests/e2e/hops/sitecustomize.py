@@ -2,8 +2,9 @@
 
 Python imports this module at the start of every process whose PYTHONPATH names its folder. A
 station is a call that hands the message on: a write or a read of a file in the team directory, a
-fork, a name for a process that waits for one, a task, the SDK's call of the model. With `HOPS` in the environment, each of them appends a
-line to that file: the station, and the functions of the program on the stack, outermost first.
+fork, a name for a process that waits for one, a task, the SDK's call of the model. With `HOPS` in
+the environment, each of them appends a line to that file: the station, and the functions of the
+program on the stack, outermost first.
 """
 
 from __future__ import annotations
