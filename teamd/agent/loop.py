@@ -172,7 +172,7 @@ class Loop:
             self.env.presence.begin_model(self.compaction.model_asked, self.compaction.fill)
             with soon(self._tell_of_work):  # once the request has left
                 reply = await self.turn.run(self.compaction.reply(self._deliver))
-            self.env.conversation.add_reply(reply)
+                self.env.conversation.add_reply(reply)  # it is paid: first, if telling fails
             if self._paused() is not None:
                 return
 
