@@ -64,9 +64,9 @@ class Digest:
 
     def up_to(self, fd: int, end: int) -> str:
         """Return it up to an offset that is not before the last one; the file has only grown."""
-        for part in read_raw(fd, self._end, end):
+        while self._end < end and (part := os.pread(fd, min(_CHUNK, end - self._end), self._end)):
             self._found.update(part)
-        self._end = end
+            self._end += len(part)
         return self._found.hexdigest()
 
 
