@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 
 from teamctl import output
 from teamctl.post import open_approvals
@@ -19,7 +18,7 @@ from teamd.messages import Message
 from teamd.states import Status
 from teamd.team.roster import Roster
 from teamd.transcript.file import decode, message_in, parse
-from teamd.transcript.records import Record, TurnEnded, mail_in
+from teamd.transcript.records import PAUSED, Record, TurnEnded, mail_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
 _MAIL: Final = b'"mail"'
 GONE: Final = (Status.FAILED, Status.SHUTDOWN)
+_TOLD_SECONDS: Final = 1.0
 _BEGINNING_SECONDS: Final = 2.0  # a new process takes its mail before it meets the limit again
 
 
@@ -124,9 +124,8 @@ def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: floa
         DeadlinePassed: it did not end within `seconds`.
         TeamError: it ended otherwise than by itself, the teammate has gone, or does not read.
     """
-    arrival = Arrival(paths.transcript(name), lambda mail: mail.id == message)
-    look = partial(_find_end, paths, name, arrival)
-    ended = wait_for(paths.transcripts, look, timeout_seconds=seconds)
+    look = LastWords(paths, name, message).look
+    ended = wait_for(paths.transcripts, look, timeout_seconds=seconds, also=[paths.root])
     if ended is None:
         hint = f"`teamctl transcript {name} --follow` shows what it does"
         raise DeadlinePassed(f"{name} is still at work after {seconds:g} s; {hint}")
@@ -153,20 +152,48 @@ def explain_wait(paths: TeamPaths, member: Member) -> str | None:
     return f"{member.name} is paused: {member.reason}; the message waits in its inbox until then"
 
 
-def _find_end(paths: TeamPaths, name: str, arrival: Arrival) -> TurnEnded | None:
-    """Return the record that ends the turn in which a teammate reads a message, if it has ended.
+class LastWords:
+    """The end of the turn in which a teammate reads a message.
 
-    Raises:
-        TeamError: the teammate has gone, or does not read.
+    Args:
+        paths: the team.
+        name: the teammate's.
+        message: the id of the message.
     """
-    member = Roster(paths).read().get(name)  # before the look: what it wrote, it wrote
-    why_waiting = explain_wait(paths, member)
-    for record in arrival.records():
-        if isinstance(record, TurnEnded):
-            return record
-    if member.status in GONE:
-        why = f": {member.reason}" if member.reason else ""
-        raise TeamError(f"{name} is {member.status}{why}; `teamctl logs {name}`")
-    if why_waiting is not None and not arrival.arrived:
-        raise TeamError(why_waiting)
-    return None
+
+    def __init__(self, paths: TeamPaths, name: str, message: str) -> None:
+        self._paths, self._name = paths, name
+        self._arrival = Arrival(paths.transcript(name), lambda mail: mail.id == message)
+        self._ended: TurnEnded | None = None
+
+    def look(self) -> TurnEnded | None:
+        """Return the record that ends the turn, if it has ended.
+
+        Raises:
+            TeamError: the teammate has gone, or does not read.
+        """
+        name = self._name
+        member = Roster(self._paths).read().get(name)  # before the look: what it wrote, it wrote
+        why_waiting = explain_wait(self._paths, member)
+        records = () if self._ended else self._arrival.records()
+        self._ended = self._ended or next(
+            (record for record in records if isinstance(record, TurnEnded)), None
+        )
+        if self._ended is not None:
+            return self._ended if _is_known(member, self._ended) else None
+        if member.status in GONE:
+            why = f": {member.reason}" if member.reason else ""
+            raise TeamError(f"{name} is {member.status}{why}; `teamctl logs {name}`")
+        if why_waiting is not None and not self._arrival.arrived:
+            raise TeamError(why_waiting)
+        return None
+
+
+def _is_known(member: Member, ended: TurnEnded) -> bool:
+    """Return whether the roster can know of a pause: a command that follows is refused before.
+
+    It is told right after the record is written, unless the teammate was killed in between, or has
+    gone on since.
+    """
+    told = ended.outcome != PAUSED or member.status is not Status.WORKING
+    return told or not 0 <= time.time() - ended.time < _TOLD_SECONDS

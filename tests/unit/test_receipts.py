@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from teamctl.wait import Arrival, Receipt
+from teamctl.wait import Arrival, LastWords, Receipt
 from teamd.errors import TeamError, UnknownTeammate
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
@@ -17,11 +19,13 @@ from teamd.messages import LEAD, USER, Message
 from teamd.states import Status
 from teamd.team.roster import Roster, Team
 from teamd.transcript.file import Transcript
-from teamd.transcript.records import Delivered, Opened, Replied, TurnEnded
+from teamd.transcript.records import PAUSED, Delivered, Opened, Replied, TurnEnded
 from tests.unit.life import enrol
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+LONG_AGO = 1_600_000_000.0
 
 
 @pytest.fixture
@@ -50,6 +54,32 @@ def test_a_conversation_is_read_from_the_message_on(paths: TeamPaths) -> None:
     assert [record.kind for record in arrival.records()] == ["mail", "reply"]
     transcript.append(TurnEnded(text="2"))
     assert list(arrival.records()) == [TurnEnded(text="2")]
+
+
+def test_a_pause_is_told_once_the_roster_knows_of_it(paths: TeamPaths) -> None:
+    """A command that follows would be refused before, for a teammate that works already."""
+    sent = Message(sender="lead", to="ann", content="x")
+    enrol(paths, ann=Status.WORKING)
+    last = LastWords(paths, "ann", sent.id)
+    ended = TurnEnded(outcome=PAUSED, text="no such model", time=time.time())
+    Transcript(paths.transcript("ann")).append(mail(sent), ended)
+    assert [last.look(), last.look()] == [None, None]
+    Roster(paths).update(
+        lambda team: team.with_member(replace(team.get("ann"), status=Status.PAUSED))
+    )
+    assert last.look() == ended
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [TurnEnded(outcome="end_turn"), TurnEnded(outcome=PAUSED, time=LONG_AGO)],
+    ids=["by itself", "by a process that was killed"],
+)
+def test_another_end_is_told_at_once(paths: TeamPaths, ended: TurnEnded) -> None:
+    sent = Message(sender="lead", to="ann", content="x")
+    enrol(paths, ann=Status.WORKING)
+    Transcript(paths.transcript("ann")).append(mail(sent), ended)
+    assert LastWords(paths, "ann", sent.id).look() == ended
 
 
 def test_the_same_id_with_other_words_is_another_message(paths: TeamPaths) -> None:
