@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Final
 
+    from teamd.files.kept import KeptFile
+
 DAMAGED: Final = ".damaged-"  # in the name of a file that was put aside
 _CHUNK: Final = 1 << 20
 
@@ -81,7 +83,12 @@ def append_locked(fd: int, path: Path, line: bytes, size: int, *, durable: bool)
 
 
 def append_alone(
-    path: Path, lines: bytes, *, durable: bool = True, taken_back_to: int | None = None
+    path: Path,
+    lines: bytes,
+    *,
+    durable: bool = True,
+    taken_back_to: int | None = None,
+    kept: KeptFile | None = None,
 ) -> int:
     """Append lines to a file that has one writer, all or none.
 
@@ -93,6 +100,7 @@ def append_alone(
         lines: each ends in a newline.
         durable: on disk when this returns, with all that stands before it.
         taken_back_to: where the file ended when it was last on disk, if that was earlier.
+        kept: the file, where it is kept open.
 
     Returns:
         Where the file ended before.
@@ -100,7 +108,7 @@ def append_alone(
     Raises:
         StoreError: the file is as it was, or as it was when it was last on disk.
     """
-    with locks.locked(path) as fd, translate_os_errors(path):
+    with kept.locked() if kept else locks.locked(path) as fd, translate_os_errors(path):
         start = os.fstat(fd).st_size
         safe = start if taken_back_to is None else taken_back_to
         if durable and not safe:

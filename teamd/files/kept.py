@@ -8,22 +8,20 @@ one that was opened. To see that takes a tenth of the time of opening it again.
 from __future__ import annotations
 
 import os
-import stat
-import time
 from contextlib import contextmanager
 
 from teamd.dataclass import dataclass
 from teamd.errors import translate_os_errors
 from teamd.files import files, locks
 from teamd.files.safe_open import safe_open
+from teamd.files.version import KeptVersion, has_settled_names, is_link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-    from typing import Final
 
-_SETTLED_NANOSECONDS: Final = 100_000_000  # more than one tick of any file system's clock
+    from teamd.files.version import Version
 
 
 @dataclass(slots=True)
@@ -31,21 +29,27 @@ class _Opened:
     """A descriptor, who opened it, and which file it is.
 
     Attributes:
-        names: the state of its folder when the file was seen to stand there; empty for unknown.
+        folder: that of its folder in which the file was seen to stand; `None` for unknown.
     """
 
     fd: int
     process: int
     file: tuple[int, ...]
-    names: tuple[int, ...] = ()
+    folder: Version | None = None
 
 
 class KeptFile:
-    """A file that is locked by its name, and opened only when another one stands there."""
+    """A file that is locked by its name, and opened only when another one stands there.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the file's.
+        folder: what its folder is, where others in it are kept as well.
+    """
+
+    def __init__(self, path: Path, folder: KeptVersion | None = None) -> None:
         self.path = path
-        self._name, self._folder = str(path), str(path.parent)
+        self._name = str(path)
+        self._folder = folder or KeptVersion(path.parent)
         self._kept: list[_Opened] = []  # a thread takes it out, and another one opens its own
 
     @contextmanager
@@ -91,9 +95,6 @@ class KeptFile:
             raise
         self._keep(opened)
 
-    def _lock(self, timeout_seconds: float) -> _Opened:
-        return self._lock_kept(timeout_seconds) or self._lock_anew(timeout_seconds)
-
     def _keep(self, opened: _Opened) -> None:
         self._kept.append(opened)
         while len(self._kept) > 1:
@@ -107,12 +108,12 @@ class KeptFile:
     def __del__(self) -> None:
         self.close()
 
-    def _lock_kept(self, timeout_seconds: float) -> _Opened | None:
-        """Lock the file that is open already; `None` where it is not what stands there."""
+    def _lock(self, timeout_seconds: float) -> _Opened:
+        """Lock what stands under the name: the file that is open already, or another one."""
         try:
             opened = self._kept.pop()
         except IndexError:
-            return None
+            return self._lock_anew(timeout_seconds)
         stands = False
         try:
             if opened.process == os.getpid():
@@ -121,7 +122,7 @@ class KeptFile:
         finally:
             if not stands:
                 _drop(opened)
-        return opened if stands else None
+        return opened if stands else self._lock_anew(timeout_seconds)
 
     def _lock_anew(self, timeout_seconds: float) -> _Opened:
         fd = locks.hold(self.path, timeout_seconds=timeout_seconds)
@@ -132,18 +133,17 @@ class KeptFile:
 
         Where nothing changed in the folder since it did, it does.
         """
-        try:  # not `suppress`, which takes as long as the look
-            folder = os.lstat(self._folder)
-            names = (folder.st_ino, folder.st_dev, folder.st_mtime_ns, folder.st_ctime_ns)
-            if names == opened.names:
-                return True
-            through_link = stat.S_ISLNK(folder.st_mode)
-            if through_link or _identify(os.lstat(self._name)) != opened.file:
+        folder = self._folder.read()
+        if folder is None:
+            return False
+        if folder == opened.folder:
+            return True
+        try:
+            if is_link(folder) or _identify(os.lstat(self._name)) != opened.file:
                 return False
         except OSError:
             return False
-        settled = time.time_ns() - folder.st_mtime_ns > _SETTLED_NANOSECONDS
-        opened.names = names if settled else ()
+        opened.folder = folder if has_settled_names(folder) else None
         return True
 
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 # Bytes of an inbox with mail that is done with at its start: that goes only with all the rest.
 _MOST_BEHIND_OTHERS: Final = 1 << 18
+_GLANCE: Final = 1 << 10
 
 
 @dataclass(slots=True)
@@ -130,6 +131,9 @@ class Intake:
 
     def _forget_nothing(self, fd: int, start: int) -> bool:
         """Empty an inbox in which nothing is that is needed; return whether that was so."""
+        first, newline, _ = os.pread(fd, _GLANCE, start).partition(b"\n")
+        if newline and not lines.is_nothing(first + newline):
+            return False
         if not all(map(lines.is_nothing, lines.read(fd, start))):
             return False
         self._begun = ""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from teamd.files.paths import TeamPaths
+    from teamd.files.version import KeptVersion
     from teamd.mail.poison import Position
     from teamd.mail.spool import BatchLimit, Found
 
@@ -81,6 +82,7 @@ class Mailbox:
         max_inbox_bytes: how much mail may wait for `put` to add more; one message always may.
         patience_seconds: how long `put` waits for a lock.
         granted: asked of a longer one, for what senders may have been granted since.
+        folder: the inboxes', where several mailboxes are kept.
         tell: hears of each line that is rejected, and why.
         check: called before anything is taken; what it raises forbids it.
     """
@@ -93,13 +95,14 @@ class Mailbox:
     max_inbox_bytes: int = MAX_INBOX_BYTES
     patience_seconds: float = locks.TIMEOUT_SECONDS
     granted: Callable[[], int] = lambda: 0
+    folder: KeptVersion | None = None
     tell: Callable[[str], None] = lambda _: None
     check: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self._inbox = self.paths.inbox(self.owner)
         self._rejected = self.paths.rejected(self.owner)
-        self._kept = KeptFile(self._inbox)
+        self._kept = KeptFile(self._inbox, self.folder)
         taken = self.paths.taken(self.owner)
         self._spool = Spool(taken, self.owner, self.max_bytes, self.granted)
         room = self.max_inbox_bytes // 2

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from operator import attrgetter
 
 from teamd.dataclass import dataclass, replace
 
@@ -27,6 +28,9 @@ _HEADER: Final = re.compile(
         + r'(?:, "inbox": "(\d{15}):([0-9a-f]{32})")?}\n'
     ).encode()
 )
+_WRITTEN: Final = "".join(f', "{key}": "%0{width}d"' for key, width in _WIDTHS.items())
+_MOST: Final = tuple(10**width - 1 for width in _WIDTHS.values())
+_figures: Final = attrgetter(*_WIDTHS)
 _SINGLY_AFTER: Final = 2  # readers that ended, in whatever way, with the same delivery in hand
 _CONVICTED_AFTER: Final = 2  # readers that crashed by themselves with this one message in hand
 
@@ -92,12 +96,9 @@ class Position:
 
     def header(self) -> bytes:
         """The file's first line."""
-        figures = (
-            f', "{key}": "{min(getattr(self, key), 10**width - 1):0{width}}"'
-            for key, width in _WIDTHS.items()
-        )
+        figures = _WRITTEN % tuple(map(min, _figures(self), _MOST))
         inbox = f', "inbox": "{self.end:015}:{self.content}"' if self.in_inbox else ""
-        return f'{{"batch": "{self.batch}"{"".join(figures)}{inbox}}}\n'.encode()
+        return f'{{"batch": "{self.batch}"{figures}{inbox}}}\n'.encode()
 
     @classmethod
     def decode(cls, header: bytes) -> Position | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from teamd.dataclass import KW_ONLY, InitVar, dataclass, field, replace
 from teamd.errors import (
     BadName,
@@ -14,6 +16,7 @@ from teamd.errors import (
 )
 from teamd.files import locks
 from teamd.files.find_team import all_teams, finish
+from teamd.files.version import KeptVersion
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import ALL, LEAD, MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, TEAMD, USER, Message
 from teamd.states import Status
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 _NOTICE_SECONDS: Final = 0.5
 _MOST_OPEN: Final = 128  # inboxes
+_MOMENT_SECONDS: Final = 0.01  # a change of the roster is to be seen within 20 ms
 RESERVE: Final = 2  # times what others may fill of an inbox, the program's own lines may
 _WARNINGS = {
     Status.SHUTDOWN: "is shut down; the message waits until it is spawned again",
@@ -74,13 +78,15 @@ class Post:
     hosts: FarHosts | None = None
     roster: InitVar[Roster | None] = None
     _roster: Roster = field(init=False, repr=False, compare=False)
+    _folder: KeptVersion = field(init=False, repr=False, compare=False)
     _known: dict[str, Mailbox] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _found: dict[str, tuple[Team, Sent]] = field(
+    _found: dict[str, tuple[float, Team, Sent]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     def __post_init__(self, roster: Roster | None) -> None:
         object.__setattr__(self, "_roster", roster or Roster(self.paths))
+        object.__setattr__(self, "_folder", KeptVersion(self.paths.inboxes))
 
     def send(self, message: Message) -> Sent:
         """Put a message into its receiver's inbox.
@@ -114,14 +120,15 @@ class Post:
         return sent
 
     def _find(self, name: str) -> Sent:
-        """Look a receiver of this team up, once for as long as the roster does not change."""
-        team, known = self._team(), self._found.get(name)
-        if known is not None and known[0] is team:
-            return known[1]
+        """Look a receiver of this team up; who was there a moment ago is not looked for again."""
+        known, now = self._found.get(name), time.monotonic()
+        if known is not None and now < known[0]:
+            return known[2]
+        team = self._team()
+        sent = known[2] if known is not None and known[1] is team else Sent(*self.receiver(name))
         if len(self._found) >= _MOST_OPEN:
             self._found.clear()
-        sent = Sent(*self.receiver(name))
-        self._found[name] = team, sent
+        self._found[name] = now + _MOMENT_SECONDS, team, sent
         return sent
 
     def check_id(self, message: Message) -> None:
@@ -275,6 +282,7 @@ class Post:
             max_inbox_bytes=self.max_inbox_bytes,
             patience_seconds=self.patience_seconds,
             granted=lambda: MAX_MESSAGE_BYTES,  # what was sent before the limit was lowered
+            folder=self._folder,
         )
 
     def kept_mailbox(self, name: str) -> Mailbox:

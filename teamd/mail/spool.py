@@ -84,6 +84,7 @@ class Spool:
     max_bytes: int = MAX_MESSAGE_BYTES
     granted: Callable[[], int] = lambda: 0
     _kept: KeptDescriptor = field(init=False)
+    _known: tuple[bytes, Position | None] = (b"", None)  # a header, and what it says
 
     def __post_init__(self) -> None:
         self._kept = KeptDescriptor(self.path)
@@ -102,11 +103,15 @@ class Spool:
             start = os.pread(fd, _LONGEST_HEADER, 0)
         if not start:
             return None
-        found = Position.decode(start.partition(b"\n")[0] + b"\n")
+        header = start.partition(b"\n")[0] + b"\n"
+        if header == self._known[0]:
+            return self._known[1]
+        found = Position.decode(header)
         if found is None and _has_no_body(start):
             return None  # a power cut came before the header of a batch that is in the inbox
         if found is None:
             raise StoreError(f"{self.path} is damaged; `teamd restart` sets it aside")
+        self._known = header, found
         return found
 
     def read(self, inbox: int, position: Position, limit: BatchLimit) -> bytes:
@@ -186,7 +191,8 @@ class Spool:
         """Write another position, in place."""
         fd = self._kept.open_to_write()
         with translate_os_errors(self.path):
-            os.pwrite(fd, position.header(), 0)
+            os.pwrite(fd, header := position.header(), 0)
+        self._known = header, position
 
     def clear(self) -> None:
         """Forget the position; the file stays, so that no name changes: senders watch for that."""

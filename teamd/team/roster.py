@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from contextlib import suppress
 from functools import cached_property
@@ -12,6 +11,7 @@ from types import MappingProxyType
 from teamd.dataclass import dataclass, field, replace
 from teamd.errors import DamagedRoster, StoreError, UnknownTeammate
 from teamd.files import files, locks
+from teamd.files.version import KeptVersion, is_settled, version_of
 from teamd.messages import LEAD, USER
 from teamd.states import Status
 from teamd.team.member import COLOURS, Member, MemberLines
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from teamd.files.paths import TeamPaths
+    from teamd.files.version import Version
 
 FORMAT: Final = 1
 _OPENING: Final = b'"members": ['
 _END: Final = (b"]}", b"")
 _DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-_SETTLED_NANOSECONDS: Final = 100_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +120,10 @@ class Roster:
 
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
-        self._name = str(paths.config)
+        self._version = KeptVersion(paths.config)
         self._lines = MemberLines()
         self._known: tuple[bytes, Team] | None = None  # what was read or written last
-        self._settled: tuple[int, ...] | None = None  # the version of it that no change can have
+        self._settled: Version | None = None  # the version of it that no change can have
         self._alone: tuple[bytes, Member | None] = (b"", None)  # what one line said last
 
     def read(self) -> Team:
@@ -134,12 +134,12 @@ class Roster:
         Raises:
             StoreError: it is damaged, or made by a newer version.
         """
-        version = self.version()
+        version = self._version.read()
         if self._known is not None and version is not None and version == self._settled:
             return self._known[1]
         content = files.read(self._paths.config)
         team = Team() if content is None else self._decode(content)
-        self._settled = version if _is_settled(version) else None
+        self._settled = version if is_settled(version) else None
         return team
 
     def find(self, name: str) -> Member | None:
@@ -150,7 +150,7 @@ class Roster:
         Raises:
             StoreError: as for `read`.
         """
-        if not _is_settled(self.version()):
+        if not is_settled(self._version.read()):
             with suppress(*_DAMAGED):  # `read` says what is wrong, if anything is
                 content = files.read(self._paths.config) or b""
                 if (member := self._find_alone(content, name)) is not None:
@@ -166,13 +166,9 @@ class Roster:
         """
         return self.find(name) or self.read().get(name)
 
-    def version(self) -> tuple[int, ...] | None:
+    def version(self) -> Version | None:
         """Differs whenever the file was replaced or changed; `None` where there is none."""
-        try:
-            now = os.lstat(self._name)
-        except OSError:
-            return None
-        return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+        return version_of(self._paths.config)
 
     def update(self, change: Callable[[Team], Team]) -> Team:
         """Read, change and replace the roster under its lock; nothing is written for no change."""
@@ -255,11 +251,6 @@ class Roster:
                 f"{self._paths.config} has format {found}, this teamd knows up to {FORMAT}; "
                 "use a newer teamd"
             )
-
-
-def _is_settled(version: tuple[int, ...] | None) -> bool:
-    """Return whether a version is surely known: one tick of the file system's clock is over."""
-    return version is not None and time.time_ns() - version[-1] > _SETTLED_NANOSECONDS
 
 
 def _format(content: bytes) -> int:

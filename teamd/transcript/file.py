@@ -8,6 +8,7 @@ from functools import cache
 from teamd.dataclass import KW_ONLY, dataclass, field, fields
 from teamd.errors import StoreError
 from teamd.files import files, lines
+from teamd.files.kept import KeptFile
 from teamd.message_json import is_moment
 from teamd.messages import Message
 from teamd.tokens import Usage
@@ -40,8 +41,12 @@ class Transcript:
     _: KW_ONLY
     durable: bool = True
     check: Callable[[], None] = lambda: None
+    _file: KeptFile = field(init=False)
     _unsafe: int | None = field(default=None, init=False)  # from there on a power cut may take it
     _failed: StoreError | None = field(default=None, init=False)  # only the next process goes on
+
+    def __post_init__(self) -> None:
+        self._file = KeptFile(self.path)
 
     def append(self, *records: Record, durable: bool = True) -> range:
         """Add records, all or none.
@@ -67,7 +72,9 @@ class Transcript:
             raise self._failed
         durable, unsafe = durable and self.durable, self._unsafe
         try:
-            start = files.append_alone(self.path, encoded, durable=durable, taken_back_to=unsafe)
+            start = files.append_alone(
+                self.path, encoded, durable=durable, taken_back_to=unsafe, kept=self._file
+            )
         except StoreError as error:
             if durable and unsafe is not None:  # records are gone that whoever wrote them has seen
                 self._failed = error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import psutil
 import pytest
 
 from tests.e2e.harness import opened
@@ -67,11 +68,17 @@ def test_a_message_that_is_sent_reaches_the_model(profiled: Project, log: Path) 
 
 
 def test_a_teammate_that_is_spawned_asks_the_model(profiled: Project, log: Path) -> None:
+    wait_until(lambda: _is_one_ready(profiled), what="one is ready: that way is the longer one")
     log.unlink()
     profiled.do("teamctl", "spawn", "bob", "clerk", "Go.")
     wait_until(lambda: _has_asked(log), what="the model is asked")
     assert len(_hops(log, _SPAWNED)) <= 60
     profiled.wait_for("bob", "idle")
+
+
+def _is_one_ready(project: Project) -> bool:
+    known = {project.member("ann").get("pid")}
+    return any(one.pid not in known for one in psutil.Process(project.supervisor).children())
 
 
 def _has_asked(log: Path) -> bool:

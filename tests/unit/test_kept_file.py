@@ -50,10 +50,10 @@ def test_a_folder_that_changed_just_now_is_not_relied_on(paths: TeamPaths) -> No
     kept = KeptFile(paths.inbox("bob"))
     for _ in range(2):
         kept.append(LINE)
-    assert [opened.names for opened in kept._kept] == [()]
+    assert [opened.folder for opened in kept._kept] == [None]
     os.utime(paths.inboxes, (LONG_AGO, LONG_AGO))
     kept.append(LINE)
-    assert all(opened.names for opened in kept._kept)
+    assert all(opened.folder for opened in kept._kept)
 
 
 def replace_file(path: Path) -> None:

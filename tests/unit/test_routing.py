@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,6 +94,24 @@ def test_mail_to_who_does_not_read_is_kept_and_warned_of(post: Post, name: str, 
     assert warning is not None
     assert warning.startswith(f"{name} {words}; the message waits until it ")
     assert len(post.inbox(name).peek()) == 1
+
+
+def test_who_was_there_a_moment_ago_is_not_looked_for_again(
+    post: Post, paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not longer than a change of the roster may take to be seen; who was not there always is."""
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with pytest.raises(UnknownTeammate):
+        post.send(to("new"))
+    Roster(paths).update(lambda team: team.with_new("new", role="r", status=Status.IDLE))
+    assert post.send(to("new")) == Sent("new")
+    Roster(paths).update(lambda team: team.without("new"))
+    now += 0.009
+    assert post.send(to("new")) == Sent("new")
+    now += 0.002
+    with pytest.raises(UnknownTeammate):
+        post.send(to("new"))
 
 
 def test_a_broadcast_reaches_everybody_but_its_sender_and_the_shut_down(post: Post) -> None:
