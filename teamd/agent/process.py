@@ -114,12 +114,14 @@ class TeammateProcess:
             return
         from teamd import tools  # noqa: PLC0415 -- with the agent's modules
         from teamd.agent import child  # noqa: F401, PLC0415 -- and all that it needs
+        from teamd.budget import records  # noqa: PLC0415
         from teamd.sandbox import bubblewrap  # noqa: PLC0415
 
         if program := self.probe_sandbox().program:
             bubblewrap.build_base(program)  # looks through /etc, once for all
         tools.warm_up()
         load_decoder()
+        records.load_decoder()
         with suppress(StoreError):  # whoever calls the model says so
             self._ledger.prepare()
         if wants_sdk:

@@ -70,17 +70,17 @@ class Account:
 
     def encode(self) -> dict[str, Any]:
         """The account as it stands in the ledger."""
-        return {**{key: getattr(self, key) for key in _COUNTS}, "usd": float(self.usd)}
+        return {**{key: getattr(self, key) for key in COUNTS}, "usd": float(self.usd)}
 
     @classmethod
     def decode(cls, record: Mapping[str, Any]) -> Account:
         """Read an account; what is missing is 0."""
-        counts = {key: int(record.get(key, 0)) for key in _COUNTS}
+        counts = {key: int(record.get(key, 0)) for key in COUNTS}
         return cls(**counts, usd=_exactly(record.get("usd", 0)))
 
 
 NOTHING: Final = Account()
-_COUNTS: Final = tuple(one.name for one in fields(Account) if one.name != "usd")
+COUNTS: Final = tuple(one.name for one in fields(Account) if one.name != "usd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

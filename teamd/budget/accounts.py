@@ -13,7 +13,7 @@ from teamd.dataclass import asdict, dataclass, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from teamd.budget.refusals import Limit, Raise, Refusal
@@ -142,7 +142,7 @@ class Accounts(Uses):
         if not most or not asked:
             return None
         used = _amount(self._used(limit, of), unit)
-        held = sum((_amount(kept, unit) for kept in self._held(limit, of)), Decimal(0))
+        held = self._held(limit, of)
         if used + asked + held <= most:
             return None
         spender = of if limit.who == "teammate" else "the team"
@@ -155,8 +155,14 @@ class Accounts(Uses):
             return self.days.get(of, NOTHING)
         return self.used.get(of, NOTHING) if limit.who == "teammate" else self.total()
 
-    def _held(self, limit: Limit, of: str) -> Iterator[Reservation]:
-        return (kept for kept in self.held.values() if _whom(limit, kept) == of)
+    def _held(self, limit: Limit, of: str) -> Decimal:
+        """Return what is kept back for calls under way, of which there may be hundreds."""
+        kept: Iterable[Reservation] = self.held.values()
+        if limit.daily:
+            kept = [one for one in kept if one.day == of]
+        elif limit.who == "teammate":
+            kept = [one for one in kept if one.teammate == of]
+        return sum(filter(None, map(attrgetter(limit.unit), kept)), Decimal(0))
 
 
 def _whom(limit: Limit, call: Reservation) -> str:

@@ -66,8 +66,7 @@ class Ledger:
             StoreError: it cannot be read.
         """
         accounts = Accounts()
-        for line in (files.read(self.path) or b"").split(b"\n"):
-            apply(accounts, line)
+        apply(accounts, files.read(self.path) or b"")
         for kept in accounts.orphans(self.is_alive):
             accounts.close(kept, kept.in_full())
         return accounts
@@ -259,8 +258,7 @@ class Ledger:
             files.write_at_end(fd, encode(_begun()))
         new = files.read_descriptor(fd, self._offset)
         whole = new.rfind(b"\n") + 1  # what a killed writer tore is ended by the next line
-        for line in new[:whole].split(b"\n"):
-            apply(self._accounts, line)
+        apply(self._accounts, new[:whole])
         self._offset += whole
         self._head = os.pread(fd, min(_HEAD_BYTES, self._offset), 0)
 

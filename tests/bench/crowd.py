@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LONGEST_SECONDS = 600.0
-_LOOK_SECONDS = 0.05
+_LOOK_SECONDS = 0.5
 _ENDS = ("failed", "paused", "shutdown")
 
 
