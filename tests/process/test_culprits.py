@@ -22,14 +22,15 @@ BRAVE = "[supervision]\ncrashes = 1000\nwithin_seconds = 0.1\n"  # started again
 # Loaded by every Python of the project: what stands in for a mistake in our own code, or in what
 # it is made of, that one message brings to light when it is put into the conversation.
 MINE = """
-import json, os, sys
+import fcntl, json, os, sys
 def look(event, arguments):
-    if event != "open" or not str(arguments[0]).endswith("transcripts/jo.jsonl"):
+    if event != "fcntl.flock" or not arguments[1] & fcntl.LOCK_EX:
         return
-    if arguments[2] & os.O_ACCMODE != os.O_RDWR:
+    path = os.readlink(f"/proc/self/fd/{arguments[0]}")
+    if not path.endswith("transcripts/jo.jsonl"):
         return
     try:
-        with open(str(arguments[0]).replace("transcripts/jo", "inbox/jo.taken"), "rb") as file:
+        with open(path.replace("transcripts/jo", "inbox/jo.taken"), "rb") as file:
             opening = file.readline()
             if not opening:
                 return  # nothing is in hand
@@ -38,7 +39,7 @@ def look(event, arguments):
             file.seek(at)
             lines = file.readlines()
         if "inbox" in header:  # they are in there still
-            with open(str(arguments[0]).replace("transcripts", "inbox"), "rb") as file:
+            with open(path.replace("transcripts", "inbox"), "rb") as file:
                 lines = file.read()[at : int(header["inbox"].partition(":")[0])].splitlines()
     except FileNotFoundError:
         return
