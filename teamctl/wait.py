@@ -190,10 +190,10 @@ class LastWords:
 
 
 def _is_known(member: Member, ended: TurnEnded) -> bool:
-    """Return whether the roster can know of a pause: a command that follows is refused before.
+    """Return whether the roster knows of a pause; until then, the next spawn would be refused.
 
-    It is told right after the record is written, unless the teammate was killed in between, or has
-    gone on since.
+    It is told right after the record is written. A teammate that was killed in between tells
+    nothing, and one that has gone on since is at work again: so that is waited for a moment only.
     """
     told = ended.outcome != PAUSED or member.status is not Status.WORKING
     return told or not 0 <= time.time() - ended.time < _TOLD_SECONDS

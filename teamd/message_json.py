@@ -83,10 +83,15 @@ def parse_lines(block: bytes) -> list[Any] | None:
         found = load_decoder()(block)
     except (ValueError, RecursionError):
         return None
-    # No text holds a newline as it is: where each stands between two objects, a line holds one.
-    between = block.count(b"}\n{")
-    alone = block.count(b"\n") - block.endswith(b"\n") == between == len(found) - 1
-    return found if alone else None
+    return found if holds_one_a_line(block, len(found)) else None
+
+
+def holds_one_a_line(block: bytes, count: int) -> bool:
+    """Return whether each line of a block is one of so many objects that were found in it.
+
+    No text holds a newline as it is: where each stands between two objects, a line holds one.
+    """
+    return block.count(b"\n") - block.endswith(b"\n") == block.count(b"}\n{") == count - 1
 
 
 @cache

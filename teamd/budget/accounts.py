@@ -157,11 +157,7 @@ class Accounts(Uses):
 
     def _held(self, limit: Limit, of: str) -> Decimal:
         """Return what is kept back for calls under way, of which there may be hundreds."""
-        kept: Iterable[Reservation] = self.held.values()
-        if limit.daily:
-            kept = [one for one in kept if one.day == of]
-        elif limit.who == "teammate":
-            kept = [one for one in kept if one.teammate == of]
+        kept = [one for one in self.held.values() if _whom(limit, one) == of]
         return sum(filter(None, map(attrgetter(limit.unit), kept)), Decimal(0))
 
 

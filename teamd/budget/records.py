@@ -21,6 +21,7 @@ from teamd.budget.account import COUNTS, Account, Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.refusals import Raise
 from teamd.budget.uses import DAMAGED
+from teamd.message_json import holds_one_a_line
 from teamd.process_id import Identity
 
 TYPE_CHECKING = False
@@ -86,17 +87,11 @@ def _parse_calls(lines: bytes) -> list[Any] | None:
         found = load_decoder()(lines)
     except (ValueError, RecursionError):
         return None
-    # No text holds a newline as it is: where each stands between two objects, a line holds one.
-    between = lines.count(b"}\n{")
-    alone = lines.count(b"\n") - lines.endswith(b"\n") == between == len(found) - 1
-    return found if alone else None
+    return found if holds_one_a_line(lines, len(found)) else None
 
 
 def _apply_call(accounts: Accounts, call: Any) -> None:
-    if (kept := accounts.held.get(call.id)) is not None and type(call).__name__ == "Settle":
-        counts = {name: getattr(call, name) for name in COUNTS}
-        accounts.close(kept, Account(**counts, usd=call.usd))
-    elif type(call).__name__ == "Reserve":
+    if type(call).__name__ == "Reserve":
         accounts.held[call.id] = Reservation(
             id=call.id,
             teammate=call.teammate,
@@ -108,6 +103,9 @@ def _apply_call(accounts: Accounts, call: Any) -> None:
             day=call.day,
         )
         accounts.refused.pop(call.teammate, None)
+    elif (kept := accounts.held.get(call.id)) is not None:
+        counts = {name: getattr(call, name) for name in COUNTS}
+        accounts.close(kept, Account(**counts, usd=call.usd))
 
 
 def summarise(accounts: Accounts, *, kept_days: int) -> Iterator[dict[str, Any]]:
