@@ -14,6 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from teamd.errors import InboxFull
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
@@ -32,12 +33,26 @@ _MANY_KILLS = 25
 def write(  # noqa: PLR0917 -- the words of a command line
     paths: TeamPaths, sender: str, count: str, size: str, durability: str, queue: str
 ) -> None:
-    """Put messages one after the other, `n` numbers them; wait while the queue is too long."""
+    """Put messages one after the other, `n` numbers them; wait while the queue is too long.
+
+    What a full inbox refuses is sent again, the very same: it would be there twice if it had been
+    written.
+    """
     box = Mailbox(paths, OWNER, durable=durability == "disk")
     for n in range(int(count)):
         while paths.has_mail(OWNER) and paths.inbox(OWNER).stat().st_size > int(queue):
             time.sleep(_PAUSE_SECONDS)
-        box.put(Message(sender=sender, to=OWNER, content="x" * int(size), extra={"n": n}))
+        message = Message(sender=sender, to=OWNER, content="x" * int(size), extra={"n": n})
+        while not _is_put(box, message):
+            time.sleep(_PAUSE_SECONDS)
+
+
+def _is_put(box: Mailbox, message: Message) -> bool:
+    try:
+        box.put(message)
+    except InboxFull:
+        return False
+    return True
 
 
 def write_foreign(paths: TeamPaths, sender: str, count: str, size: str) -> None:

@@ -57,6 +57,7 @@ class Teamd:
         Roster(self._paths).update(
             lambda team: team.with_new("bob", role="clerk", status=Status.IDLE)
         )
+        Mailbox(self._paths, "bob", durable=durable).create()  # as each spawn does
         time.sleep(_SETTLED_SECONDS)
 
     def send(self, sender: str, count: int) -> None:
