@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from teamd.dataclass import asdict, dataclass, fields, replace
 from teamd.process_id import Identity
 from teamd.tokens import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from decimal import Decimal
     from typing import Any, Final
 
@@ -68,6 +70,12 @@ class Account:
             usd=self.usd + other.usd,
         )
 
+    @classmethod
+    def sum(cls, accounts: Sequence[Account]) -> Account:
+        """Return the sum of several, or of records that have the same figures."""
+        counts = {key: sum(map(attrgetter(key), accounts)) for key in COUNTS}
+        return cls(**counts, usd=sum(map(attrgetter("usd"), accounts)))
+
     def encode(self) -> dict[str, Any]:
         """The account as it stands in the ledger."""
         return {**{key: getattr(self, key) for key in COUNTS}, "usd": float(self.usd)}
@@ -118,6 +126,14 @@ class Reservation:
         values = asdict(self)
         process: dict[str, Any] = values.pop("process")
         return {**values, **process, "usd": None if self.usd is None else float(self.usd)}
+
+    @classmethod
+    def of(cls, record: Any) -> Reservation:
+        """Return that of a record that has its figures, see `records.load_decoder`."""
+        values = {
+            one.name: getattr(record, one.name) for one in fields(cls) if one.name != "process"
+        }
+        return cls(**values, process=Identity(pid=record.pid, started=record.started))
 
     @classmethod
     def decode(cls, record: Mapping[str, Any]) -> Reservation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from itertools import chain
 from operator import attrgetter
 
 from teamd.budget.account import NOTHING, Account, Reservation
@@ -92,10 +93,74 @@ class Accounts(Uses):
     days: dict[str, Account] = field(default_factory=dict)
     refused: dict[str, Reservation] = field(default_factory=dict)
     raised: dict[tuple[str, str], Decimal] = field(default_factory=dict)
+    _total: Account = field(default=NOTHING, init=False, repr=False, compare=False)
+    _opened: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _closed: dict[str, list[Any]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        self._total = sum(self.used.values(), NOTHING)
 
     def total(self) -> Account:
         """The sum of what all have used."""
-        return sum(self.used.values(), NOTHING)
+        return self._total
+
+    def charge(self, name: str, account: Account) -> None:
+        """Add to what a teammate has used."""
+        Uses.charge(self, name, account)  # `super` knows no class that is made with slots
+        self._total += account
+
+    def apply(self, record: Mapping[str, Any]) -> None:
+        """Apply a record of the ledger, if it is about use."""
+        Uses.apply(self.fold(), record)
+
+    def take(self, calls: Iterable[Any]) -> None:
+        """Apply many records of calls, see `records.load_decoder`.
+
+        Each of hundreds reads the records of all others, and for a limit of the team needs no more
+        than their sum. So that is all that is reckoned at once; `fold` does the rest.
+        """
+        by_day: dict[str, list[Any]] = {}
+        for call in calls:
+            if call.kind == "reserve":
+                self._open(call)
+            elif (whose := call if call.kind == "account" else self._close(call.id)) is not None:
+                self._closed.setdefault(whose.teammate, []).append(call)
+                by_day.setdefault(whose.day, []).append(call)
+        for day, closed in by_day.items():
+            taken = Account.sum(closed)
+            self._total += taken
+            self.charge_day(day, taken)
+
+    def fold(self) -> Accounts:
+        """Reckon all that there is to reckon: for whoever looks at `used` or `held`."""
+        for name in list(self._closed):
+            self._fold(name)
+        for call in list(self._opened):
+            self.find_held(call)
+        return self
+
+    def find_held(self, call: str) -> Reservation | None:
+        """Return what is kept back for a call, if it is under way."""
+        opened = self._opened.pop(call, None)
+        if opened is not None:
+            self.held[call] = Reservation.of(opened)
+        return self.held.get(call)
+
+    def _open(self, call: Any) -> None:
+        self._opened[call.id] = call
+        if self.held:
+            self.held.pop(call.id, None)
+        if self.refused:
+            self.refused.pop(call.teammate, None)
+
+    def _close(self, call: str) -> Any:
+        return self._opened.pop(call, None) or self.held.pop(call, None)
+
+    def _fold(self, name: str) -> None:
+        if (closed := self._closed.pop(name, None)) is not None:
+            self.used[name] = self.used.get(name, NOTHING) + Account.sum(closed)
 
     def charge_day(self, day: str, account: Account) -> None:
         """Add to what all have used on a day; calls of earlier versions name none."""
@@ -104,7 +169,7 @@ class Accounts(Uses):
 
     def close(self, reservation: Reservation, account: Account) -> None:
         """Put what a call has taken in the place of what was kept back for it."""
-        Uses.close(self, reservation, account)  # `super` knows no class that is made with slots
+        Uses.close(self, reservation, account)
         self.charge_day(reservation.day, account)
 
     def lift(self, raised: Raise) -> None:
@@ -114,7 +179,7 @@ class Accounts(Uses):
 
     def with_raised(self, raises: Iterable[Raise]) -> Accounts:
         """The accounts as they would be with limits raised."""
-        lifted = replace(self, raised=dict(self.raised))
+        lifted = replace(self.fold(), raised=dict(self.raised))
         for one in raises:
             lifted.lift(one)
         return lifted
@@ -153,11 +218,15 @@ class Accounts(Uses):
     def _used(self, limit: Limit, of: str) -> Account:
         if limit.daily:
             return self.days.get(of, NOTHING)
-        return self.used.get(of, NOTHING) if limit.who == "teammate" else self.total()
+        if limit.who != "teammate":
+            return self.total()
+        self._fold(of)
+        return self.used.get(of, NOTHING)
 
     def _held(self, limit: Limit, of: str) -> Decimal:
         """Return what is kept back for calls under way, of which there may be hundreds."""
-        kept = [one for one in self.held.values() if _whom(limit, one) == of]
+        known = chain(self.held.values(), self._opened.values())
+        kept = [one for one in known if _whom(limit, one) == of]
         return sum(filter(None, map(attrgetter(limit.unit), kept)), Decimal(0))
 
 

@@ -15,14 +15,14 @@ import json
 import sys
 from contextlib import suppress
 from decimal import Decimal
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 
 from teamd.budget.account import COUNTS, Account, Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.refusals import Raise
 from teamd.budget.uses import DAMAGED
 from teamd.message_json import holds_one_a_line
-from teamd.process_id import Identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,47 +42,57 @@ def encode(record: dict[str, Any]) -> bytes:
 
 def apply(accounts: Accounts, lines: bytes) -> None:
     """Apply the records of whole lines; what is none, or of a later kind, is passed over."""
-    calls = _parse_calls(lines)
-    if calls is None:
-        for line in lines.split(b"\n"):
-            with suppress(*DAMAGED):
-                _apply(accounts, _DECODER.decode(line.decode()))
+    if not lines:
+        return
+    if _MODULE not in sys.modules:
+        _apply_each(accounts, lines)
+    elif (calls := _parse_calls(lines)) is not None:
+        accounts.take(calls)
+    elif middle := lines.rfind(b"\n", 0, len(lines) // 2) + 1 or lines.find(b"\n", 0, -1) + 1:
+        apply(accounts, lines[:middle])  # only what stands around another record is read twice
+        apply(accounts, lines[middle:])
     else:
-        for call in calls:
-            _apply_call(accounts, call)
+        _apply_each(accounts, lines)
 
 
 @cache
 def load_decoder() -> Callable[[bytes], list[Any]]:
     """Load what decodes the records of calls, and no others, many at a time.
 
-    Each teammate reads the records of all, and nearly all are these two.
+    Each teammate reads the records of all, and nearly all are these.
     """
     import msgspec  # noqa: PLC0415 -- longer to load than all that a short command needs
 
     texts = [(name, str) for name in ("id", "teammate", "model")]
-    counts = [("pid", int), ("started", float), ("input_tokens", int), ("output_tokens", int)]
-    reserve = msgspec.defstruct(
-        "Reserve",
-        [*texts, *counts, ("usd", Decimal | None), ("day", str, "")],
-        tag_field="record",
-        tag="reserve",
-        gc=False,
-    )
-    settle = msgspec.defstruct(
-        "Settle",
-        [("id", str), *((name, int, 0) for name in COUNTS), ("usd", Decimal, Decimal(0))],
-        tag_field="record",
-        tag="settle",
-        gc=False,
-    )
-    return msgspec.json.Decoder(reserve | settle).decode_lines
+    whose = [("pid", int), ("started", float)]
+    most = [("input_tokens", int), ("output_tokens", int), ("usd", Decimal | None)]
+    taken = [*((name, int, 0) for name in COUNTS), ("usd", Decimal, Decimal(0))]
+    kinds: dict[str, list[Any]] = {
+        "reserve": [*texts, *whose, *most, ("day", str, "")],
+        "settle": [("id", str), *taken],
+        "account": [("teammate", str), *taken],  # of many days
+    }
+    more: dict[str, dict[str, Any]] = {
+        "reserve": {"tokens": Reservation.tokens},
+        "settle": {},
+        "account": {"day": ""},
+    }
+    structs = [
+        msgspec.defstruct(
+            kind.title(),
+            fields,
+            namespace={"kind": kind, **more[kind]},
+            tag_field="record",
+            tag=kind,
+            gc=False,
+        )
+        for kind, fields in kinds.items()
+    ]
+    return msgspec.json.Decoder(reduce(or_, structs)).decode_lines
 
 
 def _parse_calls(lines: bytes) -> list[Any] | None:
     """Return the records of whole lines; `None` where one is of another kind, or is damaged."""
-    if _MODULE not in sys.modules:
-        return None
     try:
         found = load_decoder()(lines)
     except (ValueError, RecursionError):
@@ -90,33 +100,22 @@ def _parse_calls(lines: bytes) -> list[Any] | None:
     return found if holds_one_a_line(lines, len(found)) else None
 
 
-def _apply_call(accounts: Accounts, call: Any) -> None:
-    if type(call).__name__ == "Reserve":
-        accounts.held[call.id] = Reservation(
-            id=call.id,
-            teammate=call.teammate,
-            process=Identity(pid=call.pid, started=call.started),
-            model=call.model,
-            input_tokens=call.input_tokens,
-            output_tokens=call.output_tokens,
-            usd=call.usd,
-            day=call.day,
-        )
-        accounts.refused.pop(call.teammate, None)
-    elif (kept := accounts.held.get(call.id)) is not None:
-        counts = {name: getattr(call, name) for name in COUNTS}
-        accounts.close(kept, Account(**counts, usd=call.usd))
+def _apply_each(accounts: Accounts, lines: bytes) -> None:
+    for line in lines.split(b"\n"):
+        with suppress(*DAMAGED):
+            _apply(accounts, _DECODER.decode(line.decode()))
 
 
 def summarise(accounts: Accounts, *, kept_days: int) -> Iterator[dict[str, Any]]:
     """Yield records that come to the same accounts; of days, to the last ones."""
+    accounts.fold()
     yield {"record": "terms", **accounts.terms.encode()}
-    for name, account in accounts.used.items():
-        yield {"record": "account", "teammate": name, **account.encode()}
     for day, account in sorted(accounts.days.items())[-kept_days:]:
         yield {"record": "day", "day": day, **account.encode()}
     for (limit, of), amount in accounts.raised.items():
         yield {"record": "raised", **Raise(limit=limit, of=of, amount=amount).encode()}
+    for name, account in accounts.used.items():  # from here on nearly all are read in one go
+        yield {"record": "account", "teammate": name, **account.encode()}
     for kind, kept in (("reserve", accounts.held), ("refused", accounts.refused)):
         yield from ({"record": kind, **other.encode()} for other in kept.values())
 
@@ -137,5 +136,5 @@ def _apply(accounts: Accounts, record: dict[str, Any]) -> None:
             accounts.refused[refused.teammate] = refused
         case "resumed":
             del accounts.refused[str(record["teammate"])]
-        case _:
+        case "account" | "settle":
             accounts.apply(record)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _FORK: Final = multiprocessing.get_context("fork")
 _OURS, _NAMELESS, _FLOOR = "teamd", "teamd, mail without an id", "inotify + one sync + SDK"
 _WANTED: Final = (1.3, 3.0)
+_RESTED_SECONDS: Final = 0.1  # the roster says idle until it hears of a turn, and after it
 
 
 def append(path: Path, **names: str) -> float:
@@ -46,6 +47,7 @@ def append(path: Path, **names: str) -> float:
 def wake(project: Project, *, named: bool) -> float:
     """Return how many milliseconds it took an idle teammate to ask."""
     project.wait_for("jo", "idle")
+    time.sleep(_RESTED_SECONDS)
     count = len(project.server.requests)
     names = {"id": new_id()} if named else {}
     begun = append(project.paths.inbox("jo"), **names)
@@ -57,6 +59,7 @@ def floor(folder: Path, bare: StrictServer, project: Project, bodies: Any) -> fl
     """Return how many milliseconds the bare parts took, with the body of the last request."""
     bodies.put(project.server.requests[-1].body)
     wait_until((folder / "ready").exists, what="it waits")
+    time.sleep(_RESTED_SECONDS)
     count = len(bare.requests)
     begun = append(folder / "inbox" / "jo.jsonl", id=new_id())
     wait_until(lambda: len(bare.requests) > count, what="it asks")

@@ -16,9 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from teamd.budget.account import Account, Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
+from teamd.budget.records import load_decoder
 from teamd.budget.uses import read_used
 from teamd.process_id import Identity
 
+load_decoder()  # as in each teammate; `read_used` reads line by line
 NAMES = ("alice", "bob")
 DAYS = ("2026-11-21", "2026-11-22", "2026-11-23")
 VIEWS = st.integers(0, 2)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.budget import records
+from teamd.budget.account import Account, Reservation
 from teamd.budget.accounts import Accounts, Terms
 from teamd.dataclass import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RESERVE = {
     "record": "reserve", "id": "1", "teammate": "ann", "model": "m", "input_tokens": 7,
     "output_tokens": 5, "usd": 0.1, "day": "2026-11-25", "pid": 1, "started": 2.5, "time": 1.0,
 }  # fmt: skip
+ACCOUNT = {"record": "account", "teammate": "ann", "calls": 3, "input_tokens": 40, "usd": 0.5}
+REFUSED = RESERVE | {"record": "refused", "id": "9"}
 SETTLE = {"record": "settle", "id": "1", "calls": 1, "input_tokens": 6, "usd": 0.0123, "time": 2.0}
 ODD = [
     b"", b"{", b"null", b"[]", b"{}", b'{"record": "later"}', b'{"record": "resumed"}', b"\xff",
@@ -34,14 +41,14 @@ def one_by_one(block: bytes, monkeypatch: pytest.MonkeyPatch) -> Accounts:
     with monkeypatch.context() as patched:
         patched.setattr(records, "_MODULE", "no such module")
         records.apply(accounts, block)
-    return accounts
+    return accounts.fold()
 
 
 def in_one_go(block: bytes) -> Accounts:
     records.load_decoder()
     accounts = Accounts()
     records.apply(accounts, block)
-    return accounts
+    return accounts.fold()
 
 
 def block_of(*lines: dict[str, Any]) -> bytes:
@@ -92,6 +99,83 @@ def test_what_is_kept_back_counts_for_its_own_day_and_teammate() -> None:
     assert accounts.refusal(replace(carl, day="2026-11-26")) is None
 
 
+def test_only_what_stands_around_another_record_is_read_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records.load_decoder()
+    singly: list[bytes] = []
+    slowly = records._apply_each
+
+    def each(accounts: Accounts, lines: bytes) -> None:
+        singly.append(lines)
+        slowly(accounts, lines)
+
+    monkeypatch.setattr(records, "_apply_each", each)
+    day = {"record": "day", "day": "2026-11-24", "usd": 2.0}
+    many = [RESERVE | {"id": str(number)} for number in range(100)]
+    accounts = Accounts()
+    records.apply(accounts, block_of(*many[:37], day, *many[37:]))
+    assert singly == [block_of(day)]
+    assert accounts.days["2026-11-24"].usd == 2
+    assert len(accounts.fold().held) == 100
+
+
+@pytest.mark.parametrize(
+    ("terms", "least"),
+    [
+        (lambda most: Terms(teammate_tokens=most), 40 + 6 + 12),
+        (lambda most: Terms(team_tokens=most), 40 + 6 + 6 + 12),
+        (lambda most: Terms(team_tokens_per_day=most), 6 + 6 + 12),
+    ],
+)
+def test_what_was_used_counts_for_its_own_teammate_day_and_team(
+    terms: Callable[[int], Terms], least: int
+) -> None:
+    bob = [RESERVE | {"id": "2", "teammate": "bob"}, SETTLE | {"id": "2"}]
+    records.load_decoder()
+    accounts = Accounts()
+    records.apply(accounts, block_of(ACCOUNT, RESERVE, SETTLE, *bob))
+    wanted = Reservation.decode(RESERVE | {"id": "3"})
+    accounts.terms = terms(least)
+    assert accounts.refusal(wanted) is None
+    accounts.terms = terms(least - 1)
+    assert accounts.refusal(wanted) is not None
+
+
+def test_a_call_that_is_settled_is_kept_back_no_more() -> None:
+    records.load_decoder()
+    accounts = Accounts()
+    records.apply(accounts, block_of(RESERVE))
+    kept = accounts.find_held("1")
+    assert kept == Reservation.decode(RESERVE | {"usd": Decimal("0.1")})
+    records.apply(accounts, block_of(SETTLE))
+    assert accounts.find_held("1") is None
+    assert accounts.fold().held == {}
+
+
+def test_a_call_that_is_kept_back_anew_is_kept_back_once() -> None:
+    accounts = in_one_go(block_of(RESERVE))
+    records.apply(accounts, block_of(RESERVE | {"input_tokens": 1}))
+    accounts.terms = Terms(team_tokens=6 + 12)
+    assert accounts.refusal(Reservation.decode(RESERVE | {"id": "2"})) is None
+
+
+def test_whoever_looks_at_all_sees_all() -> None:
+    records.load_decoder()
+    calls = block_of(ACCOUNT, RESERVE, RESERVE | {"id": "2"}, SETTLE)
+
+    def made() -> Accounts:
+        accounts = Accounts()
+        records.apply(accounts, calls)
+        return accounts
+
+    kinds = [one["record"] for one in records.summarise(made(), kept_days=3)]
+    assert kinds == ["terms", "day", "account", "reserve"]
+    copied = made().with_raised(())
+    assert copied == made().fold()
+    assert copied.total() == made().total()
+
+
 def test_two_records_on_one_line_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     block = json.dumps(RESERVE).encode() + block_of(SETTLE) + block_of(RESERVE | {"id": "2"})
     assert in_one_go(block) == one_by_one(block, monkeypatch)
@@ -101,13 +185,13 @@ def test_two_records_on_one_line_are_none(monkeypatch: pytest.MonkeyPatch) -> No
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from([RESERVE, SETTLE]),
+            st.sampled_from([RESERVE, SETTLE, ACCOUNT, REFUSED]),
             st.dictionaries(
                 st.sampled_from([*RESERVE, *SETTLE, "output_tokens"]), VALUES, max_size=2
             ),
             st.sets(st.sampled_from([*RESERVE, *SETTLE]), max_size=1),
         ),
-        max_size=8,
+        max_size=12,
     )
 )
 def test_in_one_go_comes_to_the_same(
@@ -120,4 +204,7 @@ def test_in_one_go_comes_to_the_same(
     block = block_of(*lines)
     with pytest.MonkeyPatch.context() as monkeypatch:
         slowly = one_by_one(block, monkeypatch)
-    assert str(in_one_go(block)) == str(slowly)
+    quickly = in_one_go(block)
+    assert str(quickly) == str(slowly)
+    assert str(quickly.total()) == str(slowly.total())
+    assert str(sum(quickly.used.values(), Account())) == str(quickly.total())
