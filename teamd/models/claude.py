@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from teamd.models import Ask, Block
 
 CONNECT_SECONDS: Final = 10.0
-# By default a connection is given up after 5 s, and a tool or a team's other calls take longer. Much
-# longer than a minute hardly any server waits; one that has closed it is noticed before it is used.
+# By default a connection is given up after 5 s, and a tool or the team's other calls take longer.
+# Hardly any server waits much longer than a minute; one that has closed it is noticed in time.
 _LIMITS: Final = httpx2.Limits(
     max_connections=anthropic.DEFAULT_CONNECTION_LIMITS.max_connections,
     max_keepalive_connections=anthropic.DEFAULT_CONNECTION_LIMITS.max_keepalive_connections,

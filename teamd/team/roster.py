@@ -125,6 +125,7 @@ class Roster:
         self._known: tuple[bytes, Team] | None = None  # what was read or written last
         self._settled: Version | None = None  # the version of it that no change can have
         self._alone: tuple[bytes, Member | None] = (b"", None)  # what one line said last
+        self._alone_settled: Version | None = None  # as `_settled`, of that
 
     def read(self) -> Team:
         """The team as it is; an empty one where there is no roster yet.
@@ -143,17 +144,21 @@ class Roster:
         return team
 
     def find(self, name: str) -> Member | None:
-        """The member of that very name; of a team that has just changed, only its line is decoded.
+        """The member of that very name; of a team that has changed, only its line is decoded.
 
         Where hundreds begin to work at once, each would decode all others for each of its steps.
 
         Raises:
             StoreError: as for `read`.
         """
-        if not is_settled(self._version.read()):
+        version = self._version.read()
+        if version is None or version != self._settled:
+            if version is not None and version == self._alone_settled and self._alone_is(name):
+                return self._alone[1]
             with suppress(*_DAMAGED):  # `read` says what is wrong, if anything is
                 content = files.read(self._paths.config) or b""
                 if (member := self._find_alone(content, name)) is not None:
+                    self._alone_settled = version if is_settled(version) else None
                     return member
         return self.read().find(name)
 
@@ -205,9 +210,8 @@ class Roster:
             StoreError: the roster was made by a newer version.
             ValueError, KeyError, TypeError, AttributeError, RecursionError: it is not so written.
         """
-        known, member = self._alone
-        if member is not None and member.name == name and known == content:
-            return member
+        if self._alone_is(name) and self._alone[0] == content:
+            return self._alone[1]
         opening, _, lines = content.partition(b"\n")
         head = json.loads(opening + _END[0])
         self._check_format(head.get("format", 0))
@@ -216,6 +220,9 @@ class Roster:
         member = Member.decode(json.loads(line), team=head.get("team_name", "default"))
         self._alone = content, member
         return member if member.name == name else None
+
+    def _alone_is(self, name: str) -> bool:
+        return self._alone[1] is not None and self._alone[1].name == name
 
     def _decode(self, content: bytes) -> Team:
         if self._known is None or self._known[0] != content:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.errors import StoreError, UnknownTeammate
+from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.process_id import Identity
 from teamd.states import Status
@@ -228,6 +229,31 @@ def test_a_member_that_changes_is_found_as_it_is_now(roster: Roster, paths: Team
         assert [roster.find("bob"), roster.find("bob")] == [now, now]
 
 
+def test_a_line_that_is_surely_known_is_not_read_again(
+    roster: Roster, paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step of a teammate asks whether it is paused, and the others change all the time."""
+    team = roster.update(lambda old: old.with_member(member("bob")).with_member(member("eve")))
+    other = Roster(paths)
+
+    def is_settled() -> bool:
+        other.find("bob")
+        return other._alone_settled is not None
+
+    wait_until(is_settled, what="it is settled")
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "read", None)
+        assert other.find("bob") == team.get("bob")
+    assert other._known is None, "nobody else was decoded"
+    assert other.find("eve") == team.get("eve")
+    paused = replace(member("bob"), paused_by="user")
+    roster.update(lambda old: old.with_member(paused))
+    assert other.find("bob") == paused
+    assert other._alone_settled is None, "a second change within one tick would not show"
+    roster.update(lambda old: old.without("bob"))
+    assert other.find("bob") is None
+
+
 @given(
     names=st.lists(st.sampled_from(["bob", "Bob2", "bob-x"]), unique=True),
     extra=st.dictionaries(
@@ -284,7 +310,8 @@ def test_what_was_written_just_now_is_read_again(paths: TeamPaths) -> None:
     roster.update(lambda team: team.with_new("bob", role="clerk", status=Status.IDLE))
     roster.read()
     assert roster._settled is None
-    wait_until(lambda: roster.read() is roster.read(), what="it is settled")
+    wait_until(lambda: roster.read() and roster._settled is not None, what="it is settled")
+    assert roster.find("bob") is roster.read().get("bob")
     Roster(paths).update(lambda team: team.without("bob"))
     assert roster.read().members == ()
 
