@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from teamd.approvals.approval import Approval
     from teamd.approvals.store import Approvals
     from teamd.messages import Message
-    from teamd.team.roster import Team
+    from teamd.team.roster import Roster
 
 # Mail that asks for no work.
 _NO_TASK: Final = frozenset(
@@ -46,13 +46,13 @@ class Plans:
     """One teammate's plans: an approval opens the task that the plan was submitted for.
 
     Attributes:
-        team: the roster, read at each call: it says who works by plan, and who is of the team.
+        roster: says who works by plan, and who is of the team.
     """
 
     name: str
     conversation: Conversation
     approvals: Approvals
-    team: Callable[[], Team]
+    roster: Roster
     # The last task that was found approved; an approval is never taken back.
     _opened: str = ""
 
@@ -101,13 +101,13 @@ class Plans:
 
     @property
     def _planned(self) -> bool:
-        return self.team().get(self.name).plan
+        return self.roster.get(self.name).plan
 
     def _may_set_task(self, message: Message) -> bool:
         sender = message.sender.lower()
         if message.type in _NO_TASK or sender == TEAMD:
             return False
-        return sender == LEAD or self.team().find(sender) is None
+        return sender == LEAD or self.roster.find(sender) is None
 
     def _mine(self) -> list[Approval]:
         plans = (question for question in self.approvals.all() if question.type == Kind.PLAN)

@@ -143,7 +143,7 @@ class Environment:
     @cached_property
     def plans(self) -> Plans:
         """The teammate's plans."""
-        return Plans(self.name, self.conversation, self.approvals, self.roster.read)
+        return Plans(self.name, self.conversation, self.approvals, self.roster)
 
     @cached_property
     def permissions(self) -> Permissions:
@@ -177,7 +177,7 @@ class Environment:
     def hold(self) -> MailHold:
         """The hold on its mail; to lead is to write mail, so there is none on the lead's."""
         most = 0 if self.leads else self.settings.limits.talk_wakes
-        return MailHold(self.name, most, self.conversation, self.mailbox, self.roster.read)
+        return MailHold(self.name, most, self.conversation, self.mailbox, self.roster)
 
     def post_in(self, paths: TeamPaths) -> Post:
         """Return what sends mail in a team."""

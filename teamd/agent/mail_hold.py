@@ -10,12 +10,12 @@ from teamd.messages import HELD_TYPE, LEAD, NAME, USER
 from teamd.transcript.records import MailHeld
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from teamd.agent.conversation.conversation import Conversation
     from teamd.mail.mailbox import Mailbox
     from teamd.messages import Message
-    from teamd.team.roster import Team
+    from teamd.team.roster import Roster
 
 _TALK: Final = frozenset({"message", "broadcast", HELD_TYPE})
 
@@ -27,14 +27,14 @@ class MailHold:
     Attributes:
         name: the teammate's.
         most: how many wakes of talk in a row there may be; 0 for any number.
-        team: returns the roster.
+        roster: says who is of the team.
     """
 
     name: str
     most: int
     conversation: Conversation
     mailbox: Mailbox
-    team: Callable[[], Team]
+    roster: Roster
 
     @property
     def reason(self) -> str | None:
@@ -44,7 +44,7 @@ class MailHold:
 
     def is_idle_talk(self, messages: Iterable[Message]) -> bool:
         """Return whether mail is all from other teammates, and none of it from the board."""
-        return all(_is_idle_talk(message, self.team) for message in messages)
+        return all(_is_idle_talk(message, self.roster) for message in messages)
 
     def holds(self) -> bool:
         """Return whether what waits is held back; whose mail it is and was not told is noted."""
@@ -68,11 +68,11 @@ class MailHold:
             self.conversation.record(MailHeld(senders=untold, notice=notice))
 
 
-def _is_idle_talk(message: Message, team: Callable[[], Team]) -> bool:
+def _is_idle_talk(message: Message, roster: Roster) -> bool:
     """Return whether a message is a teammate's own words; other programs speak for a person."""
     name, _, elsewhere = message.sender.partition("@")
     if name.lower() in (LEAD, USER) or message.type not in _TALK or "task_id" in message.extra:
         return False
     if not elsewhere:
-        return team().find(name) is not None
+        return roster.find(name) is not None
     return all(map(NAME.fullmatch, elsewhere.split("@")))  # a team, and it may be a host

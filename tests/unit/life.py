@@ -218,7 +218,7 @@ class Life:
             name="alice",
             conversation=conversation,
             approvals=self.approvals,
-            team=lambda: Roster(self.paths).read(),
+            roster=Roster(self.paths),
         )
 
     def conversation(self) -> Conversation:

@@ -220,4 +220,4 @@ def test_talk_between_machines_is_talk_as_well(
 ) -> None:
     """Two agents that thank each other for ever cost the same on two hosts."""
     message = Message(sender=sender, to="alice", content="Thanks!")
-    assert _is_idle_talk(message, Roster(paths).read) is idle
+    assert _is_idle_talk(message, Roster(paths)) is idle

@@ -151,16 +151,16 @@ def test_mail_of_teammates_here_and_elsewhere_does_not_wake_it(sender: str, tmp_
     life = life_of(tmp_path)
     talk(life)
     conversation = life.conversation()
-    hold = MailHold("alice", MOST, conversation, life.mailbox, life_team(life))
+    hold = MailHold("alice", MOST, conversation, life.mailbox, life_roster(life))
     message = Message(sender=sender, to="alice", content="thanks")
     assert hold.is_idle_talk([message])
     assert not hold.is_idle_talk([message, replace(message, sender="lead")])
 
 
-def life_team(life: Life) -> Any:
+def life_roster(life: Life) -> Any:
     from teamd.team.roster import Roster  # noqa: PLC0415 -- for this alone
 
-    return Roster(life.paths).read
+    return Roster(life.paths)
 
 
 def test_who_works_is_never_held(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_who_only_waits_for_held_mail_of_another_tells_nobody(tmp_path: Path) ->
     has_talked(life)
     write(life, "Your mail to me waits.", type=HELD_TYPE)
     conversation = life.conversation()
-    hold = MailHold("alice", MOST, conversation, life.mailbox, life_team(life))
+    hold = MailHold("alice", MOST, conversation, life.mailbox, life_roster(life))
     assert hold.holds(), "it wakes nobody"
     assert (conversation.unsent, hold.reason) == ({}, None)
 
@@ -273,9 +273,9 @@ def test_no_limit_holds_nothing(tmp_path: Path) -> None:
     life = life_of(tmp_path)
     has_talked(life)
     write(life, "thanks again")
-    none = MailHold("alice", 0, life.conversation(), life.mailbox, life_team(life))
+    none = MailHold("alice", 0, life.conversation(), life.mailbox, life_roster(life))
     assert not none.holds()
-    one = MailHold("alice", MOST, life.conversation(), life.mailbox, life_team(life))
+    one = MailHold("alice", MOST, life.conversation(), life.mailbox, life_roster(life))
     assert one.holds()
 
 

@@ -221,8 +221,8 @@ def ask(paths: TeamPaths) -> None:
 
 def act(paths: TeamPaths) -> None:
     """Have bob act, which he may only once his plan is approved."""
-    approvals, team = Approvals(paths, _post(paths)), Roster(paths).read()
-    plans = Plans(name="bob", conversation=_bob(paths), approvals=approvals, team=lambda: team)
+    approvals, roster = Approvals(paths, _post(paths)), Roster(paths)
+    plans = Plans(name="bob", conversation=_bob(paths), approvals=approvals, roster=roster)
     assert plans.refusal("bash") is None
 
 
