@@ -136,7 +136,7 @@ class KeptFile:
         folder = self._folder.read()
         if folder is None:
             return False
-        if folder == opened.folder:
+        if folder is opened.folder:
             return True
         try:
             if is_link(folder) or _identify(os.lstat(self._name)) != opened.file:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import stat
 import time
+from operator import attrgetter
 
 from teamd.dataclass import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from typing import Final
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 _SETTLED_NANOSECONDS: Final = 100_000_000  # more than one tick of any file system's clock
 _PATH_SECONDS: Final = 1.0
+_version: Final[Callable[[os.stat_result], Version]] = attrgetter(
+    "st_dev", "st_ino", "st_mode", "st_nlink", "st_size", "st_mtime_ns", "st_ctime_ns"
+)
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -69,7 +74,10 @@ class KeptVersion:
         self._seen: Version | None = None
 
     def read(self) -> Version | None:
-        """Return the version as it is now; `None` where nothing stands there."""
+        """Return the version as it is now; `None` where nothing stands there.
+
+        One that has not changed is the same object.
+        """
         try:
             opened = self._kept.pop()
         except IndexError:
@@ -81,7 +89,7 @@ class KeptVersion:
                 return self._look(opened)
             if version == opened.version:
                 self._kept.append(opened)
-                return version
+                return opened.version
         return self._look(opened)
 
     def close(self) -> None:
@@ -116,11 +124,6 @@ class KeptVersion:
         except OSError:  # a link, or nothing by now
             return None
         return _Opened(fd, os.getpid(), (0,) * 7, 0.0)
-
-
-def _version(now: os.stat_result) -> Version:
-    times = now.st_mtime_ns, now.st_ctime_ns
-    return now.st_dev, now.st_ino, now.st_mode, now.st_nlink, now.st_size, *times
 
 
 def _close(opened: _Opened) -> None:

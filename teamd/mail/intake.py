@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from teamd.mail.spool import Spool
 
 # Bytes of an inbox with mail that is done with at its start: that goes only with all the rest.
-_MOST_BEHIND_OTHERS: Final = 1 << 18
+_MOST_BEHIND_OTHERS: Final = 1 << 22
 _GLANCE: Final = 1 << 10
 
 
@@ -118,14 +118,14 @@ class Intake:
         a moment, and forgets it then. Who gets it notes where that is.
         """
         end = os.fstat(fd).st_size
-        if end > (_MOST_BEHIND_OTHERS if start else self.most):
+        if end > (min(_MOST_BEHIND_OTHERS, self.most) if start else self.most):
             return self._set_aside(fd, start)
         if self._forget_nothing(fd, start):
             return None
         if self._digest is None or not start:
             self._digest = lines.Digest()
-        content, rejected = self._digest.up_to(fd, end), files.size(self.rejected)
-        position = Position(batch=new_id(), at=start, rejected=rejected, end=end, content=content)
+        content = self._digest.up_to(fd, end)
+        position = Position(batch=new_id(), at=start, end=end, content=content)
         self._begun = position.batch
         return position
 

@@ -45,7 +45,8 @@ class Position:
         singly: messages up to this offset are delivered one at a time.
         holder: the process that has, or had, the delivery in hand; 0 for none so far.
         crashes: how many processes crashed by themselves with one such message in hand.
-        rejected: how long the file of rejected lines was before this delivery.
+        rejected: how long the file of rejected lines was before this delivery; 0 in an inbox, where
+            none is rejected before the batch is set aside.
         end: where a batch ends that is still in the inbox; 0 for one that is not.
         content: the digest of an inbox up to there.
     """

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.files.paths import TeamPaths
+from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.mail.spool import BatchLimit
@@ -76,6 +77,7 @@ class Teamd:
         kept = Transcript(self._paths.transcript("bob"), durable=self._durable)
         found = 0
         while found < wanted:
+            wait_for(self._paths.inboxes, lambda: box.waiting() or None, timeout_seconds=1.0)
             batch = box.take(_LIMIT)
             if batch.messages:
                 kept.append(Delivered(messages=batch.messages))

@@ -9,7 +9,8 @@ import pytest
 from teamd.errors import NotAMessage, StoreError
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.mail.poison import first_position
-from teamd.messages import Message
+from teamd.mail.spool import BatchLimit
+from teamd.messages import MAX_INBOX_BYTES, Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -253,13 +254,31 @@ def _take_all_but(box: Mailbox, first: str, *, then: str) -> None:
     box.done(batch)
 
 
+@pytest.mark.parametrize(("length", "room"), [(1 << 17, MAX_INBOX_BYTES), (1000, 10_000)])
 def test_an_inbox_that_is_never_empty_does_not_grow_for_ever(
-    box: Mailbox, paths: TeamPaths
+    paths: TeamPaths, length: int, room: int
 ) -> None:
-    box.put(mail("x" * 10_000))
-    for _ in range(100):
+    """Nor is it full for senders of what its owner has read."""
+    box = Mailbox(paths, "bob", durable=False, max_inbox_bytes=room)
+    box.put(mail("x" * length))
+    for _ in range(60):
         batch = box.take()
         assert len(batch.messages) == 1
-        box.put(mail("x" * 10_000))
+        box.put(mail("x" * length))
         box.done(batch)
-    assert paths.inbox("bob").stat().st_size < 300_000
+    assert paths.inbox("bob").stat().st_size < (1 << 22) + 3 * length
+
+
+def test_lines_that_are_no_messages_are_kept_over_many_deliveries(
+    box: Mailbox, paths: TeamPaths
+) -> None:
+    box.put(mail("a"))
+    for number in range(3):
+        batch = box.take(BatchLimit(messages=1, wary=True))
+        assert len(batch.messages) == 1
+        with paths.inbox("bob").open("ab") as file:
+            file.write(b"bad %d\n" % number)
+        box.put(mail("b"))
+        box.done(batch)
+    box.done(box.take(BatchLimit(messages=1, wary=True)))
+    assert paths.rejected("bob").read_bytes() == b"bad 0\nbad 1\nbad 2\n"
