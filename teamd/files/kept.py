@@ -118,7 +118,7 @@ class KeptFile:
         try:
             if opened.process == os.getpid():
                 locks.acquire(opened.fd, self.path, timeout_seconds)
-                stands = self._stands(opened)
+                stands = _stands(opened, self._name, self._folder)
         finally:
             if not stands:
                 _drop(opened)
@@ -128,30 +128,18 @@ class KeptFile:
         fd = locks.hold(self.path, timeout_seconds=timeout_seconds)
         return _Opened(fd, os.getpid(), _identify(os.fstat(fd)))
 
-    def _stands(self, opened: _Opened) -> bool:
-        """Return whether the name stands for the file that was opened.
-
-        Where nothing changed in the folder since it did, it does.
-        """
-        folder = self._folder.read()
-        if folder is None:
-            return False
-        if folder is opened.folder:
-            return True
-        try:
-            if is_link(folder) or _identify(os.lstat(self._name)) != opened.file:
-                return False
-        except OSError:
-            return False
-        opened.folder = folder if has_settled_names(folder) else None
-        return True
-
 
 class KeptDescriptor:
-    """A descriptor of a file that the lock of another one guards."""
+    """A descriptor of a file that the lock of another one guards.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the file's.
+        folder: what its folder is, where others in it are kept as well.
+    """
+
+    def __init__(self, path: Path, folder: KeptVersion | None = None) -> None:
         self._path, self._name = path, str(path)
+        self._folder = folder or KeptVersion(path.parent)
         self._kept: _Opened | None = None
         self._writes = False
 
@@ -170,13 +158,9 @@ class KeptDescriptor:
 
     def _open(self, flags: int) -> int:
         writes = flags != os.O_RDONLY
-        try:
-            found = _identify(os.lstat(self._name))
-        except FileNotFoundError:
-            found = ()
         if (kept := self._kept) is not None:
-            same = kept.process == os.getpid() and kept.file == found
-            if same and (self._writes or not writes):
+            usable = kept.process == os.getpid() and (self._writes or not writes)
+            if usable and _stands(kept, self._name, self._folder):
                 return kept.fd
             self.close()
         fd = safe_open(self._path, flags)
@@ -191,6 +175,25 @@ class KeptDescriptor:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _stands(opened: _Opened, name: str, folder: KeptVersion) -> bool:
+    """Return whether a name stands for the file that was opened.
+
+    Where nothing changed in the folder since it did, it does.
+    """
+    version = folder.read()
+    if version is None:
+        return False
+    if version is opened.folder:
+        return True
+    try:
+        if is_link(version) or _identify(os.lstat(name)) != opened.file:
+            return False
+    except OSError:
+        return False
+    opened.folder = version if has_settled_names(version) else None
+    return True
 
 
 def _identify(found: os.stat_result) -> tuple[int, ...]:

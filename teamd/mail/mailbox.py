@@ -14,6 +14,7 @@ from teamd.dataclass import KW_ONLY, dataclass, replace
 from teamd.errors import InboxFull, NotAMessage, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.files.kept import KeptFile
+from teamd.files.version import KeptVersion
 from teamd.mail import lines
 from teamd.mail.intake import Intake
 from teamd.mail.spool import NO_LIMIT, Spool
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from typing import Final
 
     from teamd.files.paths import TeamPaths
-    from teamd.files.version import KeptVersion
     from teamd.mail.poison import Position
     from teamd.mail.spool import BatchLimit, Found
 
@@ -102,9 +102,10 @@ class Mailbox:
     def __post_init__(self) -> None:
         self._inbox = self.paths.inbox(self.owner)
         self._rejected = self.paths.rejected(self.owner)
-        self._kept = KeptFile(self._inbox, self.folder)
+        folder = self.folder or KeptVersion(self._inbox.parent)
+        self._kept = KeptFile(self._inbox, folder)
         taken = self.paths.taken(self.owner)
-        self._spool = Spool(taken, self.owner, self.max_bytes, self.granted)
+        self._spool = Spool(taken, self.owner, self.max_bytes, self.granted, folder)
         room = self.max_inbox_bytes // 2
         self._intake = Intake(self._inbox, self._spool, self._rejected, self.durable, room)
         self._in_hand = ("", 0)  # the delivery that this reader has taken: batch and offset

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Final
 
+    from teamd.files.version import KeptVersion
+
 _LONGEST_HEADER: Final = 1 << 12
 _LONGEST_ALONE: Final = len(Position(batch=new_id(), at=0, end=1, content="0" * 32).header())
 _MOST_REFUSED: Final = 1000  # lines that are no message, in one reading
@@ -83,11 +85,12 @@ class Spool:
     owner: str
     max_bytes: int = MAX_MESSAGE_BYTES
     granted: Callable[[], int] = lambda: 0
+    folder: KeptVersion | None = None
     _kept: KeptDescriptor = field(init=False)
     _known: tuple[bytes, Position | None] = (b"", None)  # a header, and what it says
 
     def __post_init__(self) -> None:
-        self._kept = KeptDescriptor(self.path)
+        self._kept = KeptDescriptor(self.path, self.folder)
 
     @property
     def inbox(self) -> Path:

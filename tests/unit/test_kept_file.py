@@ -192,12 +192,33 @@ def test_what_was_opened_to_be_read_is_opened_anew_to_be_written(paths: TeamPath
     os.write(writes, LINE)
 
 
+@pytest.fixture(params=[True, False], ids=["settled", "changed just now"])
+def guarded(paths: TeamPaths, request: pytest.FixtureRequest) -> KeptDescriptor:
+    """As `kept`."""
+    made = KeptDescriptor(paths.taken("bob"))
+    made.open_to_write()
+    if request.param:
+        os.utime(paths.inboxes, (LONG_AGO, LONG_AGO))
+    for _ in range(3):  # a look at the folder, its descriptor, and what is known of it
+        made.open_to_write()
+    assert made._kept is not None
+    assert (made._kept.folder is not None) == request.param
+    return made
+
+
+def test_nothing_is_looked_at_where_nothing_changed(
+    guarded: KeptDescriptor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert guarded._kept is not None
+    if guarded._kept.folder is not None:
+        monkeypatch.setattr(os, "lstat", None)
+    guarded.open_to_write()
+
+
 @pytest.mark.parametrize("change", [os.unlink, replace_file])
 def test_what_a_lock_guards_is_what_stands_there_now(
-    paths: TeamPaths, change: Callable[[Path], None]
+    guarded: KeptDescriptor, paths: TeamPaths, change: Callable[[Path], None]
 ) -> None:
-    guarded = KeptDescriptor(paths.taken("bob"))
-    guarded.open_to_write()
     change(paths.taken("bob"))
     fd = guarded.open_to_write()
     assert os.path.samestat(os.fstat(fd), paths.taken("bob").stat())
@@ -205,10 +226,8 @@ def test_what_a_lock_guards_is_what_stands_there_now(
 
 @pytest.mark.parametrize("change", [link, hard_link])
 def test_no_link_is_opened_that_takes_its_place(
-    paths: TeamPaths, change: Callable[[Path], None]
+    guarded: KeptDescriptor, paths: TeamPaths, change: Callable[[Path], None]
 ) -> None:
-    guarded = KeptDescriptor(paths.taken("bob"))
-    guarded.open_to_write()
     change(paths.taken("bob"))
     with pytest.raises(StrangeFile):
         guarded.open()
