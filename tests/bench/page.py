@@ -41,7 +41,8 @@ SECTIONS: Final[Mapping[str, str]] = {
     "durable is on the disk when the call returns. Redis Streams and SQLite do the same work; the "
     "bare file has no lock and loses mail.",
     "wake": "From mail in the inbox of an idle teammate until its model is asked. The bare case "
-    "waits with inotify, syncs one record and asks with the same bytes.",
+    "waits with inotify, syncs a record of the mail and one of the cost, and asks with the same "
+    "bytes.",
     "turn": "From one model call of a teammate to its next, with a trivial tool in between. The "
     "rows below are the parts that no program can do without.",
     "spawn": "From the request for a teammate until its first model call is on the wire.",

@@ -57,7 +57,7 @@ PANELS: Final = (
           {"teamd": "teamd", "SQLite FULL": "SQLite", "Redis always": "Redis Streams"}),
     Panel("Mail wakes an idle teammate", "ms until its model is asked, less is better",
           "an idle teammate's wake",
-          {"teamd": "teamd", "inotify + one sync + SDK": "inotify and SDK, bare"}),
+          {"teamd": "teamd", "inotify + two syncs + SDK": "inotify and SDK, bare"}),
     Panel("A new teammate", "ms until its model is asked, less is better",
           "Spawn and wake",
           {"spawn": "teamd", "a fresh process becomes a teammate": "a fresh process"}),

@@ -1,7 +1,8 @@
 """From mail in the inbox of an idle teammate to its request at the server: `-m tests.bench.wake`.
 
-Beside it what no program can do without: a process that waits with inotify, reads the line, has
-one record on the disk, and makes the SDK's bare call with the bytes of the same request.
+Beside it what no program can do without that promises the same: a process that waits with inotify,
+reads the line, has one record of the mail and one of what the call may cost on the disk, each in a
+file of its own, and makes the SDK's bare call with the bytes of the same request.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from tests.e2e.harness import Project
 
 _FORK: Final = multiprocessing.get_context("fork")
-_OURS, _NAMELESS, _FLOOR = "teamd", "teamd, mail without an id", "inotify + one sync + SDK"
+_OURS, _NAMELESS, _FLOOR = "teamd", "teamd, mail without an id", "inotify + two syncs + SDK"
 _WANTED: Final = (1.3, 3.0)
 _RESTED_SECONDS: Final = 0.1  # the roster says idle until it hears of a turn, and after it
 
@@ -76,14 +77,17 @@ def live(folder: Path, url: str, bodies: Any) -> None:
     queue = INotify()
     queue.add_watch(folder / "inbox", flags.MODIFY)
     inbox = os.open(folder / "inbox" / "jo.jsonl", os.O_RDONLY | os.O_CREAT, 0o600)
-    record = os.open(folder / "record", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    flags_of_files = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    records = [os.open(folder / name, flags_of_files, 0o600) for name in ("mail", "cost")]
     while True:
         body = bodies.get()
         (folder / "ready").touch()
         queue.read()
         line = os.read(inbox, 1 << 16)
-        os.write(record, line)
-        os.fdatasync(record)
+        for record in records:
+            os.write(record, line)
+        for record in records:
+            os.fdatasync(record)
         for _ in client.messages.create(**{**body, "stream": True}):
             pass
         (folder / "ready").unlink()
