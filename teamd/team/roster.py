@@ -159,6 +159,8 @@ class Roster:
                 if (member := self._find_alone(content, name)) is not None:
                     self._alone_settled = version if is_settled(version) else None
                     return member
+                if _is_nowhere(content, name):
+                    return None
         return self.read().find(name)
 
     def get(self, name: str) -> Member:
@@ -206,7 +208,7 @@ class Roster:
         return kept
 
     def _find_alone(self, content: bytes, name: str) -> Member | None:
-        """Return a member by the first line with its name; `None` where that is not its own.
+        """Return a member by the first line with its name; `None` where there is none of its own.
 
         Raises:
             StoreError: the roster was made by a newer version.
@@ -217,7 +219,8 @@ class Roster:
         opening, _, lines = content.partition(b"\n")
         head = json.loads(opening + _END[0])
         self._check_format(head.get("format", 0))
-        at = lines.index(b'"name": %b' % json.dumps(name).encode())
+        if (at := lines.find(b'"name": %b' % json.dumps(name).encode())) < 0:
+            return None
         line = lines[lines.rfind(b"\n", 0, at) + 1 : lines.index(b"\n", at)].removesuffix(b",")
         member = Member.decode(json.loads(line), team=head.get("team_name", "default"))
         self._alone = content, member
@@ -260,6 +263,14 @@ class Roster:
                 f"{self._paths.config} has format {found}, this teamd knows up to {FORMAT}; "
                 "use a newer teamd"
             )
+
+
+def _is_nowhere(content: bytes, name: str) -> bool:
+    """Return whether no member has that name: it stands nowhere, in any case and no escape.
+
+    Other programs send mail under names of their own.
+    """
+    return b"\\u" not in content and b'"%b"' % name.lower().encode() not in content.lower()
 
 
 def _format(content: bytes) -> int:

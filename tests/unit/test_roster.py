@@ -254,6 +254,18 @@ def test_a_line_that_is_surely_known_is_not_read_again(
     assert other.find("bob") is None
 
 
+def test_who_is_not_there_is_not_looked_for_among_all(roster: Roster, paths: TeamPaths) -> None:
+    """A program that is no member may write to hundreds whose states change all the time."""
+    roster.update(lambda team: team.with_member(member("bob")))
+    other = Roster(paths)
+    assert other.find("ci") is None
+    assert other._known is None, "nobody was decoded"
+    paths.config.write_text('{"format": 1, "members": [\n{"name": "\\u0063i"}\n]}\n')
+    assert other.find("ci") == other.read().get("CI")
+    paths.config.write_text('{"format": 1, "members": [\n{"name": "CI"}\n]}\n')
+    assert other.find("ci") == other.read().get("CI")
+
+
 @given(
     names=st.lists(st.sampled_from(["bob", "Bob2", "bob-x"]), unique=True),
     extra=st.dictionaries(
@@ -273,7 +285,7 @@ def test_a_member_that_is_found_alone_is_the_one_of_the_whole_roster(
         if indent is not None:  # as another program writes it
             document = json.loads(paths.config.read_text())
             paths.config.write_text(json.dumps(document, indent=indent))
-        for name in ("bob", "Bob2", "BOB", "bob-x", "eve", "nobody"):
+        for name in ("bob", "Bob2", "BOB", "bob-x", "eve", "nobody", "Jörg", "name", ""):
             assert Roster(paths).find(name) == Roster(paths).read().find(name)
 
 
