@@ -36,13 +36,6 @@ if TYPE_CHECKING:
     from teamd.models import Ask, Block
 
 CONNECT_SECONDS: Final = 10.0
-# By default a connection is given up after 5 s, and a tool or the team's other calls take longer.
-# Hardly any server waits much longer than a minute; one that has closed it is noticed in time.
-_LIMITS: Final = httpx2.Limits(
-    max_connections=anthropic.DEFAULT_CONNECTION_LIMITS.max_connections,
-    max_keepalive_connections=anthropic.DEFAULT_CONNECTION_LIMITS.max_keepalive_connections,
-    keepalive_expiry=50.0,
-)
 # A model may think for long before its next word, and its server pings meanwhile, but not for ever.
 _PINGS_ONLY: Final = 3  # times the silence that is borne
 _MOST_BYTES: Final = 1 << 24  # of one reply, far beyond any model's; some server may never end it
@@ -165,10 +158,7 @@ class Claude:
             max_retries=0,  # `Retrying` does it: bounded, with jitter, and it can be cancelled
             timeout=timeout,
             http_client=DefaultAsyncHttpxClient(
-                **way,
-                timeout=timeout,
-                limits=_LIMITS,
-                event_hooks={"request": [self._learn_key]},
+                **way, timeout=timeout, event_hooks={"request": [self._learn_key]}
             ),
         )
         if sys.platform == "linux":  # as it would find out itself, in a thread for that alone

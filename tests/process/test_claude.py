@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import threading
-import time
 from itertools import pairwise
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -113,25 +112,6 @@ def test_what_the_model_said_is_taken_back_block_by_block() -> None:
         assert ask(server.url, given).text == "Done."
         assert server.refused == []
         assert server.requests[1].body["messages"][1]["content"] == reply.content
-
-
-@pytest.mark.parametrize(("seconds", "connections"), [(45.0, 1), (60.0, 2)])
-def test_a_connection_outlives_a_tool_and_not_a_long_rest(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, connections: int
-) -> None:
-    """Another handshake would cost a turn two ways to the server; who waits long has closed it."""
-    now = time.monotonic
-
-    async def twice(url: str) -> None:
-        model = claude(url)
-        await model.reply(ask_of())
-        monkeypatch.setattr(time, "monotonic", lambda: now() + seconds)
-        await model.reply(ask_of())
-        await model.close()
-
-    with StrictServer(by_name({"alice": [say("One."), say("Two.")]})) as server:
-        asyncio.run(twice(server.url))
-        assert (len(server.requests), server.connections) == (2, connections)
 
 
 class Noted(Answer):

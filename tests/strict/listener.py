@@ -35,11 +35,7 @@ class Incoming:
 
 
 class Listener(ThreadingHTTPServer):
-    """A server on a free port of 127.0.0.1 that hands each request to `serve`.
-
-    Attributes:
-        connections: how many were made so far.
-    """
+    """A server on a free port of 127.0.0.1 that hands each request to `serve`."""
 
     request_queue_size = 128
 
@@ -48,7 +44,6 @@ class Listener(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._threads_begun: list[threading.Thread] = []
-        self.connections = 0
         super().__init__(("127.0.0.1", 0), Handler)
 
     @property
@@ -74,7 +69,6 @@ class Listener(ThreadingHTTPServer):
         """Serve a connection in a thread that does not keep the process alive."""
         with self._lock:
             self._open.add(request)
-            self.connections += 1
         self._begin(self.process_request_thread, request, client_address)
 
     def shutdown_request(self, request: Any) -> None:

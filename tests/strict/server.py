@@ -63,11 +63,6 @@ class StrictServer:
         self.faults = Plan()
 
     @property
-    def connections(self) -> int:
-        """How many were made so far."""
-        return self._listener.connections
-
-    @property
     def url(self) -> str:
         """What `ANTHROPIC_BASE_URL` should be."""
         return self._listener.url
