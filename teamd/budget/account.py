@@ -87,6 +87,7 @@ class Account:
         return cls(**counts, usd=_exactly(record.get("usd", 0)))
 
 
+_END_OF_MONEY: Final = 10**15
 NOTHING: Final = Account()
 COUNTS: Final = tuple(one.name for one in fields(Account) if one.name != "usd")
 
@@ -145,7 +146,15 @@ class Reservation:
         return cls(**values, process=process, usd=usd, day=str(record.get("day", "")))
 
 
+def is_sum(usd: Decimal) -> bool:
+    """Return whether it can be money: what is none, or infinite, would spoil every sum."""
+    return usd.is_finite() and abs(usd) < _END_OF_MONEY
+
+
 def _exactly(amount: Any) -> Decimal:
     from decimal import Decimal  # noqa: PLC0415 -- slow to load, and there may have been no call
 
-    return Decimal(str(amount) if isinstance(amount, float) else amount)
+    exact = Decimal(str(amount) if isinstance(amount, float) else amount)
+    if not is_sum(exact):
+        raise ValueError(f"{amount} is no sum of money")
+    return exact

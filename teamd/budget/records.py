@@ -18,7 +18,7 @@ from decimal import Decimal
 from functools import cache, reduce
 from operator import or_
 
-from teamd.budget.account import COUNTS, Account, Reservation
+from teamd.budget.account import COUNTS, Account, Reservation, is_sum
 from teamd.budget.accounts import Terms
 from teamd.budget.refusals import Raise
 from teamd.budget.uses import DAMAGED
@@ -92,12 +92,18 @@ def load_decoder() -> Callable[[bytes], list[Any]]:
 
 
 def _parse_calls(lines: bytes) -> list[Any] | None:
-    """Return the records of whole lines; `None` where one is of another kind, or is damaged."""
+    """Return the records of whole lines; `None` where one is of another kind, or is damaged.
+
+    A text that it passes over the decoder takes as it comes, be it UTF-8 or not; ours are ASCII.
+    """
+    if not lines.isascii():
+        return None
     try:
         found = load_decoder()(lines)
     except (ValueError, RecursionError):
         return None
-    return found if holds_one_a_line(lines, len(found)) else None
+    sound = all(one.usd is None or is_sum(one.usd) for one in found)
+    return found if sound and holds_one_a_line(lines, len(found)) else None
 
 
 def _apply_each(accounts: Accounts, lines: bytes) -> None:

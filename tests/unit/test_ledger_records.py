@@ -29,9 +29,14 @@ ODD = [
     b"", b"{", b"null", b"[]", b"{}", b'{"record": "later"}', b'{"record": "resumed"}', b"\xff",
     b'{"record": "settle", "id": "1"', b'{"record": "account", "teammate": "bob", "calls": 2}',
     b'{"record": "day", "day": "2026-11-25", "calls": 2, "usd": 1.5}',
+    b'{"record": "account", "teammate": "bob", "usd": "sNaN"}',
+    b'{"record": "settle", "id": "2", "usd": "-Infinity"}',
+    b'{"record": "settle", "id": "2", "usd": 9e999999}',
+    b'{"record": "settle", "id": "2", "calls": 1, "inpu\xf4_tokens": 800}',
 ]  # fmt: skip
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 2**70), st.floats(), st.text(max_size=3),
+    st.sampled_from(["sNaN", "Infinity", "-Infinity", "9e999999", "1e14"]),
     st.sampled_from(["1", "2", "ann", "bob", 0, 1, 0.1, 1e-9, 12345678.123456]),
 )  # fmt: skip
 
