@@ -187,12 +187,13 @@ def _stands(opened: _Opened, name: str, folder: KeptVersion) -> bool:
         return False
     if version is opened.folder:
         return True
+    settled = version if has_settled_names(version) else None  # before the look
     try:
         if is_link(version) or _identify(os.lstat(name)) != opened.file:
             return False
     except OSError:
         return False
-    opened.folder = version if has_settled_names(version) else None
+    opened.folder = settled
     return True
 
 

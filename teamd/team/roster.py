@@ -137,9 +137,10 @@ class Roster:
         version = self.version()
         if self._known is not None and version is not None and version == self._settled:
             return self._known[1]
+        settled = version if is_settled(version) else None  # before it is read
         content = files.read(self._paths.config)
         team = Team() if content is None else self._decode(content)
-        self._settled = version if is_settled(version) else None
+        self._settled = settled
         return team
 
     def find(self, name: str) -> Member | None:
@@ -154,12 +155,13 @@ class Roster:
         if version is None or version != self._settled:
             if version is not None and version == self._alone_settled and self._alone_is(name):
                 return self._alone[1]
+            settled = version if is_settled(version) else None
             with suppress(*_DAMAGED):  # `read` says what is wrong, if anything is
                 content = files.read(self._paths.config) or b""
                 if (member := self._find_alone(content, name)) is not None:
-                    self._alone_settled = version if is_settled(version) else None
+                    self._alone_settled = settled
                     return member
-                if _is_nowhere(content, name):
+                if _has_our_form(content) and _is_nowhere(content, name):
                     return None
         return self.read().find(name)
 
@@ -216,6 +218,8 @@ class Roster:
         """
         if self._alone_is(name) and self._alone[0] == content:
             return self._alone[1]
+        if not _has_our_form(content):
+            return None
         opening, _, lines = content.partition(b"\n")
         head = json.loads(opening + _END[0])
         self._check_format(head.get("format", 0))
@@ -263,6 +267,12 @@ class Roster:
                 f"{self._paths.config} has format {found}, this teamd knows up to {FORMAT}; "
                 "use a newer teamd"
             )
+
+
+def _has_our_form(content: bytes) -> bool:
+    """Return whether the members stand between a first and a last line as `encode` writes them."""
+    first = content.find(b"\n")
+    return content.endswith(b"\n" + b"\n".join(_END)) and content[:first].endswith(_OPENING)
 
 
 def _is_nowhere(content: bytes, name: str) -> bool:

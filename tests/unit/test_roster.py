@@ -266,6 +266,25 @@ def test_who_is_not_there_is_not_looked_for_among_all(roster: Roster, paths: Tea
     assert other.find("ci") == other.read().get("CI")
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"format": 1, "retired": [\n{"name": "bob"}\n], "members": [\n{"name": "eve"}\n]}\n',
+        '{"format": 1, "members": [\n{"name": "bob"},\n{"na',
+        '{"format": 1, "members": [\n{"name": "eve"},\n{"na',
+    ],
+)
+def test_a_line_is_a_member_only_where_members_stand(paths: TeamPaths, content: str) -> None:
+    paths.config.write_text(content)
+    try:
+        found = Roster(paths).read().find("bob")
+    except StoreError:
+        with pytest.raises(StoreError, match="damaged"):
+            Roster(paths).find("bob")
+    else:
+        assert Roster(paths).find("bob") == found
+
+
 @given(
     names=st.lists(st.sampled_from(["bob", "Bob2", "bob-x"]), unique=True),
     extra=st.dictionaries(
