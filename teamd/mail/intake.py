@@ -2,10 +2,10 @@
 
 **In the inbox.** Mail whose ids its senders gave stays where it is until its reader has it in a
 conversation, which is on the disk and knows each of them again. The header of the taken file says
-which part of the inbox is in hand, and by whom. When all is done with, header and inbox are
-emptied. None of this waits for the disk: whatever a power cut takes back of it, the same mail is
-read again, and known. A header that it left of an earlier batch is told by the digest of the inbox
-that it speaks of.
+which part of the inbox is in hand, and by whom. When all is done with, the header says so, then
+inbox and header are emptied: a kill in between brings nothing back. None of this waits for the
+disk: whatever a power cut takes back of it, the same mail is read again, and known. A header that
+it left of an earlier batch is told by the digest of the inbox that it speaks of.
 
 **Set aside.** What is not known again by an id of its own, is no message, had a reader that ended
 or is a great deal, is set aside in an order in which every interruption can be told from every
@@ -152,11 +152,13 @@ class Intake:
             self.spool.move(position.advanced(end, rejected=rejected))
 
     def _advance_in_inbox(self, fd: int, position: Position, end: int, rejected: int) -> None:
-        if end < os.fstat(fd).st_size:
-            self.spool.move(position.advanced(end, rejected=rejected))
-        else:
-            self.spool.clear()  # first: it would speak of what comes next
+        self.spool.move(position.advanced(end, rejected=rejected))
+        if end >= os.fstat(fd).st_size:
+            # Whoever is killed between the two leaves a position of what is not there any more:
+            # the digest tells, and from here on this process looks at it as well.
+            self._begun = ""
             os.ftruncate(fd, 0)
+            self.spool.clear()
 
     def _ends_at(self, fd: int, position: Position, end: int) -> bool:
         """Return whether nothing is left of a taken file, for itself or for what it tells."""

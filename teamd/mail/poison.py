@@ -29,6 +29,7 @@ _HEADER: Final = re.compile(
     ).encode()
 )
 _WRITTEN: Final = "".join(f', "{key}": "%0{width}d"' for key, width in _WIDTHS.items())
+_LENGTH: Final = len(_WRITTEN % tuple(dict.fromkeys(_WIDTHS, 0).values()))
 _MOST: Final = tuple(10**width - 1 for width in _WIDTHS.values())
 _figures: Final = attrgetter(*_WIDTHS)
 _SINGLY_AFTER: Final = 2  # readers that ended, in whatever way, with the same delivery in hand
@@ -97,7 +98,9 @@ class Position:
 
     def header(self) -> bytes:
         """The file's first line."""
-        figures = _WRITTEN % tuple(map(min, _figures(self), _MOST))
+        figures = _WRITTEN % _figures(self)
+        if len(figures) != _LENGTH:
+            figures = _WRITTEN % tuple(map(min, _figures(self), _MOST))
         inbox = f', "inbox": "{self.end:015}:{self.content}"' if self.in_inbox else ""
         return f'{{"batch": "{self.batch}"{figures}{inbox}}}\n'.encode()
 

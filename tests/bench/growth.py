@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
@@ -29,11 +30,13 @@ from teamd.states import Status
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.team.member import Member
 from teamd.team.roster import Roster, Team
-from tests.bench.crowd import crowd
+from tests.bench.crowd import Crowd, crowd
 from tests.bench.ruler import interleave, machine, median, options, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+_IDLE_SECONDS = 6.0  # a connection to a server is kept for 5
 
 
 def _team(root: Path, size: int) -> TeamPaths:
@@ -127,17 +130,24 @@ def _rows(
 
 def teams(sizes: Sequence[int]) -> str:
     """Measure a spawn of all of a team, and a broadcast to them; fails on a lost turn or crash."""
-    spawns, casts = [], []
+    spawns: list[float] = []
+    casts: list[float] = []
     for size in sizes:
         with crowd(size) as made:
             spawns.append(made.spawn_seconds)
-            casts.append(median([max(made.broadcast()) for _ in range(3)]))
+            casts.append(median([_broadcast(made) for _ in range(3)]))
             assert made.crashes() == 0, "a teammate has crashed"
     rows = [("what", *map(str, sizes), "growth from the last but one")]
     for what, figures in (("spawn", spawns), ("broadcast", casts)):
         grown = figures[-1] / figures[-2]
         rows.append((what, *(f"{figure:.2f}" for figure in figures), f"{grown:.1f}"))
     return table("Teams, s; lost turns and crashes: 0", rows)
+
+
+def _broadcast(made: Crowd) -> float:
+    """Return the seconds of a broadcast to a team that has idled, so that no connection is left."""
+    time.sleep(_IDLE_SECONDS)
+    return max(made.broadcast())
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from teamd.errors import NotAMessage, StoreError
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.mail.poison import first_position
-from teamd.mail.spool import BatchLimit
+from teamd.mail.spool import BatchLimit, Spool
 from teamd.messages import MAX_INBOX_BYTES, Message
 
 if TYPE_CHECKING:
@@ -252,6 +253,52 @@ def _take_all_but(box: Mailbox, first: str, *, then: str) -> None:
     batch = box.take()
     box.put(mail(then))
     box.done(batch)
+
+
+class Killed(BaseException):
+    """Stands for the end of a process in the middle of a step."""
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["before either is emptied", "between the two"])
+@pytest.mark.parametrize("others", [True, False], ids=["another reader", "the same"])
+def test_what_is_done_with_comes_never_again(
+    box: Mailbox, paths: TeamPaths, monkeypatch: pytest.MonkeyPatch, before: int, *, others: bool
+) -> None:
+    """A supervisor keeps no conversation that would know it: it would do a request twice."""
+    box.put(mail("a"))
+    box.put(mail("b"))
+    batch = box.take()
+
+    left, empty = [Killed, *[None] * before], os.ftruncate
+
+    def kill(fd: int, length: int) -> None:
+        if (killed := left.pop()) is not None:
+            raise killed
+        empty(fd, length)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "ftruncate", kill)
+        with pytest.raises(Killed):
+            box.done(batch)
+    reader = Mailbox(paths, "bob", durable=False) if others else box
+    assert reader.peek() == []
+    assert reader.leftover() == ()
+    reader.put(mail("c" * 1000))
+    assert contents(reader.take().messages) == ["c" * 1000]
+
+
+def test_a_reader_that_is_killed_in_the_end_leaves_nothing_to_wake_for(
+    box: Mailbox, paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.put(mail("a"))
+    batch = box.take()
+    with monkeypatch.context() as patched:
+        patched.delattr(Spool, "clear")
+        with pytest.raises(AttributeError):
+            box.done(batch)
+    other = Mailbox(paths, "bob")
+    assert other.take() == EMPTY
+    assert not other.waiting()
 
 
 @pytest.mark.parametrize(("length", "room"), [(1 << 17, MAX_INBOX_BYTES), (1000, 10_000)])

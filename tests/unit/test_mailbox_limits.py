@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from teamd.errors import InboxFull
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import EMPTY, MOST_SHOWN, Mailbox
+from teamd.mail.poison import Position
 from teamd.mail.spool import BatchLimit
 from teamd.messages import Message
 
@@ -245,3 +247,11 @@ def test_an_empty_inbox_takes_a_message_of_any_permitted_size(paths: TeamPaths) 
 def test_a_look_at_a_flood_is_bounded(paths: TeamPaths) -> None:
     paths.inbox("bob").write_bytes(b'{"content": "x"}\n' * (MOST_SHOWN + 10))
     assert len(Mailbox(paths, "bob").peek()) == MOST_SHOWN
+
+
+def test_a_figure_without_end_keeps_the_header_as_long_as_it_is() -> None:
+    """It is written over in place."""
+    position = Position(batch="b", at=0)
+    many = replace(position, tries=10**9, crashes=1000)
+    assert len(many.header()) == len(position.header())
+    assert Position.decode(many.header()) == replace(position, tries=999, crashes=999)
