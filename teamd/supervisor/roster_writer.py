@@ -11,6 +11,7 @@ from contextlib import suppress
 from teamd.clocks import Deadline
 from teamd.dataclass import replace
 from teamd.errors import DamagedRoster, StoreError, TeamError
+from teamd.files import files
 from teamd.messages import LEAD, TEAMD, Message, again, new_id
 from teamd.states import Status
 from teamd.team.roster import Roster, Team
@@ -88,6 +89,7 @@ class RosterWriter:
         values["status_since"] = time.time()
         if values.get("status") is Status.SHUTDOWN:
             values = {"paused_by": None, **values}
+            self._hand_over_mail(name)
         self._apply(lambda team: _changed(team, name, values))
 
     def admit(self, name: str, role: str, **values: Any) -> None:
@@ -95,7 +97,21 @@ class RosterWriter:
         values |= {"role": role, "status": Status.WORKING}
         values |= dict.fromkeys(("reason", "until", "paused_by"))
         values |= {"status_since": time.time(), "restarts": 0}
+        self._hand_over_mail(name)
         self._apply(lambda team: _changed(_enrolled(team, name, role), name, values))
+
+    def _hand_over_mail(self, name: str) -> None:
+        """Bring it to the disk what mail is done with where another one reads that inbox now.
+
+        That of the lead is an agent's, or the person's. Whoever had the mail would know what a
+        power cut gives back; the other one does not.
+        """
+        if name.lower() != LEAD:
+            return
+        paths = self._post.paths
+        with suppress(StoreError):  # nobody waits for a disk that has failed
+            for path in (paths.inbox(LEAD), paths.taken(LEAD)):
+                files.make_durable(path)
 
     def remove(self, name: str) -> None:
         """Take a member out of the roster from the next `publish` on."""

@@ -127,10 +127,10 @@ def take_only(paths: TeamPaths) -> None:
     Mailbox(paths, "bob").take(BatchLimit(wary=True))
 
 
-def talk(paths: TeamPaths) -> None:
+def talk(paths: TeamPaths, name: str = "bob") -> None:
     """Read mail as a teammate does, whose conversation knows what it has had."""
-    conversation = _bob(paths)
-    box = Mailbox(paths, "bob")
+    conversation = Conversation(Transcript(paths.transcript(name)))
+    box = Mailbox(paths, name)
     batch = box.take()
     if fresh := [message for message in batch.messages if not conversation.has_seen(message)]:
         conversation.deliver(fresh)
@@ -146,6 +146,16 @@ def talk_meanwhile(paths: TeamPaths, content: str) -> None:
     conversation.deliver(batch.messages)
     conversation.settle()
     box.done(batch)
+
+
+def lead_for_a_while(paths: TeamPaths) -> None:
+    """Have an agent lead, read what is written to it, and be shut down."""
+    roster = RosterWriter(_post(paths), Journal(paths.log("teamd"), "teamd"), team_name="default")
+    roster.admit("lead", "lead")
+    roster.publish()
+    talk(paths, "lead")
+    roster.change("lead", status=Status.SHUTDOWN)
+    roster.publish()
 
 
 def sum_up(paths: TeamPaths) -> None:
@@ -446,6 +456,7 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         take_only,
         talk,
         talk_meanwhile,
+        lead_for_a_while,
         sum_up,
         enlist,
         reign,

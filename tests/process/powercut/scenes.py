@@ -147,11 +147,29 @@ def mail_comes_while_a_teammate_reads(scene: Scene) -> None:
     scene.do("talk")
     scene.do("put", "bob", "d", sent=("bob", "d"))
     scene.do("talk")
-    scene.kill_at("ftruncate", "bob.taken", "after")
-    scene.do("put", "bob", "e", sent=("bob", "e"))
-    scene.do("talk", killed=True)
+    for place, content in (("inbox/bob.jsonl", "e"), ("bob.taken", "g")):
+        scene.kill_at("ftruncate", place, "after")
+        scene.do("put", "bob", content, sent=("bob", content))
+        scene.do("talk", killed=True)
     scene.do("put", "bob", "f", sent=("bob", "f"))
     scene.do("talk")
+
+
+def who_leads_is_shut_down(scene: Scene) -> None:
+    """Its inbox is the person's then, whose conversation knows nothing of what it has read."""
+    scene.do("create")
+    scene.do("put", "lead", "a", sent=("lead", "a"))
+    scene.do("lead_for_a_while")
+    scene.do("put", "lead", "b", sent=("lead", "b"))
+
+
+def an_agent_leads_from_now_on(scene: Scene) -> None:
+    """The inbox that the person has read is its own then."""
+    scene.do("create")
+    scene.do("serve")
+    scene.do("put", "lead", "a", sent=("lead", "a"))
+    scene.command("teamctl", "inbox")
+    scene.do("lead_for_a_while")
 
 
 def a_conversation_goes_on_from_a_checkpoint(scene: Scene) -> None:
@@ -644,6 +662,8 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     a_call_that_may_be_repeated_is_made,
     a_teammate_dies_with_a_record,
     mail_comes_while_a_teammate_reads,
+    who_leads_is_shut_down,
+    an_agent_leads_from_now_on,
     a_conversation_goes_on_from_a_checkpoint,
     the_person_stops_reading,
     a_change_is_repeated,
