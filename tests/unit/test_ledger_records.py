@@ -56,6 +56,12 @@ def in_one_go(block: bytes) -> Accounts:
     return accounts.fold()
 
 
+def facts(accounts: Accounts) -> list[list[str]]:
+    """Return all that they say, whatever the order, also of what equals nothing, such as NaN."""
+    said = (accounts.used, accounts.held, accounts.days, accounts.refused)
+    return [sorted(map(str, one.items())) for one in said]
+
+
 def block_of(*lines: dict[str, Any]) -> bytes:
     return b"".join(records.encode(line) for line in lines)
 
@@ -210,6 +216,6 @@ def test_in_one_go_comes_to_the_same(
     with pytest.MonkeyPatch.context() as monkeypatch:
         slowly = one_by_one(block, monkeypatch)
     quickly = in_one_go(block)
-    assert str(quickly) == str(slowly)
+    assert facts(quickly) == facts(slowly)
     assert str(quickly.total()) == str(slowly.total())
     assert str(sum(quickly.used.values(), Account())) == str(quickly.total())
