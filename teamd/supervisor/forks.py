@@ -99,6 +99,7 @@ class Forks:
             return
         self._due = None
         if self._ready is None:
+            self.program.load()  # settings that were read again may name other secrets
             self._settings = self.settings.now
             with suppress(OSError):
                 be = partial(_await_name, self.program)

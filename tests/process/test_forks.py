@@ -24,6 +24,7 @@ from tests.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from teamd.settings import Settings
     from tests.e2e.harness import Project
 
 # Prints what a rehearsal does to the world: files written, addresses, programs, threads, modules.
@@ -73,9 +74,10 @@ class Scene:
     def __init__(self, paths: TeamPaths) -> None:
         self.said, self._says = os.pipe()
         self.settings = LiveSettings(paths, paths.settings)
+        self.loaded_for: Settings | None = None
         program = ChildProgram(
             run=self._run,
-            load=lambda: None,
+            load=self._load,
             warning=lambda: None,
             find_role=lambda _: None,
             rehearse=lambda: self._say("rehearsed"),
@@ -124,6 +126,9 @@ class Scene:
         self.forks.reap()
         return not self.forks.pids()
 
+    def _load(self) -> None:
+        self.loaded_for = self.settings.now
+
     def _run(self, start: ChildStart) -> int:
         self._say(f"{start.name} {start.heartbeat.resting} {start.hibernates}")
         os.write(start.slots, b"ask")
@@ -143,6 +148,13 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     made = Scene(paths)
     yield made
     made.end()
+
+
+def test_what_the_settings_want_is_loaded_before_it_is_forked(scene: Scene) -> None:
+    """It would not mask the secrets of settings that were read again since the last fork."""
+    scene.settings.apply(scene.settings.read())
+    scene.have_one_ready()
+    assert scene.loaded_for is scene.settings.now
 
 
 def test_who_is_spawned_is_the_process_that_was_ready(scene: Scene) -> None:
