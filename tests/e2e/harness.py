@@ -291,8 +291,14 @@ class Project:
 
     def wait_for_process(self, name: str) -> int:
         """Wait until the roster names a teammate's process, a moment after a start; its pid."""
-        wait_until(lambda: self.member(name).get("pid"), what=f"{name} has a process")
-        return int(self.member(name)["pid"])
+        found: list[int] = []  # a second look might see that it has ended
+
+        def is_there() -> bool:
+            found[:] = filter(None, [self.member(name).get("pid")])
+            return bool(found)
+
+        wait_until(is_there, what=f"{name} has a process")
+        return found[0]
 
     def records(self, name: str, kind: str | None = None) -> list[dict[str, Any]]:
         """A transcript's records, all or those of a kind."""
