@@ -146,7 +146,7 @@ class Reservation:
         return cls(**values, process=process, usd=usd, day=str(record.get("day", "")))
 
 
-def is_sum(usd: Decimal) -> bool:
+def is_money(usd: Decimal) -> bool:
     """Return whether it can be money: what is none, or infinite, would spoil every sum."""
     return usd.is_finite() and abs(usd) < _END_OF_MONEY
 
@@ -155,6 +155,6 @@ def _exactly(amount: Any) -> Decimal:
     from decimal import Decimal  # noqa: PLC0415 -- slow to load, and there may have been no call
 
     exact = Decimal(str(amount) if isinstance(amount, float) else amount)
-    if not is_sum(exact):
+    if not is_money(exact):
         raise ValueError(f"{amount} is no sum of money")
     return exact

@@ -115,7 +115,7 @@ class Accounts(Uses):
         """Apply a record of the ledger, if it is about use."""
         Uses.apply(self.fold(), record)
 
-    def take(self, calls: Iterable[Any]) -> None:
+    def apply_calls(self, calls: Iterable[Any]) -> None:
         """Apply many records of calls, see `records.load_decoder`.
 
         Each of hundreds reads the records of all others, and for a limit of the team needs no more

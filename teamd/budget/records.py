@@ -18,7 +18,7 @@ from decimal import Decimal
 from functools import cache, reduce
 from operator import or_
 
-from teamd.budget.account import COUNTS, Account, Reservation, is_sum
+from teamd.budget.account import COUNTS, Account, Reservation, is_money
 from teamd.budget.accounts import Terms
 from teamd.budget.refusals import Raise
 from teamd.budget.uses import DAMAGED
@@ -47,7 +47,7 @@ def apply(accounts: Accounts, lines: bytes) -> None:
     if _MODULE not in sys.modules:
         _apply_each(accounts, lines)
     elif (calls := _parse_calls(lines)) is not None:
-        accounts.take(calls)
+        accounts.apply_calls(calls)
     elif middle := lines.rfind(b"\n", 0, len(lines) // 2) + 1 or lines.find(b"\n", 0, -1) + 1:
         apply(accounts, lines[:middle])  # only what stands around another record is read twice
         apply(accounts, lines[middle:])
@@ -102,7 +102,7 @@ def _parse_calls(lines: bytes) -> list[Any] | None:
         found = load_decoder()(lines)
     except (ValueError, RecursionError):
         return None
-    sound = all(one.usd is None or is_sum(one.usd) for one in found)
+    sound = all(one.usd is None or is_money(one.usd) for one in found)
     return found if sound and holds_one_a_line(lines, len(found)) else None
 
 

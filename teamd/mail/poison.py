@@ -29,8 +29,8 @@ _HEADER: Final = re.compile(
     ).encode()
 )
 _WRITTEN: Final = "".join(f', "{key}": "%0{width}d"' for key, width in _WIDTHS.items())
-_LENGTH: Final = len(_WRITTEN % tuple(dict.fromkeys(_WIDTHS, 0).values()))
 _MOST: Final = tuple(10**width - 1 for width in _WIDTHS.values())
+_LENGTH: Final = len(_WRITTEN % _MOST)
 _figures: Final = attrgetter(*_WIDTHS)
 _SINGLY_AFTER: Final = 2  # readers that ended, in whatever way, with the same delivery in hand
 _CONVICTED_AFTER: Final = 2  # readers that crashed by themselves with this one message in hand

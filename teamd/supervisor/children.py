@@ -256,7 +256,6 @@ class Children(Lives):
             return
         name = life.name
         life.due = None
-        self.program.load()  # settings that were read again may want more
         try:
             forked = self._forks.fork(name, life.heartbeat, hibernates=hibernates)
         except OSError as error:

@@ -99,7 +99,6 @@ class Forks:
             return
         self._due = None
         if self._ready is None:
-            self.program.load()  # settings that were read again may name other secrets
             self._settings = self.settings.now
             with suppress(OSError):
                 be = partial(_await_name, self.program)
@@ -149,6 +148,7 @@ class Forks:
         *,
         hibernates: bool,
     ) -> Forked:
+        self.program.load()  # settings that were read again may want more, or name other secrets
         heartbeat.beat()
         own, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
         with own, theirs:

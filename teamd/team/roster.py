@@ -294,9 +294,9 @@ def _decoded(found: Iterable[Any], team: str) -> tuple[Member, ...]:
 
 def _member_lines(content: bytes) -> list[bytes]:
     """Return the lines that are members; none where the file is not written as here."""
-    opening, *lines = content.split(b"\n")
-    if not opening.endswith(_OPENING) or tuple(lines[-2:]) != _END:
+    if not _has_our_form(content):
         return []
+    _, *lines = content.split(b"\n")
     members = [line.removesuffix(b",") for line in lines[:-2]]
     separated = [line + b"," for line in members[:-1]] + members[-1:]
     whole = all(line[:1] + line[-1:] == b"{}" for line in members)

@@ -77,8 +77,8 @@ def live(folder: Path, url: str, bodies: Any) -> None:
     queue = INotify()
     queue.add_watch(folder / "inbox", flags.MODIFY)
     inbox = os.open(folder / "inbox" / "jo.jsonl", os.O_RDONLY | os.O_CREAT, 0o600)
-    flags_of_files = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-    records = [os.open(folder / name, flags_of_files, 0o600) for name in ("mail", "cost")]
+    to_append = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    records = [os.open(folder / name, to_append, 0o600) for name in ("mail", "cost")]
     while True:
         body = bodies.get()
         (folder / "ready").touch()

@@ -115,7 +115,7 @@ def test_a_postman_inherits_nothing_and_holds_no_secret(town: Hosts) -> None:
     """Not the locks, logs and pipes of teamd; and none of the keys that it was started with."""
     pid, paths = postman(town, "h1"), town.projects["h1"].paths
     opened_files = {one.path for one in psutil.Process(pid).open_files()}
-    own = {str(HostPlaces(paths).log), str(paths.last_words), str(paths.config)}
+    own = {str(HostPlaces(paths).log), str(paths.last_words)}
     delivered = (str(HostPlaces(paths).root), str(paths.inboxes))  # what comes is put there
     assert {path for path in opened_files - own if not path.startswith(delivered)} == set()
     assert b"KEY" not in Path(f"/proc/{pid}/environ").read_bytes()
