@@ -126,8 +126,8 @@ def _protect(places: Iterable[Place]) -> Iterator[str]:
 
 
 def _is_empty(folder: Path) -> bool:
-    with suppress(OSError):
-        return not any(folder.iterdir())
+    with suppress(OSError), os.scandir(folder) as found:
+        return next(found, None) is None
     return False
 
 

@@ -48,13 +48,17 @@ class Mount:
     def decode(cls, line: str) -> Mount:
         """Read a line; blanks and the like are in it in octal."""
         _, _, device, root, point, options, *_ = line.split(" ")
-        root, point = (_ESCAPE.sub(lambda found: chr(int(found[1], 8)), p) for p in (root, point))
-        return cls(device, root, point, "ro" in options.split(","))
+        return cls(device, _plain(root), _plain(point), "ro" in options.split(","))
 
     def at(self, path: str) -> tuple[str, str]:
         """Return what of which file system stands at a path below this mount."""
         rest = os.path.relpath(path, self.point)
         return self.device, os.path.normpath(os.path.join(self.root, rest))  # noqa: PTH118 -- text
+
+
+def _plain(path: str) -> str:
+    """Return a path without its octal; few have any."""
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), path) if "\\" in path else path
 
 
 def read_mounts(pid: int | str) -> list[Mount]:
@@ -87,11 +91,14 @@ class MeantMounts:
         inside = tuple(f"{folder}{os.sep}" for folder in folders)
         # The nearest above a path is the first that holds it, and of two at one point the later.
         latest = enumerate(own)
-        self._own = [one for _, one in sorted(latest, key=lambda at: (-len(at[1].point), -at[0]))]
+        nearest = [one for _, one in sorted(latest, key=lambda at: (-len(at[1].point), -at[0]))]
+        self._own = [(f"{one.point.rstrip('/')}/", one) for one in nearest]
         self._sources = {
             target: source if f"{source}{os.sep}".startswith(inside) else os.path.realpath(source)
             for target, source in _sources(argv).items()
         }
+        # While bubblewrap still mounts: whoever checks is waited for.
+        self._stands = {target: self._find(path) for target, path in self._sources.items()}
         self._fixed = {argv[at + 2] for at, word in enumerate(argv) if word in _READ_ONLY}
         self._covers = _covers(argv)
         kept = (PlaceState.FILE, PlaceState.FOLDER)
@@ -103,7 +110,7 @@ class MeantMounts:
         Raises:
             OSError: something else is mounted, or not everything.
         """
-        devices = {mount.device for mount in self._own}
+        devices = {mount.device for _, mount in self._own}
         top = {mount.point: mount for mount in mounted}  # the latest hides those before it
         for mount in top.values():
             loose = mount.point in self._fixed and not mount.read_only
@@ -123,15 +130,17 @@ class MeantMounts:
             target = os.path.dirname(target)  # noqa: PTH120 -- text, many times
         if target not in self._sources:
             return False
-        path = self._sources[target]
+        stands = self._stands[target]
         if target != mount.point:
-            path = os.path.normpath(f"{path}/{os.path.relpath(mount.point, target)}")
-        nearest = next((one for one in self._own if _holds(one.point, path)), None)
-        return nearest is None or nearest.at(path) == (mount.device, mount.root)
+            inner = os.path.relpath(mount.point, target)
+            stands = self._find(os.path.normpath(f"{self._sources[target]}/{inner}"))
+        return stands is None or stands == (mount.device, mount.root)
 
-
-def _holds(point: str, path: str) -> bool:
-    return f"{path}/".startswith(f"{point.rstrip('/')}/")
+    def _find(self, path: str) -> tuple[str, str] | None:
+        """Return what of which file system stands at a path, if that is known."""
+        inside = f"{path}/"
+        nearest = (one for point, one in self._own if inside.startswith(point))
+        return next((one.at(path) for one in nearest), None)
 
 
 def _replaced(point: str) -> OSError:

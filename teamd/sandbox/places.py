@@ -20,7 +20,7 @@ from teamd.sandbox.links import follow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator, Sequence
     from typing import Final
 
 GIT: Final = ".git"
@@ -170,18 +170,18 @@ def _fold(path: Path) -> Path:
     return Path(str(path).casefold())
 
 
-def _find(root: Path, parts: tuple[str, ...]) -> Place:
-    path, above = root, []
-    for part in parts:
-        if path != root:
-            above.append(path)
-        path /= part
+def _find(root: Path, parts: Sequence[str]) -> Place:
+    path, above = str(root), list[Path]()  # as text: for each command, many times
+    for at, part in enumerate(parts):
+        if at:
+            above.append(Path(path))
+        path = os.path.join(path, part)  # noqa: PTH118
         try:
-            mode = path.lstat().st_mode
+            mode = os.lstat(path).st_mode
         except OSError:
-            return Place(path, PlaceState.MISSING, tuple(above))
+            return Place(Path(path), PlaceState.MISSING, tuple(above))
         if stat.S_ISLNK(mode):
-            return Place(path, PlaceState.LINK, tuple(above), os.readlink(path))  # noqa: PTH115 -- as it is
+            return Place(Path(path), PlaceState.LINK, tuple(above), os.readlink(path))  # noqa: PTH115 -- as it is
         if not stat.S_ISDIR(mode):
-            return Place(path, PlaceState.FILE, tuple(above))
-    return Place(path, PlaceState.FOLDER, tuple(above))
+            return Place(Path(path), PlaceState.FILE, tuple(above))
+    return Place(Path(path), PlaceState.FOLDER, tuple(above))

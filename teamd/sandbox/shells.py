@@ -20,7 +20,7 @@ from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.mounts import MeantMounts, read_mounts
 from teamd.sandbox.network import Networks, Visit
 from teamd.sandbox.placeholders import Holder, Tidying
-from teamd.sandbox.places import GIT, PlaceState, Standing, find_places, protected_names
+from teamd.sandbox.places import GIT, Place, PlaceState, Standing, find_places, protected_names
 from teamd.sandbox.probe import find_program
 from teamd.sandbox.readable import ReadableCache
 from teamd.sandbox.repair import repair
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from teamd.programs.cgroup import Cgroup
     from teamd.sandbox.network import Network
     from teamd.sandbox.placeholders import Placeholders
-    from teamd.sandbox.places import Place
     from teamd.sandbox.policy import Policy
 
 Command = Reaped | Sandboxed
@@ -153,13 +152,15 @@ class SandboxedShell:
     def _start(
         self, command: str, output: Sink, network: Network | None, *, may_init: bool
     ) -> Sandboxed:
-        names = list[str]()
-        holder = self.placeholders.hold(partial(self._look, names, may_init=may_init))
+        names, places = list[str](), list[Place]()
+        look = partial(self._look, names, places, may_init=may_init)
+        holder = self.placeholders.hold(look)
         self._tidying.put_off()
         visit = Visit(network) if network else None
         clear = partial(self._clear, holder, visit)
         try:
-            places = find_places(self.policy.workspace, names)
+            if any(one.state is PlaceState.MISSING for one in places):  # no longer
+                places = find_places(self.policy.workspace, names)
             argv = self._arguments(places, network)
             return Sandboxed(
                 argv,
@@ -197,14 +198,28 @@ class SandboxedShell:
         return enter
 
     def _look(
-        self, names: list[str], made: Container[Path], others: Sequence[Holder], *, may_init: bool
+        self,
+        names: list[str],
+        places: list[Place],
+        made: Container[Path],
+        others: Sequence[Holder],
+        *,
+        may_init: bool,
     ) -> tuple[Holder, list[Place]]:
-        """Find the protected places; return what this command holds, and which are missing."""
+        """Find the protected places; return what this command holds, and which are missing.
+
+        Args:
+            names: gets the places' names.
+            places: gets them as they stand.
+            made: the placeholders.
+            others: the other commands.
+            may_init: whether it may make a repository.
+        """
         root, more, allowed = self.policy.workspace, self.policy.protected, self.policy.allowed
         # A repository that another command is just making is looked after by whoever ends last.
         new = not os.path.lexists(root / GIT) or any(other.may_init for other in others)
         names += protected_names(root, more, allowed=allowed, made=made, may_init=may_init)
-        places = find_places(root, names)
+        places += find_places(root, names)
         held = sorted({str(folder) for place in places for folder in place.above})
         fixed = [str(one.path) for one in places if one.state is not PlaceState.LINK]
         for other in others:

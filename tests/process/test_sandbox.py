@@ -431,7 +431,10 @@ def test_places_that_run_by_themselves_stay_as_they_are(world: World, there: boo
     tries = [f"mkdir -p $(dirname {name}); echo evil > {name}; rm -f {name}" for name in PLANTED]
     tries += [f"mv {top} x; rm -rf {top}; rmdir {top}; ln -s /tmp {top}" for top in tops]
     hidden = [str(world.workspace / ".team")]
-    world.run("\n".join(tries), hidden=hidden, protected=["deploy"])
+    policy: dict[str, Any] = {"hidden": hidden, "protected": ["deploy"]}
+    _, read = world.run("\n".join(tries), f"cat {' '.join(PLANTED)} 2>/dev/null; :", **policy)
+    nothing = "(no output)"
+    assert read == ("mine" * len(PLANTED[:-1]) if there else nothing), "it can be read"
     if there:
         assert {(world.workspace / name).read_text() for name in PLANTED[:-1]} == {"mine"}
     else:
