@@ -82,7 +82,7 @@ class Placeholders:
     state: Path
 
     def hold(
-        self, look: Callable[[Container[Path], list[Holder]], tuple[Holder, list[Place]]]
+        self, look: Callable[[Container[str], list[Holder]], tuple[Holder, list[Place]]]
     ) -> Holder:
         """Look at the places, and keep those that are missing, at least until `release`.
 
@@ -91,7 +91,7 @@ class Placeholders:
                 the command, and the missing places. Called when no placeholder can come or go.
         """
         with self._locked() as (made, holders):
-            holder, missing = look({Path(path) for path in made}, holders)
+            holder, missing = look(frozenset(made), holders)
             for place in missing:
                 made[str(place.path)] = _describe(place)
             # Noted before they are made: what a kill leaves can be removed.

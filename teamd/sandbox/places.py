@@ -20,7 +20,7 @@ from teamd.sandbox.links import follow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator
     from typing import Final
 
 GIT: Final = ".git"
@@ -95,7 +95,7 @@ def protected_names(
     more: Iterable[str] = (),
     *,
     allowed: Iterable[str] = (),
-    made: Container[Path] = (),
+    made: Container[str] = (),
     may_init: bool,
 ) -> list[str]:
     """Return the places of a workspace that stay as they are, relative to it.
@@ -110,7 +110,7 @@ def protected_names(
     names = [name for name in BUILT_IN if name not in INSTRUCTIONS or name not in set(allowed)]
     names += [os.path.normpath(name) for name in more]
     git = workspace / GIT
-    if git.is_dir() and not git.is_symlink() and git not in made:
+    if git.is_dir() and not git.is_symlink() and str(git) not in made:
         return [*dict.fromkeys([*names, *named_by_settings(workspace, git)])]
     others = [name for name in names if not name.startswith(f"{GIT}/")]
     return others if may_init and not os.path.lexists(git) else [*others, GIT]
@@ -121,8 +121,8 @@ def find_places(root: Path, names: Iterable[str]) -> list[Place]:
 
     Several below one that is missing are one place.
     """
-    places = [_find(root, Path(name).parts) for name in names]
-    places += [_find(root, Path(name).parts) for name in _targets(root, places)]
+    places = [_find(root, name) for name in names]
+    places += [_find(root, name) for name in _targets(root, places)]
     found = {place.path: place for place in reversed(places)}
     return sorted(found.values(), key=lambda place: len(place.path.parts))
 
@@ -170,9 +170,9 @@ def _fold(path: Path) -> Path:
     return Path(str(path).casefold())
 
 
-def _find(root: Path, parts: Sequence[str]) -> Place:
+def _find(root: Path, name: str) -> Place:
     path, above = str(root), list[Path]()  # as text: for each command, many times
-    for at, part in enumerate(parts):
+    for at, part in enumerate(name.split("/")):
         if at:
             above.append(Path(path))
         path = os.path.join(path, part)  # noqa: PTH118

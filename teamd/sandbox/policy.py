@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -22,6 +23,7 @@ PROXY_PORT: Final = 3128
 PROXY: Final = f"http://127.0.0.1:{PROXY_PORT}"
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 TEMPORARY: Final = "/tmp"  # noqa: S108 -- the sandbox's own
+_MOST_PATHS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +90,9 @@ class Policy:
         return self.lent if self.origin is None else (*self.lent, self.origin.objects)
 
     @property
-    def path(self) -> list[Path]:
+    def path(self) -> tuple[Path, ...]:
         """The folders in which commands look for programs."""
-        folders = map(Path, self.environment.get("PATH", "").split(os.pathsep))
-        return [folder for folder in folders if folder.is_absolute()]
+        return _absolute(self.environment.get("PATH", ""))
 
     def variables(self, *, inside: bool) -> dict[str, str]:
         """Return the whole environment of a command, in a sandbox or without one."""
@@ -112,3 +113,10 @@ class Policy:
         named = {host.partition(":")[0] for host in self.hosts}
         own = ",".join(name for name in _LOOPBACK if name not in named)
         return {**dict.fromkeys(names, PROXY), "no_proxy": own, "NO_PROXY": own}
+
+
+@lru_cache(_MOST_PATHS)
+def _absolute(path: str) -> tuple[Path, ...]:
+    """Return the folders that a PATH names; those that are sought from here are left out."""
+    folders = map(Path, path.split(os.pathsep))
+    return tuple(folder for folder in folders if folder.is_absolute())

@@ -201,7 +201,7 @@ class SandboxedShell:
         self,
         names: list[str],
         places: list[Place],
-        made: Container[Path],
+        made: Container[str],
         others: Sequence[Holder],
         *,
         may_init: bool,
