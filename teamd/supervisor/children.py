@@ -37,6 +37,7 @@ KILL_AGAIN_SECONDS: Final = 1.0
 TROUBLE_SECONDS: Final = 5.0
 _HEALTHY_SECONDS: Final = 60.0  # a process that lived for so long could read its files
 _LOOK_SECONDS: Final = 0.1  # after news, to a look at all heartbeats
+_ROUND_SECONDS: Final = 0.05  # of forks at a stretch: others wait for slots and mail meanwhile
 _LONGEST_LOOK_SECONDS: Final = 30.0  # a teammate that rests may wake itself
 _HINDRANCES: Final = 3  # in a row, and somebody is told: it may not pass by itself
 _SIGNALS: Final = {Action.TERMINATE: signal.SIGTERM, Action.KILL: signal.SIGKILL}
@@ -63,6 +64,7 @@ class Children(Lives):
     slots: Slots
     private: list[int]
     _begun: bool = False
+    _behind: bool = False  # whether others have ended, or are due
     _next_look: Deadline = field(default_factory=lambda: Deadline.after(0.0, clocks.awake))
     _lives: dict[str, Life] = field(default_factory=dict)
     _forks: Forks = field(init=False)
@@ -129,23 +131,38 @@ class Children(Lives):
         self.ring(list(self._lives))
 
     def reap(self) -> list[int]:
-        """Take note of every process that has ended; return their exit codes."""
+        """Take note of processes that have ended, of as many as there is time for in a round.
+
+        Returns:
+            Their exit codes.
+        """
         codes: list[int] = []
+        self._behind = False
         if not any_ended():  # one question for all of them
             return codes
         self._forks.reap()
+        until = Deadline.after(_ROUND_SECONDS)
         for life in list(self._lives.values()):
+            if self._behind:
+                break
             if life.child is not None and (code := life.child.reap()) is not None:
                 self._end(life, life.child.identity, code)
                 codes.append(code)
+                self._behind = until.left <= 0
         return codes
 
     def do_due(self) -> None:
-        """Start those again whose delay is over, and use force on those whose time is over."""
+        """Start those again whose delay is over, and use force on those whose time is over.
+
+        As many are started as there is time for in a round.
+        """
+        until = Deadline.after(_ROUND_SECONDS)
         for life in list(self._lives.values()):
             if life.due is not None and life.due.left <= 0:
                 life.due = Deadline.after(KILL_AGAIN_SECONDS)
                 self._step(life, LifeEvent.DUE)
+                if until.left <= 0:
+                    return
         self._forks.do_due()
 
     def check_heartbeats(self) -> None:
@@ -154,8 +171,9 @@ class Children(Lives):
             return
         now = clocks.awake()
         for life in self._lives.values():
-            if life.watchdog is not None:
-                event = LifeEvent.SILENT if life.watchdog.expired(now) else LifeEvent.HEARD
+            if life.watchdog is not None and life.child is not None:
+                silent = life.watchdog.expired(now) and not life.child.ended
+                event = LifeEvent.SILENT if silent else LifeEvent.HEARD
                 self._step(life, event, self.heartbeats.violation)
         beat = self.heartbeats.beat_seconds
         left = (life.left(beat) for life in self._lives.values())
@@ -164,6 +182,8 @@ class Children(Lives):
 
     def next_due_seconds(self) -> float:
         """Return the seconds until `do_due` or `check_heartbeats` has something to do."""
+        if self._behind:
+            return 0.0
         dues = [life.due.left for life in self._lives.values() if life.due is not None]
         return max(0.0, min(self._next_look.left, self._forks.next_due_seconds, *dues))
 

@@ -112,6 +112,14 @@ class Child:
         with suppress(ProcessLookupError):
             os.kill(self.identity.pid, number)
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, and waits to be reaped; not where only a `reap` can tell."""
+        with suppress(AttributeError, ChildProcessError):
+            ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self.identity.pid, ended) is not None
+        return False
+
     def reap(self) -> int | None:
         """Return the exit code if it has ended (negative: the signal), `None` while it lives.
 
@@ -162,6 +170,8 @@ def any_ended() -> bool:
         return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
         return False
+    except AttributeError:  # macOS before Python 3.13: a look at each of them tells
+        return True
 
 
 def _live(

@@ -1,0 +1,95 @@
+"""A round of the supervisor is short, however many teammates end or start at a time."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from teamd import clocks
+from teamd.files.paths import TeamPaths
+from teamd.journal import Journal
+from teamd.messages import TEAMD
+from teamd.states import ChildExit
+from teamd.supervisor.fork import ChildProgram, ChildStart
+from teamd.supervisor.lifecycle import State
+from tests.context import make_context
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from teamd.process_id import Identity
+    from teamd.supervisor.children import Children
+
+NAMES: Final = ("ann", "bob", "cat")
+_FORK_SECONDS: Final = 0.06  # longer than a round may fork at a stretch
+
+
+@pytest.fixture
+def children(tmp_path: Path) -> Iterator[Children]:
+    """Teammates that hibernate at once, and whose forks take long."""
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    paths.settings.write_text("[supervision]\nstuck_seconds = 1\n")
+    program = ChildProgram(
+        run=_hibernate,
+        load=lambda: time.sleep(_FORK_SECONDS),
+        warning=lambda: None,
+        find_role=lambda _: None,
+    )
+    with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
+        found = make_context(paths, journal, program).children
+        yield found
+        for name in NAMES:
+            found.stop(name, seconds=0)
+        found.kill_all()
+        wait_until(lambda: found.reap() and not found.active(), what="all have ended")
+
+
+def _hibernate(start: ChildStart) -> int:
+    if not start.hibernates:
+        return ChildExit.HIBERNATES
+    os.set_blocking(start.bell, True)
+    return len(os.read(start.bell, 1))
+
+
+def _processes(children: Children) -> list[Identity]:
+    return [found for name in NAMES if (found := children.process(name)) is not None]
+
+
+def test_who_starts_or_hibernates_with_others_waits_for_the_next_round(children: Children) -> None:
+    for name in NAMES:
+        children.start(name)
+    children.begin()
+    for started in range(1, len(NAMES) + 1):
+        assert children.next_due_seconds() == 0, "the next round begins at once"
+        children.do_due()
+        assert len(_processes(children)) == started, "slots and mail wait for one fork at most"
+    before = _processes(children)
+    for process in before:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    for ended in range(1, len(NAMES) + 1):
+        assert len(children.reap()) == 1
+        assert len(set(before) & set(_processes(children))) == len(NAMES) - ended
+        children.check_heartbeats()
+        assert children.next_due_seconds() == 0
+    assert children.reap() == []
+    children.check_heartbeats()
+    assert children.next_due_seconds() > 0
+
+
+def test_one_that_has_ended_is_not_stuck_while_it_waits_for_its_round(children: Children) -> None:
+    children.begin()
+    children.start("ann")
+    process = children.process("ann")
+    assert process is not None
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    due = clocks.awake() + children.heartbeats.seconds
+    wait_until(lambda: clocks.awake() > due, what="it has been silent for too long")
+    children.check_heartbeats()
+    assert children.state("ann") is State.RUNNING
