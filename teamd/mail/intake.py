@@ -30,9 +30,11 @@ Lines are copied as they stand: the lock is held for a moment only, however much
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from itertools import chain
 
 from teamd.dataclass import dataclass, replace
+from teamd.errors import StoreError
 from teamd.files import directories, files
 from teamd.mail import lines
 from teamd.mail.poison import Position, first_position
@@ -157,8 +159,10 @@ class Intake:
             # Whoever is killed between the two leaves a position of what is not there any more:
             # the digest tells, and from here on this process looks at it as well.
             self._begun = ""
-            os.ftruncate(fd, 0)
-            self.spool.clear()
+            # It is done with. What a disk refuses of this the next take does, and says.
+            with suppress(OSError, StoreError):
+                os.ftruncate(fd, 0)
+                self.spool.clear()
 
     def _ends_at(self, fd: int, position: Position, end: int) -> bool:
         """Return whether nothing is left of a taken file, for itself or for what it tells."""

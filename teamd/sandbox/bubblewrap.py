@@ -157,10 +157,11 @@ def _real(path: str) -> str:
 def _sockets() -> list[str]:
     """Return the paths of all sockets that are open on this machine, see proc(5)."""
     try:
-        lines = _OPEN_SOCKETS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        text = _OPEN_SOCKETS.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:  # another system
         return []
-    return [line[line.index("/") :] for line in lines if "/" in line]
+    # Not splitlines: a path may hold what that takes for the end of a line.
+    return [line[line.index("/") :] for line in text.split("\n") if "/" in line]
 
 
 def _environment(policy: Policy) -> Iterator[str]:

@@ -68,7 +68,12 @@ def read_mounts(pid: int | str) -> list[Mount]:
         OSError: it has ended.
     """
     text = Path(f"/proc/{pid}/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
-    return [Mount.decode(line) for line in text.splitlines()]
+    return decode_mounts(text)
+
+
+def decode_mounts(text: str) -> list[Mount]:
+    """Read the kernel's list; it ends a line in a newline alone, whatever a path may hold."""
+    return [Mount.decode(line) for line in text.split("\n") if line]
 
 
 class MeantMounts:
@@ -101,8 +106,8 @@ class MeantMounts:
         self._stands = {target: self._find(path) for target, path in self._sources.items()}
         self._fixed = {argv[at + 2] for at, word in enumerate(argv) if word in _READ_ONLY}
         self._covers = _covers(argv)
-        kept = (PlaceState.FILE, PlaceState.FOLDER)
-        self._kept = [str(place.path) for place in places if place.state in kept]
+        # One that is missing has just been taken away again: it is not held, and that is seen.
+        self._kept = [str(one.path) for one in places if one.state is not PlaceState.LINK]
 
     def check(self, mounted: Iterable[Mount]) -> None:
         """See that mounts are what they are meant to be, and that what is protected is held.

@@ -88,17 +88,23 @@ class Placeholders:
 
         Args:
             look: gets the placeholders that stand, and the other commands; returns the entry of
-                the command, and the missing places. Called when no placeholder can come or go.
+                the command, and the missing places. Called when no other placeholder can come
+                or go, and once more when those are made.
         """
         with self._locked() as (made, holders):
             holder, missing = look(frozenset(made), holders)
-            for place in missing:
-                made[str(place.path)] = _describe(place)
-            # Noted before they are made: what a kill leaves can be removed.
+            tried = set[Path]()
+            # Below a placeholder there may be places that are missing, too.
+            while fresh := [place for place in missing if place.path not in tried]:
+                tried |= {place.path for place in fresh}
+                made |= {str(place.path): _describe(place) for place in fresh}
+                # Noted before they are made: what a kill leaves can be removed.
+                self._write(made, holders)
+                with _Folders(self.workspace) as folders:
+                    for place in fresh:
+                        _make(folders, place)
+                holder, missing = look(frozenset(made), holders)
             self._write(made, [*holders, holder])
-            with _Folders(self.workspace) as folders:
-                for place in missing:
-                    _make(folders, place)
         return holder
 
     def release(self, *ended: Holder) -> None:
@@ -120,7 +126,7 @@ class Placeholders:
             if holders or not made:
                 return
             with _Folders(self.workspace) as folders:
-                for path in made:
+                for path in sorted(made, key=len, reverse=True):  # what is inside first
                     _remove(folders, Path(path))
             self._write({}, [])
 

@@ -152,15 +152,12 @@ class SandboxedShell:
     def _start(
         self, command: str, output: Sink, network: Network | None, *, may_init: bool
     ) -> Sandboxed:
-        names, places = list[str](), list[Place]()
-        look = partial(self._look, names, places, may_init=may_init)
-        holder = self.placeholders.hold(look)
+        places = list[Place]()
+        holder = self.placeholders.hold(partial(self._look, places, may_init=may_init))
         self._tidying.put_off()
         visit = Visit(network) if network else None
         clear = partial(self._clear, holder, visit)
         try:
-            if any(one.state is PlaceState.MISSING for one in places):  # no longer
-                places = find_places(self.policy.workspace, names)
             argv = self._arguments(places, network)
             return Sandboxed(
                 argv,
@@ -199,7 +196,6 @@ class SandboxedShell:
 
     def _look(
         self,
-        names: list[str],
         places: list[Place],
         made: Container[str],
         others: Sequence[Holder],
@@ -209,8 +205,7 @@ class SandboxedShell:
         """Find the protected places; return what this command holds, and which are missing.
 
         Args:
-            names: gets the places' names.
-            places: gets them as they stand.
+            places: gets them as they stand now.
             made: the placeholders.
             others: the other commands.
             may_init: whether it may make a repository.
@@ -218,8 +213,8 @@ class SandboxedShell:
         root, more, allowed = self.policy.workspace, self.policy.protected, self.policy.allowed
         # A repository that another command is just making is looked after by whoever ends last.
         new = not os.path.lexists(root / GIT) or any(other.may_init for other in others)
-        names += protected_names(root, more, allowed=allowed, made=made, may_init=may_init)
-        places += find_places(root, names)
+        names = protected_names(root, more, allowed=allowed, made=made, may_init=may_init)
+        places[:] = find_places(root, names)
         held = sorted({str(folder) for place in places for folder in place.above})
         fixed = [str(one.path) for one in places if one.state is not PlaceState.LINK]
         for other in others:

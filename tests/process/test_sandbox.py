@@ -441,6 +441,26 @@ def test_places_that_run_by_themselves_stay_as_they_are(world: World, there: boo
         assert world.names() == set(), "no placeholder stays behind"
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["first", "second"])
+def test_a_place_below_others_that_are_missing_is_held_too(world: World, again: bool) -> None:
+    """Each missing part has a placeholder; what is around the place may be written."""
+    world.execute("git", "init", "-q", "--template=")
+    world.execute("git", "config", "core.hooksPath", "tools/deep/hooks")
+    places = (
+        "tools/deep/hooks/pre-commit",
+        ".git/info/attributes",
+        "deploy/prod.yml",
+        "deploy/x/y",
+    )
+    tries = [f"mkdir -p $(dirname {name}); echo evil > {name}" for name in places]
+    quick = "; ".join([*tries, "echo fine > tools/other"])
+    world.run(*(["true"] * again), quick, protected=["deploy/prod.yml", "deploy/x/y"])
+    assert [name for name in places if (world.workspace / name).is_file()] == []
+    assert (world.workspace / "tools/other").read_text() == "fine\n"
+    assert world.names() == {".git", "tools"}, "no placeholder stays behind"
+    assert sorted(os.listdir(world.workspace / "tools")) == ["other"]  # noqa: PTH208
+
+
 def test_a_link_among_them_is_put_back(world: World) -> None:
     world.write("workspace/docs/agents.md", "mine")
     link = world.workspace / "AGENTS.md"

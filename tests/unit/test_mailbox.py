@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -285,6 +286,28 @@ def test_what_is_done_with_comes_never_again(
     assert reader.leftover() == ()
     reader.put(mail("c" * 1000))
     assert contents(reader.take().messages) == ["c" * 1000]
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["neither is emptied", "the inbox is"])
+def test_what_is_done_with_is_so_though_the_disk_refuses_to_empty_it(
+    box: Mailbox, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    """Or a supervisor would take it for not done, and nobody would ever do it."""
+    box.put(mail("a"))
+    batch = box.take()
+    full = OSError(errno.ENOSPC, "No space left on device")
+    left, empty = [full, *[None] * before], os.ftruncate
+
+    def fail(fd: int, length: int) -> None:
+        if (error := left.pop()) is not None:
+            raise error
+        empty(fd, length)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "ftruncate", fail)
+        box.done(batch)
+    box.put(mail("b"))
+    assert contents(box.take().messages) == ["b"]
 
 
 def test_a_reader_that_is_killed_in_the_end_leaves_nothing_to_wake_for(

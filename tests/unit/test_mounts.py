@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.sandbox.mounts import MeantMounts, Mount, read_mounts
+from teamd.sandbox.mounts import MeantMounts, Mount, decode_mounts, read_mounts
 from teamd.sandbox.places import Place, PlaceState
 
 WORKSPACE = Path("/home/me/work")
@@ -80,7 +80,15 @@ def test_a_mount_that_came_off_is_seen(name: str) -> None:
         check({key: mount for key, mount in MEANT.items() if key != name})
 
 
+def test_a_place_without_a_placeholder_is_seen() -> None:
+    places = [*PLACES, Place(WORKSPACE / "deploy", PlaceState.MISSING)]
+    with pytest.raises(OSError, match="deploy has just been replaced"):
+        MeantMounts(ARGV, [WORKSPACE], places, OWN).check(MEANT.values())
+
+
 def test_a_line_of_the_kernel_is_read() -> None:
     line = r"36 35 98:0 /mnt\0401 /mnt\134\0122 ro,noatime master:1 - ext3 /dev/root rw,errors=x"
     assert Mount.decode(line) == Mount("98:0", "/mnt 1", "/mnt\\\n2", read_only=True)
+    odd = "36 35 98:0 / /a\x0cb\x85c\u2028d rw - ext3 /dev/root rw\n"
+    assert [mount.point for mount in decode_mounts(odd * 2)] == ["/a\x0cb\x85c\u2028d"] * 2
     assert any(mount.point == "/" for mount in read_mounts("self"))
