@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 _OPENING: Final = b'"members": ['
 _END: Final = (b"]}", b"")
+_NAMED: Final = b'{"name": "'
 _DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -278,9 +279,18 @@ def _has_our_form(content: bytes) -> bool:
 def _is_nowhere(content: bytes, name: str) -> bool:
     """Return whether no member has that name: it stands nowhere, in any case and no escape.
 
-    Other programs send mail under names of their own.
+    Other programs send mail under names of their own. A line without a whole name may be the one
+    of that member, and whoever cannot read it must not take the member for nobody.
     """
-    return b"\\u" not in content and b'"%b"' % name.lower().encode() not in content.lower()
+    if b"\\u" in content or b'"%b"' % name.lower().encode() in content.lower():
+        return False
+    lines = content.split(b"\n")[1 : -len(_END)]
+    return all(line.startswith(_NAMED) and _has_name(line) for line in lines)
+
+
+def _has_name(line: bytes) -> bool:
+    """Return whether the first text of a member's line ends where a name does."""
+    return line.startswith(b'", "', line.find(b'"', len(_NAMED)))
 
 
 def _format(content: bytes) -> int:

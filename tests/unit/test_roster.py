@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -283,6 +284,24 @@ def test_a_line_is_a_member_only_where_members_stand(paths: TeamPaths, content: 
             Roster(paths).find("bob")
     else:
         assert Roster(paths).find("bob") == found
+
+
+@pytest.mark.parametrize("put", ["", '"', "\n"])
+def test_a_member_whose_line_is_damaged_is_not_taken_for_nobody(
+    roster: Roster, paths: TeamPaths, put: str
+) -> None:
+    """A teammate that is paused would go on, and one that may set its own tasks set any."""
+    roster.update(lambda team: replace(team, members=(member("alice"), member("bob"))))
+    text = paths.config.read_text()
+    for cut in range(len(text)):
+        paths.config.write_text(f"{text[:cut]}{put}{text[cut + 1 :]}")
+        try:
+            whole = Roster(paths).read().find("bob")
+        except StoreError:
+            with suppress(StoreError):
+                assert Roster(paths).find("bob") is not None, cut
+        else:
+            assert Roster(paths).find("bob") == whole, cut
 
 
 @given(
