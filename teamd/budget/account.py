@@ -84,10 +84,10 @@ class Account:
     def decode(cls, record: Mapping[str, Any]) -> Account:
         """Read an account; what is missing is 0."""
         counts = {key: int(record.get(key, 0)) for key in COUNTS}
-        return cls(**counts, usd=_exactly(record.get("usd", 0)))
+        return cls(**counts, usd=exactly(record.get("usd", 0)))
 
 
-_END_OF_MONEY: Final = 10**15
+_MOST_MONEY: Final = 10**15
 NOTHING: Final = Account()
 COUNTS: Final = tuple(one.name for one in fields(Account) if one.name != "usd")
 
@@ -142,16 +142,22 @@ class Reservation:
         values: dict[str, Any] = {key: str(record[key]) for key in ("id", "teammate", "model")}
         values |= {key: int(record[key]) for key in ("input_tokens", "output_tokens")}
         process = Identity(pid=int(record["pid"]), started=float(record["started"]))
-        usd = None if record["usd"] is None else _exactly(record["usd"])
+        usd = None if record["usd"] is None else exactly(record["usd"])
         return cls(**values, process=process, usd=usd, day=str(record.get("day", "")))
 
 
 def is_money(usd: Decimal) -> bool:
     """Return whether it can be money: what is none, or infinite, would spoil every sum."""
-    return usd.is_finite() and abs(usd) < _END_OF_MONEY
+    return usd.is_finite() and abs(usd) <= _MOST_MONEY
 
 
-def _exactly(amount: Any) -> Decimal:
+def exactly(amount: Any) -> Decimal:
+    """Read a sum of money.
+
+    Raises:
+        ValueError: it can be none.
+        ArithmeticError: it is no number.
+    """
     from decimal import Decimal  # noqa: PLC0415 -- slow to load, and there may have been no call
 
     exact = Decimal(str(amount) if isinstance(amount, float) else amount)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from itertools import chain
 from operator import attrgetter
 
-from teamd.budget.account import NOTHING, Account, Reservation
+from teamd.budget.account import NOTHING, Account, Reservation, exactly
 from teamd.budget.refusals import LIMITS, Figures, refuse, refuse_unpriced
 from teamd.budget.uses import Uses
 from teamd.dataclass import asdict, dataclass, field, replace
@@ -69,11 +69,11 @@ class Terms:
         values: dict[str, Any] = {
             key: int(record[key]) for key in ("teammate_tokens", "team_tokens")
         }
-        values |= {key: Decimal(str(record[key])) for key in ("teammate_usd", "team_usd")}
+        values |= {key: exactly(record[key]) for key in ("teammate_usd", "team_usd")}
         return cls(
             **values,
             team_tokens_per_day=int(record.get("team_tokens_per_day", 0)),
-            team_usd_per_day=Decimal(str(record.get("team_usd_per_day", 0))),
+            team_usd_per_day=exactly(record.get("team_usd_per_day", 0)),
             usd_per_day_is_default=record.get("usd_per_day_is_default") is True,
             prices=dict(record["prices"]),
         )

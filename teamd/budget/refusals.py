@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import ROUND_UP, Decimal
 
 from teamd.budget import days
+from teamd.budget.account import exactly
 from teamd.dataclass import dataclass
 
 TYPE_CHECKING = False
@@ -74,7 +75,7 @@ class Raise:
     @classmethod
     def decode(cls, record: dict[str, Any]) -> Raise:
         """Read a raise."""
-        amount = Decimal(str(record["amount"]))
+        amount = exactly(record["amount"])
         return cls(limit=str(record["limit"]), of=str(record["of"]), amount=amount)
 
     def sentence(self) -> str:

@@ -87,6 +87,17 @@ def test_what_is_odd_takes_nothing_else_with_it(
     assert accounts.used["ann"].input_tokens == 6
 
 
+@pytest.mark.parametrize("usd", [b"NaN", b"1e400", b"-Infinity", b'"sNaN"', b'"9e999999"', b'"x"'])
+def test_a_limit_is_neither_lost_nor_no_number(usd: bytes) -> None:
+    terms = Terms(team_usd=Decimal("0.05"))
+    lifted = {"record": "raised", "limit": "team_usd", "of": "", "amount": 0.01}
+    odd = b'{"record": "raised", "limit": "team_usd", "of": "", "amount": %b}\n' % usd
+    odd += json.dumps({"record": "terms", **terms.encode()}).encode().replace(b"0.05", usd) + b"\n"
+    accounts = in_one_go(block_of({"record": "terms", **terms.encode()}, lifted) + odd)
+    assert accounts.terms == terms
+    assert accounts.raised == {("team_usd", ""): Decimal("0.01")}
+
+
 def test_a_call_that_is_made_is_refused_no_more() -> None:
     accounts = in_one_go(block_of(RESERVE | {"record": "refused"}))
     assert list(accounts.refused) == ["ann"]
