@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from teamd.messages import Message
 
 # Arguments: the name in the copy, the tip. The copy borrows the objects.
-_SHOW: Final = 'git update-ref -m queue "refs/remotes/$1" "$2"\n'
+# A git that was killed here has left its lock; one that lives holds it for milliseconds.
+_SHOW: Final = """\
+set -- "refs/remotes/$1" "$2"
+git -c core.filesRefLockTimeout=1000 update-ref -m queue "$@" && exit
+rm -f "$(git rev-parse --git-path "$1.lock")"
+git update-ref -m queue "$@"
+"""
 _LONGEST_WHY: Final = 500
 
 

@@ -353,6 +353,21 @@ def test_a_lock_of_a_killed_git_holds_nothing_up(project: Project, lock: str) ->
     assert not left.exists(), "it is removed"
 
 
+def test_a_lock_of_a_killed_git_hides_no_tip_from_who_has_to_merge_it(project: Project) -> None:
+    """Who is told of a conflict with an older tip finds nothing to mend, and is told so again."""
+    yard = Yard(project, "ann", "bob")
+    yard.commit("ann", a="hers\n")
+    yard.commit("bob", a="his\n")
+    left = yard.copy("bob") / ".git/refs/remotes/origin/team/main.lock"
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.touch()
+    for name in ("ann", "bob"):
+        yard.add(name)
+    assert yard.empty()["2"]["state"] == "conflict"
+    shown = git(yard.copy("bob"), "rev-parse", "refs/remotes/origin/team/main")
+    assert shown == yard.git("rev-parse", "team/main")
+
+
 @pytest.mark.parametrize("passes", [True, False])
 def test_the_next_is_merged_while_a_check_runs_and_anew_where_that_fails(
     project: Project, *, passes: bool
