@@ -45,6 +45,8 @@ SECTIONS: Final[Mapping[str, str]] = {
     "bytes.",
     "turn": "From one model call of a teammate to its next, with a trivial tool in between. The "
     "rows below are the parts that no program can do without.",
+    "steps": "Where the time of these goes, one step behind the other, and why each is needed. To "
+    "note each step's end takes a few microseconds more.",
     "spawn": "From the request for a teammate until its first model call is on the wire.",
     "memory": "What a teammate takes of the memory. Pages that processes share count in parts.",
     "resume": "How long it takes to read a conversation again, by the length of its transcript.",

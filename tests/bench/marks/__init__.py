@@ -1,0 +1,1 @@
+"""A folder for PYTHONPATH, not a package to import: see `sitecustomize`."""
