@@ -131,7 +131,7 @@ def write_at_end(fd: int, line: bytes, size: int | None = None) -> None:
         line = b"\n" + line  # a writer was killed in mid-line: its torn tail stays a line alone
     try:
         if (written := os.pwrite(fd, line, size)) < len(line):
-            _write_all(fd, line[written:], size + written)
+            write_all(fd, line[written:], size + written)
     except OSError:
         os.ftruncate(fd, size)
         raise
@@ -285,7 +285,7 @@ def _write_aside(aside: Path, parts: Iterable[bytes], mode: int, *, durable: boo
         os.fchmod(fd, mode)
         end = 0
         for part in parts:
-            _write_all(fd, part, end)
+            write_all(fd, part, end)
             end += len(part)
         if durable:
             sync(fd)
@@ -293,7 +293,7 @@ def _write_aside(aside: Path, parts: Iterable[bytes], mode: int, *, durable: boo
         os.close(fd)
 
 
-def _write_all(fd: int, data: bytes, offset: int) -> None:
+def write_all(fd: int, data: bytes, offset: int) -> None:
     """Write everything; a short write is followed by the error that tells why it was short."""
     written = os.pwrite(fd, data, offset)
     while written < len(data):

@@ -194,7 +194,7 @@ class Spool:
         """Write another position, in place."""
         fd = self._kept.open_to_write()
         with translate_os_errors(self.path):
-            os.pwrite(fd, header := position.header(), 0)
+            files.write_all(fd, header := position.header(), 0)
         self._known = header, position
 
     def clear(self) -> None:

@@ -256,6 +256,9 @@ def _take_all_but(box: Mailbox, first: str, *, then: str) -> None:
     box.done(batch)
 
 
+_ROOM = 41  # bytes of a file: less than the header of a batch
+
+
 class Killed(BaseException):
     """Stands for the end of a process in the middle of a step."""
 
@@ -308,6 +311,28 @@ def test_what_is_done_with_is_so_though_the_disk_refuses_to_empty_it(
         box.done(batch)
     box.put(mail("b"))
     assert contents(box.take().messages) == ["b"]
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["with ids", "without"])
+def test_a_full_disk_is_told_and_what_waits_is_taken_once_there_is_space(
+    box: Mailbox, paths: TeamPaths, monkeypatch: pytest.MonkeyPatch, *, given: bool
+) -> None:
+    """The kernel writes as much as there is space for, and refuses only the rest."""
+    box.put(mail("a"))
+    if not given:
+        box.put_lines([b'{"from": "eve", "content": "b"}\n'])
+    write = os.pwrite
+
+    def fill(fd: int, data: bytes, offset: int) -> int:
+        if offset >= _ROOM:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, data[: _ROOM - offset], offset)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", fill)
+        with pytest.raises(StoreError, match="no space left"):
+            box.take()
+    assert contents(box.take().messages) == ["a", "b"][: 1 if given else 2]
 
 
 def test_a_reader_that_is_killed_in_the_end_leaves_nothing_to_wake_for(
