@@ -126,7 +126,8 @@ class KeptFile:
 
     def _lock_anew(self, timeout_seconds: float) -> _Opened:
         fd = locks.hold(self.path, timeout_seconds=timeout_seconds)
-        return _Opened(fd, os.getpid(), _identify(os.fstat(fd)))
+        with translate_os_errors(self.path):
+            return _opened(fd)
 
 
 class KeptDescriptor:
@@ -163,9 +164,8 @@ class KeptDescriptor:
             if usable and _stands(kept, self._name, self._folder):
                 return kept.fd
             self.close()
-        fd = safe_open(self._path, flags)
-        self._kept, self._writes = _Opened(fd, os.getpid(), _identify(os.fstat(fd))), writes
-        return fd
+        self._kept, self._writes = _opened(safe_open(self._path, flags)), writes
+        return self._kept.fd
 
     def close(self) -> None:
         """Give the descriptor back."""
@@ -175,6 +175,15 @@ class KeptDescriptor:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _opened(fd: int) -> _Opened:
+    """Take note of a file that was opened just now; it is closed where that fails."""
+    try:
+        return _Opened(fd, os.getpid(), _identify(os.fstat(fd)))
+    except OSError:
+        os.close(fd)
+        raise
 
 
 def _stands(opened: _Opened, name: str, folder: KeptVersion) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gc
 import os
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 LINE = b"line\n"
 LONG_AGO = 1_600_000_000
+_LOOKS = {"lock": 3, "open": 2}  # at an open file, by the descriptor
 
 
 @pytest.fixture(params=[True, False], ids=["settled", "changed just now"])
@@ -244,3 +246,37 @@ def test_no_descriptor_is_left(paths: TeamPaths) -> None:
         box.put(Message(sender="alice", to="bob", content="x"))
     del box
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 -- the same
+
+
+@pytest.mark.parametrize("how", ["lock", "open"])
+def test_a_disk_that_fails_is_told_at_each_look_and_no_descriptor_is_left(
+    paths: TeamPaths, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    paths.taken("bob").touch()
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 -- the same
+    look, failed = os.fstat, [0]
+
+    def use() -> None:
+        if how == "open":
+            KeptDescriptor(paths.taken("bob")).open()
+            return
+        with KeptFile(paths.inbox("bob")).locked():
+            pass
+
+    for left in range(1, 10):
+        looks = [left]
+
+        def fail(fd: int, looks: list[int] = looks) -> os.stat_result:
+            looks[0] -= 1
+            if not looks[0]:
+                failed[0] += 1
+                raise OSError(errno.EIO, "Input/output error")
+            return look(fd)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fstat", fail)
+            with pytest.raises(StoreError) if left <= _LOOKS[how] else nullcontext():
+                use()
+        assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 -- the same
+    assert failed == [_LOOKS[how]]
