@@ -15,7 +15,7 @@ from teamd.mail.spool import BatchLimit, Spool
 from teamd.messages import MAX_INBOX_BYTES, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from teamd.files.paths import TeamPaths
 
@@ -263,6 +263,18 @@ class Killed(BaseException):
     """Stands for the end of a process in the middle of a step."""
 
 
+def failing(error: BaseException, before: int) -> Callable[[int, int], None]:
+    """An `ftruncate` that does its work so many times before it fails."""
+    left, empty = [error, *[None] * before], os.ftruncate
+
+    def fail(fd: int, length: int) -> None:
+        if (failed := left.pop()) is not None:
+            raise failed
+        empty(fd, length)
+
+    return fail
+
+
 @pytest.mark.parametrize("before", [0, 1], ids=["before either is emptied", "between the two"])
 @pytest.mark.parametrize("others", [True, False], ids=["another reader", "the same"])
 def test_what_is_done_with_comes_never_again(
@@ -273,15 +285,8 @@ def test_what_is_done_with_comes_never_again(
     box.put(mail("b"))
     batch = box.take()
 
-    left, empty = [Killed, *[None] * before], os.ftruncate
-
-    def kill(fd: int, length: int) -> None:
-        if (killed := left.pop()) is not None:
-            raise killed
-        empty(fd, length)
-
     with monkeypatch.context() as patched:
-        patched.setattr(os, "ftruncate", kill)
+        patched.setattr(os, "ftruncate", failing(Killed(), before))
         with pytest.raises(Killed):
             box.done(batch)
     reader = Mailbox(paths, "bob", durable=False) if others else box
@@ -299,15 +304,8 @@ def test_what_is_done_with_is_so_though_the_disk_refuses_to_empty_it(
     box.put(mail("a"))
     batch = box.take()
     full = OSError(errno.ENOSPC, "No space left on device")
-    left, empty = [full, *[None] * before], os.ftruncate
-
-    def fail(fd: int, length: int) -> None:
-        if (error := left.pop()) is not None:
-            raise error
-        empty(fd, length)
-
     with monkeypatch.context() as patched:
-        patched.setattr(os, "ftruncate", fail)
+        patched.setattr(os, "ftruncate", failing(full, before))
         box.done(batch)
     box.put(mail("b"))
     assert contents(box.take().messages) == ["b"]
