@@ -155,12 +155,12 @@ class Intake:
 
     def _advance_in_inbox(self, fd: int, position: Position, end: int, rejected: int) -> None:
         self.spool.move(position.advanced(end, rejected=rejected))
-        if end >= os.fstat(fd).st_size:
-            # Whoever is killed between the two leaves a position of what is not there any more:
-            # the digest tells, and from here on this process looks at it as well.
-            self._begun = ""
-            # It is done with. What a disk refuses of this the next take does, and says.
-            with suppress(OSError, StoreError):
+        # It is done with. What a disk refuses of the rest the next take does, and says.
+        with suppress(OSError, StoreError):
+            if end >= os.fstat(fd).st_size:
+                # Whoever is killed between the two leaves a position of what is not there any
+                # more: the digest tells, and from here on this process looks at it as well.
+                self._begun = ""
                 os.ftruncate(fd, 0)
                 self.spool.clear()
 

@@ -8,6 +8,7 @@ takes the same mail again, with the same ids. Lines that are no message are reje
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from itertools import islice
 
 from teamd.dataclass import KW_ONLY, dataclass, replace
@@ -171,12 +172,18 @@ class Mailbox:
                 return batch
 
     def done(self, batch: Batch) -> None:
-        """Forget a delivery that stands where it belongs; what was taken since stays."""
+        """Forget a delivery that stands where it belongs; what was taken since stays.
+
+        Raises:
+            StoreError: it is not forgotten, and comes again.
+        """
+        emptied = False
         with self._kept.locked() as fd, translate_os_errors(self._inbox):
             before = self._spool.position()
             if before is not None and before.batch == batch.id and before.at <= batch.end:
                 self._intake.advance(fd, before, batch.end, batch.rejected)
-            emptied = not os.fstat(fd).st_size
+            with suppress(OSError):  # it is forgotten by now
+                emptied = not os.fstat(fd).st_size
         if emptied:
             # Until it is closed, ext4 has each writer wait whose mail comes next: it brings what
             # stands in a file that was emptied to the disk at its close.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -263,14 +264,18 @@ class Killed(BaseException):
     """Stands for the end of a process in the middle of a step."""
 
 
-def failing(error: BaseException, before: int) -> Callable[[int, int], None]:
-    """An `ftruncate` that does its work so many times before it fails."""
-    left, empty = [error, *[None] * before], os.ftruncate
+def failing(
+    real: Callable[..., Any],
+    before: int,
+    error: BaseException = OSError(errno.EIO, "Input/output error"),  # noqa: B008 -- always that
+) -> Callable[..., Any]:
+    """A system call that does its work so many times, and then fails once."""
+    left = count()
 
-    def fail(fd: int, length: int) -> None:
-        if (failed := left.pop()) is not None:
-            raise failed
-        empty(fd, length)
+    def fail(*given: Any, **named: Any) -> Any:
+        if next(left) == before:
+            raise error
+        return real(*given, **named)
 
     return fail
 
@@ -286,7 +291,7 @@ def test_what_is_done_with_comes_never_again(
     batch = box.take()
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "ftruncate", failing(Killed(), before))
+        patched.setattr(os, "ftruncate", failing(os.ftruncate, before, Killed()))
         with pytest.raises(Killed):
             box.done(batch)
     reader = Mailbox(paths, "bob", durable=False) if others else box
@@ -296,19 +301,24 @@ def test_what_is_done_with_comes_never_again(
     assert contents(reader.take().messages) == ["c" * 1000]
 
 
-@pytest.mark.parametrize("before", [0, 1], ids=["neither is emptied", "the inbox is"])
-def test_what_is_done_with_is_so_though_the_disk_refuses_to_empty_it(
-    box: Mailbox, monkeypatch: pytest.MonkeyPatch, before: int
+@pytest.mark.parametrize("call", ["ftruncate", "fstat", "lstat", "pread", "pwrite", "lseek"])
+@pytest.mark.parametrize("given", [True, False], ids=["with an id", "without"])
+def test_what_is_not_done_with_is_told_and_nothing_else_comes_again(
+    paths: TeamPaths, monkeypatch: pytest.MonkeyPatch, call: str, *, given: bool
 ) -> None:
-    """Or a supervisor would take it for not done, and nobody would ever do it."""
-    box.put(mail("a"))
-    batch = box.take()
-    full = OSError(errno.ENOSPC, "No space left on device")
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "ftruncate", failing(full, before))
-        box.done(batch)
-    box.put(mail("b"))
-    assert contents(box.take().messages) == ["b"]
+    """A supervisor does what it was asked once that is forgotten: neither never nor twice."""
+    for before in range(8):
+        box = Mailbox(paths, f"bob{before}", durable=False)
+        box.put_lines([mail("a").encode() if given else b'{"from": "eve", "content": "a"}\n'])
+        batch = box.take()
+        told = False
+        with monkeypatch.context() as patched:
+            patched.setattr(os, call, failing(getattr(os, call), before))
+            try:
+                box.done(batch)
+            except StoreError:
+                told = True
+        assert contents(box.take().messages) == (["a"] if told else [])
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["with ids", "without"])
