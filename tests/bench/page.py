@@ -44,10 +44,12 @@ SECTIONS: Final[Mapping[str, str]] = {
     "waits with inotify, syncs a record of the mail and one of the cost, and asks with the same "
     "bytes.",
     "turn": "From one model call of a teammate to its next, with a trivial tool in between. The "
-    "rows below are the parts that no program can do without.",
+    "other rows are what it is held against: the call alone, a sandbox with the same mounts that a "
+    "teammate's has, and one sync.",
     "steps": "Where the time of these goes, one step behind the other, and why each is needed. To "
     "note each step's end takes a few microseconds more.",
-    "spawn": "From the request for a teammate until its first model call is on the wire.",
+    "spawn": "From the request for a teammate until its first model call is on the wire. The "
+    "supervisor was idle before, so that a process was kept ready.",
     "memory": "What a teammate takes of the memory. Pages that processes share count in parts.",
     "resume": "How long it takes to read a conversation again, by the length of its transcript.",
     "growth": "What a team costs at several sizes. A broadcast wakes everybody.",
