@@ -18,6 +18,7 @@ from teamd.programs import Program, reaper
 from teamd.programs.gate import WAIT, Gate
 from teamd.programs.processes import descendants, namespace_of, signal_in, take_more_than
 from teamd.programs.reaped import Ended
+from teamd.programs.seccomp import filter_to_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -113,10 +114,11 @@ class Sandboxed(Program):
         first = ["/bin/sh", "-c", FIRST_PROCESS, "sh", command, *bounds.arguments()]
         self._gate = Gate()
         gate = self._gate.theirs.fileno()
-        words = [*argv, "--info-fd", str(gate), "--", *first]
         try:
-            # An empty environment: bubblewrap's own could be read in the sandbox.
-            super().__init__(words, output=output, stdin=gate, env={}, pass_fds=(gate,))
+            with filter_to_read() as calls:
+                words = [*argv, "--info-fd", f"{gate}", "--seccomp", f"{calls}", "--", *first]
+                # An empty environment: bubblewrap's own could be read in the sandbox.
+                super().__init__(words, output=output, stdin=gate, env={}, pass_fds=(gate, calls))
         except BaseException:
             self._gate.close()
             raise

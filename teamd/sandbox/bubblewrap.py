@@ -32,6 +32,7 @@ _BASE: Final = (
     "--as-pid-1",
 )  # fmt: skip
 _RESOLVER: Final = Path("/etc/resolv.conf")
+_TEMPORARY: Final = (TEMPORARY, "/var/tmp", "/dev/shm")  # noqa: S108 -- the sandbox's own
 _MOST_SOCKETS: Final = 1000
 _OPEN_SOCKETS: Final = Path("/proc/net/unix")
 _KERNEL: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
@@ -73,16 +74,19 @@ def build_arguments(
         places: what stays as it is, each as it stands now.
         readable: what it may read.
     """
+    above = _ways_to_workspace(policy, readable)
     return [
         *build_base(program, network=policy.network),
         *(_resolver() if policy.network else ()),
         *_temporary(policy),
         *("--bind", str(policy.home), HOME),
+        *_each("--tmpfs", above),
         *_mount_readable(readable),
         *_mount_workspace(policy, readable),
         *_protect(places),
         *_hide(policy, readable),
         *_hide_sockets(readable),
+        *_each("--remount-ro", above),
         *("--remount-ro", "/", "--chdir", str(policy.workspace), "--clearenv"),
         *_environment(policy),
     ]
@@ -90,9 +94,26 @@ def build_arguments(
 
 def _temporary(policy: Policy) -> Iterator[str]:
     """Yield one folder on the disk for all that is temporary: memory would have no bound there."""
-    for folder in (TEMPORARY, "/dev/shm"):  # noqa: S108 -- the sandbox's own
+    for folder in _TEMPORARY:
         yield from ("--bind", str(policy.temporary), folder)
-    yield from ("--symlink", TEMPORARY, "/var/tmp", "--remount-ro", "/dev")  # noqa: S108
+    yield from ("--remount-ro", "/dev")
+
+
+def _ways_to_workspace(policy: Policy, readable: Readable) -> list[str]:
+    """Return where the way to the workspace leaves a folder that all commands can write to.
+
+    If nothing were mounted there, a command could move that folder and remove it. With it would go
+    what is mounted below for a background job, which could then rename what its mounts keep.
+    """
+    shown = tuple(f"{folder}{os.sep}" for folder in readable.folders)  # and read-only
+    above = [str(folder) for folder in policy.workspace.parents]
+    first = [folder for folder in above if os.path.dirname(folder) in (HOME, *_TEMPORARY)]  # noqa: PTH120 -- text
+    return [folder for folder in first if not f"{folder}{os.sep}".startswith(shown)]
+
+
+def _each(option: str, folders: Iterable[str]) -> Iterator[str]:
+    for folder in folders:
+        yield from (option, folder)
 
 
 def _mount_readable(readable: Readable) -> Iterator[str]:
@@ -103,13 +124,11 @@ def _mount_readable(readable: Readable) -> Iterator[str]:
 def _mount_workspace(policy: Policy, readable: Readable) -> Iterator[str]:
     """Yield the workspace; a hidden folder around it that is within reach shows nothing else."""
     hidden = [str(one) for one in policy.around if f"{one}{os.sep}".startswith(readable.reach)]
-    for folder in hidden:
-        yield from ("--tmpfs", folder)
+    yield from _each("--tmpfs", hidden)
     yield from ("--bind", str(policy.workspace), str(policy.workspace))
     for objects in policy.borrowed:
         yield from ("--ro-bind", str(objects), str(objects))
-    for folder in hidden:
-        yield from ("--remount-ro", folder)
+    yield from _each("--remount-ro", hidden)
 
 
 def _protect(places: Iterable[Place]) -> Iterator[str]:

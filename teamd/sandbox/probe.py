@@ -8,6 +8,7 @@ from pathlib import Path
 
 from teamd.dataclass import dataclass
 from teamd.programs.brief import begin_briefly
+from teamd.programs.seccomp import filter_to_read
 from teamd.sandbox import SANDBOXED
 from teamd.sandbox.bubblewrap import build_trial
 
@@ -64,7 +65,13 @@ def begin(untrusted: Iterable[Path] = ()) -> Callable[[], Probe]:
     program = find_program(PROGRAM, untrusted)
     if program is None:
         return lambda: Probe(trouble="bubblewrap is not installed", remedy=_INSTALL)
-    trial = begin_briefly([*build_trial(program), "true"], timeout_seconds=_PROBE_SECONDS)
+    try:
+        with filter_to_read() as calls:
+            argv = [*build_trial(program), "--seccomp", str(calls), "true"]
+            trial = begin_briefly(argv, timeout_seconds=_PROBE_SECONDS, pass_fds=[calls])
+    except OSError as error:
+        refused = Probe(program=program, trouble=os.strerror(error.errno or 0), remedy="a restart")
+        return lambda: refused
 
     def end() -> Probe:
         status, said = trial()

@@ -383,6 +383,69 @@ def test_it_has_no_rights_and_cannot_be_left(world: World) -> None:
     assert {rights[f"Cap{kind}:"] for kind in ("Inh", "Prm", "Eff", "Amb", "Bnd")} == {"0" * 16}
 
 
+# Whoever left the sandbox's mounts behind could rename what they keep in place.
+LEAVE: Final = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+workspace = os.open(".", os.O_RDONLY)
+os.makedirs("/tmp/root/old")
+def succeed(returned):
+    if returned:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+succeed(libc.unshare(0x10020000))  # a user namespace, and one of mounts
+succeed(libc.mount(b"/tmp/root", b"/tmp/root", None, 0x1000, None))
+os.chdir("/tmp/root")
+succeed(libc.pivot_root(b".", b"old"))
+succeed(libc.umount2(b"/old", 2))
+os.rename(".git", "git", src_dir_fd=workspace, dst_dir_fd=workspace)
+"""
+
+
+def test_no_namespace_leaves_its_mounts_behind(world: World) -> None:
+    world.repository()
+    world.write("workspace/leave.py", LEAVE)
+    left, threads = world.run(
+        "python3 leave.py; bash -c 'unshare --user true'; ls .git",
+        # `clone3` is refused, and `clone` makes a thread all the same.
+        "python3 -c 'from threading import *; t = Thread(target=print, args=(1,)); t.start()'",
+    )
+    assert "PermissionError: [Errno 1] Operation not permitted" in left
+    assert "unshare: unshare failed: Operation not permitted" in left
+    assert "HEAD\n" in left
+    assert world.names() == {".git", "leave.py"}
+    assert threads == "1"
+
+
+def test_what_is_mounted_for_a_job_stays_though_its_workspace_is_in_a_shared_folder(
+    world: World,
+) -> None:
+    """A folder that another command removes takes what is mounted in it along."""
+    world.repository()
+    job = "while [ ! -e go ]; do sleep 0.05; done; mv .git git; touch tried; sleep 60"
+    above = str(world.folder)
+    moved, gone, _ = world.run(
+        f"mv {above} /tmp/moved; mv /dev/shm/{world.folder.name} /tmp/moved",
+        "rm -rf /tmp/moved; touch go; while [ ! -e tried ]; do sleep 0.05; done; ls .git",
+        job=job,
+    )
+    assert moved.count("Device or resource busy") == 2
+    assert "HEAD\n" in gone
+    assert world.names() == {".git", "go", "tried"}
+
+
+@pytest.mark.parametrize("above", ["/var/tmp", "/dev/shm"])
+def test_a_workspace_may_be_in_a_folder_for_what_is_temporary(others: Others, above: str) -> None:
+    with tempfile.TemporaryDirectory(dir=above) as folder:
+        world = World(Path(folder), os.geteuid(), others)
+        world.write("workspace/deep/note", "mine")
+        said, beside = world.run(
+            "pwd; cat deep/note", f"touch {folder}/x; touch /var/tmp/x; ls /tmp"
+        )
+    assert said == f"{folder}/workspace\nmine"
+    assert f"'{folder}/x': Read-only file system" in beside
+    assert "x" in beside.splitlines()[1:]
+
+
 def test_nothing_of_a_repository_that_runs_by_itself_can_be_changed(world: World) -> None:
     world.repository()
     world.execute("git", "config", "core.hooksPath", "myhooks")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import sys
@@ -31,7 +32,7 @@ from teamd.sandbox.places import (
     is_protected,
     protected_names,
 )
-from teamd.sandbox.probe import Probe, describe, find_program
+from teamd.sandbox.probe import Probe, describe, find_program, probe
 from teamd.sandbox.readable import Readable
 from teamd.settings.reach import Reach, Tools
 from teamd.settings.schema import Settings, Teammate
@@ -345,7 +346,7 @@ def test_only_what_the_dead_left_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tools", "probe", "words"),
+    ("tools", "found", "words"),
     [
         (Tools(), Probe(program="bwrap"), "bubblewrap, no network"),
         (Tools(network=True), Probe(), "bubblewrap, with network"),
@@ -362,9 +363,9 @@ def test_only_what_the_dead_left_is_found(tmp_path: Path) -> None:
     ],
 )
 def test_what_stands_around_commands_is_said_in_a_line(
-    tools: Tools, probe: Probe, words: str
+    tools: Tools, found: Probe, words: str
 ) -> None:
-    assert describe(tools, probe) == words
+    assert describe(tools, found) == words
 
 
 def test_a_teammate_comes_before_its_role_and_that_before_the_team() -> None:
@@ -378,6 +379,18 @@ def test_a_teammate_comes_before_its_role_and_that_before_the_team() -> None:
     assert (of_ann.hosts, of_ann.network, of_ann.protect) == (("c.org",), False, ("deploy", "x"))
     assert settings.tools_of("bob", "tester").hosts == ("b.org",)
     assert settings.tools_of("bob", "coder") == settings.tools
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
+def test_without_a_descriptor_left_it_is_said_that_no_sandbox_can_be_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setenv("PATH", str(program(tmp_path / "bin").parent))
+    monkeypatch.setattr(os, "pipe", refuse)
+    assert probe().trouble == "Too many open files"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")

@@ -1,0 +1,69 @@
+"""What the filter of system calls answers, run as the kernel would."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from typing import Final
+
+import pytest
+
+from teamd.programs.seccomp import build, filter_to_read
+
+ALLOWED: Final = 0x7FFF0000
+REFUSED: Final = 0x00050000
+NEW_USER, NEW_MOUNTS, THREAD = 0x10000000, 0x00020000, 0x003D0F00
+# From `linux/audit.h` and each architecture's `asm/unistd.h`: its number, clone, unshare, read.
+X86_64: Final = (0xC000003E, 56, 272, 0)
+TABLES: Final = {
+    "x86_64": X86_64,
+    "i386": (0x40000003, 120, 310, 3),
+    "aarch64": (0xC00000B7, 220, 97, 63),
+    "arm": (0x40000028, 120, 337, 3),
+    "riscv64": (0xC00000F3, 220, 97, 63),
+    "loongarch64": (0xC0000102, 220, 97, 63),
+    "ppc64le": (0xC0000015, 120, 282, 3),
+}
+
+
+def answer(architecture: int, call: int, flags: int = 0) -> int:
+    """Run the filter on a call, see linux/bpf_common.h."""
+    data = struct.pack("<IIQ6Q", call, architecture, 0, flags, 0, 0, 0, 0, 0)
+    steps = list(struct.iter_unpack("<HBBI", build()))
+    at = held = 0
+    while True:
+        code, yes, no, value = steps[at]
+        at += 1
+        match code:
+            case 0x20:
+                (held,) = struct.unpack_from("<I", data, value)
+            case 0x15:
+                at += yes if held == value else no
+            case 0x45:
+                at += yes if held & value else no
+            case 0x06:
+                return int(value)
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_no_call_makes_a_user_namespace(table: tuple[int, int, int, int]) -> None:
+    architecture, clone, unshare, read = table
+    for call in (clone, unshare):
+        assert answer(architecture, call, NEW_USER) == REFUSED | errno.EPERM
+        assert answer(architecture, call, NEW_USER | NEW_MOUNTS | THREAD) == REFUSED | errno.EPERM
+        assert answer(architecture, call, THREAD) == ALLOWED
+    assert answer(architecture, 435) == REFUSED | errno.ENOSYS, "clone3: its flags cannot be read"
+    assert answer(architecture, read, NEW_USER) == ALLOWED
+
+
+def test_another_table_of_calls_is_refused() -> None:
+    x86_64, clone, *_ = X86_64
+    assert answer(x86_64, 0x40000000 | clone) == REFUSED | errno.ENOSYS
+    assert answer(0x80000016, 3) == REFUSED | errno.ENOSYS, "s390x"
+
+
+def test_it_is_read_once_from_a_descriptor() -> None:
+    with filter_to_read() as fd:
+        assert os.read(fd, 1 << 16) == build()
+        assert os.read(fd, 1) == b"", "its end"
