@@ -28,15 +28,19 @@ _MOST_FILES: Final = 20  # that include each other
 _LARGEST_BYTES: Final = 1 << 20
 
 
-def named_by_settings(workspace: Path, git: Path) -> Iterator[str]:
+def named_by_settings(workspace: Path, git: Path | None) -> Iterator[tuple[str, bool]]:
     """Yield the folders of hooks and the files of settings in a workspace that git's settings name.
 
     Args:
         workspace: the folder; paths of what is yielded are relative to it.
-        git: its repository.
+        git: its repository; without one, the person's own settings count for one that is made.
+
+    Yields:
+        A path, and whether git reads a file there.
     """
-    ours = (Path(os.path.expanduser(name)) for name in _OF_PERSON)  # noqa: PTH111 -- without a home
-    sources = [git / "config", git / "config.worktree", *ours]
+    own = () if git is None else (git / "config", git / "config.worktree")
+    persons = (Path(os.path.expanduser(name)) for name in _OF_PERSON)  # noqa: PTH111 -- without a home
+    sources = [*own, *persons]
     for file in sources:  # grows meanwhile
         for kind, value in _paths_in(_read(file)):
             # Hooks are sought from the top of the working tree, a file beside who names it.
@@ -45,7 +49,7 @@ def named_by_settings(workspace: Path, git: Path) -> Iterator[str]:
             if kind == "file" and found not in sources and len(sources) < _MOST_FILES:
                 sources.append(found)
             if found != workspace and found.is_relative_to(workspace):
-                yield str(found.relative_to(workspace))
+                yield str(found.relative_to(workspace)), kind == "file"
 
 
 def keep_harmless(content: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from enum import Enum, auto
 from pathlib import Path
 
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 
 GIT: Final = ".git"
 # Git passes over an empty folder wherever it is, but for those whose content it reads itself.
-_FILES: Final = (
-    "/.git/info/attributes", "/.git/config.worktree", "/.git/objects/info/alternates",
-)  # fmt: skip
+_FILES: Final = frozenset((
+    ".git/info/attributes", ".git/config.worktree", ".git/objects/info/alternates",
+))  # fmt: skip
 _OF_REPOSITORY: Final = (
     "hooks", "config", "config.worktree", "info/attributes", "modules",
     "worktrees",  # lead git to settings elsewhere
@@ -77,17 +78,14 @@ class Place:
     Attributes:
         above: the folders between the workspace and it, outermost first.
         target: of a link, where it leads.
+        wants_file: whether a placeholder here is a file rather than a folder.
     """
 
     path: Path
     state: PlaceState
     above: tuple[Path, ...] = ()
     target: str = ""
-
-    @property
-    def wants_file(self) -> bool:
-        """Whether a placeholder here is a file rather than a folder."""
-        return self.path.as_posix().endswith(_FILES)
+    wants_file: bool = False
 
 
 def protected_names(
@@ -97,8 +95,10 @@ def protected_names(
     allowed: Iterable[str] = (),
     made: Container[str] = (),
     may_init: bool,
-) -> list[str]:
+) -> dict[str, bool]:
     """Return the places of a workspace that stay as they are, relative to it.
+
+    With each comes whether git reads a file there, which it could not do with a folder.
 
     Args:
         workspace: the folder.
@@ -110,19 +110,27 @@ def protected_names(
     names = [name for name in BUILT_IN if name not in INSTRUCTIONS or name not in set(allowed)]
     names += [os.path.normpath(name) for name in more]
     git = workspace / GIT
-    if git.is_dir() and not git.is_symlink() and str(git) not in made:
-        return [*dict.fromkeys([*names, *named_by_settings(workspace, git)])]
-    others = [name for name in names if not name.startswith(f"{GIT}/")]
-    return others if may_init and not os.path.lexists(git) else [*others, GIT]
+    is_repository = git.is_dir() and not git.is_symlink() and str(git) not in made
+    if not is_repository:
+        names = [name for name in names if not name.startswith(f"{GIT}/")]
+        if not may_init or os.path.lexists(git):
+            names.append(GIT)
+    named = dict(named_by_settings(workspace, git if is_repository else None))
+    return {**{name: name in _FILES for name in names}, **named}
 
 
-def find_places(root: Path, names: Iterable[str]) -> list[Place]:
+def find_places(root: Path, names: Iterable[str] | Mapping[str, bool]) -> list[Place]:
     """Look at each of these places below a folder, and where links among them lead.
 
     Several below one that is missing are one place.
+
+    Args:
+        root: the folder.
+        names: as of `protected_names`, or none of them a file for git.
     """
-    places = [_find(root, name) for name in names]
-    places += [_find(root, name) for name in _targets(root, places)]
+    files = names if isinstance(names, Mapping) else {}
+    places = [_find(root, name, wants_file=files.get(name, False)) for name in names]
+    places += [_find(root, name, wants_file=is_file) for name, is_file in _targets(root, places)]
     found = {place.path: place for place in reversed(places)}
     return sorted(found.values(), key=lambda place: len(place.path.parts))
 
@@ -158,30 +166,32 @@ def is_protected(path: Path, places: Iterable[Place]) -> bool:
     return any(asked.is_relative_to(_fold(place.path)) for place in places)
 
 
-def _targets(root: Path, places: Iterable[Place]) -> Iterator[str]:
+def _targets(root: Path, places: Iterable[Place]) -> Iterator[tuple[str, bool]]:
     """Yield the links that lead on from links among the places, and where they end, below root."""
-    links = (place.path for place in places if place.state is PlaceState.LINK)
-    for path in (one for link in links for one in follow(link)):
+    links = [place for place in places if place.state is PlaceState.LINK]
+    for path, is_file in ((one, link.wants_file) for link in links for one in follow(link.path)):
         if path.startswith(f"{root}{os.sep}"):
-            yield os.path.relpath(path, root)
+            yield os.path.relpath(path, root), is_file
 
 
 def _fold(path: Path) -> Path:
     return Path(str(path).casefold())
 
 
-def _find(root: Path, name: str) -> Place:
-    path, above = str(root), list[Path]()  # as text: for each command, many times
-    for at, part in enumerate(name.split("/")):
+def _find(root: Path, name: str, *, wants_file: bool) -> Place:
+    path, above, parts = str(root), list[Path](), name.split("/")
+    for at, part in enumerate(parts):  # as text: for each command, many times
         if at:
             above.append(Path(path))
         path = os.path.join(path, part)  # noqa: PTH118
+        last = wants_file and at == len(parts) - 1
         try:
             mode = os.lstat(path).st_mode
         except OSError:
-            return Place(Path(path), PlaceState.MISSING, tuple(above))
+            return Place(Path(path), PlaceState.MISSING, tuple(above), wants_file=last)
         if stat.S_ISLNK(mode):
-            return Place(Path(path), PlaceState.LINK, tuple(above), os.readlink(path))  # noqa: PTH115 -- as it is
+            target = os.readlink(path)  # noqa: PTH115 -- as it is
+            return Place(Path(path), PlaceState.LINK, tuple(above), target, wants_file=last)
         if not stat.S_ISDIR(mode):
             return Place(Path(path), PlaceState.FILE, tuple(above))
     return Place(Path(path), PlaceState.FOLDER, tuple(above))

@@ -504,6 +504,33 @@ def test_places_that_run_by_themselves_stay_as_they_are(world: World, there: boo
         assert world.names() == set(), "no placeholder stays behind"
 
 
+def test_settings_of_git_that_are_included_and_missing_are_held_and_git_works(world: World) -> None:
+    """What git reads cannot be held by a folder."""
+    world.repository()
+    named = ("settings/own", "beside", "linked")
+    for name in named:
+        world.execute("git", "config", "--add", "include.path", f"../{name}")
+    (world.workspace / "linked").symlink_to("target")
+    tries = [f"echo '[core] pager = evil' > {name}; rm -f {name}" for name in named]
+    said, again, _ = world.run(
+        "\n".join([*tries, "mv settings x; git status --short"]),
+        "git log --oneline",
+        job="sleep 60",
+    )
+    assert "fatal" not in said
+    assert again.endswith(" begin")
+    assert world.execute("git", "status", "--short") == "?? linked\n"
+    assert world.names() == {".git", "linked"}, "no placeholder stays behind"
+
+
+def test_hooks_in_the_folder_that_the_person_s_own_settings_name_are_held(world: World) -> None:
+    """They run at the first commit in the repository that the command makes."""
+    world.write("person/.gitconfig", "[core]\n\thooksPath = tools/hooks\n")
+    plant = "mkdir -p tools/hooks; echo evil > tools/hooks/post-commit"
+    world.run(f"git init --quiet; {plant}; mv tools x", plant)
+    assert world.names() == {".git"}
+
+
 @pytest.mark.parametrize("again", [False, True], ids=["first", "second"])
 def test_a_place_below_others_that_are_missing_is_held_too(world: World, again: bool) -> None:
     """Each missing part has a placeholder; what is around the place may be written."""

@@ -114,7 +114,7 @@ def test_what_the_settings_of_git_name_is_found(
 ) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/config").write_text(content)
-    assert list(named_by_settings(tmp_path, tmp_path / ".git")) == named
+    assert [name for name, _ in named_by_settings(tmp_path, tmp_path / ".git")] == named
 
 
 def test_settings_that_include_others_are_followed(
@@ -128,7 +128,7 @@ def test_settings_that_include_others_are_followed(
     (workspace / "one").write_text("[include]\npath = one\npath = sub/two\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     named = named_by_settings(workspace, workspace / ".git")
-    assert sorted(set(named)) == [".githooks.d", "one", "sub/two"]
+    assert dict(named) == {".githooks.d": False, "one": True, "sub/two": True}
 
 
 @given(content=st.text(st.sampled_from('[]"\\=;#\n\t corehksPatinlud.~/'), max_size=200))
@@ -138,7 +138,7 @@ def test_no_settings_of_git_are_too_odd(
     workspace = tmp_path_factory.mktemp("odd")
     (workspace / ".git").mkdir()
     (workspace / ".git/config").write_text(content)
-    for name in named_by_settings(workspace, workspace / ".git"):
+    for name, _ in named_by_settings(workspace, workspace / ".git"):
         assert not Path(name).is_absolute()
         assert ".." not in Path(name).parts
 
