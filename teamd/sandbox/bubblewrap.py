@@ -7,6 +7,7 @@ The root of a sandbox is an empty file system, and only what is named here is in
 from __future__ import annotations
 
 import os
+import re
 import stat
 from contextlib import suppress
 from functools import cache, lru_cache
@@ -35,6 +36,7 @@ _RESOLVER: Final = Path("/etc/resolv.conf")
 _TEMPORARY: Final = (TEMPORARY, "/var/tmp", "/dev/shm")  # noqa: S108 -- the sandbox's own
 _MOST_SOCKETS: Final = 1000
 _OPEN_SOCKETS: Final = Path("/proc/net/unix")
+_ROW: Final = re.compile(r"\n(?=[0-9a-f]+: )")  # a path may hold ends of lines
 _KERNEL: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 
 
@@ -179,8 +181,8 @@ def _sockets() -> list[str]:
         text = _OPEN_SOCKETS.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:  # another system
         return []
-    # Not splitlines: a path may hold what that takes for the end of a line.
-    return [line[line.index("/") :] for line in text.split("\n") if "/" in line]
+    rows = _ROW.split(text.removesuffix("\n"))
+    return [row[row.index("/") :] for row in rows if "/" in row]
 
 
 def _environment(policy: Policy) -> Iterator[str]:

@@ -172,7 +172,9 @@ class Children(Lives):
         now = clocks.awake()
         for life in self._lives.values():
             if life.watchdog is not None and life.child is not None:
-                silent = life.watchdog.expired(now) and not life.child.ended
+                silent = life.watchdog.expired(now)
+                if silent and life.child.ended:  # what became of it is for `reap` to say
+                    continue
                 event = LifeEvent.SILENT if silent else LifeEvent.HEARD
                 self._step(life, event, self.heartbeats.violation)
         beat = self.heartbeats.beat_seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from teamd.process_id import Identity
     from teamd.supervisor.children import Children
 
-NAMES: Final = ("ann", "bob", "cat")
+DEAF: Final = "deaf"
+NAMES: Final = ("ann", "bob", "cat", DEAF)
 _FORK_SECONDS: Final = 0.06  # longer than a round may fork at a stretch
 
 
@@ -52,7 +54,7 @@ def children(tmp_path: Path) -> Iterator[Children]:
 
 
 def _hibernate(start: ChildStart) -> int:
-    if not start.hibernates:
+    if not start.hibernates and start.name != DEAF:
         return ChildExit.HIBERNATES
     os.set_blocking(start.bell, True)
     return len(os.read(start.bell, 1))
@@ -63,19 +65,20 @@ def _processes(children: Children) -> list[Identity]:
 
 
 def test_who_starts_or_hibernates_with_others_waits_for_the_next_round(children: Children) -> None:
-    for name in NAMES:
+    names = NAMES[:3]
+    for name in names:
         children.start(name)
     children.begin()
-    for started in range(1, len(NAMES) + 1):
+    for started in range(1, len(names) + 1):
         assert children.next_due_seconds() == 0, "the next round begins at once"
         children.do_due()
         assert len(_processes(children)) == started, "slots and mail wait for one fork at most"
     before = _processes(children)
     for process in before:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    for ended in range(1, len(NAMES) + 1):
+    for ended in range(1, len(names) + 1):
         assert len(children.reap()) == 1
-        assert len(set(before) & set(_processes(children))) == len(NAMES) - ended
+        assert len(set(before) & set(_processes(children))) == len(names) - ended
         children.check_heartbeats()
         assert children.next_due_seconds() == 0
     assert children.reap() == []
@@ -93,3 +96,18 @@ def test_one_that_has_ended_is_not_stuck_while_it_waits_for_its_round(children: 
     wait_until(lambda: clocks.awake() > due, what="it has been silent for too long")
     children.check_heartbeats()
     assert children.state("ann") is State.RUNNING
+
+
+def test_one_that_was_stuck_and_has_ended_goes_on_by_nothing(children: Children) -> None:
+    """Else its crash would be told without a word of that it was stuck."""
+    children.begin()
+    children.start(DEAF)
+    process = children.process(DEAF)
+    assert process is not None
+    look = children.check_heartbeats
+    wait_until(lambda: look() or children.state(DEAF) is State.STUCK, what="it is stuck")
+    os.kill(process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    wait_until(lambda: children.next_due_seconds() == 0, what="the next look")
+    look()
+    assert children.state(DEAF) is State.STUCK

@@ -283,7 +283,7 @@ def test_what_is_temporary_takes_no_memory(world: World) -> None:
 
 def test_no_network_and_no_socket_of_others(world: World) -> None:
     path = world.folder / "person" / "agent.sock"
-    readable = world.write("readable/notes").parent / "agent.sock"
+    readable = world.write("readable/notes").parent / "an\nagent.sock"
     program = (
         "import socket, sys\n"
         "for kind, address in ((socket.AF_INET, ('127.0.0.1', int(sys.argv[1]))),\n"
@@ -306,7 +306,8 @@ def test_no_network_and_no_socket_of_others(world: World) -> None:
             one.listen()
         path.chmod(0o777)
         readable.chmod(0o777)
-        command = f"python3 reach.py {sockets[0].getsockname()[1]} {path} {readable} {abstract}"
+        port = sockets[0].getsockname()[1]
+        command = f"python3 reach.py {port} {path} '{readable}' {abstract}"
         read = [str(readable.parent)]
         (without,) = world.run(command, readable=read)
         (shared,) = world.run(command, readable=read, network=True)
