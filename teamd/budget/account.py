@@ -78,12 +78,13 @@ class Account:
 
     def encode(self) -> dict[str, Any]:
         """The account as it stands in the ledger."""
-        return {**{key: getattr(self, key) for key in COUNTS}, "usd": float(self.usd)}
+        usd = float(min(self.usd, _MOST_MONEY))  # of several, each of which was a sum of money
+        return {**{key: getattr(self, key) for key in COUNTS}, "usd": usd}
 
     @classmethod
     def decode(cls, record: Mapping[str, Any]) -> Account:
         """Read an account; what is missing is 0."""
-        counts = {key: int(record.get(key, 0)) for key in COUNTS}
+        counts = {key: _count(record.get(key, 0)) for key in COUNTS}
         return cls(**counts, usd=exactly(record.get("usd", 0)))
 
 
@@ -140,15 +141,25 @@ class Reservation:
     def decode(cls, record: Mapping[str, Any]) -> Reservation:
         """Read a reservation."""
         values: dict[str, Any] = {key: str(record[key]) for key in ("id", "teammate", "model")}
-        values |= {key: int(record[key]) for key in ("input_tokens", "output_tokens")}
+        values |= {key: _count(record[key]) for key in ("input_tokens", "output_tokens")}
         process = Identity(pid=int(record["pid"]), started=float(record["started"]))
         usd = None if record["usd"] is None else exactly(record["usd"])
         return cls(**values, process=process, usd=usd, day=str(record.get("day", "")))
 
 
 def is_money(usd: Decimal) -> bool:
-    """Return whether it can be money: what is none, or infinite, would spoil every sum."""
-    return usd.is_finite() and abs(usd) <= _MOST_MONEY
+    """Return whether it can be money: what is none, or infinite, would spoil every sum.
+
+    What is negative would undo what others have used.
+    """
+    return usd.is_finite() and 0 <= usd <= _MOST_MONEY
+
+
+def _count(value: Any) -> int:
+    count = int(value)
+    if count < 0:
+        raise ValueError(f"{value} is no count")
+    return count
 
 
 def exactly(amount: Any) -> Decimal:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from decimal import Decimal
 from functools import cache, reduce
 from operator import or_
+from typing import Annotated
 
 from teamd.budget.account import COUNTS, Account, Reservation, is_money
 from teamd.budget.accounts import Terms
@@ -63,10 +64,11 @@ def load_decoder() -> Callable[[bytes], list[Any]]:
     """
     import msgspec  # noqa: PLC0415 -- longer to load than all that a short command needs
 
+    count = Annotated[int, msgspec.Meta(ge=0)]
     texts = [(name, str) for name in ("id", "teammate", "model")]
     whose = [("pid", int), ("started", float)]
-    most = [("input_tokens", int), ("output_tokens", int), ("usd", Decimal | None)]
-    taken = [*((name, int, 0) for name in COUNTS), ("usd", Decimal, Decimal(0))]
+    most = [("input_tokens", count), ("output_tokens", count), ("usd", Decimal | None)]
+    taken = [*((name, count, 0) for name in COUNTS), ("usd", Decimal, Decimal(0))]
     kinds: dict[str, list[Any]] = {
         "reserve": [*texts, *whose, *most, ("day", str, "")],
         "settle": [("id", str), *taken],

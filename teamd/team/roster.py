@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from contextlib import suppress
 from functools import cached_property
@@ -12,7 +13,7 @@ from teamd.dataclass import dataclass, field, replace
 from teamd.errors import DamagedRoster, StoreError, UnknownTeammate
 from teamd.files import files, locks
 from teamd.files.version import is_settled, version_of
-from teamd.messages import LEAD, USER
+from teamd.messages import LEAD, NAME, USER
 from teamd.states import Status
 from teamd.team.member import COLOURS, Member, MemberLines
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 _OPENING: Final = b'"members": ['
 _END: Final = (b"]}", b"")
-_NAMED: Final = b'{"name": "'
+_NAMED: Final = re.compile(rb'\{"name": "%b", "' % NAME.pattern.encode())
 _DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -285,12 +286,7 @@ def _is_nowhere(content: bytes, name: str) -> bool:
     if b"\\u" in content or b'"%b"' % name.lower().encode() in content.lower():
         return False
     lines = content.split(b"\n")[1 : -len(_END)]
-    return all(line.startswith(_NAMED) and _has_name(line) for line in lines)
-
-
-def _has_name(line: bytes) -> bool:
-    """Return whether the first text of a member's line ends where a name does."""
-    return line.startswith(b'", "', line.find(b'"', len(_NAMED)))
+    return all(map(_NAMED.match, lines))
 
 
 def _format(content: bytes) -> int:

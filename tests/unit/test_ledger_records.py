@@ -32,6 +32,11 @@ ODD = [
     b'{"record": "account", "teammate": "bob", "usd": "sNaN"}',
     b'{"record": "settle", "id": "2", "usd": "-Infinity"}',
     b'{"record": "settle", "id": "2", "usd": 9e999999}',
+    b'{"record": "settle", "id": "2", "usd": -0.1}',
+    b'{"record": "settle", "id": "2", "input_tokens": -800}',
+    b'{"record": "account", "teammate": "ann", "usd": -1, "output_tokens": 5}',
+    (b'{"record": "reserve", "id": "3", "teammate": "ann", "model": "m", "input_tokens": -7, '
+    b'"output_tokens": 5, "usd": 0.1, "pid": 1, "started": 2.5}'),
     b'{"record": "settle", "id": "2", "calls": 1, "inpu\xf4_tokens": 800}',
 ]  # fmt: skip
 VALUES = st.one_of(
@@ -87,7 +92,9 @@ def test_what_is_odd_takes_nothing_else_with_it(
     assert accounts.used["ann"].input_tokens == 6
 
 
-@pytest.mark.parametrize("usd", [b"NaN", b"1e400", b"-Infinity", b'"sNaN"', b'"9e999999"', b'"x"'])
+@pytest.mark.parametrize(
+    "usd", [b"NaN", b"1e400", b"-Infinity", b"-0.05", b'"sNaN"', b'"9e999999"', b'"x"']
+)
 def test_a_limit_is_neither_lost_nor_no_number(usd: bytes) -> None:
     terms = Terms(team_usd=Decimal("0.05"))
     lifted = {"record": "raised", "limit": "team_usd", "of": "", "amount": 0.01}
@@ -96,6 +103,15 @@ def test_a_limit_is_neither_lost_nor_no_number(usd: bytes) -> None:
     accounts = in_one_go(block_of({"record": "terms", **terms.encode()}, lifted) + odd)
     assert accounts.terms == terms
     assert accounts.raised == {("team_usd", ""): Decimal("0.01")}
+
+
+def test_however_much_was_used_it_is_so_after_a_compaction() -> None:
+    """A sum that were no money when it is read again would be none."""
+    terms = {"record": "terms", **Terms(team_usd=Decimal(5)).encode()}
+    accounts = in_one_go(block_of(terms, *[ACCOUNT | {"usd": 9e14}] * 2))
+    again = in_one_go(block_of(*records.summarise(accounts, kept_days=3)))
+    assert again.used["ann"].usd == 10**15
+    assert again.refusal(Reservation.decode(REFUSED)) is not None
 
 
 def test_a_call_that_is_made_is_refused_no_more() -> None:

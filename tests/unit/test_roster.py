@@ -286,7 +286,7 @@ def test_a_line_is_a_member_only_where_members_stand(paths: TeamPaths, content: 
         assert Roster(paths).find("bob") == found
 
 
-@pytest.mark.parametrize("put", ["", '"', "\n"])
+@pytest.mark.parametrize("put", ["", '"', "\n", "\0", "\\", "{", "\u2028"])
 def test_a_member_whose_line_is_damaged_is_not_taken_for_nobody(
     roster: Roster, paths: TeamPaths, put: str
 ) -> None:
