@@ -8,7 +8,7 @@ one that was opened. To see that takes a tenth of the time of opening it again.
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from teamd.dataclass import dataclass
 from teamd.errors import translate_os_errors
@@ -90,6 +90,10 @@ class KeptFile:
             size = os.lseek(opened.fd, 0, os.SEEK_END)
             check(size, len(line))
             files.append_locked(opened.fd, self.path, line, size, durable=durable)
+        except OSError:
+            _drop(opened)
+            with translate_os_errors(self.path):
+                raise
         except BaseException:
             _drop(opened)
             raise
@@ -98,12 +102,12 @@ class KeptFile:
     def _keep(self, opened: _Opened) -> None:
         self._kept.append(opened)
         while len(self._kept) > 1:
-            os.close(self._kept.pop(0).fd)
+            _close(self._kept.pop(0).fd)
 
     def close(self) -> None:
         """Give the descriptor back."""
         while self._kept:
-            os.close(self._kept.pop().fd)
+            _close(self._kept.pop().fd)
 
     def __del__(self) -> None:
         self.close()
@@ -170,7 +174,7 @@ class KeptDescriptor:
     def close(self) -> None:
         """Give the descriptor back."""
         if self._kept is not None:
-            os.close(self._kept.fd)
+            _close(self._kept.fd)
             self._kept = None
 
     def __del__(self) -> None:
@@ -182,7 +186,7 @@ def _opened(fd: int) -> _Opened:
     try:
         return _Opened(fd, os.getpid(), _identify(os.fstat(fd)))
     except OSError:
-        os.close(fd)
+        _close(fd)
         raise
 
 
@@ -215,4 +219,13 @@ def _drop(opened: _Opened) -> None:
     """Close a descriptor; a process that was forked meanwhile may have it as well, and no lock."""
     if opened.process == os.getpid():
         locks.release(opened.fd)
-    os.close(opened.fd)
+    _close(opened.fd)
+
+
+def _close(fd: int) -> None:
+    """Close a descriptor; what has to be on the disk is so already, and nothing else is promised.
+
+    Whoever were told of a failure now would take what is done for undone.
+    """
+    with suppress(OSError):
+        os.close(fd)

@@ -153,6 +153,7 @@ class SandboxedShell:
         self, command: str, output: Sink, network: Network | None, *, may_init: bool
     ) -> Sandboxed:
         places = list[Place]()
+        self._tidying.soon()  # some may stand by then, though the command is refused
         holder = self.placeholders.hold(partial(self._look, places, may_init=may_init))
         self._tidying.put_off()
         visit = Visit(network) if network else None

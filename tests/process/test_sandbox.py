@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.programs import JOIN, reaper
 from teamd.programs.brief import run_briefly
@@ -775,6 +776,19 @@ def test_what_a_running_command_could_replace_is_not_mounted(tmp_path: Path) -> 
             return await program.wait()
 
     assert asyncio.run(run()) == 0
+
+
+def test_a_command_that_is_refused_leaves_no_placeholder_behind(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    shell = sandboxed_shell(workspace, aside=tmp_path, protected=(f"deploy/{'x' * 300}",))
+
+    async def run() -> None:
+        with pytest.raises(StoreError, match="File name too long"):
+            shell.start("echo fine", len)
+        await until(lambda: not list(workspace.iterdir()), what="all are removed")
+
+    asyncio.run(run())
 
 
 def test_a_network_whose_process_has_ended_is_not_mistaken_for_anothers() -> None:

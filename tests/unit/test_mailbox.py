@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -257,7 +257,7 @@ def _take_all_but(box: Mailbox, first: str, *, then: str) -> None:
     box.done(batch)
 
 
-_ROOM = 41  # bytes of a file: less than the header of a batch
+_ROOM: Final = 41  # bytes of a file: less than the header of a batch
 
 
 class Killed(BaseException):
@@ -301,7 +301,27 @@ def test_what_is_done_with_comes_never_again(
     assert contents(reader.take().messages) == ["c" * 1000]
 
 
-@pytest.mark.parametrize("call", ["ftruncate", "fstat", "lstat", "pread", "pwrite", "lseek"])
+CALLS: Final = ("ftruncate", "fstat", "lstat", "pread", "pwrite", "lseek", "close")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_what_is_not_put_is_told_and_what_is_put_is_there_once(
+    paths: TeamPaths, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    for before in range(8):
+        box = Mailbox(paths, f"bob{before}", durable=True)
+        box.put(mail("a"))
+        told = False
+        with monkeypatch.context() as patched:
+            patched.setattr(os, call, failing(getattr(os, call), before))
+            try:
+                box.put(mail("b"))
+            except StoreError:
+                told = True
+        assert contents(box.take().messages) == (["a"] if told else ["a", "b"])
+
+
+@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("given", [True, False], ids=["with an id", "without"])
 def test_what_is_not_done_with_is_told_and_nothing_else_comes_again(
     paths: TeamPaths, monkeypatch: pytest.MonkeyPatch, call: str, *, given: bool
