@@ -1,7 +1,8 @@
-"""A filter of system calls for commands in a sandbox: they make no user namespace.
+"""A filter of system calls for commands in a sandbox: no user namespaces, and no keys.
 
-In one of their own they could leave what is mounted behind, and a folder that no mount holds any
-more can be renamed, though the sandbox keeps it. The filter is a program of the kernel's, see
+In a namespace of their own they could leave what is mounted behind, and a folder that no mount
+holds any more can be renamed, though the sandbox keeps it. The keyrings of the person's session,
+see keyrings(7), are in no namespace at all. The filter is a program of the kernel's, see
 seccomp(2); `--seccomp` in bwrap(1) takes it. Numbers are those of `linux/audit.h` and `asm/unistd`.
 """
 
@@ -20,19 +21,21 @@ if TYPE_CHECKING:
 
 _NEW_USER: Final = 0x10000000  # CLONE_NEWUSER, in the flags: the first argument everywhere here
 _CLONE3: Final = 435  # the same everywhere
-# clone and unshare, by the number of the architecture.
+# clone, unshare and add_key, by the number of the architecture.
 _CALLS: Final = {
-    0xC000003E: (56, 272),  # x86_64
-    0x40000003: (120, 310),  # i386
-    0xC00000B7: (220, 97),  # aarch64
-    0x40000028: (120, 337),  # arm
-    0xC00000F3: (220, 97),  # riscv64
-    0xC0000102: (220, 97),  # loongarch64
-    0xC0000015: (120, 282),  # ppc64le
+    0xC000003E: (56, 272, 248),  # x86_64
+    0x40000003: (120, 310, 286),  # i386
+    0xC00000B7: (220, 97, 217),  # aarch64
+    0x40000028: (120, 337, 309),  # arm
+    0xC00000F3: (220, 97, 217),  # riscv64
+    0xC0000102: (220, 97, 217),  # loongarch64
+    0xC0000015: (120, 282, 269),  # ppc64le
 }
+_ABOUT_KEYS: Final = 3  # add_key, request_key and keyctl follow each other everywhere
 # Where in `struct seccomp_data` these stand; of the first argument the lower half.
 _NUMBER, _ARCHITECTURE, _FLAGS = 0, 4, 16
-_LOAD, _EQUAL, _HAS, _RETURN = 0x20, 0x15, 0x45, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|K, |JSET, BPF_RET
+_LOAD, _RETURN = 0x20, 0x06  # BPF_LD|W|ABS, BPF_RET
+_EQUAL, _FROM, _HAS = 0x15, 0x35, 0x45  # BPF_JMP|K with JEQ, JGE and JSET
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO
 _X32: Final = 0x40000000  # the bit of another table of calls for x86_64
 
@@ -70,23 +73,21 @@ def build() -> bytes:
     return b"".join([*parts, refused])
 
 
-def _rules(clone: int, unshare: int) -> list[bytes]:
-    """Return what is asked on one architecture; each jump is to one of the last three."""
-    last = [
-        _say(_RETURN, _ALLOW),
-        _say(_RETURN, _REFUSE | errno.EPERM),
-        _say(_RETURN, _REFUSE | errno.ENOSYS),
-    ]
+def _rules(clone: int, unshare: int, keys: int) -> list[bytes]:
+    """Return what is asked on one architecture; whoever jumps on does so to one of the last."""
     asked = [
         _say(_LOAD, _NUMBER),
-        _say(_HAS, _X32, yes=7),
-        _say(_EQUAL, _CLONE3, yes=6),
-        _say(_EQUAL, clone, yes=1),
-        _say(_EQUAL, unshare, no=2),
+        _say(_HAS, _X32, yes=9),
+        _say(_EQUAL, _CLONE3, yes=8),
+        _say(_EQUAL, clone, yes=3),
+        _say(_EQUAL, unshare, yes=2),
+        _say(_FROM, keys + _ABOUT_KEYS, yes=3),
+        _say(_FROM, keys, yes=3, no=2),
         _say(_LOAD, _FLAGS),
         _say(_HAS, _NEW_USER, yes=1),
     ]
-    return asked + last
+    answers = [_ALLOW, _REFUSE | errno.EPERM, _REFUSE | errno.ENOSYS]
+    return asked + [_say(_RETURN, answer) for answer in answers]
 
 
 def _say(code: int, value: int, *, yes: int = 0, no: int = 0) -> bytes:

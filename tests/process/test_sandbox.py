@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import json
 import os
 import shutil
@@ -416,6 +417,29 @@ def test_no_namespace_leaves_its_mounts_behind(world: World) -> None:
     assert "HEAD\n" in left
     assert world.names() == {".git", "leave.py"}
     assert threads == "1"
+
+
+def test_the_keys_of_the_person_s_session_are_not_read(tmp_path: Path) -> None:
+    """No namespace holds keyrings: a command is in the session of whoever began all this."""
+    add_key, keyctl = 248, 250  # on x86_64
+    session, search, read = -3, 10, 11
+    libc = ctypes.CDLL(None, use_errno=True)
+    if os.uname().machine != "x86_64":
+        pytest.skip("the numbers are of x86_64")
+    held = libc.syscall(add_key, b"user", b"teamd-test", CANARY.encode(), len(CANARY), session)
+    if held < 0:
+        pytest.skip(f"no keyrings here: {os.strerror(ctypes.get_errno())}")
+    (tmp_path / "workspace").mkdir()
+    program = (
+        "import ctypes, os; libc = ctypes.CDLL(None, use_errno=True); text = bytes(100)\n"
+        f"key = libc.syscall({keyctl}, {search}, {session}, b'user', b'teamd-test', 0)\n"
+        f"print(libc.syscall({keyctl}, {read}, {held}, text, 100), key, text.strip(bytes(1)))\n"
+        "print(os.strerror(ctypes.get_errno()))\n"
+    )
+    (tmp_path / "workspace/read.py").write_text(program)
+    with contextlib.chdir(tmp_path / "workspace"):
+        (said,) = commands.answer(tmp_path, {"commands": ["python3 read.py"]})
+    assert said.splitlines() == ["-1 -1 b''", "Operation not permitted"]
 
 
 def test_what_is_mounted_for_a_job_stays_though_its_workspace_is_in_a_shared_folder(
