@@ -1,9 +1,12 @@
-"""A filter of system calls for commands in a sandbox: no user namespaces, and no keys.
+"""A filter of system calls for commands in a sandbox: what no namespace keeps from them.
 
-In a namespace of their own they could leave what is mounted behind, and a folder that no mount
-holds any more can be renamed, though the sandbox keeps it. The keyrings of the person's session,
-see keyrings(7), are in no namespace at all. The filter is a program of the kernel's, see
-seccomp(2); `--seccomp` in bwrap(1) takes it. Numbers are those of `linux/audit.h` and `asm/unistd`.
+In a user namespace of their own they could leave what is mounted behind, and a folder that no mount
+holds any more can be renamed, though the sandbox keeps it. The keyrings of the person's session and
+the sockets between a virtual machine and its host are in no namespace at all, see keyrings(7) and
+vsock(7).
+
+The filter is a program of the kernel's, see seccomp(2); `--seccomp` in bwrap(1) takes it. Numbers
+are those of `linux/audit.h` and of each architecture's `asm/unistd.h`.
 """
 
 from __future__ import annotations
@@ -14,30 +17,73 @@ import struct
 from contextlib import contextmanager
 from functools import cache
 
+from teamd.dataclass import dataclass
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-_NEW_USER: Final = 0x10000000  # CLONE_NEWUSER, in the flags: the first argument everywhere here
-_CLONE3: Final = 435  # the same everywhere
-# clone, unshare and add_key, by the number of the architecture.
-_CALLS: Final = {
-    0xC000003E: (56, 272, 248),  # x86_64
-    0x40000003: (120, 310, 286),  # i386
-    0xC00000B7: (220, 97, 217),  # aarch64
-    0x40000028: (120, 337, 309),  # arm
-    0xC00000F3: (220, 97, 217),  # riscv64
-    0xC0000102: (220, 97, 217),  # loongarch64
-    0xC0000015: (120, 282, 269),  # ppc64le
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """Of system calls on one architecture.
+
+    Attributes:
+        add_key: `request_key` and `keyctl` follow it everywhere.
+        socketcall: makes sockets as well, and nothing of them can be seen here.
+    """
+
+    clone: int
+    unshare: int
+    add_key: int
+    socket: int
+    socketcall: int | None = None
+
+
+_GENERIC: Final = _Numbers(clone=220, unshare=97, add_key=217, socket=198)
+_NUMBERS: Final = {
+    0xC000003E: _Numbers(clone=56, unshare=272, add_key=248, socket=41),  # x86_64
+    0x40000003: _Numbers(clone=120, unshare=310, add_key=286, socket=359, socketcall=102),  # i386
+    0xC00000B7: _GENERIC,  # aarch64
+    0x40000028: _Numbers(clone=120, unshare=337, add_key=309, socket=281),  # arm
+    0xC00000F3: _GENERIC,  # riscv64
+    0xC0000102: _GENERIC,  # loongarch64
+    0xC0000015: _Numbers(
+        clone=120, unshare=282, add_key=269, socket=326, socketcall=102
+    ),  # ppc64le
 }
-_ABOUT_KEYS: Final = 3  # add_key, request_key and keyctl follow each other everywhere
+_CLONE3: Final = 435  # the same everywhere
+_KEY_CALLS: Final = 3
+_X32: Final = 0x40000000  # the bit of another table of calls for x86_64
+_NEW_USER: Final = 0x10000000  # CLONE_NEWUSER
+_AF_VSOCK: Final = 40
+
 # Where in `struct seccomp_data` these stand; of the first argument the lower half.
-_NUMBER, _ARCHITECTURE, _FLAGS = 0, 4, 16
+_NUMBER, _ARCHITECTURE, _FIRST = 0, 4, 16
 _LOAD, _RETURN = 0x20, 0x06  # BPF_LD|W|ABS, BPF_RET
 _EQUAL, _FROM, _HAS = 0x15, 0x35, 0x45  # BPF_JMP|K with JEQ, JGE and JSET
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO
-_X32: Final = 0x40000000  # the bit of another table of calls for x86_64
+_REFUSE: Final = 0x00050000  # SECCOMP_RET_ERRNO
+_ANSWERS: Final = {
+    "allow": 0x7FFF0000,  # SECCOMP_RET_ALLOW
+    "forbid": _REFUSE | errno.EPERM,
+    "no such family": _REFUSE | errno.EAFNOSUPPORT,
+    "no such call": _REFUSE | errno.ENOSYS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """An instruction.
+
+    Attributes:
+        to: the name of the one that is next where it holds; otherwise it is the one behind it.
+    """
+
+    code: int
+    value: int
+    to: str = ""
+    name: str = ""
 
 
 @contextmanager
@@ -62,32 +108,42 @@ def filter_to_read() -> Iterator[int]:
 def build() -> bytes:
     """Return the filter: an array of `struct sock_filter`.
 
-    What calls it cannot read the flags of, as those of `clone3`, it answers as an old kernel does:
+    Calls whose arguments it cannot see, as those of `clone3`, it answers as an old kernel does:
     programs go on with `clone` then. On another architecture it refuses every call.
     """
-    refused = _say(_RETURN, _REFUSE | errno.ENOSYS)
     parts = [_say(_LOAD, _ARCHITECTURE)]
-    for architecture, calls in _CALLS.items():
-        rules = _rules(*calls)
+    for architecture, numbers in _NUMBERS.items():
+        rules = _rules(numbers)
         parts += [_say(_EQUAL, architecture, no=len(rules)), *rules]
-    return b"".join([*parts, refused])
+    return b"".join([*parts, _say(_RETURN, _ANSWERS["no such call"])])
 
 
-def _rules(clone: int, unshare: int, keys: int) -> list[bytes]:
-    """Return what is asked on one architecture; whoever jumps on does so to one of the last."""
-    asked = [
-        _say(_LOAD, _NUMBER),
-        _say(_HAS, _X32, yes=9),
-        _say(_EQUAL, _CLONE3, yes=8),
-        _say(_EQUAL, clone, yes=3),
-        _say(_EQUAL, unshare, yes=2),
-        _say(_FROM, keys + _ABOUT_KEYS, yes=3),
-        _say(_FROM, keys, yes=3, no=2),
-        _say(_LOAD, _FLAGS),
-        _say(_HAS, _NEW_USER, yes=1),
+def _rules(numbers: _Numbers) -> list[bytes]:
+    """Return what is asked on one architecture, and the answers."""
+    old = [] if numbers.socketcall is None else [_Step(_EQUAL, numbers.socketcall, "no such call")]
+    steps = [
+        _Step(_LOAD, _NUMBER),
+        _Step(_HAS, _X32, "no such call"),
+        _Step(_EQUAL, _CLONE3, "no such call"),
+        *old,
+        _Step(_EQUAL, numbers.socket, "socket"),
+        _Step(_EQUAL, numbers.clone, "namespaces"),
+        _Step(_EQUAL, numbers.unshare, "namespaces"),
+        _Step(_FROM, numbers.add_key + _KEY_CALLS, "allow"),
+        _Step(_FROM, numbers.add_key, "forbid"),
+        _Step(_RETURN, _ANSWERS["allow"]),
+        _Step(_LOAD, _FIRST, name="socket"),
+        _Step(_EQUAL, _AF_VSOCK, "no such family"),
+        _Step(_RETURN, _ANSWERS["allow"]),
+        _Step(_LOAD, _FIRST, name="namespaces"),
+        _Step(_HAS, _NEW_USER, "forbid"),
+        *(_Step(_RETURN, value, name=name) for name, value in _ANSWERS.items()),
     ]
-    answers = [_ALLOW, _REFUSE | errno.EPERM, _REFUSE | errno.ENOSYS]
-    return asked + [_say(_RETURN, answer) for answer in answers]
+    places = {step.name: at for at, step in enumerate(steps)}
+    return [
+        _say(step.code, step.value, yes=places[step.to] - at - 1 if step.to else 0)
+        for at, step in enumerate(steps)
+    ]
 
 
 def _say(code: int, value: int, *, yes: int = 0, no: int = 0) -> bytes:

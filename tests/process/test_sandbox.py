@@ -442,6 +442,12 @@ def test_the_keys_of_the_person_s_session_are_not_read(tmp_path: Path) -> None:
     assert said.splitlines() == ["-1 -1 b''", "Operation not permitted"]
 
 
+def test_no_socket_reaches_from_a_virtual_machine_to_its_host(world: World) -> None:
+    """They are in no namespace of networks."""
+    (said,) = world.run("python3 -c 'import socket; socket.socket(socket.AF_VSOCK)' 2>&1 | tail -1")
+    assert said == "OSError: [Errno 97] Address family not supported by protocol"
+
+
 def test_what_is_mounted_for_a_job_stays_though_its_workspace_is_in_a_shared_folder(
     world: World,
 ) -> None:

@@ -14,18 +14,20 @@ from teamd.programs.seccomp import build, filter_to_read
 ALLOWED: Final = 0x7FFF0000
 REFUSED: Final = 0x00050000
 NEW_USER, NEW_MOUNTS, THREAD = 0x10000000, 0x00020000, 0x003D0F00
-# From `linux/audit.h` and each architecture's `asm/unistd.h`: its number, clone, unshare, add_key
-# and two that are neither.
-X86_64: Final = (0xC000003E, 56, 272, 248, 247, 251)
+# From `linux/audit.h` and each architecture's `asm/unistd.h`: its number, clone, unshare, add_key,
+# socket, socketcall or none, and two that are neither.
+X86_64: Final = (0xC000003E, 56, 272, 248, 41, None, 247, 251)
+GENERIC: Final = (220, 97, 217, 198, None, 63, 221)
 TABLES: Final = {
     "x86_64": X86_64,
-    "i386": (0x40000003, 120, 310, 286, 3, 289),
-    "aarch64": (0xC00000B7, 220, 97, 217, 63, 221),
-    "arm": (0x40000028, 120, 337, 309, 3, 312),
-    "riscv64": (0xC00000F3, 220, 97, 217, 63, 221),
-    "loongarch64": (0xC0000102, 220, 97, 217, 63, 221),
-    "ppc64le": (0xC0000015, 120, 282, 269, 3, 272),
+    "i386": (0x40000003, 120, 310, 286, 359, 102, 3, 289),
+    "aarch64": (0xC00000B7, *GENERIC),
+    "arm": (0x40000028, 120, 337, 309, 281, None, 3, 312),
+    "riscv64": (0xC00000F3, *GENERIC),
+    "loongarch64": (0xC0000102, *GENERIC),
+    "ppc64le": (0xC0000015, 120, 282, 269, 326, 102, 3, 272),
 }
+AF_UNIX, AF_INET, AF_VSOCK = 1, 2, 40
 
 
 def answer(architecture: int, call: int, flags: int = 0) -> int:
@@ -50,16 +52,20 @@ def answer(architecture: int, call: int, flags: int = 0) -> int:
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_no_call_makes_a_user_namespace_or_reads_a_key(table: tuple[int, ...]) -> None:
-    architecture, clone, unshare, add_key, *others = table
+def test_no_call_reaches_what_no_namespace_keeps(table: tuple[int, ...]) -> None:
+    architecture, clone, unshare, add_key, make_socket, socketcall, *others = table
     for call in (clone, unshare):
         assert answer(architecture, call, NEW_USER) == REFUSED | errno.EPERM
         assert answer(architecture, call, NEW_USER | NEW_MOUNTS | THREAD) == REFUSED | errno.EPERM
         assert answer(architecture, call, THREAD) == ALLOWED
     for call in (add_key, add_key + 1, add_key + 2):
         assert answer(architecture, call) == REFUSED | errno.EPERM
-    assert answer(architecture, 435) == REFUSED | errno.ENOSYS, "clone3: its flags cannot be read"
-    assert {answer(architecture, call, NEW_USER) for call in (*others, 434, 436)} == {ALLOWED}
+    assert answer(architecture, make_socket, AF_VSOCK) == REFUSED | errno.EAFNOSUPPORT
+    assert {answer(architecture, make_socket, one) for one in (AF_UNIX, AF_INET)} == {ALLOWED}
+    for call in filter(None, (435, socketcall)):  # clone3
+        assert answer(architecture, call) == REFUSED | errno.ENOSYS, "no argument can be seen"
+    for call in (*others, 434, 436):
+        assert {answer(architecture, call, flags) for flags in (NEW_USER, AF_VSOCK)} == {ALLOWED}
 
 
 def test_another_table_of_calls_is_refused() -> None:
