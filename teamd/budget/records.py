@@ -17,7 +17,6 @@ from contextlib import suppress
 from decimal import Decimal
 from functools import cache, reduce
 from operator import or_
-from typing import Annotated
 
 from teamd.budget.account import COUNTS, Account, Reservation, is_money
 from teamd.budget.accounts import Terms
@@ -62,6 +61,8 @@ def load_decoder() -> Callable[[bytes], list[Any]]:
 
     Each teammate reads the records of all, and nearly all are these.
     """
+    from typing import Annotated  # noqa: PLC0415
+
     import msgspec  # noqa: PLC0415 -- longer to load than all that a short command needs
 
     count = Annotated[int, msgspec.Meta(ge=0)]
