@@ -22,7 +22,7 @@ from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories
 from teamd.process_id import Identity
 from teamd.programs.brief import run_to_end
-from teamd.sandbox.bubblewrap import build_arguments
+from teamd.sandbox.bubblewrap import build_arguments, is_empty
 from teamd.sandbox.build import build_policy
 from teamd.sandbox.probe import PROGRAM, find_program, probe
 from teamd.sandbox.readable import Readable
@@ -214,7 +214,9 @@ def remove_scratch(paths: TeamPaths) -> None:
 
 def _policy(paths: TeamPaths, folder: Path, origin: Origin, scratch: Path) -> Policy:
     policy = build_policy(paths, "git", Tools(), workspace=folder, origin=origin)
-    return replace(policy, home=scratch, temporary=scratch)
+    # A command's placeholder hides nothing, and would go away just when it is mounted.
+    hidden = tuple(one for one in policy.hidden if not is_empty(one))
+    return replace(policy, home=scratch, temporary=scratch, hidden=hidden)
 
 
 def _variables(folder: Path, origin: Origin, *, writable: bool) -> Iterator[str]:

@@ -140,13 +140,14 @@ def _protect(places: Iterable[Place]) -> Iterator[str]:
     for folder in sorted(above, key=lambda folder: len(folder.parts)):
         yield from ("--bind", str(folder), str(folder))
     for place in places:
-        if place.state is PlaceState.FOLDER and _is_empty(place.path):  # takes half the time
+        if place.state is PlaceState.FOLDER and is_empty(place.path):  # takes half the time
             yield from ("--tmpfs", str(place.path), "--remount-ro", str(place.path))
         elif place.state in (PlaceState.FILE, PlaceState.FOLDER):
             yield from ("--ro-bind", str(place.path), str(place.path))
 
 
-def _is_empty(folder: Path) -> bool:
+def is_empty(folder: Path) -> bool:
+    """Return whether it is a folder that can be read, and nothing is in it."""
     with suppress(OSError), os.scandir(folder) as found:
         return next(found, None) is None
     return False

@@ -285,6 +285,20 @@ def test_git_that_somebody_kills_says_nothing_about_the_copy(paths: TeamPaths, n
         confined.do(f"sh -c 'kill -{name} $$'")
 
 
+def test_a_placeholder_in_a_copy_may_go_away_while_git_begins(paths: TeamPaths) -> None:
+    """A mount that is made on it would go with it, and what bubblewrap does next would fail."""
+    copy = copied(paths)
+    inner = copy.folder / ".team"
+    shown = {}
+    for kind in ("a placeholder", "a team"):
+        inner.mkdir(exist_ok=True)
+        if kind == "a team":
+            (inner / "config.json").touch()
+        with confined_git(paths, copy.folder, copy.origin) as confined:
+            shown[kind] = str(inner) in confined.argv
+    assert shown == {"a placeholder": False, "a team": True}
+
+
 def test_teams_of_one_project_do_not_share_names(paths: TeamPaths) -> None:
     make_repository(paths.home)
     other = TeamPaths(paths.home / ".teams/red")
