@@ -31,6 +31,7 @@ _KILL_SECONDS: Final = 5.0  # after SIGKILL; what is still there then waits for 
 _LAST_KILL_SECONDS: Final = 1.0  # where nothing else can run meanwhile
 _PAUSE_SECONDS: Final = 0.005
 _LOOK_SECONDS: Final = 0.1
+_REPORTED: Final = 2  # the command's exit status, and how many others still ran
 
 # The first process of the namespace: it sets the limits, runs the command, gives what that leaves
 # a moment to end (`tee >(sed …)` ends just after its shell), and reports on what was its standard
@@ -150,6 +151,7 @@ class Sandboxed(Program):
             await self._wait_for_end(_GRACE_SECONDS)
         if not self._ended.is_set():
             self._kill_first()
+            self._signal_all(signal.SIGKILL)  # the kernel would wait for one that traces another
             await self._wait_for_end(_KILL_SECONDS)
         left = frozenset() if self._ended.is_set() else frozenset({self.pid})
         report = self._reported()
@@ -157,14 +159,15 @@ class Sandboxed(Program):
             background=report[1] if report else 0,
             left=left,
             exceeded=self._exceeded,
-            taken=self._clear_once(),
+            taken=() if left else self._clear_once(),
         )
 
     def __exit__(self, *error: object) -> None:
         self._look_again.cancel()
         super().__exit__(*error)
         self._gate.close()
-        self._clear_once()
+        if self._popen.returncode is not None:  # otherwise places are still to be kept from it
+            self._clear_once()
 
     def _clear_once(self) -> tuple[str, ...]:
         if self._taken is None:
@@ -230,4 +233,5 @@ class Sandboxed(Program):
         """
         lines = self._gate.report().split(b"\n")
         words = lines[-2].split() if len(lines) > 1 else []
-        return [int(word) for word in words] if all(map(bytes.isdigit, words)) else []
+        sound = len(words) == _REPORTED and all(map(bytes.isdigit, words))
+        return [int(word) for word in words] if sound else []

@@ -448,6 +448,38 @@ def test_no_socket_reaches_from_a_virtual_machine_to_its_host(world: World) -> N
     assert said == "OSError: [Errno 97] Address family not supported by protocol"
 
 
+def test_the_first_process_of_a_sandbox_is_not_traced_and_a_child_may_be(world: World) -> None:
+    """It ends all others with it, but for one that waits for its tracer."""
+    seize = "libc.ptrace(0x4206, {}, None, ctypes.c_void_p(0x40))"
+    world.write(
+        "workspace/trace.py",
+        "import ctypes, os, subprocess\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        f"print({seize.format(1)}, os.strerror(ctypes.get_errno()))\n"
+        "child = subprocess.Popen(['sleep', '60'])\n"
+        f"print({seize.format('child.pid')})\n"
+        "child.kill()\n",
+    )
+    (said,) = world.run("python3 trace.py")
+    assert said.splitlines() == ["-1 Operation not permitted", "0"]
+
+
+def test_a_report_that_a_command_has_forged_is_none(world: World) -> None:
+    """It keeps the socket of the first process, and ends the report there."""
+    world.write(
+        "workspace/forge.py",
+        "import ctypes, os, socket\n"
+        "first, get = os.pidfd_open(1), ctypes.CDLL(None).syscall\n"
+        "gate = max(get(438, first, fd, 0) for fd in (9, 10))  # pidfd_getfd; the shell moves it\n"
+        "way = socket.socket(fileno=gate)\n"
+        "way.send(b'5\\n')\n"
+        "way.shutdown(socket.SHUT_WR)\n"
+        "print('forged')\n",
+    )
+    (said,) = world.run("python3 forge.py")
+    assert said.splitlines()[0] == "forged"
+
+
 def test_what_is_mounted_for_a_job_stays_though_its_workspace_is_in_a_shared_folder(
     world: World,
 ) -> None:

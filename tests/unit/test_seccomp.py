@@ -14,25 +14,25 @@ from teamd.programs.seccomp import build, filter_to_read
 ALLOWED: Final = 0x7FFF0000
 REFUSED: Final = 0x00050000
 NEW_USER, NEW_MOUNTS, THREAD = 0x10000000, 0x00020000, 0x003D0F00
-# From `linux/audit.h` and each architecture's `asm/unistd.h`: its number, clone, unshare, add_key,
-# socket, socketcall or none, and two that are neither.
-X86_64: Final = (0xC000003E, 56, 272, 248, 41, None, 247, 251)
-GENERIC: Final = (220, 97, 217, 198, None, 63, 221)
+# From `linux/audit.h` and each architecture's `asm/unistd.h`: its number, clone, unshare, ptrace,
+# add_key, socket, socketcall or none, and two that are none of these.
+X86_64: Final = (0xC000003E, 56, 272, 101, 248, 41, None, 247, 251)
+GENERIC: Final = (220, 97, 117, 217, 198, None, 63, 221)
 TABLES: Final = {
     "x86_64": X86_64,
-    "i386": (0x40000003, 120, 310, 286, 359, 102, 3, 289),
+    "i386": (0x40000003, 120, 310, 26, 286, 359, 102, 3, 289),
     "aarch64": (0xC00000B7, *GENERIC),
-    "arm": (0x40000028, 120, 337, 309, 281, None, 3, 312),
+    "arm": (0x40000028, 120, 337, 26, 309, 281, None, 3, 312),
     "riscv64": (0xC00000F3, *GENERIC),
     "loongarch64": (0xC0000102, *GENERIC),
-    "ppc64le": (0xC0000015, 120, 282, 269, 326, 102, 3, 272),
+    "ppc64le": (0xC0000015, 120, 282, 26, 269, 326, 102, 3, 272),
 }
 AF_UNIX, AF_INET, AF_VSOCK = 1, 2, 40
 
 
-def answer(architecture: int, call: int, flags: int = 0) -> int:
+def answer(architecture: int, call: int, first: int = 0, second: int = 0) -> int:
     """Run the filter on a call, see linux/bpf_common.h."""
-    data = struct.pack("<IIQ6Q", call, architecture, 0, flags, 0, 0, 0, 0, 0)
+    data = struct.pack("<IIQ6Q", call, architecture, 0, first, second, 0, 0, 0, 0)
     steps = list(struct.iter_unpack("<HBBI", build()))
     at = held = 0
     while True:
@@ -53,7 +53,7 @@ def answer(architecture: int, call: int, flags: int = 0) -> int:
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_no_call_reaches_what_no_namespace_keeps(table: tuple[int, ...]) -> None:
-    architecture, clone, unshare, add_key, make_socket, socketcall, *others = table
+    architecture, clone, unshare, ptrace, add_key, make_socket, socketcall, *others = table
     for call in (clone, unshare):
         assert answer(architecture, call, NEW_USER) == REFUSED | errno.EPERM
         assert answer(architecture, call, NEW_USER | NEW_MOUNTS | THREAD) == REFUSED | errno.EPERM
@@ -62,10 +62,13 @@ def test_no_call_reaches_what_no_namespace_keeps(table: tuple[int, ...]) -> None
         assert answer(architecture, call) == REFUSED | errno.EPERM
     assert answer(architecture, make_socket, AF_VSOCK) == REFUSED | errno.EAFNOSUPPORT
     assert {answer(architecture, make_socket, one) for one in (AF_UNIX, AF_INET)} == {ALLOWED}
-    for call in filter(None, (435, socketcall)):  # clone3
+    assert answer(architecture, ptrace, 16, 1) == REFUSED | errno.EPERM, "the first process"
+    assert answer(architecture, ptrace, 16, 2) == ALLOWED
+    for call in filter(None, (435, 425, socketcall)):  # clone3, io_uring_setup
         assert answer(architecture, call) == REFUSED | errno.ENOSYS, "no argument can be seen"
-    for call in (*others, 434, 436):
-        assert {answer(architecture, call, flags) for flags in (NEW_USER, AF_VSOCK)} == {ALLOWED}
+    for call in (*others, 424, 434, 436):
+        found = {answer(architecture, call, flags, 1) for flags in (NEW_USER, AF_VSOCK)}
+        assert found == {ALLOWED}
 
 
 def test_another_table_of_calls_is_refused() -> None:
