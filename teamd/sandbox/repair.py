@@ -6,6 +6,7 @@ hold hooks already. What is taken away is kept in the team directory, for the pe
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import ExitStack, contextmanager, suppress
@@ -86,6 +87,11 @@ def _disarm(git: _Folder) -> Iterator[str]:
                 yield from (f"hooks/{one}" for one in hooks.take(name))
     with git.inner("info", optional=True) as info:
         yield from (f"info/{one}" for one in info.take("attributes"))
+    with (
+        git.inner("objects", optional=True) as objects,
+        objects.inner("info", optional=True) as info,
+    ):
+        yield from (f"objects/info/{one}" for one in info.take("alternates"))
     for name in _FOREIGN:
         yield from git.take(name)
     content = git.read("config")
@@ -169,15 +175,22 @@ class _Folder:
         return [name]
 
     def read(self, name: str) -> str:
-        """Return a file's content; nothing of what is none."""
+        """Return a file's content; nothing where there is none.
+
+        Raises:
+            OSError: it is a link, no file, or a large one.
+        """
         try:
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self.fd)
         except FileNotFoundError:
             return ""
-        try:
-            return os.read(fd, _LARGEST_BYTES).decode(errors="replace")
-        finally:
-            os.close(fd)
+        with open(fd, "rb") as file:  # noqa: PTH123 -- a descriptor
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise OSError(errno.EINVAL, "it is no file", name)
+            content = file.read(_LARGEST_BYTES + 1)
+        if len(content) > _LARGEST_BYTES:
+            raise OSError(errno.EFBIG, "it is too large", name)
+        return content.decode(errors="replace")
 
     def write(self, name: str, content: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW

@@ -650,6 +650,27 @@ def test_a_repository_that_is_just_made_runs_nothing(
     assert done.endswith(" done")
 
 
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "head -c 1100000 /dev/zero | tr '\\0' '\\n' >> .git/config; git config core.pager evil",
+        "rm .git/config; mkfifo .git/config",
+        "mv .git/objects o; ln -s /elsewhere/.git/objects .git/objects",
+        "echo /elsewhere/.git/objects > .git/objects/info/alternates",
+    ],
+    ids=["large settings", "a pipe for settings", "objects elsewhere", "more objects elsewhere"],
+)
+def test_a_repository_that_is_just_made_reads_nothing_from_elsewhere(
+    world: World, deed: str
+) -> None:
+    (text,) = world.run(f"git init -q; {deed}")
+    git = world.workspace / ".git"
+    assert "[taken away, since it is protected: .git" in text
+    assert not (git / "objects/info/alternates").exists()
+    assert not (git / "objects").is_symlink()
+    assert not (git / "config").exists() or "evil" not in (git / "config").read_text()
+
+
 def test_a_repository_is_not_replaced_by_one_elsewhere(world: World) -> None:
     """Its settings would be the agent's."""
     (text,) = world.run("mkdir evil; git -C evil init -q; echo 'gitdir: evil/.git' > .git")
