@@ -97,6 +97,9 @@ class Source:
         bounded = () if stdin is None else _BOUNDED
         argv = [*bounded, self.git, "-C", str(self.folder), *options, *words]
         env = environment() | (_IN_ENGLISH if quiet else {})
+        if quiet and (own := self.plain_repository) is not None:
+            # Whatever a command puts into `commondir`; from the folder where git begins.
+            env["GIT_COMMON_DIR"] = own.name
         try:
             return run_to_end(
                 argv, timeout_seconds=_LONGEST_SECONDS, env=env, words=given, stdin=stdin
@@ -248,7 +251,7 @@ class Source:
         """The repository's own folder where it is the usual one: no git has to be asked then."""
         own = self.folder / ".git"
         usual = (own / "HEAD").is_file() and (own / "objects").is_dir() and (own / "refs").is_dir()
-        return own if usual and not (own / "commondir").exists() else None
+        return own if usual else None
 
     def own_ref(self, folder: str, address: str) -> str:
         """Return a ref of a team's; working trees of one repository may each have such a team."""

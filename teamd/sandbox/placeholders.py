@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from teamd.sandbox.places import Place
 
+SAME_FOLDER: Final = b".\n"  # in `.git/commondir`, where git takes nothing else but a folder's name
 _LINGER_SECONDS: Final = 0.2  # between two commands of one reply, or around a quick model's
 
 
@@ -198,10 +199,34 @@ def _make(folders: _Folders, place: Place) -> None:
     with translate_os_errors(place.path), suppress(FileExistsError):
         folder = folders.open(place.path.parent)
         if place.wants_file:
-            flags = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            os.close(os.open(place.path.name, flags, 0o400, dir_fd=folder))
+            _make_file(folder, place.path)
         else:  # an editor of the person's may want to write its settings into it meanwhile
             os.mkdir(place.path.name, dir_fd=folder)
+
+
+def _make_file(folder: int, path: Path) -> None:
+    """Make a file with all that is in it: git may read it in any moment.
+
+    Raises:
+        FileExistsError: something stands there.
+    """
+    new = f".{path.name}-{os.urandom(4).hex()}"
+    fd = os.open(new, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_WRONLY, 0o400, dir_fd=folder)
+    try:
+        os.write(fd, _content(path))
+        try:
+            os.link(new, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except PermissionError:  # a file system without hard links
+            os.rename(new, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        os.close(fd)
+        with suppress(FileNotFoundError):
+            os.unlink(new, dir_fd=folder)
+
+
+def _content(path: Path) -> bytes:
+    """Return what stands in a file that says nothing to git."""
+    return SAME_FOLDER if path.name == "commondir" else b""
 
 
 class _Folders:
@@ -246,5 +271,13 @@ def _remove(folders: _Folders, path: Path) -> None:
         found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
             os.rmdir(path.name, dir_fd=folder)
-        elif stat.S_ISREG(found.st_mode) and found.st_size == 0:
+        elif stat.S_ISREG(found.st_mode) and _is_ours(folder, path):
             os.unlink(path.name, dir_fd=folder)
+
+
+def _is_ours(folder: int, path: Path) -> bool:
+    fd = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    try:
+        return os.read(fd, len(SAME_FOLDER) + 1) == _content(path)
+    finally:
+        os.close(fd)

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 GIT: Final = ".git"
 # Git passes over an empty folder wherever it is, but for those whose content it reads itself.
 _FILES: Final = frozenset((
-    ".git/info/attributes", ".git/config.worktree", ".git/objects/info/alternates",
+    ".git/commondir", ".git/info/attributes", ".git/config.worktree",
+    ".git/objects/info/alternates",
 ))  # fmt: skip
 _OF_REPOSITORY: Final = (
     "hooks", "config", "config.worktree", "info/attributes", "modules",
-    "worktrees",  # lead git to settings elsewhere
+    "worktrees", "commondir",  # lead git to settings elsewhere
     "objects/info/alternates",  # to objects elsewhere; copies of the folder read all that is there
 )  # fmt: skip
 # What tells agents what to do; a team may be there to write it.
@@ -139,8 +140,8 @@ class Standing:
     """What the mounts of a command hold. A mount goes when somebody outside replaces its place."""
 
     def __init__(self, workspace: Path, places: Iterable[Place]) -> None:
-        self._commondir = workspace / GIT / "commondir"
         found = {one.path for one in places} | {one for place in places for one in place.above}
+        self._foreign = {workspace / GIT / "commondir"} - found
         self._numbers = {path: _number(path) for path in found}
 
     def changed(self) -> str:
@@ -148,7 +149,7 @@ class Standing:
         for path, number in self._numbers.items():
             if _number(path) != number:
                 return path.name
-        return self._commondir.name if os.path.lexists(self._commondir) else ""
+        return next((one.name for one in self._foreign if os.path.lexists(one)), "")
 
 
 def _number(path: Path) -> tuple[int, int] | None:

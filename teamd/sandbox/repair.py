@@ -18,6 +18,7 @@ from teamd.errors import translate_os_errors
 from teamd.files import directories
 from teamd.files.safe_open import FOLDER
 from teamd.sandbox.git_settings import keep_harmless
+from teamd.sandbox.placeholders import SAME_FOLDER
 from teamd.sandbox.places import GIT
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from teamd.sandbox.placeholders import Holder
 
 _STANDARD_HOOK: Final = ".sample"
-_FOREIGN: Final = ("commondir", "config.worktree", "modules", "worktrees")
+_FOREIGN: Final = ("config.worktree", "modules", "worktrees")
 _LARGEST_BYTES: Final = 1 << 20
 _NEW_FILE_MODE: Final = 0o644
 
@@ -58,7 +59,7 @@ def _repair_git(root: _Folder, holder: Holder) -> list[str]:
     if not holder.may_init:
         # A placeholder of that name would stop git itself.
         with suppress(OSError), root.inner(GIT) as git:
-            return [f"{GIT}/{name}" for name in git.take("commondir")]
+            return [f"{GIT}/{name}" for name in _take_commondir(git)]
         return []
     try:
         with root.inner(GIT) as git:
@@ -92,6 +93,7 @@ def _disarm(git: _Folder) -> Iterator[str]:
         objects.inner("info", optional=True) as info,
     ):
         yield from (f"objects/info/{one}" for one in info.take("alternates"))
+    yield from _take_commondir(git)
     for name in _FOREIGN:
         yield from git.take(name)
     content = git.read("config")
@@ -99,6 +101,14 @@ def _disarm(git: _Folder) -> Iterator[str]:
     if harmless.split() != content.split():
         yield from git.take("config")
         git.write("config", harmless)
+
+
+def _take_commondir(git: _Folder) -> list[str]:
+    """Take it away, unless it is the placeholder of another command or says as little."""
+    with suppress(OSError):  # no file
+        if git.read("commondir").encode() == SAME_FOLDER:
+            return []
+    return git.take("commondir")
 
 
 def _open_up(name: str, above: int) -> None:
