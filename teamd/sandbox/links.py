@@ -31,7 +31,7 @@ def leads_through(path: Path, folders: Iterable[Path]) -> bool:
 def _steps(path: Path) -> Iterator[tuple[str, bool]]:
     """Yield each place on the way, without a link before it, and whether it is a link itself."""
     left, at, links = [*reversed(path.parts[1:])], os.sep, 0
-    while left and links < _MOST_LINKS:
+    while left and links <= _MOST_LINKS:
         part = left.pop()
         step = os.path.dirname(at) if part == os.pardir else os.path.join(at, part)  # noqa: PTH118, PTH120 -- text
         try:

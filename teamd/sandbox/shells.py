@@ -221,11 +221,15 @@ class SandboxedShell:
         for other in others:
             if other.process.alive and (open_ones := other.could_replace([*held, *fixed])):
                 raise NoSandbox(_CHANGED.format(os.path.relpath(open_ones[0], root)))
+        links = {str(one.path): one.target for one in places if one.state is PlaceState.LINK}
+        for other in others:
+            if other.process.alive and (swapped := other.links.items() - links.items()):
+                raise NoSandbox(_CHANGED.format(os.path.relpath(min(swapped)[0], root)))
         holder = Holder(
             id=os.urandom(8).hex(),
             team=str(self.team),
             process=Identity.own(),
-            links={str(one.path): one.target for one in places if one.state is PlaceState.LINK},
+            links=links,
             may_init=new and (may_init or os.path.lexists(root / GIT)),
             held=held,
             fixed=fixed,

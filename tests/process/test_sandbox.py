@@ -876,6 +876,27 @@ def test_what_a_running_command_could_replace_is_not_mounted(tmp_path: Path) -> 
     assert asyncio.run(run()) == 0
 
 
+def test_a_link_that_a_running_command_has_swapped_is_not_taken_for_what_stood_there(
+    tmp_path: Path,
+) -> None:
+    """It would be put back as it is then, once both have ended."""
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    link = workspace / "AGENTS.md"
+    link.symlink_to("mine.md")
+    shell = sandboxed_shell(workspace, aside=tmp_path)
+
+    async def run() -> None:
+        with shell.start("mv evil.md AGENTS.md; sleep 60", len, background=True):
+            (workspace / "evil.md").symlink_to("/elsewhere")
+            (workspace / "evil.md").rename(link)
+            with pytest.raises(NoSandbox, match=r"^AGENTS.md has to be protected now"):
+                shell.start("echo fine", len)
+
+    asyncio.run(run())
+    assert link.readlink() == Path("mine.md")
+
+
 def test_a_command_that_is_refused_leaves_no_placeholder_behind(tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     workspace.mkdir()

@@ -23,6 +23,7 @@ from teamd.process_id import Identity
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.build import build_policy, clear_dead, placeholders_of
 from teamd.sandbox.git_settings import keep_harmless, named_by_settings
+from teamd.sandbox.links import follow
 from teamd.sandbox.placeholders import Holder, Placeholders, Tidying
 from teamd.sandbox.places import (
     Place,
@@ -92,6 +93,16 @@ def test_every_link_that_a_place_leads_through_is_one(tmp_path: Path) -> None:
         "round": PlaceState.LINK,
         "out": PlaceState.LINK,
     }
+
+
+def test_as_many_links_are_followed_as_the_kernel_does(tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"{number}").symlink_to(f"{number + 1}")
+    (tmp_path / "40").write_text("mine")
+    assert (tmp_path / "0").read_text() == "mine"
+    assert [*follow(tmp_path / "0")] == [str(tmp_path / f"{number}") for number in range(41)]
+    (tmp_path / "first").symlink_to("0")
+    assert [*follow(tmp_path / "first")][-1] == str(tmp_path / "39"), "and no further"
 
 
 @pytest.mark.parametrize(
