@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -189,8 +190,27 @@ def _check_free(folder: Path) -> None:
 def hand_over(git: ConfinedGit, head: Head) -> None:
     """Put into the sandbox what is not an argument."""
     _name_objects(git, head.origin)
-    with suppress(FileNotFoundError), head.shallow.open("rb") as cut:
-        files.replace(git.scratch / "shallow", cut.read(_MOST_SHALLOW_BYTES), durable=False)
+    with suppress(FileNotFoundError):
+        files.replace(git.scratch / "shallow", _read_shallow(head.shallow), durable=False)
+
+
+def _read_shallow(path: Path) -> bytes:
+    """Read where a history is cut off; commands may have put something else there.
+
+    Raises:
+        TeamError: it is no file.
+        FileNotFoundError: it is not there.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise TeamError(f"{path} cannot be read: {error.strerror}") from error
+    with open(fd, "rb") as cut:  # noqa: PTH123 -- a descriptor
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise TeamError(f"{path} is no file; look at it, and remove it")
+        return cut.read(_MOST_SHALLOW_BYTES)
 
 
 def _name_objects(git: ConfinedGit, origin: Origin) -> None:

@@ -22,6 +22,7 @@ from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories
 from teamd.process_id import Identity
 from teamd.programs.brief import run_to_end
+from teamd.programs.seccomp import filter_to_read
 from teamd.sandbox.bubblewrap import build_arguments, is_empty
 from teamd.sandbox.build import build_policy
 from teamd.sandbox.probe import PROGRAM, find_program, probe
@@ -113,12 +114,17 @@ class ConfinedGit:
             StoreError: the disk is full.
             TeamError: it takes too long, or cannot be started; this machine can make no sandbox.
         """
-        argv = [*self.argv, "--", "/bin/sh", "-c", _BEGIN + script, "sh", *words]
+        inner = ("/bin/sh", "-c", _BEGIN + script, "sh", *words)
         try:
-            if stdout is None:
-                done = run_to_end(argv, timeout_seconds=seconds, env={}, words=given)
-            else:
-                done = run_to_end(argv, timeout_seconds=seconds, env={}, words=given, stdout=stdout)
+            with filter_to_read() as calls:
+                done = run_to_end(
+                    [*self.argv, "--seccomp", str(calls), "--", *inner],
+                    timeout_seconds=seconds,
+                    env={},
+                    words=given,
+                    stdout=stdout,
+                    pass_fds=[calls],
+                )
         except OSError as error:  # TimeoutError is one
             raise TeamError(f"git failed in {self.folder}: {error}") from error
         if done.status in _KILLED:

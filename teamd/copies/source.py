@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -91,8 +92,10 @@ class Source:
             stdin: or a descriptor of that, which somebody else may have written.
 
         Raises:
-            TeamError: it takes too long, or cannot be started.
+            TeamError: it takes too long, or cannot be started; or a command has put something there
+                that git would wait for, or tell of.
         """
+        _check_files(self.folder / ".git")
         options = (*(_QUIET if quiet else ()), *(() if stdin is None else _LEAN))
         bounded = () if stdin is None else _BOUNDED
         argv = [*bounded, self.git, "-C", str(self.folder), *options, *words]
@@ -261,6 +264,23 @@ class Source:
         linked = here != common
         tree = re.sub(r"[^A-Za-z0-9]", "-", Path(here).name)
         return f"{folder}/{address}" + (f"+{tree}" if linked else "")
+
+
+def _check_files(git: Path) -> None:
+    """See that git waits for no pipe, and tells nothing of a file elsewhere: commands write there.
+
+    Raises:
+        TeamError: something is no file.
+    """
+    for name in ("HEAD", "index", "packed-refs", "shallow"):
+        try:
+            mode = os.lstat(git / name).st_mode
+        except OSError:  # not there; or this is a working tree of another one's
+            continue
+        if not (stat.S_ISREG(mode) or (stat.S_ISLNK(mode) and name != "shallow")):
+            raise TeamError(
+                f"{git / name} is no file, and git would read it; look at it, and remove it"
+            )
 
 
 def source_of(copy: Copy) -> Source:

@@ -80,7 +80,8 @@ def run_to_end(
     env: Mapping[str, str],
     words: bytes = b"",
     stdin: int | None = None,
-    stdout: int = subprocess.PIPE,
+    stdout: int | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> Captured:
     """Run a program, and wait for its end; for whoever has no loop.
 
@@ -92,6 +93,7 @@ def run_to_end(
         words: its standard input, unless `stdin` is given.
         stdin: a descriptor.
         stdout: a descriptor; otherwise what it writes is returned.
+        pass_fds: descriptors that it gets besides.
 
     Raises:
         TimeoutError: it was killed.
@@ -102,11 +104,12 @@ def run_to_end(
         ended = subprocess.run(
             argv,
             **given,
-            stdout=stdout,
+            stdout=subprocess.PIPE if stdout is None else stdout,
             stderr=subprocess.PIPE,
             timeout=timeout_seconds,
             env=env,
             cwd=cwd,
+            pass_fds=pass_fds,
             check=False,
         )
     except subprocess.TimeoutExpired:

@@ -76,7 +76,7 @@ def build_arguments(
         places: what stays as it is, each as it stands now.
         readable: what it may read.
     """
-    above = _ways_to_workspace(policy, readable)
+    above = _ways_through_shared(policy, readable)
     return [
         *build_base(program, network=policy.network),
         *(_resolver() if policy.network else ()),
@@ -101,16 +101,18 @@ def _temporary(policy: Policy) -> Iterator[str]:
     yield from ("--remount-ro", "/dev")
 
 
-def _ways_to_workspace(policy: Policy, readable: Readable) -> list[str]:
-    """Return where the way to the workspace leaves a folder that all commands can write to.
+def _ways_through_shared(policy: Policy, readable: Readable) -> list[str]:
+    """Return where the way to what is mounted leaves a folder that all commands can write to.
 
     If nothing were mounted there, a command could move that folder and remove it. With it would go
-    what is mounted below for a background job, which could then rename what its mounts keep.
+    what is mounted below for a background job, which could then rename what its mounts keep. Or it
+    could put a link there, and bubblewrap would make folders where that leads.
     """
-    shown = tuple(f"{folder}{os.sep}" for folder in readable.folders)  # and read-only
-    above = [str(folder) for folder in policy.workspace.parents]
+    targets = [policy.workspace, *policy.borrowed, *map(Path, readable.folders)]
+    above = dict.fromkeys(str(folder) for target in targets for folder in target.parents)
     first = [folder for folder in above if os.path.dirname(folder) in (HOME, *_TEMPORARY)]  # noqa: PTH120 -- text
-    return [folder for folder in first if not f"{folder}{os.sep}".startswith(shown)]
+    mounted = tuple(f"{folder}{os.sep}" for folder in (policy.workspace, *readable.folders))
+    return [folder for folder in first if not f"{folder}{os.sep}".startswith(mounted)]
 
 
 def _each(option: str, folders: Iterable[str]) -> Iterator[str]:

@@ -23,7 +23,6 @@ _ANY_SECTION: Final = re.compile(r'\s*\[\s*([A-Za-z0-9.-]+)\s*(?:"(?:[^"\\]|\\.)
 _ANY_VALUE: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)")
 _CONTINUED: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")  # an escaped backslash is none
 _ESCAPES: Final = {"n": "\n", "t": "\t", "b": "\b"}
-_OF_PERSON: Final = ("~/.gitconfig", "~/.config/git/config")
 _MOST_FILES: Final = 20  # that include each other
 _LARGEST_BYTES: Final = 1 << 20
 
@@ -39,8 +38,7 @@ def named_by_settings(workspace: Path, git: Path | None) -> Iterator[tuple[str, 
         A path, and whether git reads a file there.
     """
     own = () if git is None else (git / "config", git / "config.worktree")
-    persons = (Path(os.path.expanduser(name)) for name in _OF_PERSON)  # noqa: PTH111 -- without a home
-    sources = [*own, *persons]
+    sources = [*own, *_of_person()]
     for file in sources:  # grows meanwhile
         for kind, value in _paths_in(_read(file)):
             # Hooks are sought from the top of the working tree, a file beside who names it.
@@ -50,6 +48,15 @@ def named_by_settings(workspace: Path, git: Path | None) -> Iterator[tuple[str, 
                 sources.append(found)
             if found != workspace and found.is_relative_to(workspace):
                 yield str(found.relative_to(workspace)), kind == "file"
+
+
+def _of_person() -> Iterator[Path]:
+    """Yield where git reads settings for all repositories, see FILES in git-config(1)."""
+    folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    named = os.environ.get("GIT_CONFIG_GLOBAL")
+    for name in ("/etc/gitconfig", "~/.gitconfig", f"{folder}/git/config", named):
+        if name:
+            yield Path(os.path.expanduser(name))  # noqa: PTH111 -- without a home
 
 
 def keep_harmless(content: str) -> str:

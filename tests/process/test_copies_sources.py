@@ -15,6 +15,7 @@ from teamd.copies import clone, record, work
 from teamd.copies.confined import confined_git
 from teamd.copies.diff import opened_diff
 from teamd.copies.discard import discard
+from teamd.copies.head import read_head
 from teamd.copies.merge import merge
 from teamd.copies.source import GitKilled, Source
 from teamd.errors import TeamError
@@ -297,6 +298,47 @@ def test_a_placeholder_in_a_copy_may_go_away_while_git_begins(paths: TeamPaths) 
         with confined_git(paths, copy.folder, copy.origin) as confined:
             shown[kind] = str(inner) in confined.argv
     assert shown == {"a placeholder": False, "a team": True}
+
+
+@pytest.mark.parametrize("name", ["HEAD", "index", "packed-refs", "shallow"])
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_what_a_command_puts_in_the_place_of_gits_own_files_is_not_read(
+    paths: TeamPaths, name: str, kind: str
+) -> None:
+    """Git would wait at a pipe for ever, and quote what it cannot read of `shallow`."""
+    make_repository(paths.home)
+    path = paths.home / ".git" / name
+    secret = paths.home.parent / "secret"
+    secret.write_text("machine x password hunter2\n")
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(secret)
+    said = ""
+    try:
+        make(paths)
+        Source.of(paths.home).do("status")
+    except TeamError as error:
+        said = str(error)
+    assert "hunter2" not in said
+    if kind == "pipe" or name == "shallow":
+        assert said == f"{path} is no file, and git would read it; look at it, and remove it"
+
+
+def test_where_a_history_is_cut_off_is_read_from_a_file_alone(paths: TeamPaths) -> None:
+    copy = copied(paths)
+    shallow = paths.home / ".git/shallow"
+    head = read_head(Source.of(paths.home))
+    with confined_git(paths, copy.folder, copy.origin) as confined:
+        clone.hand_over(confined, head)
+        shallow.symlink_to("HEAD")
+        with pytest.raises(TeamError, match="shallow cannot be read: Too many levels of symbolic"):
+            clone.hand_over(confined, head)
+        shallow.unlink()
+        os.mkfifo(shallow)
+        with pytest.raises(TeamError, match="shallow is no file; look at it, and remove it"):
+            clone.hand_over(confined, head)
 
 
 def test_teams_of_one_project_do_not_share_names(paths: TeamPaths) -> None:

@@ -497,6 +497,24 @@ def test_what_is_mounted_for_a_job_stays_though_its_workspace_is_in_a_shared_fol
     assert world.names() == {".git", "go", "tried"}
 
 
+def test_bubblewrap_makes_no_folder_where_a_command_has_put_a_link(world: World) -> None:
+    """On the way to what may be read, which leads through a folder that all commands write to."""
+    outside = world.write("person/notes").parent
+    with tempfile.TemporaryDirectory() as folder:
+        shown = Path(folder, "sub/shown")
+        shown.mkdir(parents=True)
+        Path(folder).chmod(0o755)
+        top = f"/tmp/{Path(folder).name}"
+        moved, again = world.run(
+            f"mv {top} /tmp/moved; mkdir -p {top}; ln -s /oldroot{outside} {top}/sub; ls {top}",
+            f"ls {top}/sub",
+            readable=[str(shown)],
+        )
+    assert "Device or resource busy" in moved
+    assert again == "shown"
+    assert [one.name for one in outside.iterdir()] == ["notes"]
+
+
 @pytest.mark.parametrize("above", ["/var/tmp", "/dev/shm"])
 def test_a_workspace_may_be_in_a_folder_for_what_is_temporary(others: Others, above: str) -> None:
     with tempfile.TemporaryDirectory(dir=above) as folder:

@@ -142,6 +142,17 @@ def test_settings_that_include_others_are_followed(
     assert dict(named) == {".githooks.d": False, "one": True, "sub/two": True}
 
 
+@pytest.mark.parametrize("name", ["XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL"])
+def test_the_person_s_settings_are_where_the_environment_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, settings = tmp_path / "workspace", tmp_path / "own/git/config"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[core]\nhooksPath = tools/hooks\n")
+    monkeypatch.setenv(name, str(settings if name.startswith("GIT") else tmp_path / "own"))
+    assert dict(named_by_settings(workspace, None)) == {"tools/hooks": False}
+
+
 @given(content=st.text(st.sampled_from('[]"\\=;#\n\t corehksPatinlud.~/'), max_size=200))
 def test_no_settings_of_git_are_too_odd(
     content: str, tmp_path_factory: pytest.TempPathFactory
