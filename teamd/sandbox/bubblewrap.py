@@ -54,7 +54,12 @@ def build_trial(program: str, *, network: bool = False) -> list[str]:
     return [program, *_BASE, *shared, *_system()]
 
 
-def _system() -> Iterator[str]:
+@cache
+def _system() -> tuple[str, ...]:
+    return tuple(_find_system())
+
+
+def _find_system() -> Iterator[str]:
     for folder in map(Path, SYSTEM_FOLDERS):
         if folder.is_symlink():
             yield from ("--symlink", os.readlink(folder), str(folder))  # noqa: PTH115 -- as it is
@@ -108,11 +113,15 @@ def _ways_through_shared(policy: Policy, readable: Readable) -> list[str]:
     what is mounted below for a background job, which could then rename what its mounts keep. Or it
     could put a link there, and bubblewrap would make folders where that leads.
     """
-    targets = [policy.workspace, *policy.borrowed, *map(Path, readable.folders)]
-    above = dict.fromkeys(str(folder) for target in targets for folder in target.parents)
-    first = [folder for folder in above if os.path.dirname(folder) in (HOME, *_TEMPORARY)]  # noqa: PTH120 -- text
+    targets = [*map(str, (policy.workspace, *policy.borrowed)), *readable.folders]
     mounted = tuple(f"{folder}{os.sep}" for folder in (policy.workspace, *readable.folders))
-    return [folder for folder in first if not f"{folder}{os.sep}".startswith(mounted)]
+    found = dict[str, None]()
+    for target in targets:
+        for shared in (HOME, *_TEMPORARY):
+            first, deeper, _ = target.removeprefix(f"{shared}{os.sep}").partition(os.sep)
+            if first and deeper:  # otherwise it lies elsewhere, or is mounted there itself
+                found[f"{shared}{os.sep}{first}"] = None
+    return [folder for folder in found if not f"{folder}{os.sep}".startswith(mounted)]
 
 
 def _each(option: str, folders: Iterable[str]) -> Iterator[str]:
