@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Mapping
 from enum import Enum, auto
+from functools import lru_cache
 from pathlib import Path
 
 from teamd.dataclass import dataclass
@@ -35,6 +36,7 @@ _OF_REPOSITORY: Final = (
     "worktrees", "commondir",  # lead git to settings elsewhere
     "objects/info/alternates",  # to objects elsewhere; copies of the folder read all that is there
 )  # fmt: skip
+_path: Final = lru_cache(4096)(Path)  # the same ones for each command: to make one takes longer
 # What tells agents what to do; a team may be there to write it.
 INSTRUCTIONS: Final = ("AGENTS.md", "CLAUDE.md", "team.toml")
 BUILT_IN: Final = (
@@ -183,16 +185,16 @@ def _find(root: Path, name: str, *, wants_file: bool) -> Place:
     path, above, parts = str(root), list[Path](), name.split("/")
     for at, part in enumerate(parts):  # as text: for each command, many times
         if at:
-            above.append(Path(path))
+            above.append(_path(path))
         path = os.path.join(path, part)  # noqa: PTH118
         last = wants_file and at == len(parts) - 1
         try:
             mode = os.lstat(path).st_mode
         except OSError:
-            return Place(Path(path), PlaceState.MISSING, tuple(above), wants_file=last)
+            return Place(_path(path), PlaceState.MISSING, tuple(above), wants_file=last)
         if stat.S_ISLNK(mode):
             target = os.readlink(path)  # noqa: PTH115 -- as it is
-            return Place(Path(path), PlaceState.LINK, tuple(above), target, wants_file=last)
+            return Place(_path(path), PlaceState.LINK, tuple(above), target, wants_file=last)
         if not stat.S_ISDIR(mode):
-            return Place(Path(path), PlaceState.FILE, tuple(above))
-    return Place(Path(path), PlaceState.FOLDER, tuple(above))
+            return Place(_path(path), PlaceState.FILE, tuple(above))
+    return Place(_path(path), PlaceState.FOLDER, tuple(above))
