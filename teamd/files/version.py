@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from contextlib import suppress
 from operator import attrgetter
 
 from teamd.dataclass import dataclass
@@ -127,6 +128,10 @@ class KeptVersion:
 
 
 def _close(opened: _Opened) -> None:
-    """Close a descriptor; in a process that was forked its number may be another file's."""
+    """Close a descriptor; in a process that was forked its number may be another file's.
+
+    It was for looks alone, so a failure says nothing of what was written.
+    """
     if opened.process == os.getpid():
-        os.close(opened.fd)
+        with suppress(OSError):
+            os.close(opened.fd)
