@@ -210,8 +210,12 @@ def _make_file(folder: int, path: Path) -> None:
     Raises:
         FileExistsError: something stands there.
     """
+    flags = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_WRONLY
+    if not _content(path):  # nothing else is made, which a kill would leave in the person's sight
+        os.close(os.open(path.name, flags, 0o400, dir_fd=folder))
+        return
     new = f".{path.name}-{os.urandom(4).hex()}"
-    fd = os.open(new, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_WRONLY, 0o400, dir_fd=folder)
+    fd = os.open(new, flags, 0o400, dir_fd=folder)
     try:
         os.write(fd, _content(path))
         try:
@@ -226,7 +230,7 @@ def _make_file(folder: int, path: Path) -> None:
 
 def _content(path: Path) -> bytes:
     """Return what stands in a file that says nothing to git."""
-    return SAME_FOLDER if path.name == "commondir" else b""
+    return SAME_FOLDER if path.parts[-2:] == (".git", "commondir") else b""
 
 
 class _Folders:
