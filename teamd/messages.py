@@ -10,6 +10,7 @@ import math
 import os
 import re
 import time
+from itertools import repeat
 from json.encoder import encode_basestring as _quote
 from types import MappingProxyType
 
@@ -248,7 +249,7 @@ class Message:
         with paused_collection():
             found = parse_lines(block)
             # Their class has changed behind mypy's back, see `_Draft`.
-            return None if found is None else [_Draft(one, to) for one in found]  # type: ignore[misc]
+            return None if found is None else list(map(_Draft, found, repeat(to)))  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
         """The message as the object that `--json` and the transcript hold."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.spool import BatchLimit
+from teamd.message_json import holds_one_a_line
 from teamd.messages import Message
 
 if TYPE_CHECKING:
@@ -86,6 +87,21 @@ def test_a_line_with_two_messages_hides_none_on_two_lines() -> None:
     line = json.dumps(LINE).encode()
     check_same([2 * line, line.replace(b", ", b",\n", 1)])
     check_same([2 * line, line.replace(b"{", b"{\n", 1)])
+
+
+@pytest.mark.parametrize(
+    "two_on_two",
+    [
+        b'{"x": {}\n}{"x": 1}',
+        b'{"x": {}\n, "y": 1}{"x": 1}\n',
+        b'{"x":\n{}}{"x": 1}\n',
+        b'{"x": [{},\n{}]}{"x": 1}',
+    ],
+)
+def test_an_object_within_another_ends_no_line(two_on_two: bytes) -> None:
+    """Not in mail, but where more is read at once than what is known of it."""
+    assert not holds_one_a_line(two_on_two, 2)
+    assert holds_one_a_line(two_on_two.replace(b"\n", b"").replace(b"}{", b"}\n{"), 2)
 
 
 @settings(deadline=None)
