@@ -57,6 +57,8 @@ class Delivery:
         if not self._delivered.messages or self.waiting():
             self.finish()
             if not self.env.hold.holds():
+                if self.env.mailbox.waiting():
+                    self.env.slots.ask_ahead()  # it comes while mail is taken
                 self._take_mail()
         for news in self.news():
             if news.about not in self.env.conversation.told:
@@ -136,6 +138,7 @@ class Delivery:
         if new_task:
             self.env.plans.withdraw()
         self.env.shutdown.close_old_requests()
+        self.env.conversation.settle_ahead()  # a disk that has rested takes a millisecond
 
 
 def _interrupter(messages: Iterable[Message]) -> str | None:

@@ -33,7 +33,16 @@ class CallSlots:
         self._fd = fd
         self._waiting: deque[tuple[str, asyncio.Future[int]]] = deque()
         self._asked: str | None = None  # what the request begins with that a slot was asked for
+        self._last: str | None = None  # what the last request began with
         self._others: set[int] = set()  # slots that went to another request, as that was cancelled
+
+    def ask_ahead(self) -> None:
+        """Ask for a slot for a request that is about to come, and begins as the last one did.
+
+        Where none comes, the slot is given back; where one begins otherwise, nothing is said of it.
+        """
+        if self._last is not None:
+            self._ask(self._last)
 
     async def take(self, prefix: str = "") -> int:
         """Wait for a slot; return its number.
@@ -46,7 +55,8 @@ class CallSlots:
         """
         slot: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((prefix, slot))
-        self._ask()
+        self._last = prefix
+        self._ask_for_first()
         try:
             return await slot
         except asyncio.CancelledError:
@@ -64,9 +74,13 @@ class CallSlots:
         if number not in self._others:
             self._say(b"%s %d" % (BEGUN, number))
 
-    def _ask(self) -> None:
-        if self._waiting and self._asked is None:
-            self._asked = self._waiting[0][0]
+    def _ask_for_first(self) -> None:
+        if self._waiting:
+            self._ask(self._waiting[0][0])
+
+    def _ask(self, prefix: str) -> None:
+        if self._asked is None:
+            self._asked = prefix
             asyncio.get_running_loop().add_reader(self._fd, self._hear)
             self._say(b"%s %s" % (ASK, self._asked.encode()))
 
@@ -90,7 +104,7 @@ class CallSlots:
                 break
         else:
             self.give_back(Returned(number=number))
-        self._ask()
+        self._ask_for_first()
 
     def _give_up(self) -> None:
         """Fail those who wait, so that this process ends, and the next one has another channel."""

@@ -18,6 +18,7 @@ from teamd.budget.records import apply, encode, summarise
 from teamd.dataclass import KW_ONLY, dataclass, replace
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
+from teamd.files.kept import KeptFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Ledger:
     today: Callable[[], str] = days.today
 
     def __post_init__(self) -> None:
+        self._file = KeptFile(self.path)
         self._accounts = Accounts()
         self._owed: dict[str, Account | None] = {}  # calls of this process that are not settled
         self._head = b""
@@ -244,7 +246,7 @@ class Ledger:
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """Hold the lock, knowing all that the file says."""
-        with locks.locked(self.path) as fd, translate_os_errors(self.path):
+        with self._file.locked() as fd, translate_os_errors(self.path):
             self._catch_up(fd)
             yield fd
 

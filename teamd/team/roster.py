@@ -139,8 +139,7 @@ class Roster:
         version = self.version()
         if self._known is not None and version is not None and version == self._settled:
             return self._known[1]
-        settled = version if is_settled(version) else None  # before it is read
-        content = files.read(self._paths.config)
+        content, settled = self._content(version)
         team = Team() if content is None else self._decode(content)
         self._settled = settled
         return team
@@ -157,9 +156,9 @@ class Roster:
         if version is None or version != self._settled:
             if version is not None and version == self._alone_settled and self._alone_is(name):
                 return self._alone[1]
-            settled = version if is_settled(version) else None
             with suppress(*_DAMAGED):  # `read` says what is wrong, if anything is
-                content = files.read(self._paths.config) or b""
+                content, settled = self._content(version)
+                content = content or b""
                 if (member := self._find_alone(content, name)) is not None:
                     self._alone_settled = settled
                     return member
@@ -211,6 +210,13 @@ class Roster:
             files.replace(self._paths.config, team.encode())
         return kept
 
+    def _content(self, version: Version | None) -> tuple[bytes | None, Version | None]:
+        """Return what the file holds that had this version just now, and that where it is sure."""
+        if version is not None and version == self._alone_settled:
+            return self._alone[0], version
+        settled = version if is_settled(version) else None  # before it is read
+        return files.read(self._paths.config), settled
+
     def _find_alone(self, content: bytes, name: str) -> Member | None:
         """Return a member by the first line with its name; `None` where there is none of its own.
 
@@ -229,7 +235,7 @@ class Roster:
             return None
         line = lines[lines.rfind(b"\n", 0, at) + 1 : lines.index(b"\n", at)].removesuffix(b",")
         member = Member.decode(json.loads(line), team=head.get("team_name", "default"))
-        self._alone = content, member
+        self._alone, self._alone_settled = (content, member), None
         return member if member.name == name else None
 
     def _alone_is(self, name: str) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from functools import cache
 
 from teamd.dataclass import KW_ONLY, dataclass, field, fields
-from teamd.errors import StoreError
+from teamd.errors import StoreError, translate_os_errors
 from teamd.files import files, lines
+from teamd.files.ahead import SyncAhead
 from teamd.files.kept import KeptFile
 from teamd.message_json import is_moment
 from teamd.messages import Message
@@ -44,6 +47,7 @@ class Transcript:
     _file: KeptFile = field(init=False)
     _unsafe: int | None = field(default=None, init=False)  # from there on a power cut may take it
     _failed: StoreError | None = field(default=None, init=False)  # only the next process goes on
+    _ahead: SyncAhead | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._file = KeptFile(self.path)
@@ -68,6 +72,7 @@ class Transcript:
     def append_lines(self, encoded: bytes, *, durable: bool = True) -> range:
         """Add encoded records, see `append`."""
         self.check()
+        self._end_ahead()
         if self._failed is not None:
             raise self._failed
         durable, unsafe = durable and self.durable, self._unsafe
@@ -88,8 +93,32 @@ class Transcript:
         Raises:
             StoreError: the disk failed; the file is as it was when it was last on disk.
         """
-        if self._unsafe is not None:
+        if self._ahead is not None:
+            self._end_ahead()
+        if self._unsafe is not None or self._failed is not None:
             self.append_lines(b"")
+
+    def settle_ahead(self) -> None:
+        """Begin what `settle` does, which waits for it then; a failure of the disk shows there."""
+        if self._ahead or self._failed or not self._unsafe:  # a new file's name comes first
+            return
+        with suppress(StoreError), self._file.locked() as fd:
+            self._ahead = SyncAhead.begin(fd)
+
+    def _end_ahead(self) -> None:
+        """Wait for the sync that was begun, and take back what it could not bring to the disk."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return
+        try:
+            with translate_os_errors(self.path):
+                ahead.wait()
+        except StoreError as error:
+            self._failed = error
+            with self._file.locked() as fd, translate_os_errors(self.path):
+                os.ftruncate(fd, self._unsafe or 0)
+        else:
+            self._unsafe = None
 
     def _first_unsafe(self, start: int) -> int:
         return start if self._unsafe is None else self._unsafe

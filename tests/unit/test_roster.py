@@ -246,6 +246,10 @@ def test_a_line_that_is_surely_known_is_not_read_again(
         patched.setattr(files, "read", None)
         assert other.find("bob") == team.get("bob")
     assert other._known is None, "nobody else was decoded"
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "read", None)
+        assert other.find("eve") == team.get("eve"), "from what was read"
+        assert other.read() == team
     assert other.find("eve") == team.get("eve")
     paused = replace(member("bob"), paused_by="user")
     roster.update(lambda old: old.with_member(paused))

@@ -195,6 +195,58 @@ def test_a_slot_that_goes_to_another_conversation_says_nothing_of_the_first_ones
     run(scenario)
 
 
+@pytest.mark.parametrize("heard", [False, True], ids=["granted later", "granted before"])
+def test_a_slot_may_be_asked_for_before_its_request_is_there(heard: bool) -> None:
+    """It comes while mail is taken; one for which no request comes is given back."""
+
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
+        with ours, theirs:
+            ours.settimeout(5)
+            theirs.setblocking(False)
+            slots = CallSlots(theirs.fileno())
+            ours.send(b"3")
+            slots.give_back(Returned(number=await slots.take("a")))
+            assert [ours.recv(64), ours.recv(64)] == [b"ask a", Returned(number=3).encode()]
+            slots.ask_ahead()
+            slots.ask_ahead()
+            assert ours.recv(64) == b"ask a", "once"
+            if heard:
+                ours.send(b"4")
+                await until(lambda: slots._asked is None)
+                assert ours.recv(64) == Returned(number=4).encode()
+            first = asyncio.create_task(slots.take("a"))
+            await asyncio.sleep(0)
+            ours.send(b"5")
+            assert await first == 5
+            slots.begun(5)
+            said = [ours.recv(64), *([ours.recv(64)] if heard else [])]
+            assert said == [*([b"ask a"] if heard else []), b"begun 5"]
+
+    run(scenario)
+
+
+def test_a_slot_asked_for_ahead_says_nothing_of_a_request_that_begins_otherwise() -> None:
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
+        with ours, theirs:
+            ours.settimeout(5)
+            theirs.setblocking(False)
+            slots = CallSlots(theirs.fileno())
+            slots.ask_ahead()  # nothing is known of the first
+            ours.send(b"3")
+            slots.give_back(Returned(number=await slots.take("a")))
+            slots.ask_ahead()
+            ours.send(b"4")
+            assert await slots.take("b") == 4
+            slots.begun(4)
+            slots.give_back(Returned(number=4))
+            words = [ours.recv(64) for _ in range(4)]
+            assert words == [b"ask a", Returned(number=3).encode(), b"ask a", b"4 ended "]
+
+    run(scenario)
+
+
 def test_a_slot_that_is_granted_as_its_call_is_cancelled_is_given_back() -> None:
     """Nobody else would ever have it."""
 

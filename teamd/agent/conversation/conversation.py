@@ -143,6 +143,10 @@ class Conversation(ConversationState):
         """
         self._transcript.settle()
 
+    def settle_ahead(self) -> None:
+        """Begin to settle, where there is something else to do before that has to have ended."""
+        self._transcript.settle_ahead()
+
 
 def _facts(reply: Reply) -> dict[str, Any]:
     """Return what a reply's record holds besides its content."""

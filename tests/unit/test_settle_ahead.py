@@ -1,0 +1,153 @@
+"""A sync beside other work: it has ended before anybody relies on it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from teamd.errors import StoreError
+from teamd.files.ahead import SyncAhead
+from teamd.transcript.file import Transcript
+
+OLD, MINE, MORE = b"old\n", b"mine\n", b"more\n"
+
+
+def _descriptors() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+class Disk:
+    """A disk that confirms, or fails, once it is let go; it notes what was synced, and how."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.fails = False
+        self.synced: list[bytes] = []
+
+    def sync(self, fd: int) -> None:
+        """Be `os.fdatasync`."""
+        held = os.pread(fd, 100, 0)
+        assert self.go.wait(10)
+        if self.fails:
+            raise OSError(5, "Input/output error")
+        self.synced.append(held)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    made = Disk()
+    monkeypatch.setattr(os, "fdatasync", made.sync)
+    return made
+
+
+@pytest.fixture
+def transcript(tmp_path: Path, disk: Disk) -> Transcript:
+    """One with a line that is not on the disk yet, and is being synced."""
+    path = tmp_path / "bob.jsonl"
+    path.write_bytes(OLD)
+    made = Transcript(path)
+    made.append_lines(MINE, durable=False)
+    made.settle_ahead()
+    assert disk.synced == []
+    return made
+
+
+def test_nobody_goes_on_before_the_sync_has_ended(transcript: Transcript, disk: Disk) -> None:
+    done: list[list[bytes]] = []
+
+    def settle() -> None:
+        transcript.settle()
+        done.append(list(disk.synced))
+
+    settling = threading.Thread(target=settle)
+    settling.start()
+    assert not done
+    disk.go.set()
+    settling.join()
+    assert done == [[OLD + MINE]], "it was synced by then, and once"
+
+
+def test_what_came_behind_its_begin_is_synced_as_well(transcript: Transcript, disk: Disk) -> None:
+    disk.go.set()
+    transcript.append_lines(MORE, durable=False)
+    transcript.settle()
+    assert disk.synced == [OLD + MINE, OLD + MINE + MORE]
+
+
+def test_a_second_begin_adds_nothing(transcript: Transcript, disk: Disk) -> None:
+    transcript.settle_ahead()
+    disk.go.set()
+    transcript.settle()
+    transcript.settle()
+    transcript.settle_ahead()
+    transcript.settle()
+    assert disk.synced == [OLD + MINE]
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_what_the_disk_did_not_keep_is_taken_back_and_nothing_follows(
+    transcript: Transcript, disk: Disk, more: bool
+) -> None:
+    disk.fails = True
+    disk.go.set()
+
+    def add() -> None:
+        transcript.append_lines(MORE, durable=False)
+
+    attempts = [add if more else transcript.settle, transcript.settle, add]
+    for attempt in attempts:
+        with pytest.raises(StoreError, match="Input/output error"):
+            attempt()
+        disk.fails = False
+    transcript.settle_ahead()
+    assert transcript.path.read_bytes() == OLD
+    assert disk.synced == []
+
+
+def test_the_file_may_be_closed_meanwhile(transcript: Transcript, disk: Disk) -> None:
+    """Its descriptor's number may be another file's by then."""
+    transcript._file.close()
+    disk.go.set()
+    transcript.settle()
+    assert disk.synced == [OLD + MINE]
+
+
+def test_a_new_files_name_is_not_left_to_it(tmp_path: Path, disk: Disk) -> None:
+    """The name comes first, as in any other settling."""
+    disk.go.set()
+    new = Transcript(tmp_path / "new.jsonl")
+    new.append_lines(MINE, durable=False)
+    new.settle_ahead()
+    assert new._ahead is None
+    new.settle()
+    assert disk.synced == [MINE]
+
+
+def test_where_there_are_no_threads_it_is_done_later(
+    transcript: Transcript, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.go.set()
+    transcript.settle()
+
+    def refuse(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("_thread.start_new_thread", refuse)
+    transcript.append_lines(MORE, durable=False)
+    before = _descriptors()
+    transcript.settle_ahead()
+    assert _descriptors() == before, "no descriptor is left"
+    transcript.settle()
+    assert disk.synced == [OLD + MINE, OLD + MINE + MORE]
+
+
+def test_no_descriptor_is_left_behind(tmp_path: Path) -> None:
+    fd = os.open(tmp_path / "one", os.O_RDWR | os.O_CREAT)
+    before = _descriptors()
+    for _ in range(20):
+        SyncAhead(fd).wait()
+    assert _descriptors() == before
+    os.close(fd)
