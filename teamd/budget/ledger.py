@@ -252,17 +252,20 @@ class Ledger:
 
     def _catch_up(self, fd: int) -> None:
         # Every file begins with a number of its own: an inode may come back, a length be reached.
-        head = os.pread(fd, _HEAD_BYTES, 0)
-        if not head.startswith(self._head) or os.fstat(fd).st_size < self._offset:
+        head, size = os.pread(fd, _HEAD_BYTES, 0), os.fstat(fd).st_size
+        if not head.startswith(self._head) or size < self._offset:
             self._accounts = Accounts()
             self._head, self._offset = b"", 0
         if not head:
             files.write_at_end(fd, encode(_begun()))
+        elif size == self._offset:
+            return
         new = files.read_descriptor(fd, self._offset)
         whole = new.rfind(b"\n") + 1  # what a killed writer tore is ended by the next line
         apply(self._accounts, new[:whole])
         self._offset += whole
-        self._head = os.pread(fd, min(_HEAD_BYTES, self._offset), 0)
+        if len(self._head) < _HEAD_BYTES:
+            self._head = os.pread(fd, min(_HEAD_BYTES, self._offset), 0)
 
     def _add(self, fd: int, record: dict[str, Any], *, durable: bool) -> None:
         self._add_all(fd, [record])

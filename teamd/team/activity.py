@@ -133,10 +133,18 @@ class ActivityFile:
                 self._open()
             os.pwrite(self._fd, activity.encode(), 0)
 
+    def close(self) -> None:
+        """Give the descriptor back."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            self.close()
+
     def _open(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd = -1
+        self.close()
         self._fd = safe_open(self._path, os.O_RDWR | os.O_CREAT)
         os.ftruncate(self._fd, _SIZE)
 

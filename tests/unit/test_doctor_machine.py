@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import getpass
 import os
 import resource
@@ -39,6 +40,7 @@ def find(word: str, paths: TeamPaths | None = None) -> list[Finding]:
 @contextmanager
 def open_files(limit: int) -> Iterator[None]:
     """Allow this process no descriptor from this number on."""
+    gc.collect()  # what tests before have left open, in cycles
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     try:
