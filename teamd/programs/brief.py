@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import socket
 import subprocess
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from teamd.clocks import Deadline
 from teamd.programs import JOIN, Captured
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Any, Final
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Final
 
 _LISTEN_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 1.0  # an output may stay open when its program has ended
 
 
 def run_briefly(
@@ -82,6 +85,7 @@ def run_to_end(
     stdin: int | None = None,
     stdout: int | None = None,
     pass_fds: Sequence[int] = (),
+    whole: bool = False,
 ) -> Captured:
     """Run a program, and wait for its end; for whoever has no loop.
 
@@ -94,27 +98,66 @@ def run_to_end(
         stdin: a descriptor.
         stdout: a descriptor; otherwise what it writes is returned.
         pass_fds: descriptors that it gets besides.
+        whole: whether nothing that it has started in its process group outlives it. Else what is
+            left may keep its output open, and that is waited for.
 
     Raises:
         TimeoutError: it was killed.
         OSError: it could not be started.
     """
-    given: dict[str, Any] = {"input": words} if stdin is None else {"stdin": stdin}
-    try:
-        ended = subprocess.run(
+    with ExitStack() as stack:
+        if stdin is None:
+            stdin = stack.enter_context(_to_read(words))
+        process = subprocess.Popen(
             argv,
-            **given,
+            stdin=stdin,
             stdout=subprocess.PIPE if stdout is None else stdout,
             stderr=subprocess.PIPE,
-            timeout=timeout_seconds,
             env=env,
             cwd=cwd,
             pass_fds=pass_fds,
-            check=False,
+            process_group=0 if whole else None,
         )
-    except subprocess.TimeoutExpired:
-        raise TimeoutError(f"{argv[0]} did not end within {timeout_seconds:g} s") from None
-    return Captured(status=ended.returncode, stdout=ended.stdout or b"", stderr=ended.stderr)
+        stack.enter_context(process)
+        stack.callback(_kill, process, whole=whole)
+        deadline = Deadline.after(timeout_seconds)
+        while (left := deadline.left) > 0:
+            try:
+                said, complaint = process.communicate(timeout=min(left, _LOOK_SECONDS))
+            except subprocess.TimeoutExpired:
+                if whole and _has_ended(process):
+                    _kill(process, whole=True)
+            else:
+                return Captured(status=process.returncode, stdout=said or b"", stderr=complaint)
+        raise TimeoutError(f"{argv[0]} did not end within {timeout_seconds:g} s")
+
+
+@contextmanager
+def _to_read(words: bytes) -> Iterator[int]:
+    """Yield a descriptor from which a program reads these words, however late it does."""
+    if not words:
+        yield subprocess.DEVNULL
+        return
+    import tempfile  # noqa: PLC0415 -- most get none
+
+    with tempfile.TemporaryFile() as file:
+        file.write(words)
+        file.seek(0)
+        yield file.fileno()
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Return whether a program has ended; it is not reaped, and keeps its number."""
+    flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    return os.waitid(os.P_PID, process.pid, flags) is not None
+
+
+def _kill(process: subprocess.Popen[bytes], *, whole: bool) -> None:
+    """Kill a program that is not reaped yet, and its process group, if it has one of its own."""
+    if whole and process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
 
 
 def feed(command: str, chunks: Iterable[bytes], *, env: Mapping[str, str]) -> None:

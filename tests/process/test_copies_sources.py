@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -284,6 +285,17 @@ def test_git_that_somebody_kills_says_nothing_about_the_copy(paths: TeamPaths, n
         pytest.raises(GitKilled, match=r"git was killed in .*; try again"),
     ):
         confined.do(f"sh -c 'kill -{name} $$'")
+
+
+@pytest.mark.strace
+def test_a_sandbox_that_is_killed_as_it_begins_is_waited_for_by_nobody(paths: TeamPaths) -> None:
+    """What bubblewrap forks waits for its word first, with git's outputs open: for ever, then."""
+    copy = copied(paths)
+    killed_at_its_word = ("strace", "-qq", "-o", "/dev/null", "-e", "inject=write:signal=KILL")
+    with confined_git(paths, copy.folder, copy.origin) as confined:
+        begun = replace(confined, argv=(*killed_at_its_word, *confined.argv))
+        with pytest.raises(GitKilled, match=r"git was killed in .*; try again"):
+            begun.do("git status")
 
 
 def test_a_placeholder_in_a_copy_may_go_away_while_git_begins(paths: TeamPaths) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from teamd.process_id import Identity
 from teamd.programs import Captured, Program, capture, start_detached
-from teamd.programs.brief import begin_briefly, run_briefly
+from teamd.programs.brief import begin_briefly, run_briefly, run_to_end
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -157,6 +157,32 @@ def test_a_brief_program_that_does_not_end_is_killed(tmp_path: Path) -> None:
     assert status < 0
     assert "0.5 seconds" in said
     assert sleeping is None or not sleeping.alive
+
+
+@pytest.mark.parametrize("words", [b"", b"x" * 300_000])
+def test_a_program_that_is_run_to_its_end_reads_its_words_whenever_it_likes(words: bytes) -> None:
+    late = "sleep 1.1; cat; echo error >&2; exit 3"
+    for script in ("cat; echo error >&2; exit 3", late):
+        done = run_to_end(
+            ["sh", "-c", script], timeout_seconds=60, env=dict(os.environ), words=words
+        )
+        assert done == Captured(status=3, stdout=words, stderr=b"error\n")
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_nothing_outlives_a_whole_program(tmp_path: Path, ends: bool) -> None:
+    """It would keep the outputs open, and be waited for."""
+    place = tmp_path / "pid"
+    script = f"sleep 1000 & echo $! >'{place}'; echo said; {'exit 3' if ends else 'wait'}"
+    argv, env = ["/bin/sh", "-c", script], dict(os.environ)
+    if ends:
+        done = run_to_end(argv, timeout_seconds=60, env=env, whole=True)
+        assert done == Captured(status=3, stdout=b"said\n", stderr=b"")
+    else:
+        with pytest.raises(TimeoutError, match=r"/bin/sh did not end within 1.5 s"):
+            run_to_end(argv, timeout_seconds=1.5, env=env, whole=True)
+    sleeping = Identity.of(int(place.read_text()))
+    wait_until(lambda: sleeping is None or not sleeping.alive, what="all of it has ended")
 
 
 def test_a_brief_program_that_is_not_there_is_an_answer() -> None:
