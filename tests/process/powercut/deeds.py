@@ -134,6 +134,7 @@ def talk(paths: TeamPaths, name: str = "bob") -> None:
     batch = box.take()
     if fresh := [message for message in batch.messages if not conversation.has_seen(message)]:
         conversation.deliver(fresh)
+    conversation.settle_ahead()
     conversation.settle()
     box.done(batch)
 
