@@ -33,16 +33,17 @@ class CallSlots:
         self._fd = fd
         self._waiting: deque[tuple[str, asyncio.Future[int]]] = deque()
         self._asked: str | None = None  # what the request begins with that a slot was asked for
+        self._ahead = False  # whether that was asked for when no request was there
         self._last: str | None = None  # what the last request began with
         self._others: set[int] = set()  # slots that went to another request, as that was cancelled
 
     def ask_ahead(self) -> None:
         """Ask for a slot for a request that is about to come, and begins as the last one did.
 
-        Where none comes, the slot is given back; where one begins otherwise, nothing is said of it.
+        Where none comes, or one that begins otherwise, the slot is given back.
         """
         if self._last is not None:
-            self._ask(self._last)
+            self._ask(self._last, ahead=True)
 
     async def take(self, prefix: str = "") -> int:
         """Wait for a slot; return its number.
@@ -78,9 +79,9 @@ class CallSlots:
         if self._waiting:
             self._ask(self._waiting[0][0])
 
-    def _ask(self, prefix: str) -> None:
+    def _ask(self, prefix: str, *, ahead: bool = False) -> None:
         if self._asked is None:
-            self._asked = prefix
+            self._asked, self._ahead = prefix, ahead
             asyncio.get_running_loop().add_reader(self._fd, self._hear)
             self._say(b"%s %s" % (ASK, self._asked.encode()))
 
@@ -95,15 +96,15 @@ class CallSlots:
         number = int(word)
         asked, self._asked = self._asked, None
         asyncio.get_running_loop().remove_reader(self._fd)
-        while self._waiting:
-            prefix, slot = self._waiting.popleft()
-            if not slot.done():  # nobody waits for those that are: they were cancelled
-                if prefix != asked:
-                    self._others.add(number)
-                slot.set_result(number)
-                break
-        else:
+        while self._waiting and self._waiting[0][1].done():
+            self._waiting.popleft()  # cancelled: nobody waits for it
+        if not self._waiting or (self._ahead and self._waiting[0][0] != asked):
             self.give_back(Returned(number=number))
+        else:
+            prefix, slot = self._waiting.popleft()
+            if prefix != asked:
+                self._others.add(number)
+            slot.set_result(number)
         self._ask_for_first()
 
     def _give_up(self) -> None:

@@ -7,6 +7,7 @@ the other one may be closed meanwhile, and its number be another file's.
 from __future__ import annotations
 
 import _thread  # threads of `threading` are waited for as they start: another switch of tasks
+import errno
 import os
 from contextlib import suppress
 
@@ -18,48 +19,55 @@ if TYPE_CHECKING:
 
 
 class SyncAhead:
-    """The sync of one open file, begun as this is made."""
+    """The sync of one open file, which nobody else writes to; it begins as this is made.
 
-    def __init__(self, fd: int) -> None:
-        """Begin.
+    Args:
+        fd: the file's; it may be closed then.
+        safe: how many bytes of it are on the disk by now. The others go if the disk fails.
 
-        Raises:
-            OSError: there are no more descriptors.
-            RuntimeError: there are no more threads.
-        """
+    Raises:
+        OSError: there are no more descriptors.
+        RuntimeError: there are no more threads.
+    """
+
+    def __init__(self, fd: int, *, safe: int) -> None:
+        self._safe = safe
+        self._error: OSError | None = OSError(errno.EIO, os.strerror(errno.EIO))  # until it is done
         self._fd = os.dup(fd)
-        self._error: OSError | None = None
         self._ended = _thread.allocate_lock()
         self._ended.acquire()
-        try:
-            _thread.start_new_thread(self._sync, ())
-        except RuntimeError:
+        _thread.start_new_thread(self._sync, ())
+
+    def __del__(self) -> None:
+        with suppress(OSError, AttributeError):  # none, where it was never made
             os.close(self._fd)
-            raise
 
     @classmethod
-    def begin(cls, fd: int) -> Self | None:
+    def begin(cls, fd: int, *, safe: int) -> Self | None:
         """Begin one; `None` where that cannot be: whoever needs it syncs later, as without it."""
         with suppress(OSError, RuntimeError):
-            return cls(fd)
+            return cls(fd, safe=safe)
         return None
 
     def wait(self) -> None:
         """Return once what the file held at the begin is on the disk.
 
         Raises:
-            OSError: the disk failed. To sync again says nothing: the kernel tells of it once.
+            OSError: the disk failed; the file is as it was when it was last on disk. To sync again
+                says nothing: the kernel tells of a failure once.
         """
         with self._ended:
-            if self._error is not None:
-                raise self._error
+            if self._error is None:
+                return
+        if os.fstat(self._fd).st_size > self._safe:
+            os.ftruncate(self._fd, self._safe)
+        raise self._error
 
     def _sync(self) -> None:
         try:
             files.sync(self._fd)
+            self._error = None
         except OSError as error:
             self._error = error
         finally:
-            with suppress(OSError):
-                os.close(self._fd)
             self._ended.release()

@@ -192,14 +192,16 @@ def read(path: Path) -> bytes | None:
 
 def read_descriptor(fd: int, offset: int = 0) -> bytes:
     """Return all bytes of an open file, from its start or an offset on."""
-    # A buffer for what is there and a byte more: what comes short of it was the rest.
-    asked = min(max(os.fstat(fd).st_size - offset, 0) + 1, _CHUNK)
-    parts = [os.pread(fd, asked, offset)]
-    while len(parts[-1]) == asked:
-        offset += asked
+    size = os.fstat(fd).st_size
+    asked = min(max(size - offset, 0) + 1, _CHUNK)  # a byte more than there is: the end shows
+    parts = []
+    while part := os.pread(fd, asked, offset):
+        parts.append(part)
+        offset += len(part)
+        if len(part) < asked and offset >= size > 0:  # else the disk has failed, or tells no size
+            break
         asked = _CHUNK
-        parts.append(os.pread(fd, asked, offset))
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return b"".join(parts)
 
 
 def replace(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import select
+import selectors
 import signal
 import socket
 import subprocess
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 from teamd.clocks import Deadline
@@ -15,11 +18,11 @@ from teamd.programs import JOIN, Captured
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Final
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any, Final, Self
 
 _LISTEN_SECONDS: Final = 10.0
-_LOOK_SECONDS: Final = 1.0  # an output may stay open when its program has ended
+_MOST_AT_ONCE: Final = 1 << 16
 
 
 def run_briefly(
@@ -98,66 +101,100 @@ def run_to_end(
         stdin: a descriptor.
         stdout: a descriptor; otherwise what it writes is returned.
         pass_fds: descriptors that it gets besides.
-        whole: whether nothing that it has started in its process group outlives it. Else what is
-            left may keep its output open, and that is waited for.
+        whole: whether nothing that it has started in its process group outlives it, where the
+            system tells of its end. Else what is left may keep its outputs open, and is waited for.
 
     Raises:
         TimeoutError: it was killed.
         OSError: it could not be started.
     """
-    with ExitStack() as stack:
-        if stdin is None:
-            stdin = stack.enter_context(_to_read(words))
-        process = subprocess.Popen(
-            argv,
-            stdin=stdin,
-            stdout=subprocess.PIPE if stdout is None else stdout,
-            stderr=subprocess.PIPE,
-            env=env,
-            cwd=cwd,
-            pass_fds=pass_fds,
-            process_group=0 if whole else None,
-        )
-        stack.enter_context(process)
-        stack.callback(_kill, process, whole=whole)
-        deadline = Deadline.after(timeout_seconds)
-        while (left := deadline.left) > 0:
-            try:
-                said, complaint = process.communicate(timeout=min(left, _LOOK_SECONDS))
-            except subprocess.TimeoutExpired:
-                if whole and _has_ended(process):
-                    _kill(process, whole=True)
-            else:
-                return Captured(status=process.returncode, stdout=said or b"", stderr=complaint)
-        raise TimeoutError(f"{argv[0]} did not end within {timeout_seconds:g} s")
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE if stdin is None else stdin,
+        stdout=subprocess.PIPE if stdout is None else stdout,
+        stderr=subprocess.PIPE,
+        env=env,
+        cwd=cwd,
+        pass_fds=pass_fds,
+        process_group=0 if whole else None,
+    )
+    with process, _Exchange(process, words, whole=whole) as exchange:
+        try:
+            said, complaint = exchange.run(Deadline.after(timeout_seconds))
+        except (TimeoutError, subprocess.TimeoutExpired):
+            text = f"{argv[0]} did not end within {timeout_seconds:g} s"
+            raise TimeoutError(text) from None
+        finally:
+            _kill(process, whole=whole)
+    return Captured(status=process.returncode, stdout=said, stderr=complaint)
 
 
-@contextmanager
-def _to_read(words: bytes) -> Iterator[int]:
-    """Yield a descriptor from which a program reads these words, however late it does."""
-    if not words:
-        yield subprocess.DEVNULL
-        return
-    import tempfile  # noqa: PLC0415 -- most get none
+class _Exchange:
+    """What a program is given and says, until it has ended and all is closed.
 
-    with tempfile.TemporaryFile() as file:
-        file.write(words)
-        file.seek(0)
-        yield file.fileno()
+    `Popen.communicate` would wait for those whom the program has left behind, see `run_to_end`.
+    """
 
+    def __init__(self, process: subprocess.Popen[bytes], words: bytes, *, whole: bool) -> None:
+        self._process, self._left = process, memoryview(words)
+        self._heard: dict[Any, list[bytes]] = {process.stdout: [], process.stderr: []}
+        self._end: FileIO | None = None  # readable once the program has ended
+        if whole:
+            with suppress(OSError, AttributeError):  # nothing tells of it, as on macOS
+                self._end = FileIO(os.pidfd_open(process.pid))
 
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether a program has ended; it is not reaped, and keeps its number."""
-    flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    return os.waitid(os.P_PID, process.pid, flags) is not None
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._end is not None:
+            self._end.close()
+
+    def run(self, deadline: Deadline) -> tuple[bytes, bytes]:
+        """Return what it has written to its two outputs.
+
+        Raises:
+            TimeoutError, subprocess.TimeoutExpired: the time is over.
+        """
+        process, read = self._process, selectors.EVENT_READ
+        with selectors.DefaultSelector() as selector:
+            for output in filter(None, (process.stdout, process.stderr, self._end)):
+                selector.register(output, read)
+            if process.stdin is not None:
+                selector.register(process.stdin, selectors.EVENT_WRITE)
+            while selector.get_map():
+                ready = selector.select(max(0.0, deadline.left))
+                if not ready and deadline.left <= 0:
+                    raise TimeoutError
+                for key, _ in ready:
+                    file: Any = key.fileobj
+                    if not self._go_on(file):
+                        selector.unregister(file)
+                        file.close()
+        process.wait(max(0.0, deadline.left))
+        said, complaint = map(b"".join, self._heard.values())
+        return said, complaint
+
+    def _go_on(self, file: Any) -> bool:
+        """Do what a file is ready for; return whether there is more to do."""
+        fd: int = file.fileno()
+        if file is self._process.stdin:
+            with suppress(BrokenPipeError):  # it reads no more, which is its own business
+                self._left = self._left[os.write(fd, self._left[: select.PIPE_BUF]) :]
+                return bool(self._left)
+        elif file is self._end:
+            _kill(self._process, whole=True)  # it has ended, and is not reaped yet
+        elif part := os.read(fd, _MOST_AT_ONCE):
+            self._heard[file].append(part)
+            return True
+        return False
 
 
 def _kill(process: subprocess.Popen[bytes], *, whole: bool) -> None:
-    """Kill a program that is not reaped yet, and its process group, if it has one of its own."""
-    if whole and process.returncode is None:
+    """Kill a program that is not reaped yet, with its process group if that is its own."""
+    if process.returncode is None:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
+            (os.killpg if whole else os.kill)(process.pid, signal.SIGKILL)
 
 
 def feed(command: str, chunks: Iterable[bytes], *, env: Mapping[str, str]) -> None:

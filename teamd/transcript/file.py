@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from functools import cache
 
@@ -103,22 +102,19 @@ class Transcript:
         if self._ahead or self._failed or not self._unsafe:  # a new file's name comes first
             return
         with suppress(StoreError), self._file.locked() as fd:
-            self._ahead = SyncAhead.begin(fd)
+            self._ahead = SyncAhead.begin(fd, safe=self._unsafe)
 
     def _end_ahead(self) -> None:
         """Wait for the sync that was begun, and take back what it could not bring to the disk."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None:
+        if self._ahead is None:
             return
         try:
             with translate_os_errors(self.path):
-                ahead.wait()
+                self._ahead.wait()
+            self._unsafe = None
         except StoreError as error:
             self._failed = error
-            with self._file.locked() as fd, translate_os_errors(self.path):
-                os.ftruncate(fd, self._unsafe or 0)
-        else:
-            self._unsafe = None
+        self._ahead = None
 
     def _first_unsafe(self, start: int) -> int:
         return start if self._unsafe is None else self._unsafe

@@ -75,7 +75,7 @@ _ASKS: Final = (
          "<teamd.agent.throttle:CallSlots.take"),
     Step("the most it may cost is kept back, and synced",
          "no call exceeds a limit, power cut or not", "<teamd.budget.ledger:Ledger.reserve"),
-    Step("the conversation is synced", "what the model is asked about is never forgotten",
+    Step("the conversation is on the disk", "what the model is asked about is never forgotten",
          "<teamd.agent.conversation.conversation:Conversation.settle"),
     Step("the request is encoded", "what is new of it alone; the rest is kept as it was sent",
          "<teamd.models.claude:Claude._body"),

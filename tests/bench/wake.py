@@ -120,7 +120,7 @@ def measure(rounds: int) -> ruler.Samples:
 
 def main() -> int:
     """Print the table; a wake that never came has failed before."""
-    figures = measure(5 if ruler.options(__doc__).short else 60)
+    figures = measure(5 if ruler.options(__doc__).short else 120)
     print(ruler.machine())
     middle, late = (partial(_share, figures, part) for part in (0.5, 0.95))
     rows = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -161,7 +162,7 @@ def test_a_brief_program_that_does_not_end_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [b"", b"x" * 300_000])
 def test_a_program_that_is_run_to_its_end_reads_its_words_whenever_it_likes(words: bytes) -> None:
-    late = "sleep 1.1; cat; echo error >&2; exit 3"
+    late = "sleep 0.2; cat; echo error >&2; exit 3"
     for script in ("cat; echo error >&2; exit 3", late):
         done = run_to_end(
             ["sh", "-c", script], timeout_seconds=60, env=dict(os.environ), words=words
@@ -169,20 +170,67 @@ def test_a_program_that_is_run_to_its_end_reads_its_words_whenever_it_likes(word
         assert done == Captured(status=3, stdout=words, stderr=b"error\n")
 
 
+def test_a_program_that_reads_and_says_no_more_is_waited_for() -> None:
+    script = "exec <&- >&- 2>&-; sleep 0.3; exit 3"
+    for whole in (True, False):
+        done = run_to_end(
+            ["sh", "-c", script], timeout_seconds=60, env=dict(os.environ), words=bytes(300_000),
+            whole=whole,
+        )  # fmt: skip
+        assert done == Captured(status=3, stdout=b"", stderr=b"")
+        with pytest.raises(TimeoutError, match=r"sh did not end within 0.1 s"):
+            run_to_end(["sh", "-c", script], timeout_seconds=0.1, env=dict(os.environ), whole=whole)
+
+
+def test_who_has_left_its_group_is_waited_for_and_the_status_is_the_programs() -> None:
+    script = "echo out; (sleep 0.3; echo later) & exit 3"
+    done = run_to_end(["sh", "-c", script], timeout_seconds=60, env=dict(os.environ))
+    assert done == Captured(status=3, stdout=b"out\nlater\n", stderr=b"")
+    script = "setsid sh -c 'echo $$; exec sleep 0.5' & sleep 0.2; exit 3"
+    done = run_to_end(["sh", "-c", script], timeout_seconds=60, env=dict(os.environ), whole=True)
+    assert done.status == 3
+    assert Identity.of(int(done.stdout)) is None, "it held the output to its end"
+
+
+@pytest.mark.parametrize("open_ones", ["", " >&- 2>&-"])
 @pytest.mark.parametrize("ends", [True, False])
-def test_nothing_outlives_a_whole_program(tmp_path: Path, ends: bool) -> None:
-    """It would keep the outputs open, and be waited for."""
+def test_nothing_outlives_a_whole_program(tmp_path: Path, ends: bool, open_ones: str) -> None:
+    """It might keep the outputs open, and be waited for."""
     place = tmp_path / "pid"
-    script = f"sleep 1000 & echo $! >'{place}'; echo said; {'exit 3' if ends else 'wait'}"
-    argv, env = ["/bin/sh", "-c", script], dict(os.environ)
+    begin = f"sleep 1000{open_ones} & echo $! >'{place}'"
+    argv, env = (
+        ["/bin/sh", "-c", f"{begin}; echo said; {'exit 3' if ends else 'wait'}"],
+        dict(os.environ),
+    )
     if ends:
         done = run_to_end(argv, timeout_seconds=60, env=env, whole=True)
         assert done == Captured(status=3, stdout=b"said\n", stderr=b"")
     else:
-        with pytest.raises(TimeoutError, match=r"/bin/sh did not end within 1.5 s"):
-            run_to_end(argv, timeout_seconds=1.5, env=env, whole=True)
+        with pytest.raises(TimeoutError, match=r"/bin/sh did not end within 0.3 s"):
+            run_to_end(argv, timeout_seconds=0.3, env=env, whole=True)
     sleeping = Identity.of(int(place.read_text()))
     wait_until(lambda: sleeping is None or not sleeping.alive, what="all of it has ended")
+
+
+INTERRUPTED = """
+import os, sys
+from teamd.programs.brief import run_to_end
+script = "sleep 1000 & echo $! $$ >'%s'; wait" % sys.argv[1]
+run_to_end(["/bin/sh", "-c", script], timeout_seconds=60, env=dict(os.environ), whole=True)
+"""
+
+
+def test_an_interrupt_ends_all_of_a_whole_program(tmp_path: Path) -> None:
+    """It has a process group of its own, which a terminal does not interrupt."""
+    place = tmp_path / "pids"
+    argv = [sys.executable, "-c", INTERRUPTED, str(place)]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE) as process:
+        wait_until(lambda: place.exists() and place.read_text(), what="it runs")
+        begun = [Identity.of(int(pid)) for pid in place.read_text().split()]
+        process.send_signal(signal.SIGINT)
+        _, complaint = process.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in complaint
+    wait_until(lambda: not any(one is not None and one.alive for one in begun), what="they end")
 
 
 def test_a_brief_program_that_is_not_there_is_an_answer() -> None:

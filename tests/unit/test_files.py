@@ -122,6 +122,57 @@ def test_a_folder_is_not_replaced(path: Path) -> None:
     assert names(path.parent) == [path.name]
 
 
+@pytest.mark.parametrize("size", [0, 1, 9, 10, 11, (1 << 20) - 1, 1 << 20, (1 << 20) + 1])
+def test_all_of_a_file_is_read(path: Path, size: int) -> None:
+    content = os.urandom(size)
+    path.write_bytes(content)
+    assert files.read(path) == content
+    with path.open("rb") as file:
+        for offset in (1, size // 2, size, size + 9):
+            assert files.read_descriptor(file.fileno(), offset) == content[offset:]
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_to_its_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as it stood when the read began, at least."""
+    path.write_bytes(b"one\n")
+    pread = os.pread
+
+    def read_as_it_grows(fd: int, count: int, offset: int) -> bytes:
+        with path.open("ab") as file:
+            file.write(b"more\n" if path.stat().st_size < 1000 else b"")
+        return pread(fd, count, offset)
+
+    monkeypatch.setattr(os, "pread", read_as_it_grows)
+    content = files.read(path)
+    assert content is not None
+    assert content.startswith(b"one\nmore\n")
+
+
+def test_a_disk_that_fails_in_the_middle_is_no_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel gives what comes before a bad sector, and tells of that at the next read."""
+    path.write_bytes(b"x" * 100)
+
+    def fail_behind_ten(fd: int, count: int, offset: int) -> bytes:
+        if offset >= 10:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), fd, count)
+        return b"x" * (10 - offset)
+
+    monkeypatch.setattr(os, "pread", fail_behind_ten)
+    with pytest.raises(StoreError, match="Input/output error"):
+        files.read(path)
+
+
+def test_a_file_that_tells_no_size_is_read_to_its_end() -> None:
+    """As those of proc(5) do, and those of some other file systems."""
+    with open("/proc/self/smaps", "rb") as file:  # noqa: PTH123 -- a descriptor
+        found = files.read_descriptor(file.fileno())
+    assert b"[vsyscall]" in found or b"[vdso]" in found, "which comes last, pages behind the first"
+
+
 def test_what_is_not_there_is_none(path: Path) -> None:
     assert files.read(path) is None
     files.remove(path)

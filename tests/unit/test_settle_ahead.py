@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from teamd.errors import StoreError
+from teamd.files import locks
 from teamd.files.ahead import SyncAhead
 from teamd.transcript.file import Transcript
 
@@ -113,6 +115,53 @@ def test_what_the_disk_did_not_keep_is_taken_back_and_nothing_follows(
     assert disk.synced == []
 
 
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_what_stands_under_the_name_by_then_is_left_alone(
+    transcript: Transcript, disk: Disk, how: str
+) -> None:
+    """A person may have moved the team, and another one stands there."""
+    transcript.path.unlink()
+    if how == "replaced":
+        transcript.path.write_bytes(b"another's, and longer\n")
+    disk.fails = True
+    disk.go.set()
+    with pytest.raises(StoreError, match="Input/output error"):
+        transcript.settle()
+    assert transcript.path.exists() == (how == "replaced")
+    if how == "replaced":
+        assert transcript.path.read_bytes() == b"another's, and longer\n"
+
+
+def test_it_is_taken_back_though_somebody_has_the_lock(transcript: Transcript, disk: Disk) -> None:
+    """The next process would believe what stands there."""
+    disk.fails = True
+    disk.go.set()
+    with locks.locked(transcript.path), pytest.raises(StoreError, match="Input/output error"):
+        transcript.settle()
+    assert transcript.path.read_bytes() == OLD
+
+
+def test_a_file_that_somebody_has_cut_is_not_lengthened(transcript: Transcript, disk: Disk) -> None:
+    os.truncate(transcript.path, 1)
+    disk.fails = True
+    disk.go.set()
+    with pytest.raises(StoreError, match="Input/output error"):
+        transcript.settle()
+    assert transcript.path.read_bytes() == OLD[:1]
+
+
+def test_a_sync_that_never_was_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(fd: int) -> None:
+        raise MemoryError(fd)
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    fd = os.open(tmp_path / "one", os.O_RDWR | os.O_CREAT)
+    with pytest.raises(OSError, match="Input/output error"):
+        SyncAhead(fd, safe=0).wait()
+    os.close(fd)
+
+
 def test_the_file_may_be_closed_meanwhile(transcript: Transcript, disk: Disk) -> None:
     """Its descriptor's number may be another file's by then."""
     transcript._file.close()
@@ -154,6 +203,6 @@ def test_no_descriptor_is_left_behind(tmp_path: Path) -> None:
     path = tmp_path / "one"
     fd = os.open(path, os.O_RDWR | os.O_CREAT)
     for _ in range(20):
-        SyncAhead(fd).wait()
+        SyncAhead(fd, safe=0).wait()
     assert _descriptors(path) == 1
     os.close(fd)
