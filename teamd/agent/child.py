@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from teamd.agent.build import build_loop, reason_to_wake
@@ -54,6 +55,7 @@ def live(
     heartbeat: Heartbeat,
     *,
     hibernates: bool,
+    loop: asyncio.AbstractEventLoop | None = None,
 ) -> int:
     """Be a teammate until told to stop, or until it may hibernate; return the exit code.
 
@@ -65,6 +67,7 @@ def live(
         heartbeat: shared with the supervisor.
         hibernates: whether it hibernates already: it loads nothing before there is a reason to
             wake.
+        loop: in which it lives, where not in one that is open to the end of the process.
     """
     journal = Journal(common.paths.log(name), name, common.mask)
     pulse = Pulse(heartbeat, every_seconds=common.beat_seconds)
@@ -75,12 +78,14 @@ def live(
             env.presence.rest()
             hibernate(bell, heartbeat, reason_to_wake(env))
         journal.note("wakes" if hibernates else "begins", pid=os.getpid())
-        return _live(env, pulse)
+        return _live(env, pulse, loop or asyncio.new_event_loop())
     except SupervisorGone:
         journal.warn("stops: its supervisor has gone")
         return ChildExit.STOPPED
     except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
         return explain_exit(journal, error)
+    finally:
+        journal.close()
 
 
 def _environment(
@@ -94,6 +99,8 @@ def _environment(
 ) -> Environment:
     # A process of that name that still ends is waited for; there are never two.
     instance_lock = InstanceLock(common.paths.life(name))
+    at_end = ExitStack()
+    at_end.callback(instance_lock.close)  # behind all that is added to it
     roster = Roster(common.paths)
     copy = _copy_of(common.paths, roster, name)
     settings = common.settings
@@ -112,6 +119,7 @@ def _environment(
         ledger=common.ledger,
         roster=roster,
         goes_on=goes_on,
+        at_end=at_end,
     )
 
 
@@ -133,9 +141,8 @@ def _copy_of(paths: TeamPaths, roster: Roster, name: str) -> Copy | None:
         return settle(paths, copies.get(paths, name))
 
 
-def _live(env: Environment, pulse: Pulse) -> int:
+def _live(env: Environment, pulse: Pulse, loop: asyncio.AbstractEventLoop) -> int:
     # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
-    loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.call_soon(pulse.beat)
     life = loop.create_task(_run(env))

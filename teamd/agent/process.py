@@ -8,7 +8,7 @@ from contextlib import suppress
 from teamd import credentials, secret_environment
 from teamd.budget.ledger import Ledger
 from teamd.dataclass import dataclass, field, prepare
-from teamd.errors import StoreError
+from teamd.errors import StoreError, TeamError
 from teamd.message_json import load_decoder
 from teamd.team.roster import Roster
 
@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from teamd.agent.child import Common
     from teamd.files.paths import TeamPaths
     from teamd.heartbeat import Heartbeat
     from teamd.masking import Mask
@@ -112,8 +113,8 @@ class TeammateProcess:
         wants_sdk = model.script is None and not self._sdk_loaded
         if self._loaded and not wants_sdk:
             return
+        import teamd.agent.rehearsal  # noqa: F401, PLC0415 -- and all that a teammate needs
         from teamd import tools  # noqa: PLC0415 -- with the agent's modules
-        from teamd.agent import child  # noqa: F401, PLC0415 -- and all that it needs
         from teamd.budget import records  # noqa: PLC0415
         from teamd.sandbox import bubblewrap  # noqa: PLC0415
 
@@ -141,10 +142,15 @@ class TeammateProcess:
 
     def rehearse(self) -> None:
         """Do to nobody what a teammate does first, as far as that leaves no trace."""
-        if self._sdk_loaded:
-            from teamd.models.rehearsal import rehearse  # noqa: PLC0415 -- see `load`
+        if not self._sdk_loaded:
+            return
+        from teamd.agent.rehearsal import rehearse  # noqa: PLC0415 -- see `load`
+        from teamd.models.rehearsal import rehearse as rehearse_call  # noqa: PLC0415 -- the same
 
-            rehearse()
+        rehearse_call()
+        with suppress(OSError, TeamError, AssertionError):  # a teammate is slower then, and is one
+            rehearse(self._common())
+        gc.collect()  # nothing of who it was is open any more
 
     def caution(self) -> str | None:
         """Return what whoever spawns should know now, before the first model call tells."""
@@ -171,7 +177,13 @@ class TeammateProcess:
         """Be that teammate; return the exit code. See `child.live`."""
         from teamd.agent import child  # noqa: PLC0415 -- see `load`
 
-        common = child.Common(
+        common = self._common()
+        return child.live(common, name, bell, slots, heartbeat, hibernates=hibernates)
+
+    def _common(self) -> Common:
+        from teamd.agent import child  # noqa: PLC0415 -- see `load`
+
+        return child.Common(
             paths=self.paths,
             settings=self.settings(),
             granted_bytes=self.granted_bytes,
@@ -180,4 +192,3 @@ class TeammateProcess:
             mask=self.mask,
             ledger=self._ledger,
         )
-        return child.live(common, name, bell, slots, heartbeat, hibernates=hibernates)

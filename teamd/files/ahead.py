@@ -11,10 +11,11 @@ import errno
 import os
 from contextlib import suppress
 
-from teamd.files import files
+from teamd.files import directories, files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Self
 
 
@@ -23,6 +24,7 @@ class SyncAhead:
 
     Args:
         fd: the file's; it may be closed then.
+        folder: in which the file's name is, where that is not on the disk yet: it comes first.
         safe: how many bytes of it are on the disk by now. The others go if the disk fails.
 
     Raises:
@@ -30,8 +32,8 @@ class SyncAhead:
         RuntimeError: there are no more threads.
     """
 
-    def __init__(self, fd: int, *, safe: int) -> None:
-        self._safe = safe
+    def __init__(self, fd: int, *, safe: int, folder: Path | None = None) -> None:
+        self._safe, self._folder = safe, folder
         self._error: OSError | None = OSError(errno.EIO, os.strerror(errno.EIO))  # until it is done
         self._fd = os.dup(fd)
         self._ended = _thread.allocate_lock()
@@ -43,10 +45,10 @@ class SyncAhead:
             os.close(self._fd)
 
     @classmethod
-    def begin(cls, fd: int, *, safe: int) -> Self | None:
+    def begin(cls, fd: int, *, safe: int, folder: Path | None = None) -> Self | None:
         """Begin one; `None` where that cannot be: whoever needs it syncs later, as without it."""
         with suppress(OSError, RuntimeError):
-            return cls(fd, safe=safe)
+            return cls(fd, safe=safe, folder=folder)
         return None
 
     def wait(self) -> None:
@@ -65,6 +67,8 @@ class SyncAhead:
 
     def _sync(self) -> None:
         try:
+            if self._folder is not None:
+                directories.sync_directory(self._folder)
             files.sync(self._fd)
             self._error = None
         except OSError as error:

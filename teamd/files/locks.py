@@ -170,7 +170,7 @@ def check(folder: Path) -> None:
 
 
 class InstanceLock:
-    """Being the one process of a teammate, from now until it ends.
+    """Being the one process of a teammate, from now until it ends or says so.
 
     Everything of a team goes by its path. A process whose team directory was moved would go on in
     whatever directory stands there next, beside the one that has the teammate's name there.
@@ -188,6 +188,10 @@ class InstanceLock:
         with translate_os_errors(path.parent), private_umask():
             path.parent.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
         self._lock = hold(path)
+
+    def close(self) -> None:
+        """Let another process be the one: this one is done with all that it does."""
+        os.close(self._lock)
 
     def check(self) -> None:
         """See that the team directory is still the one that this process was started in.

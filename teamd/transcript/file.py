@@ -99,10 +99,12 @@ class Transcript:
 
     def settle_ahead(self) -> None:
         """Begin what `settle` does, which waits for it then; a failure of the disk shows there."""
-        if self._ahead or self._failed or not self._unsafe:  # a new file's name comes first
+        safe = self._unsafe
+        if self._ahead or self._failed or safe is None:
             return
         with suppress(StoreError), self._file.locked() as fd:
-            self._ahead = SyncAhead.begin(fd, safe=self._unsafe)
+            folder = None if safe else self.path.parent  # of a file that is new, as far as is known
+            self._ahead = SyncAhead.begin(fd, safe=safe, folder=folder)
 
     def _end_ahead(self) -> None:
         """Wait for the sync that was begun, and take back what it could not bring to the disk."""

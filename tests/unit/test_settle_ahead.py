@@ -170,15 +170,38 @@ def test_the_file_may_be_closed_meanwhile(transcript: Transcript, disk: Disk) ->
     assert disk.synced == [OLD + MINE]
 
 
-def test_a_new_files_name_is_not_left_to_it(tmp_path: Path, disk: Disk) -> None:
-    """The name comes first, as in any other settling."""
+def test_a_new_files_name_comes_first(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in any other settling: without its name there is no file."""
+    names: list[list[bytes]] = []
+    monkeypatch.setattr(os, "fsync", lambda _: names.append(list(disk.synced)))
     disk.go.set()
     new = Transcript(tmp_path / "new.jsonl")
     new.append_lines(MINE, durable=False)
     new.settle_ahead()
-    assert new._ahead is None
     new.settle()
-    assert disk.synced == [MINE]
+    new.append_lines(MORE, durable=False)
+    new.settle_ahead()
+    new.settle()
+    assert names == [[]], "the folder, once, and before the file"
+    assert disk.synced == [MINE, MINE + MORE]
+
+
+def test_a_name_that_the_disk_did_not_keep_is_none(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(fd: int) -> None:
+        raise OSError(5, "Input/output error", fd)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    disk.go.set()
+    new = Transcript(tmp_path / "new.jsonl")
+    new.append_lines(MINE, durable=False)
+    new.settle_ahead()
+    with pytest.raises(StoreError, match="Input/output error"):
+        new.settle()
+    assert new.path.read_bytes() == b""
 
 
 def test_where_there_are_no_threads_it_is_done_later(

@@ -1,0 +1,104 @@
+"""A rehearsal of a teammate's first turn, in a process that waits to be one.
+
+What it touches of the memory that is shared with the supervisor is copied by that, page by page: a
+third of the time until a first request. It is a whole teammate of a team of its own, which is in
+memory where the system has a place for that, and gone at the end. Its model is a script: nothing
+leaves this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import socket
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import gettempdir, mkdtemp
+from typing import TYPE_CHECKING, Final
+
+from teamd.agent import child
+from teamd.budget.ledger import Ledger
+from teamd.call_slots import CHANNEL
+from teamd.dataclass import replace
+from teamd.files.paths import TeamPaths
+from teamd.heartbeat import Heartbeat
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import LEAD, PROMPT_KEY, Message
+from teamd.process_id import Identity
+from teamd.states import ChildExit, Status
+from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NAME: Final = "rehearsal"
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 -- a folder of random name in it, for nobody else
+_FOLDER: Final = re.compile(r"teamd-rehearsal-(\d+)-(\d+)-\w+")
+_RESTED_SECONDS: Final = 0.001  # then it may hibernate, and that is the end
+
+
+def rehearse(common: child.Common) -> None:
+    """Be a teammate for a turn, as another process of this kind will be.
+
+    Raises:
+        OSError, TeamError: there is no place for it.
+        AssertionError: it was not that far.
+    """
+    with _folder() as folder, _loop() as loop:
+        paths = TeamPaths(folder / ".team")
+        paths.create()
+        Roster(paths).update(lambda team: team.with_new(_NAME, role=_NAME, status=Status.WORKING))
+        prompt = Message(sender=LEAD, to=_NAME, content=".", extra={PROMPT_KEY: True})
+        Mailbox(paths, _NAME).put(prompt)
+        script = folder / "script.json"
+        script.write_text('{"turns": {}}', encoding="utf-8")
+        given = common.settings
+        settings = replace(
+            given,
+            team=replace(given.team, workspace=folder),
+            model=replace(given.model, script=script),
+            supervision=replace(given.supervision, hibernate_seconds=_RESTED_SECONDS),
+        )
+        own = replace(common, paths=paths, settings=settings, ledger=Ledger(paths.ledger))
+        bell, ringing = os.pipe()
+        os.set_blocking(bell, False)
+        slots, grants = socket.socketpair(socket.AF_UNIX, CHANNEL)
+        try:
+            with slots, grants:
+                slots.setblocking(False)
+                grants.send(b"0")
+                fd = slots.fileno()
+                ended = child.live(own, _NAME, bell, fd, Heartbeat(), hibernates=False, loop=loop)
+        finally:
+            os.close(bell)
+            os.close(ringing)
+        assert ended == ChildExit.HIBERNATES, ended  # noqa: S101 -- else it says nothing
+
+
+@contextmanager
+def _loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """Yield an event loop that is closed at the end: left open, it would end with its signals."""
+    loop = asyncio.new_event_loop()
+    try:
+        yield loop
+    finally:
+        loop.close()
+        asyncio.set_event_loop(None)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Make a folder that is removed at the end, with those of processes that were killed in it."""
+    place = _MEMORY if os.access(_MEMORY, os.W_OK) else Path(gettempdir())
+    for left in place.glob("teamd-rehearsal-*"):
+        named = _FOLDER.fullmatch(left.name)
+        if named and not Identity(pid=int(named[1]), started=float(named[2])).alive:
+            shutil.rmtree(left, ignore_errors=True)
+    me = Identity.own()
+    made = Path(mkdtemp(prefix=f"teamd-rehearsal-{me.pid}-{me.started:.0f}-", dir=place))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
