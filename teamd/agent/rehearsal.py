@@ -12,6 +12,7 @@ import asyncio
 import os
 import re
 import shutil
+import signal
 import socket
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,13 +80,21 @@ def rehearse(common: child.Common) -> None:
 
 @contextmanager
 def _loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """Yield an event loop that is closed at the end: left open, it would end with its signals."""
+    """Yield an event loop of which nothing is left at the end, handlers of signals included.
+
+    A signal that comes meanwhile is for who comes after it: it waits.
+    """
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
     loop = asyncio.new_event_loop()
     try:
         yield loop
     finally:
         loop.close()
         asyncio.set_event_loop(None)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
 
 
 @contextmanager

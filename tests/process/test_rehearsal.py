@@ -33,6 +33,7 @@ from teamd.supervisor.live_settings import LiveSettings
 paths = TeamPaths(Path(sys.argv[1]) / ".team")
 settings = LiveSettings(paths, paths.settings)
 process = TeammateProcess(paths, lambda: settings.now, settings.accepted_bytes, 60, Mask())
+signal.signal(signal.SIGINT, signal.SIG_IGN)
 process._sdk_loaded = True
 process.rehearse()
 found, writes = [], os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -53,8 +54,20 @@ modules, files = set(sys.modules), sorted(os.listdir("/proc/self/fd"))
 process.rehearse()
 print(found, threading.active_count(), sorted(set(sys.modules) - modules))
 print(sorted(os.listdir("/proc/self/fd")) == files, os.listdir(sys.argv[1]))
-print(*(signal.getsignal(one) is not None and callable(signal.getsignal(one))
-        for one in (signal.SIGTERM,)), signal.set_wakeup_fd(-1))
+print(*(signal.getsignal(one).name for one in (signal.SIGINT, signal.SIGTERM)),
+      signal.set_wakeup_fd(-1), signal.pthread_sigmask(signal.SIG_BLOCK, []))
+"""
+ENDED: Final = """
+import os, signal
+from teamd.agent import child
+live = child.live
+
+def be_ended(*given, **named):
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("goes on", flush=True)
+    return live(*given, **named)
+
+child.live = be_ended
 """
 STOPPED: Final = """
 import os, signal, sys
@@ -85,7 +98,7 @@ def _is_ours(folder: Path) -> bool:
 def test_it_leaves_no_trace(tmp_path: Path) -> None:
     """No file, no address, no program, no thread, no descriptor, no signal's handler."""
     lines = said(REHEARSED, tmp_path).splitlines()
-    assert lines == ["[] 1 []", "True []", "False -1"]
+    assert lines == ["[] 1 []", "True []", "SIG_IGN SIG_DFL -1 set()"]
 
 
 def test_what_a_killed_one_left_goes_with_the_next(tmp_path: Path) -> None:
@@ -103,6 +116,13 @@ def test_what_a_killed_one_left_goes_with_the_next(tmp_path: Path) -> None:
         assert kept.exists(), "it is somebody's"
     finally:
         kept.rmdir()
+
+
+def test_who_is_ended_meanwhile_ends_behind_it(tmp_path: Path) -> None:
+    """It may have got its name by then, and is not to be missed until it is killed."""
+    argv = [sys.executable, "-c", ENDED + REHEARSED, str(tmp_path)]
+    ended = subprocess.run(argv, check=False, stdout=subprocess.PIPE)
+    assert (ended.returncode, ended.stdout) == (-signal.SIGTERM, b"goes on\n")
 
 
 def test_where_there_is_no_place_a_teammate_is_only_slower(tmp_path: Path) -> None:
