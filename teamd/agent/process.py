@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 from contextlib import suppress
+from functools import partial
 
 from teamd import credentials, secret_environment
 from teamd.budget.ledger import Ledger
 from teamd.dataclass import dataclass, field, prepare
-from teamd.errors import StoreError, TeamError
+from teamd.errors import StoreError
 from teamd.message_json import load_decoder
 from teamd.team.roster import Roster
 
@@ -147,9 +148,9 @@ class TeammateProcess:
         from teamd.agent.rehearsal import rehearse  # noqa: PLC0415 -- see `load`
         from teamd.models.rehearsal import rehearse as rehearse_call  # noqa: PLC0415 -- the same
 
-        rehearse_call()
-        with suppress(OSError, TeamError, AssertionError):  # a teammate is slower then, and is one
-            rehearse(self._common())
+        for part in (rehearse_call, partial(rehearse, self._common())):
+            with suppress(Exception):  # a teammate is slower then, and is one
+                part()
         gc.collect()  # nothing of who it was is open any more
 
     def caution(self) -> str | None:

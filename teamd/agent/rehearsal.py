@@ -2,8 +2,8 @@
 
 What it touches of the memory that is shared with the supervisor is copied by that, page by page: a
 third of the time until a first request. It is a whole teammate of a team of its own, which is in
-memory where the system has a place for that, and gone at the end. Its model is a script: nothing
-leaves this process.
+memory, and gone at the end; where the system has no place for that, nothing is rehearsed. Its model
+is a script: nothing leaves this process.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import shutil
 import signal
 import socket
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
-from tempfile import gettempdir, mkdtemp
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent import child
@@ -38,15 +39,17 @@ _NAME: Final = "rehearsal"
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 -- a folder of random name in it, for nobody else
 _FOLDER: Final = re.compile(r"teamd-rehearsal-(\d+)-(\d+)-\w+")
 _RESTED_SECONDS: Final = 0.001  # then it may hibernate, and that is the end
+_LONGEST_SECONDS: Final = 0.5  # whatever keeps it: somebody may wait for its name to be heard
 
 
 def rehearse(common: child.Common) -> None:
     """Be a teammate for a turn, as another process of this kind will be.
 
     Raises:
-        OSError, TeamError: there is no place for it.
-        AssertionError: it was not that far.
+        Exception: whatever came in the way; all of it is gone.
     """
+    if not os.access(_MEMORY, os.W_OK):
+        return
     with _folder() as folder, _loop() as loop:
         paths = TeamPaths(folder / ".team")
         paths.create()
@@ -59,23 +62,21 @@ def rehearse(common: child.Common) -> None:
         settings = replace(
             given,
             team=replace(given.team, workspace=folder),
-            model=replace(given.model, script=script),
+            model=replace(given.model, script=script, key_command=None),
             supervision=replace(given.supervision, hibernate_seconds=_RESTED_SECONDS),
         )
         own = replace(common, paths=paths, settings=settings, ledger=Ledger(paths.ledger))
-        bell, ringing = os.pipe()
-        os.set_blocking(bell, False)
+        bell, supervisor = map(FileIO, os.pipe(), "rw")
         slots, grants = socket.socketpair(socket.AF_UNIX, CHANNEL)
-        try:
-            with slots, grants:
-                slots.setblocking(False)
-                grants.send(b"0")
-                fd = slots.fileno()
-                ended = child.live(own, _NAME, bell, fd, Heartbeat(), hibernates=False, loop=loop)
-        finally:
-            os.close(bell)
-            os.close(ringing)
-        assert ended == ChildExit.HIBERNATES, ended  # noqa: S101 -- else it says nothing
+        with bell, supervisor, slots, grants:
+            os.set_blocking(bell.fileno(), False)
+            slots.setblocking(False)
+            grants.send(b"0")
+            loop.call_later(_LONGEST_SECONDS, supervisor.close)  # its bell tells that it has gone
+            fds = bell.fileno(), slots.fileno()
+            ended = child.live(own, _NAME, *fds, Heartbeat(), hibernates=False, loop=loop)
+        if ended != ChildExit.HIBERNATES:
+            raise TimeoutError(ended)
 
 
 @contextmanager
@@ -100,13 +101,14 @@ def _loop() -> Iterator[asyncio.AbstractEventLoop]:
 @contextmanager
 def _folder() -> Iterator[Path]:
     """Make a folder that is removed at the end, with those of processes that were killed in it."""
-    place = _MEMORY if os.access(_MEMORY, os.W_OK) else Path(gettempdir())
-    for left in place.glob("teamd-rehearsal-*"):
+    for left in _MEMORY.glob("teamd-rehearsal-*"):
         named = _FOLDER.fullmatch(left.name)
+        if left.lstat().st_uid != os.geteuid():
+            continue  # another user's
         if named and not Identity(pid=int(named[1]), started=float(named[2])).alive:
             shutil.rmtree(left, ignore_errors=True)
     me = Identity.own()
-    made = Path(mkdtemp(prefix=f"teamd-rehearsal-{me.pid}-{me.started:.0f}-", dir=place))
+    made = Path(mkdtemp(prefix=f"teamd-rehearsal-{me.pid}-{me.started:.0f}-", dir=_MEMORY))
     try:
         yield made
     finally:

@@ -1,6 +1,6 @@
 """A sync that goes on in a thread while its process does other things, until it waits for it.
 
-The thread does nothing but one system call, without Python's lock. It has a descriptor of its own:
+The thread does little but system calls, without Python's lock. It has a descriptor of its own:
 the other one may be closed meanwhile, and its number be another file's.
 """
 

@@ -125,22 +125,59 @@ def test_who_is_ended_meanwhile_ends_behind_it(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stdout) == (-signal.SIGTERM, b"goes on\n")
 
 
-def test_where_there_is_no_place_a_teammate_is_only_slower(tmp_path: Path) -> None:
-    code = f"""
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "[model]\nkey_command = 'echo x'",
+        "[limits]\nteam_usd = 0.01",
+        "[model]\ncontext_tokens = 2000\nmax_tokens = 100",
+        "[supervision]\nhibernate_seconds = 0",
+        "[mail]\nmax_message_bytes = 10",
+    ],
+)
+def test_it_comes_to_its_end_whatever_the_settings(tmp_path: Path, settings: str) -> None:
+    (tmp_path / "team.toml").write_text(settings, encoding="utf-8")
+    code = REHEARSED.replace("process.rehearse()", "rehearse(process._common())")
+    lines = said("from teamd.agent.rehearsal import rehearse" + code, tmp_path).splitlines()
+    assert lines[0] == "[] 1 []"
+
+
+def test_what_keeps_it_does_so_for_a_moment_only() -> None:
+    """Its name may be told already, and a teammate that never begins is worse than a slow one."""
+    lost = """
 import os
-os.environ["TMPDIR"] = {str(tmp_path / "none")!r}
-from teamd.agent import rehearsal
-rehearsal._MEMORY = __import__("pathlib").Path("/proc/none")
-rehearsal.gettempdir = lambda: os.environ["TMPDIR"]
-from teamd.agent.process import TeammateProcess
-from teamd.files.paths import TeamPaths
-from teamd.masking import Mask
-from teamd.settings import Settings
 from pathlib import Path
-process = TeammateProcess(TeamPaths(Path({str(tmp_path)!r})), Settings, lambda: 1, 60, Mask())
-process._sdk_loaded = True
-process.rehearse()
-print("goes on")
+from teamd.agent import child
+live = child.live
+
+def lose_the_script(common, *given, **named):
+    common.settings.model.script.unlink()
+    return live(common, *given, **named)
+
+child.live = lose_the_script
 """
-    assert said(code) == "goes on\n"
-    assert not os.listdir(tmp_path)  # noqa: PTH208
+    code = lost + REHEARSED.replace("process.rehearse()", "rehearse(process._common())")
+    with pytest.raises(subprocess.CalledProcessError):
+        said("from teamd.agent.rehearsal import rehearse" + code, "/")
+    assert said(lost + REHEARSED, "/").endswith("SIG_IGN SIG_DFL -1 set()\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_what_another_user_has_put_there_is_left_alone(tmp_path: Path) -> None:
+    foreign = _PLACE / "teamd-rehearsal-999999-1-foreign"
+    foreign.mkdir()
+    try:
+        os.chown(foreign, 65534, 65534)
+        said(REHEARSED, tmp_path)
+        assert foreign.exists()
+    finally:
+        foreign.rmdir()
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    ["rehearsal._MEMORY = Path('/proc/none')", "rehearsal._folder = None", "rehearsal._MEMORY = 1"],
+)
+def test_where_it_cannot_be_a_teammate_is_only_slower(trouble: str) -> None:
+    code = REHEARSED.replace("paths = ", f"from teamd.agent import rehearsal\n{trouble}\npaths = ")
+    assert said(code, "/").splitlines()[-1] == "SIG_IGN SIG_DFL -1 set()"

@@ -13,6 +13,7 @@ import pytest
 
 from teamd.errors import LockTimeout, StoreError, translate_os_errors
 from teamd.files import files, locks
+from tests.descriptors import count_descriptors
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def test_a_lock_that_is_held_too_long_is_a_sentence(path: Path) -> None:
 
 def test_no_descriptor_is_left(path: Path) -> None:
     files.append(path, b"x\n")
-    before = psutil.Process().num_fds()
+    before = count_descriptors()
     files.append(path, b"x\n")
     files.replace(path, b"x\n")
     files.read(path)
@@ -101,7 +102,7 @@ def test_no_descriptor_is_left(path: Path) -> None:
         pass
     with pytest.raises(StoreError):
         files.append(path / "x", b"")
-    assert psutil.Process().num_fds() == before
+    assert count_descriptors() == before
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])

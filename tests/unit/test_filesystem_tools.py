@@ -22,6 +22,7 @@ from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.text_file import read_page
 from teamd.tools.versions import Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
+from tests.descriptors import count_descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -196,10 +197,10 @@ def test_what_is_no_file_is_refused_at_once(
     path = tmp_path / "." if kind == "root" else tmp_path / "thing"
     with made(path, kind):
         gc.collect()  # what other tests have left open goes now, and not in between
-        before = path.lstat(), len(list(Path("/dev/fd").iterdir()))
+        before = path.lstat(), count_descriptors()
         text = refused(box, name, path=str(path), **arguments.get(name, {}))
         assert path.lstat().st_mode == before[0].st_mode
-        assert len(list(Path("/dev/fd").iterdir())) == before[1]
+        assert count_descriptors() == before[1]
     if kind in ("folder", "root"):
         assert text.endswith("is a directory; use bash ls")
     elif kind == "loop":

@@ -17,6 +17,7 @@ from teamd.files import locks
 from teamd.files.kept import KeptDescriptor, KeptFile
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
+from tests.descriptors import count_descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -239,13 +240,13 @@ def test_no_link_is_opened_that_takes_its_place(
 
 def test_no_descriptor_is_left(paths: TeamPaths) -> None:
     gc.collect()  # of other tests
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 -- a number is all that is wanted
+    before = count_descriptors()
     box = Mailbox(paths, "bob", durable=False, max_inbox_bytes=100)
     box.put(Message(sender="alice", to="bob", content="x"))
     with pytest.raises(InboxFull):
         box.put(Message(sender="alice", to="bob", content="x"))
     del box
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 -- the same
+    assert count_descriptors() == before
 
 
 @pytest.mark.parametrize("how", ["lock", "open"])
@@ -254,7 +255,7 @@ def test_a_disk_that_fails_is_told_at_each_look_and_no_descriptor_is_left(
 ) -> None:
     paths.taken("bob").touch()
     gc.collect()
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 -- the same
+    before = count_descriptors()
     look, failed = os.fstat, [0]
 
     def use() -> None:
@@ -278,5 +279,5 @@ def test_a_disk_that_fails_is_told_at_each_look_and_no_descriptor_is_left(
             patched.setattr(os, "fstat", fail)
             with pytest.raises(StoreError) if left <= _LOOKS[how] else nullcontext():
                 use()
-        assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 -- the same
+        assert count_descriptors() == before
     assert failed == [_LOOKS[how]]
