@@ -50,7 +50,7 @@ def rehearse(common: child.Common) -> None:
     """
     if not os.access(_MEMORY, os.W_OK):
         return
-    with _folder() as folder, _loop() as loop:
+    with _loop() as loop, _folder() as folder:
         paths = TeamPaths(folder / ".team")
         paths.create()
         Roster(paths).update(lambda team: team.with_new(_NAME, role=_NAME, status=Status.WORKING))
@@ -83,7 +83,7 @@ def rehearse(common: child.Common) -> None:
 def _loop() -> Iterator[asyncio.AbstractEventLoop]:
     """Yield an event loop of which nothing is left at the end, handlers of signals included.
 
-    A signal that comes meanwhile is for who comes after it: it waits.
+    A signal that comes meanwhile is for who comes after it: it waits, and may end this process.
     """
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
