@@ -120,6 +120,21 @@ async def team(path: Path, most: int, policy: RetryPolicy = POLICY) -> AsyncIter
         journal.close()
 
 
+@asynccontextmanager
+async def asked_once() -> AsyncIterator[tuple[socket.socket, CallSlots]]:
+    """A supervisor's end of a channel, and slots of which one was granted and came back."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
+    with ours, theirs:
+        ours.settimeout(5)
+        theirs.setblocking(False)
+        slots = CallSlots(theirs.fileno())
+        slots.ask_ahead()  # nothing is known of the first
+        ours.send(b"3")
+        slots.give_back(Returned(number=await slots.take("a")))
+        assert [ours.recv(64), ours.recv(64)] == [b"ask a", Returned(number=3).encode()]
+        yield ours, slots
+
+
 def begin(model: Any, slots: CallSlots) -> asyncio.Task[Reply]:
     return asyncio.create_task(Throttle(model, slots).reply(ASKED))
 
@@ -200,14 +215,7 @@ def test_a_slot_may_be_asked_for_before_its_request_is_there(heard: bool) -> Non
     """It comes while mail is taken; one for which no request comes is given back."""
 
     async def scenario() -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
-        with ours, theirs:
-            ours.settimeout(5)
-            theirs.setblocking(False)
-            slots = CallSlots(theirs.fileno())
-            ours.send(b"3")
-            slots.give_back(Returned(number=await slots.take("a")))
-            assert [ours.recv(64), ours.recv(64)] == [b"ask a", Returned(number=3).encode()]
+        async with asked_once() as (ours, slots):
             slots.ask_ahead()
             slots.ask_ahead()
             assert ours.recv(64) == b"ask a", "once"
@@ -230,20 +238,12 @@ def test_a_slot_asked_for_ahead_is_not_for_a_request_that_begins_otherwise() -> 
     """Such as that of a subagent's: others would wait for what it never brings to the cache."""
 
     async def scenario() -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
-        with ours, theirs:
-            ours.settimeout(5)
-            theirs.setblocking(False)
-            slots = CallSlots(theirs.fileno())
-            slots.ask_ahead()  # nothing is known of the first
-            ours.send(b"3")
-            slots.give_back(Returned(number=await slots.take("a")))
+        async with asked_once() as (ours, slots):
             slots.ask_ahead()
             asking = asyncio.create_task(slots.take("b"))
             ours.send(b"4")
-            words = [await asyncio.to_thread(ours.recv, 64) for _ in range(5)]
-            back = [Returned(number=number).encode() for number in (3, 4)]
-            assert words == [b"ask a", back[0], b"ask a", back[1], b"ask b"]
+            words = [await asyncio.to_thread(ours.recv, 64) for _ in range(3)]
+            assert words == [b"ask a", Returned(number=4).encode(), b"ask b"]
             ours.send(b"5")
             assert await asking == 5
             slots.begun(5)
