@@ -23,7 +23,7 @@ _MAX_DEPTH: Final = 100  # what can be read can be written again, however deep t
 _TAG: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z _-]{0,39}")
 _ENDS: Final = ("\n", "")
 _MODULE: Final = "msgspec"
-_WITHIN: Final = re.compile(rb"\n(?:(?<!}\n)|(?!{|\Z))")  # a newline not between two objects
+_STRAY_NEWLINE: Final = re.compile(rb"\n(?:(?<!}\n)|(?!{|\Z))")  # not between objects
 _FEW: Final = 1 << 14  # bytes of lines: the decoder of many would take longer to load than it saves
 _NAMES: Final = ("id", "type", "from")
 _KNOWN: Final = frozenset({*_NAMES, "to", "content", "timestamp"})
@@ -93,7 +93,7 @@ def holds_one_a_line(block: bytes, count: int) -> bool:
     No text holds a newline as it is: where each stands between two objects, a line holds one.
     """
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
-    return lines == count and not _WITHIN.search(block)
+    return lines == count and not _STRAY_NEWLINE.search(block)
 
 
 @cache

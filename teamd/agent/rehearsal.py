@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-import shutil
 import signal
 import socket
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent import child
@@ -25,10 +22,10 @@ from teamd.budget.ledger import Ledger
 from teamd.call_slots import CHANNEL
 from teamd.dataclass import replace
 from teamd.files.paths import TeamPaths
+from teamd.files.scratch import scratch_folder
 from teamd.heartbeat import Heartbeat
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, PROMPT_KEY, Message
-from teamd.process_id import Identity
 from teamd.states import ChildExit, Status
 from teamd.team.roster import Roster
 
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
 
 _NAME: Final = "rehearsal"
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 -- a folder of random name in it, for nobody else
-_FOLDER: Final = re.compile(r"teamd-rehearsal-(\d+)-(\d+)-\w+")
+_PREFIX: Final = "teamd-rehearsal-"
 _RESTED_SECONDS: Final = 0.001  # then it may hibernate, and that is the end
 _LONGEST_SECONDS: Final = 0.5  # whatever keeps it: somebody may wait for its name to be heard
 
@@ -50,7 +47,7 @@ def rehearse(common: child.Common) -> None:
     """
     if not os.access(_MEMORY, os.W_OK):
         return
-    with _loop() as loop, _folder() as folder:
+    with _loop() as loop, scratch_folder(_MEMORY, _PREFIX) as folder:
         paths = TeamPaths(folder / ".team")
         paths.create()
         Roster(paths).update(lambda team: team.with_new(_NAME, role=_NAME, status=Status.WORKING))
@@ -96,20 +93,3 @@ def _loop() -> Iterator[asyncio.AbstractEventLoop]:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    """Make a folder that is removed at the end, with those of processes that were killed in it."""
-    for left in _MEMORY.glob("teamd-rehearsal-*"):
-        named = _FOLDER.fullmatch(left.name)
-        if left.lstat().st_uid != os.geteuid():
-            continue  # another user's
-        if named and not Identity(pid=int(named[1]), started=float(named[2])).alive:
-            shutil.rmtree(left, ignore_errors=True)
-    me = Identity.own()
-    made = Path(mkdtemp(prefix=f"teamd-rehearsal-{me.pid}-{me.started:.0f}-", dir=_MEMORY))
-    try:
-        yield made
-    finally:
-        shutil.rmtree(made, ignore_errors=True)

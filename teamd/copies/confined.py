@@ -8,11 +8,8 @@ over as far as git can; what it runs all the same, it runs there.
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import signal
-import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +17,8 @@ from teamd.copies.source import GitKilled, last_words
 from teamd.dataclass import dataclass, replace
 from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories
-from teamd.process_id import Identity
+from teamd.files.scratch import remove_scratch as remove_left
+from teamd.files.scratch import scratch_folder
 from teamd.programs.brief import run_to_end
 from teamd.programs.seccomp import filter_to_read
 from teamd.sandbox.bubblewrap import build_arguments, is_empty
@@ -65,7 +63,7 @@ _FULL: Final = (
 )
 _LITTLE_BYTES: Final = 1 << 26
 _ENDS_ONE: Final = frozenset(":\n")  # of the list in a variable, or in a file
-_SCRATCH: Final = re.compile(r"\.scratch-(\d+)-(\d+)-\w+")
+_SCRATCH: Final = ".scratch-"
 # Bounds first: it reads all of a ref into its memory. `git` is found on the PATH of the sandbox. At
 # a pipe that stands where it reads a file it would wait for ever, and a device may have no end.
 _BEGIN: Final = """ulimit -c 0; ulimit -f 16777216; ulimit -d 4194304; set -eu
@@ -214,10 +212,7 @@ def _check_sandbox(untrusted: Sequence[Path]) -> str:
 
 def remove_scratch(paths: TeamPaths) -> None:
     """Remove the temporary files of git whose caller was killed."""
-    for folder in paths.work.glob(".scratch-*"):
-        named = _SCRATCH.fullmatch(folder.name)
-        if named and not Identity(pid=int(named[1]), started=float(named[2])).alive:
-            shutil.rmtree(folder, ignore_errors=True)
+    remove_left(paths.work, _SCRATCH)
 
 
 def _policy(paths: TeamPaths, folder: Path, origin: Origin, scratch: Path) -> Policy:
@@ -265,12 +260,7 @@ def _check_real(folder: Path) -> None:
 def _scratch(paths: TeamPaths) -> Iterator[Path]:
     """Make a folder for temporary files of git; removed at the end."""
     directories.make_private_directory(paths.work)
-    remove_scratch(paths)
-    with translate_os_errors(paths.work):
-        me = Identity.own()
-        prefix = f".scratch-{me.pid}-{me.started:.0f}-"
-        made = Path(tempfile.mkdtemp(prefix=prefix, dir=paths.work))
-    try:
+    with ExitStack() as stack:
+        with translate_os_errors(paths.work):
+            made = stack.enter_context(scratch_folder(paths.work, _SCRATCH))
         yield made
-    finally:
-        shutil.rmtree(made, ignore_errors=True)

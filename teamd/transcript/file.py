@@ -92,8 +92,7 @@ class Transcript:
         Raises:
             StoreError: the disk failed; the file is as it was when it was last on disk.
         """
-        if self._ahead is not None:
-            self._end_ahead()
+        self._end_ahead()
         if self._unsafe is not None or self._failed is not None:
             self.append_lines(b"")
 

@@ -176,7 +176,11 @@ def test_what_another_user_has_put_there_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "trouble",
-    ["rehearsal._MEMORY = Path('/proc/none')", "rehearsal._folder = None", "rehearsal._MEMORY = 1"],
+    [
+        "rehearsal._MEMORY = Path('/proc/none')",
+        "rehearsal.scratch_folder = None",
+        "rehearsal._MEMORY = 1",
+    ],
 )
 def test_where_it_cannot_be_a_teammate_is_only_slower(trouble: str) -> None:
     code = REHEARSED.replace("paths = ", f"from teamd.agent import rehearsal\n{trouble}\npaths = ")
