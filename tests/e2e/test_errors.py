@@ -75,6 +75,7 @@ def crowd(running: Project) -> Project:
     running.do("teamctl", "spawn", "wes", "coder", "Go.")
     assert stall.reached.wait(20)
     running.wait_for("ann", "idle")
+    wait_until(lambda: not _files(running.paths.inboxes), what="teamd has taken what they reported")
     return running
 
 
