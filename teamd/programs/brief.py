@@ -118,9 +118,10 @@ def run_to_end(
         pass_fds=pass_fds,
         process_group=0 if whole else None,
     )
-    with process, _Exchange(process, words, whole=whole) as exchange:
-        try:
-            said, complaint = exchange.run(Deadline.after(timeout_seconds))
+    with process:
+        try:  # an interrupt may come at any moment
+            with _Exchange(process, words, whole=whole) as exchange:
+                said, complaint = exchange.run(Deadline.after(timeout_seconds))
         except (TimeoutError, subprocess.TimeoutExpired):
             text = f"{argv[0]} did not end within {timeout_seconds:g} s"
             raise TimeoutError(text) from None

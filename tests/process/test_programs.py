@@ -214,8 +214,9 @@ def test_nothing_outlives_a_whole_program(tmp_path: Path, ends: bool, open_ones:
 INTERRUPTED = """
 import os, sys
 from teamd.programs.brief import run_to_end
-script = "sleep 1000 & echo $! $$ >'%s'; wait" % sys.argv[1]
-run_to_end(["/bin/sh", "-c", script], timeout_seconds=60, env=dict(os.environ), whole=True)
+script = "read line; sleep 1000 & echo $! $$ >'%s'; wait" % sys.argv[1]
+argv, env = ["/bin/sh", "-c", script], dict(os.environ)
+run_to_end(argv, timeout_seconds=60, env=env, words=b"begin\\n", whole=True)
 """
 
 
