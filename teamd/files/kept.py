@@ -84,7 +84,7 @@ class KeptFile:
             Unsynced: the disk failed; the line may be kept or not.
             StoreError: disk full, read-only, locked; the file is as it was.
         """
-        opened = self._lock(patience_seconds)
+        opened = self._lock(patience_seconds, calm=durable)
         try:
             # Not fstat: a file whose times were asked for has its node written at the next append.
             size = os.lseek(opened.fd, 0, os.SEEK_END)
@@ -112,7 +112,7 @@ class KeptFile:
     def __del__(self) -> None:
         self.close()
 
-    def _lock(self, timeout_seconds: float) -> _Opened:
+    def _lock(self, timeout_seconds: float, *, calm: bool = False) -> _Opened:
         """Lock what stands under the name: the file that is open already, or another one."""
         try:
             opened = self._kept.pop()
@@ -121,7 +121,7 @@ class KeptFile:
         stands = False
         try:
             if opened.process == os.getpid():
-                locks.acquire(opened.fd, self.path, timeout_seconds)
+                locks.acquire(opened.fd, self.path, timeout_seconds, calm=calm)
                 stands = _stands(opened, self._name, self._folder)
         finally:
             if not stands:

@@ -24,9 +24,10 @@ TIMEOUT_SECONDS: Final = 10.0
 # Holders keep a lock for microseconds, so it is tried again at once: whoever has it runs on another
 # processor. If not, it was stopped in the middle, and others go first. To let them go first at once
 # would give a slice of time away for a few microseconds: half as much would get done. Naps are
-# short, and longer for one that is stuck.
-_TRIES: Final = 30
-_YIELDS: Final = 100
+# short, and longer for one that is stuck. Whoever waits for the disk as well is woken together with
+# all others that do: each that tries at once takes a processor from those that get on.
+_EAGER: Final = (30, 100)  # tries, then tries with others first
+_CALM: Final = (0, 10)
 _FIRST_NAP_SECONDS: Final = 0.00005
 _BRIEF_NAP_SECONDS: Final = 0.0005
 _LONG_NAP_SECONDS: Final = 0.005
@@ -90,8 +91,14 @@ def try_lock(path: Path) -> int | None:
     return fd if taken else None
 
 
-def acquire(fd: int, path: Path, timeout_seconds: float) -> None:
+def acquire(fd: int, path: Path, timeout_seconds: float, *, calm: bool = False) -> None:
     """Take the lock of an open file.
+
+    Args:
+        fd: the file's.
+        path: its name.
+        timeout_seconds: how long to wait.
+        calm: whether to let others go first, for whoever is about to wait for the disk.
 
     Raises:
         LockTimeout: another process has it, and keeps it.
@@ -100,14 +107,14 @@ def acquire(fd: int, path: Path, timeout_seconds: float) -> None:
     try:  # nearly always it is free
         fcntl.flock(fd, _TAKE)
     except OSError:  # what is wrong shows at the next try
-        _wait(fd, path, timeout_seconds)
+        _wait(fd, path, timeout_seconds, *(_CALM if calm else _EAGER))
 
 
-def _wait(fd: int, path: Path, timeout_seconds: float) -> None:
-    for tries in range(_TRIES + _YIELDS):
+def _wait(fd: int, path: Path, timeout_seconds: float, spins: int, yields: int) -> None:
+    for tries in range(spins + yields):
         if _take(fd, path):
             return
-        if tries >= _TRIES:
+        if tries >= spins:
             os.sched_yield()
     # A blocking flock cannot be bounded in time without a signal or a thread.
     begun, nap = time.monotonic(), _FIRST_NAP_SECONDS
