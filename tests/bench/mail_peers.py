@@ -1,8 +1,9 @@
 """What else keeps lines for a reader: a bare file, SQLite and Redis Streams.
 
-Each is made with a folder of its own, and for messages that are to be on the disk or not; `send`
-and `read` run in processes of their own. A reader keeps what it takes before it forgets it there,
-but for that of the bare file, which loses what it has in hand when it is killed.
+Each is made with a folder of its own, and for messages that are to be on the disk or not. `sender`
+opens it and returns what sends a message, given its sender's name and its number; that and `read`
+run in processes of their own. A reader keeps what it takes before it forgets it there, but for that
+of the bare file, which loses what it has in hand when it is killed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from teamd.messages import new_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    Send = Callable[[str, int], object]
 
 TEXT: Final = "x" * 100
 
@@ -42,9 +45,10 @@ class Flock:
         self._path, self._durable = folder / "inbox", durable
         self._path.touch()
 
-    def send(self, sender: str, count: int) -> None:
+    def sender(self) -> Send:
         fd = os.open(self._path, os.O_WRONLY | os.O_APPEND)
-        for n in range(count):
+
+        def send(sender: str, n: int) -> None:
             made = line(sender, n)
             if self._durable:
                 os.write(fd, made)
@@ -53,7 +57,8 @@ class Flock:
                 fcntl.flock(fd, fcntl.LOCK_EX)
                 os.write(fd, made)
                 fcntl.flock(fd, fcntl.LOCK_UN)
-        os.close(fd)
+
+        return send
 
     def read(self, wanted: int) -> Iterator[bytes]:
         found = 0
@@ -84,11 +89,11 @@ class Sqlite:
         opened.execute(f"PRAGMA synchronous={self._level}")
         return opened
 
-    def send(self, sender: str, count: int) -> None:
+    def sender(self) -> Send:
         opened = self._open()
-        for n in range(count):
-            opened.execute("INSERT INTO mail (line) VALUES (?)", (line(sender, n),))
-        opened.close()
+        return lambda sender, n: opened.execute(
+            "INSERT INTO mail (line) VALUES (?)", (line(sender, n),)
+        )
 
     def read(self, wanted: int) -> Iterator[bytes]:
         opened, found = self._open(), 0
@@ -112,10 +117,9 @@ class Redis:
         server.flushall()
         server.xgroup_create("mail", "readers", mkstream=True)
 
-    def send(self, sender: str, count: int) -> None:
+    def sender(self) -> Send:
         server = self._connect()
-        for n in range(count):
-            server.xadd("mail", {"line": line(sender, n)})
+        return lambda sender, n: server.xadd("mail", {"line": line(sender, n)})
 
     def read(self, wanted: int) -> Iterator[bytes]:
         server, found = self._connect(), 0
