@@ -10,18 +10,19 @@ from __future__ import annotations
 import fcntl
 import json
 import multiprocessing
+import select
 import sqlite3
 import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.files.paths import TeamPaths
-from teamd.files.watch import wait_for
+from teamd.files.watch import watch
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.mail.spool import BatchLimit
@@ -80,13 +81,16 @@ class Teamd:
         box = Mailbox(self._paths, "bob", durable=self._durable)
         kept = Transcript(self._paths.transcript("bob"), durable=self._durable)
         found = 0
-        while found < wanted:
-            wait_for(self._paths.inboxes, lambda: box.waiting() or None, timeout_seconds=1.0)
-            batch = box.take(_LIMIT)
-            if batch.messages:
-                kept.append(Delivered(messages=batch.messages))
-                box.done(batch)
-                found += len(batch.messages)
+        with closing(watch(self._paths.inboxes)) as watching:
+            while found < wanted:
+                batch = box.take(_LIMIT)
+                if batch.messages:
+                    kept.append(Delivered(messages=batch.messages))
+                    box.done(batch)
+                    found += len(batch.messages)
+                elif not box.waiting():
+                    select.select([watching], [], [], 1.0)
+                    watching.changed()
         for record in kept.records():
             yield from (message.encode() for message in mail_in(record))
 
