@@ -65,6 +65,7 @@ class Forks:
     _ready: Forked | None = None
     _settings: Settings | None = None  # those that it has
     _due: Deadline | None = None
+    _ended: bool = False
 
     @property
     def next_due_seconds(self) -> float:
@@ -90,7 +91,7 @@ class Forks:
 
     def want(self) -> None:
         """Have one ready once nobody was forked for a moment."""
-        if self.program.rehearse is not None:
+        if self.program.rehearse is not None and not self._ended:
             self._due = Deadline.after(_QUIET_SECONDS)
 
     def do_due(self) -> None:
@@ -105,8 +106,8 @@ class Forks:
                 self._ready = self._fork(be, "", self._memory.make(), hibernates=False)
 
     def end(self) -> None:
-        """End the one that is ready."""
-        self._due = None
+        """End the one that is ready, for good; `reap` tells when it has ended."""
+        self._due, self._ended = None, True
         if self._ready is not None:
             self._ready.child.signal(signal.SIGKILL)
 

@@ -197,8 +197,8 @@ class Supervisor:
 
     def _busy(self) -> bool:
         """Return whether a process runs that was forked here."""
-        others = self.context.copies.pids() | self.workers.pids()
-        return bool(self.context.children.active() or others)
+        children, others = self.context.children, self.context.copies.pids() | self.workers.pids()
+        return bool(children.active() or children.pids() or others)
 
     def _gone(self) -> bool:
         """Return whether the team directory is no longer the one that this process claimed."""

@@ -18,7 +18,7 @@ from teamd.states import ChildExit
 from teamd.supervisor.fork import Child, ChildProgram, ChildStart
 from teamd.supervisor.forks import Forked, Forks
 from teamd.supervisor.live_settings import LiveSettings
-from tests.children import child, said
+from tests.children import adopting_orphans, child, said
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -255,6 +255,26 @@ def test_a_team_has_one_ready_that_becomes_the_next_teammate(project: Project) -
     left = {one for pid in _children(supervisor) if (one := Identity.of(pid))}
     project.do("teamd", "stop")
     assert not any(one.alive for one in left)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+def test_a_stop_waits_for_the_one_that_is_ready(project: Project) -> None:
+    """It would be there when the team is said to have stopped; who adopts it would find it."""
+    with adopting_orphans():
+        supervisor = project.start()
+        wait_until(lambda: bool(_children(supervisor)), what="one is ready")
+        (ready,) = _children(supervisor)
+        project.do("teamd", "stop")
+        with pytest.raises(ChildProcessError):
+            os.waitid(os.P_PID, ready, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+
+
+def test_none_is_ready_any_more_once_all_end(scene: Scene) -> None:
+    """A teammate that starts once more while a team stops would have one made again."""
+    scene.have_one_ready()
+    scene.forks.end()
+    scene.forks.want()
+    assert scene.forks.next_due_seconds == float("inf")
 
 
 def _has_ended(child: Child) -> bool:

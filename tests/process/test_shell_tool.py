@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import re
 import shlex
@@ -21,6 +20,7 @@ from teamd.process_id import Identity
 from teamd.programs import Program
 from teamd.tools import Result, Toolbox
 from teamd.tools.shell import Bash
+from tests.children import adopting_orphans
 from tests.shells import open_shell
 from tests.waiting import until, wait_until
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 OUTPUT_BYTES = 2000
-PR_SET_CHILD_SUBREAPER = 36
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
 
@@ -77,10 +76,8 @@ class Pids:
 @pytest.fixture
 def subreaper() -> Iterator[None]:
     """As in a teammate's process: orphans become its children."""
-    prctl = ctypes.CDLL(None).prctl
-    assert prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-    yield
-    assert prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) == 0
+    with adopting_orphans():
+        yield
 
 
 def run(box: Toolbox, command: str, **more: object) -> Result:
