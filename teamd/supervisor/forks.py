@@ -127,7 +127,7 @@ class Forks:
 
     def _take(self, name: str) -> Forked | None:
         ready = self._ready
-        if ready is None:
+        if ready is None or self._ended:
             return None
         if self._settings is not self.settings.now:
             ready.child.signal(signal.SIGKILL)

@@ -192,6 +192,9 @@ class Supervisor:
         self.context.copies.stop()
         self.workers.close()
         self.context.children.close()
+        self._end_all(seconds)
+
+    def _end_all(self, seconds: float) -> None:
         for name in self.context.children.active():
             self.context.children.stop(name, seconds=seconds)
 
@@ -271,6 +274,8 @@ class Supervisor:
             self.orphans.end(spare=spare, thorough=ended)
         for go_on in made:
             go_on()
+        if made and self._stopping:  # whose copy was made as it began to
+            self._end_all(self._stop_seconds)
         if ended:
             self.tasks.look_soon()
             self._clear()

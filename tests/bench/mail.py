@@ -141,9 +141,11 @@ def _send(kind: Any, gate: Any, times: Any, sender: str, count: int) -> None:
     send = _first_sent(kind, sender)
     gate.wait()
     begun = time.perf_counter()
-    for n in range(count):
-        send(sender, n)
-    times.put((begun, time.perf_counter()))
+    try:
+        for n in range(count):
+            send(sender, n)
+    finally:  # whoever waits for it waits for what was lost then
+        times.put((begun, time.perf_counter()))
 
 
 def _read(kind: Any, came: Any, wanted: int) -> None:

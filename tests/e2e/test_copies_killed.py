@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +16,6 @@ from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.e2e.harness import Project
 
 # Before the commit is pinned; in the sandbox, when half of the copy is there.
@@ -145,6 +144,26 @@ def test_teamd_stops_while_a_copy_is_made(project: Project, repository: Path, br
 
 
 @pytest.mark.slow
+def test_who_gets_a_copy_as_teamd_stops_ends_with_it(
+    project: Project, repository: Path, brake: Brake
+) -> None:
+    """It would be begun behind all others' end, and be waited for until teamd insists."""
+    brake.pull(POINTS[1])
+    command, maker = begin_spawn(project, POINTS[1])
+    supervisor = project.supervisor
+    os.kill(supervisor, signal.SIGSTOP)
+    brake.release()
+    wait_until(lambda: _is_zombie(maker), what="the copy is made")
+    os.kill(supervisor, signal.SIGTERM)
+    os.kill(supervisor, signal.SIGCONT)
+    wait_until(lambda: supervisor not in project.survivors(), what="teamd has stopped")
+    command.communicate(timeout=30)
+    assert len(project.log("teamd", "stopping")) == 1
+    project.start()
+    check_whole(project, repository)
+
+
+@pytest.mark.slow
 def test_a_declared_teammate_gets_its_copy_after_a_kill(project: Project, repository: Path) -> None:
     brake = Brake(project.root / "bin")
     mate = '[[teammate]]\nname = "alice"\nrole = "coder"\nprompt = "Go."\nworktree = true\n'
@@ -173,3 +192,7 @@ def test_what_a_killed_teammate_left_in_its_copy_is_put_right(
     os.kill(project.member("alice")["pid"], signal.SIGKILL)
     wait_until(lambda: not held.exists(), what="its placeholder is removed")
     check_whole(project, repository)
+
+
+def _is_zombie(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"

@@ -271,10 +271,12 @@ def test_a_stop_waits_for_the_one_that_is_ready(project: Project) -> None:
 
 def test_none_is_ready_any_more_once_all_end(scene: Scene) -> None:
     """A teammate that starts once more while a team stops would have one made again."""
-    scene.have_one_ready()
+    pid = scene.have_one_ready()
     scene.forks.end()
     scene.forks.want()
     assert scene.forks.next_due_seconds == float("inf")
+    assert scene.fork("ann").child.identity.pid != pid, "that one is about to end"
+    assert scene.hear() == "ann False False"
 
 
 def _has_ended(child: Child) -> bool:
