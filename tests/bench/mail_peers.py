@@ -4,7 +4,8 @@ Each is made with a folder of its own, and for messages that are to be on the di
 opens it and returns what sends a message, given its sender's name and its number; that and `read`
 run in processes of their own. A reader keeps what it takes before it forgets it there, but for that
 of the bare file, which loses what it has in hand when it is killed. It takes as fast as it can, and
-looks at nothing before it has all.
+looks at nothing before it has all. Nothing tells the readers of a bare file and of SQLite that more
+has come: they ask again at once, and writers wait for that, too.
 """
 
 from __future__ import annotations
