@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -128,8 +129,9 @@ class Round:
             "supervisor": self.project.supervisor,
             "teamctl": self.teamctl.pid,
         }
-        if pids[self.victim] is not None:  # who has answered may have ended already
-            os.kill(pids[self.victim], signal.SIGKILL)
+        if (pid := pids[self.victim]) is not None:
+            with suppress(ProcessLookupError):  # who has answered may have ended already
+                os.kill(pid, signal.SIGKILL)
         self.killed = True
 
     def question(self) -> dict[str, Any]:
