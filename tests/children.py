@@ -40,18 +40,19 @@ def child(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+def adopt_orphans(*, adopts: bool = True) -> None:
+    """Have this process be a subreaper, as teammates and supervisors are, or be none. On Linux."""
+    assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0) == 0
+
+
 @contextmanager
 def adopting_orphans() -> Iterator[None]:
-    """Have those whose parents end become this process's children, as in a supervisor's. On Linux.
-
-    For as long as the block lasts.
-    """
-    prctl = ctypes.CDLL(None).prctl
-    assert prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    """Adopt orphans for the length of a block."""
+    adopt_orphans()
     try:
         yield
     finally:
-        assert prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) == 0
+        adopt_orphans(adopts=False)
 
 
 @dataclass(frozen=True, slots=True)

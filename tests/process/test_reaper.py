@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import signal
 import sys
@@ -17,7 +16,7 @@ import pytest
 
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
-from tests.children import ForkedChild, forked
+from tests.children import ForkedChild, adopt_orphans, forked
 from tests.shells import open_shell
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
 
 MARK: Final = "REAPER_TEST_FOLDER"
-
-PR_SET_CHILD_SUBREAPER: Final = 36
 
 CHAIN = (
     "trap '' TERM; f() { [ $1 -ge 100 ] || f $(($1 + 1)) & [ $1 -lt 100 ] || touch ready; "
@@ -85,11 +82,6 @@ def killed(folder: Path) -> dict[int, str]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return found
-
-
-def adopt_orphans() -> None:
-    """Have this process be a subreaper, as teammates and supervisors are."""
-    assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
 def ask(folder: Path, command: str, timeout_seconds: float) -> None:
