@@ -5,7 +5,8 @@ opens it and returns what sends a message, given its sender's name and its numbe
 run in processes of their own. A reader keeps what it takes before it forgets it there, but for that
 of the bare file, which loses what it has in hand when it is killed. It takes as fast as it can, and
 looks at nothing before it has all. Nothing tells the readers of a bare file and of SQLite that more
-has come: they ask again at once, and writers wait for that, too.
+has come. So there are two of each: one waits for a change in the folder, as ours does, and one that
+polls asks again at once, for which writers wait as well.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import select
 import sqlite3
 import time
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.files.watch import watch
 from teamd.messages import new_id
 
 if TYPE_CHECKING:
@@ -40,11 +44,28 @@ def text(n: int) -> str:
     return f"{n} {TEXT}"
 
 
+def batches(folder: Path, wanted: int, take: Callable[[], int], *, polls: bool) -> None:
+    """Take until so many messages are there.
+
+    Args:
+        folder: whose changes are waited for where nothing is to be taken.
+        wanted: how many.
+        take: takes what is there, and returns how many that were.
+        polls: whether it is asked again at once instead.
+    """
+    with closing(watch(folder)) as watching:
+        while wanted > 0:
+            wanted -= (count := take())
+            if not count and not polls:
+                select.select([watching], [], [], 1.0)
+                watching.changed()
+
+
 class Flock:
     """A file whose descriptor is kept, and `flock`; or, durable and alone, no lock at all."""
 
-    def __init__(self, folder: Path, *, durable: bool) -> None:
-        self._path, self._durable = folder / "inbox", durable
+    def __init__(self, folder: Path, *, durable: bool, polls: bool = False) -> None:
+        self._path, self._durable, self._polls = folder / "inbox", durable, polls
         self._path.touch()
 
     def sender(self) -> Send:
@@ -65,20 +86,26 @@ class Flock:
     def read(self, wanted: int) -> Iterator[bytes]:
         found: list[bytes] = []
         with self._path.open("r+b", 0) as file:
-            while len(found) < wanted:
+
+            def take() -> int:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 file.seek(0)
-                found += file.readall().splitlines()
-                file.truncate(0)
+                if lines := file.readall().splitlines():
+                    file.truncate(0)
                 fcntl.flock(file, fcntl.LOCK_UN)
+                found.extend(lines)
+                return len(lines)
+
+            batches(self._path.parent, wanted, take, polls=self._polls)
         yield from found
 
 
 class Sqlite:
     """A table in a database in WAL mode."""
 
-    def __init__(self, folder: Path, *, durable: bool) -> None:
+    def __init__(self, folder: Path, *, durable: bool, polls: bool = False) -> None:
         self._path, self._level = folder / "mail.db", "FULL" if durable else "NORMAL"
+        self._polls = polls
         made = self._open()
         made.execute("PRAGMA journal_mode=WAL")
         made.execute("CREATE TABLE mail (n INTEGER PRIMARY KEY, line BLOB)")
@@ -97,14 +124,17 @@ class Sqlite:
         )
 
     def read(self, wanted: int) -> Iterator[bytes]:
-        opened, found = self._open(), 0
-        while found < wanted:
+        opened = self._open()
+
+        def take() -> int:
             opened.execute("BEGIN IMMEDIATE")
             opened.execute("INSERT INTO kept (line) SELECT line FROM mail ORDER BY n LIMIT 100")
-            count = opened.execute("SELECT changes()").fetchone()[0]
+            count: int = opened.execute("SELECT changes()").fetchone()[0]
             opened.execute("DELETE FROM mail WHERE n IN (SELECT n FROM mail ORDER BY n LIMIT 100)")
             opened.execute("COMMIT")
-            found += count
+            return count
+
+        batches(self._path.parent, wanted, take, polls=self._polls)
         yield from (row[0] for row in opened.execute("SELECT line FROM kept"))
         opened.close()
 
