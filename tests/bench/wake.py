@@ -2,7 +2,8 @@
 
 Beside it what no program can do without that promises the same: a process that waits with inotify,
 reads the line, has one record of the mail and one of what the call may cost on the disk, each in a
-file of its own, and makes the SDK's bare call with the bytes of the same request.
+file of its own, and makes the SDK's bare call with the bytes of the same request. The server does
+next to nothing: time of its own would be the same for both, and hide the difference.
 """
 
 from __future__ import annotations
@@ -15,21 +16,24 @@ import statistics
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.messages import new_id
-from tests.bench import ruler
-from tests.e2e.harness import opened
-from tests.strict.server import StrictServer, by_name
+from teamd.states import Status
+from teamd.team.roster import Roster
+from tests.bench import imitation, ruler
+from tests.bench.spawn import Scene as Team
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from tests.e2e.harness import Project
+    from collections.abc import Iterator
 
 _FORK: Final = multiprocessing.get_context("fork")
 _OURS, _NAMELESS, _FLOOR = "teamd", "teamd, mail without an id", "inotify + two syncs + SDK"
+_BARE: Final = "bob"
 _WANTED: Final = (1.3, 3.0)
 _RESTED_SECONDS: Final = 0.1  # the roster says idle until it hears of a turn, and after it
 
@@ -45,27 +49,51 @@ def append(path: Path, **names: str) -> float:
     return begun
 
 
-def wake(project: Project, *, named: bool) -> float:
-    """Return how many milliseconds it took an idle teammate to ask."""
-    project.wait_for("jo", "idle")
-    time.sleep(_RESTED_SECONDS)
-    count = len(project.server.requests)
-    names = {"id": new_id()} if named else {}
-    begun = append(project.paths.inbox("jo"), **names)
-    wait_until(lambda: len(project.server.requests) > count, what="jo asks")
-    return (project.server.requests[count].received - begun) * 1000
+class Scene:
+    """An idle teammate, and the bare parts beside it.
 
+    Args:
+        folder: an empty one.
+        team: with a teammate, eve.
+    """
 
-def floor(folder: Path, bare: StrictServer, project: Project, bodies: Any) -> float:
-    """Return how many milliseconds the bare parts took, with the body of the last request."""
-    bodies.put(project.server.requests[-1].body)
-    wait_until((folder / "ready").exists, what="it waits")
-    time.sleep(_RESTED_SECONDS)
-    count = len(bare.requests)
-    begun = append(folder / "inbox" / "jo.jsonl", id=new_id())
-    wait_until(lambda: len(bare.requests) > count, what="it asks")
-    wait_until(lambda: not (folder / "ready").exists(), what="it is answered")
-    return (bare.requests[count].received - begun) * 1000
+    def __init__(self, folder: Path, team: Team, served: imitation.Imitation) -> None:
+        self._folder, self._team, self._served = folder, team, served
+        self._bodies = _FORK.SimpleQueue()
+        (folder / "inbox").mkdir()
+
+    @contextmanager
+    def bare_parts(self) -> Iterator[None]:
+        """Have them wait for the length of a block."""
+        process = _FORK.Process(target=live, args=(self._folder, self._served.url, self._bodies))
+        process.start()
+        try:
+            yield
+        finally:
+            process.kill()
+            process.join()
+
+    def wake(self, *, named: bool) -> float:
+        """Return how many milliseconds it took an idle teammate to ask."""
+        roster = Roster(self._team.paths)
+        wait_until(lambda: roster.read().get("eve").status is Status.IDLE, what="eve is idle")
+        time.sleep(_RESTED_SECONDS)
+        names = {"id": new_id()} if named else {}
+        return self._asked("eve", append(self._team.paths.inbox("eve"), **names))
+
+    def floor(self) -> float:
+        """Return how many milliseconds the bare parts took, with the body of the last request."""
+        body = json.loads(json.dumps(self._served.last()).replace("'eve'", f"'{_BARE}'"))
+        self._bodies.put(body)
+        ready = self._folder / "ready"
+        wait_until(ready.exists, what="it waits")
+        time.sleep(_RESTED_SECONDS)
+        took = self._asked(_BARE, append(self._folder / "inbox" / "eve.jsonl", id=new_id()))
+        wait_until(lambda: not ready.exists(), what="it is answered")
+        return took
+
+    def _asked(self, name: str, begun: float) -> float:
+        return (self._served.wait_for(name, after=begun) - begun) * 1000
 
 
 def live(folder: Path, url: str, bodies: Any) -> None:
@@ -76,7 +104,7 @@ def live(folder: Path, url: str, bodies: Any) -> None:
     client = anthropic.Anthropic(base_url=url, api_key="test-key")
     queue = INotify()
     queue.add_watch(folder / "inbox", flags.MODIFY)
-    inbox = os.open(folder / "inbox" / "jo.jsonl", os.O_RDONLY | os.O_CREAT, 0o600)
+    inbox = os.open(folder / "inbox" / "eve.jsonl", os.O_RDONLY | os.O_CREAT, 0o600)
     to_append = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     records = [os.open(folder / name, to_append, 0o600) for name in ("mail", "cost")]
     while True:
@@ -95,27 +123,20 @@ def live(folder: Path, url: str, bodies: Any) -> None:
 
 def measure(rounds: int) -> ruler.Samples:
     """Wake an idle teammate again and again, and the bare parts beside it."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as made:
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as made, imitation.running() as served:
         folder = Path(made)
-        (folder / "inbox").mkdir()
-        with opened(folder) as project, StrictServer(by_name({})) as bare:
-            project.start()
-            project.do("teamctl", "spawn", "jo", "clerk", "Say yes.", "--wait")
-            bodies = _FORK.SimpleQueue()
-            process = _FORK.Process(target=live, args=(folder, bare.url, bodies))
-            process.start()
-            try:
-                return ruler.interleave(
-                    {
-                        _OURS: partial(wake, project, named=True),
-                        _NAMELESS: partial(wake, project, named=False),
-                        _FLOOR: partial(floor, folder, bare, project, bodies),
-                    },
-                    rounds,
-                )
-            finally:
-                process.kill()
-                process.join()
+        (folder / "team").mkdir()
+        team = Team(folder / "team", served)
+        scene = Scene(folder, team, served)
+        with team.running(), scene.bare_parts():
+            return ruler.interleave(
+                {
+                    _OURS: partial(scene.wake, named=True),
+                    _NAMELESS: partial(scene.wake, named=False),
+                    _FLOOR: scene.floor,
+                },
+                rounds,
+            )
 
 
 def main() -> int:
