@@ -132,7 +132,6 @@ def serve(
         from teamd.supervisor.supervisor import Rounds  # noqa: PLC0415
 
         _sweep(paths, journal)
-        _remember(paths, journal)
         settings.note_waiting(journal)
         become_subreaper()
         program = _detached(paths, program, lift_descriptor_limit())
@@ -141,6 +140,7 @@ def serve(
         supervisor.resume()
         journal.note("ready", pid=os.getpid(), team=str(paths.root))
         ready()
+        _remember(paths, journal)
         gc.enable()  # garbage between what children share would cost each of them 2 MB
         usual = gc.get_threshold()
         gc.set_threshold(_NEW_OBJECTS)
