@@ -8,7 +8,6 @@ import os
 import time
 from collections import Counter
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
 
 from teamd.late import load_late
@@ -75,7 +74,7 @@ def start(choice: Choice, *, foreground: bool, ready_fd: int | None, secrets_fd:
     if not foreground:
         return _start_in_background(choice, team)
     if ready_fd is None:  # otherwise told by who started this one
-        _tell_what_waits(choice, team)
+        _tell_what_waits(choice.waiting(team)[1])
     gc.disable()  # a sixth of the time to load it, and `serve` enables it
     from teamd.daemon import serve  # noqa: PLC0415 -- loads what the children run: half a second
 
@@ -159,14 +158,18 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
 
     file = choice.settings_file(team)
     directories.make_private_directory(team.home)  # there, unless the team directory is named
-    if not choice.without_settings(team):
-        choice.settings(team)  # a mistake is told before anything is begun
     there = pidfile.supervisor(team)
     if there is not None and not there.ending:  # the next one waits until a dying one is gone
+        choice.settings(team)  # a mistake in them is told, too
         raise pidfile.AlreadyRunning(team, there.pid)
-    _tell_what_waits(choice, team)
-    load = partial(import_module, "teamd.team.roster")  # for the warning
-    code = start_in_background(team, file if choice.config else None, meanwhile=load)
+    waiting: list[str] = []
+
+    def look() -> None:  # while it starts; what is wrong with the settings it says itself
+        waiting.append(choice.waiting(team)[1])
+        import_module("teamd.team.roster")  # for the warning
+
+    code = start_in_background(team, file if choice.config else None, meanwhile=look)
+    _tell_what_waits(*waiting)
     if code == ExitCode.DONE:
         pid = pidfile.check(team, surely=False).pid  # it has just said so itself
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
@@ -184,8 +187,7 @@ def _warn_of_sandbox(team: TeamPaths) -> None:
         terminal.echo(plain(f"teamd: sandbox {sandbox}"), err=True)
 
 
-def _tell_what_waits(choice: Choice, team: TeamPaths) -> None:
-    _, waiting = choice.waiting(team)
+def _tell_what_waits(waiting: str) -> None:
     if waiting:
         terminal.echo(plain(f"teamd: {waiting}"), err=True)
 

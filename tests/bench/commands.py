@@ -47,7 +47,7 @@ COMMANDS: Final = (
 
 
 class Bench:
-    """A project folder with a team of three, whose teamd runs, and an empty one beside it.
+    """A project folder with a team of three, whose teamd runs, and one without a team beside it.
 
     Args:
         root: an empty folder; nobody's settings and bytecode of modules are seen from there.
@@ -76,6 +76,7 @@ class Bench:
 
     def time_start(self) -> float:
         """Start a team's teamd and end it; returns the milliseconds until it was ready."""
+        (self.empty / "team.toml").write_text("[team]\nname = 'empty'\n", encoding="utf-8")
         took = self.time("teamd", "start", folder=self.empty)
         self.time(*STOP, folder=self.empty)
         return took
