@@ -295,7 +295,9 @@ class Life:
             assert self._task is not None
             if self._task.done():
                 self._task.result()
-            return len(self.model.asked) >= calls and self.states[-1:] == [status]
+            rests = len(self.model.asked) >= calls and self.states[-1:] == [status]
+            # What she reported last may be of before she asked.
+            return rests and not (status == "idle" and self.conversation().owes_reply)
 
         await until(rested, what=f"{status} after {calls} calls")
         assert len(self.model.asked) == calls
