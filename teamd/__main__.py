@@ -75,6 +75,8 @@ def start(choice: Choice, *, foreground: bool, ready_fd: int | None, secrets_fd:
         return _start_in_background(choice, team)
     if ready_fd is None:  # otherwise told by who started this one
         _tell_what_waits(choice.waiting(team)[1])
+    if not choice.without_settings(team):
+        choice.settings(team)  # a mistake in them is told before much is loaded
     gc.disable()  # a sixth of the time to load it, and `serve` enables it
     from teamd.daemon import serve  # noqa: PLC0415 -- loads what the children run: half a second
 
@@ -169,8 +171,8 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
         import_module("teamd.team.roster")  # for the warning
 
     code = start_in_background(team, file if choice.config else None, meanwhile=look)
-    _tell_what_waits(*waiting)
-    if code == ExitCode.DONE:
+    if code == ExitCode.DONE:  # else the last word is why it did not start
+        _tell_what_waits(*waiting)
         pid = pidfile.check(team, surely=False).pid  # it has just said so itself
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
         terminal.echo(plain(team.addressed(said)))

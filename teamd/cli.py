@@ -137,7 +137,10 @@ class Choice:
 def _has_trusted() -> bool:
     """Return whether the person has ever trusted a file; one that is gone may be missed."""
     folder = trust_folder()
-    return folder is not None and folder.exists()
+    try:
+        return folder is not None and folder.exists()
+    except OSError:  # it may not be looked into
+        return False
 
 
 def run(name: str, find: Find, build: Build) -> NoReturn:

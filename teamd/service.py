@@ -87,8 +87,13 @@ def start_in_background(
         argv = _command(arguments, secrets)
         child = programs.start_detached(argv, cwd=paths.home, pass_fds=(writer, secrets))
     os.close(writer)
-    meanwhile()
-    readable = _wait_for_ready(reader)
+    try:
+        meanwhile()
+        readable = _wait_for_ready(reader)
+    except BaseException:  # such as a Ctrl-C: whoever is told that it failed finds nothing running
+        child.kill()
+        child.wait()
+        raise
     said = os.read(reader, len(READY)) if readable else b""
     os.close(reader)
     if said == READY:

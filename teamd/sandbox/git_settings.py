@@ -12,17 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-# Patterns are compiled where there is a file to read: each start loads this.
-# What this one does not name makes git run something, or read settings from somewhere else.
-_HARMLESS: Final = (
+# All else makes git run something, or read settings from somewhere else.
+_HARMLESS: Final = re.compile(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode"
     r"|symlinks)|extensions\.(objectformat|refstorage)|user\.(name|email)|init\.defaultbranch"
 )
-_SECTION: Final = r"\s*\[\s*([A-Za-z0-9.-]+)\s*\]\s*(?:[#;].*)?"
-_VARIABLE: Final = r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*([^\"\\#;\n]*)"
-_ANY_SECTION: Final = r'\s*\[\s*([A-Za-z0-9.-]+)\s*(?:"(?:[^"\\]|\\.)*")?\s*\]'
-_ANY_VALUE: Final = r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)"
-_CONTINUED: Final = r"(?<!\\)((?:\\\\)*)\\\n"  # an escaped backslash is none
+_SECTION: Final = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)\s*\]\s*(?:[#;].*)?")
+_VARIABLE: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*([^\"\\#;\n]*)")
+_ANY_SECTION: Final = re.compile(r'\s*\[\s*([A-Za-z0-9.-]+)\s*(?:"(?:[^"\\]|\\.)*")?\s*\]')
+_ANY_VALUE: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)")
+_CONTINUED: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")  # an escaped backslash is none
 _ESCAPES: Final = {"n": "\n", "t": "\t", "b": "\b"}
 _MOST_FILES: Final = 20  # that include each other
 _LARGEST_BYTES: Final = 1 << 20
@@ -64,11 +63,11 @@ def keep_harmless(content: str) -> str:
     """Return the settings that neither run nor include anything."""
     kept, section = [], ""
     for line in content.splitlines():
-        if found := re.fullmatch(_SECTION, line):
+        if found := _SECTION.fullmatch(line):
             section = found.group(1).lower()
             kept.append(f"[{section}]")
-        elif (found := re.fullmatch(_VARIABLE, line)) and re.fullmatch(
-            _HARMLESS, f"{section}.{found.group(1).lower()}"
+        elif (found := _VARIABLE.fullmatch(line)) and _HARMLESS.fullmatch(
+            f"{section}.{found.group(1).lower()}"
         ):
             kept.append(f"\t{found.group(1)} = {found.group(2).strip()}")
         elif line.strip():
@@ -79,11 +78,11 @@ def keep_harmless(content: str) -> str:
 def _paths_in(content: str) -> Iterator[tuple[str, str]]:
     """Yield the paths that settings name, each with what is there: `hooks` or a `file`."""
     section = ""
-    for line in re.sub(_CONTINUED, r"\1", content.replace("\r\n", "\n")).split("\n"):
+    for line in _CONTINUED.sub(r"\1", content.replace("\r\n", "\n")).split("\n"):
         rest = line
-        if found := re.match(_ANY_SECTION, line):
+        if found := _ANY_SECTION.match(line):
             section, rest = found.group(1).lower(), line[found.end() :]
-        if not (found := re.match(_ANY_VALUE, rest)):
+        if not (found := _ANY_VALUE.match(rest)):
             continue
         name, value = found.group(1).lower(), _plain(found.group(2))
         if value and (section, name) == ("core", "hookspath"):

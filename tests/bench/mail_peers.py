@@ -56,9 +56,10 @@ def batches(folder: Path, wanted: int, take: Callable[[], int], *, polls: bool) 
     with closing(watch(folder)) as watching:
         while wanted > 0:
             wanted -= (count := take())
-            if not count and not polls:
-                select.select([watching], [], [], 1.0)
-                watching.changed()
+            if not polls:
+                if not count:
+                    select.select([watching], [], [], 1.0)
+                watching.changed()  # also what taking has changed itself
 
 
 class Flock:

@@ -62,12 +62,14 @@ with Anthropic().messages.stream(model="bench", max_tokens=10, system="You are '
 class Scene:
     """A team that runs, and the server that all ask."""
 
-    def __init__(self, folder: Path, served: imitation.Imitation) -> None:
+    def __init__(
+        self, folder: Path, served: imitation.Imitation, *, settings: str = _SETTINGS
+    ) -> None:
         self._folder, self._served, self._numbers = folder, served, count()
         self.paths = TeamPaths(folder / ".team")
         home = {"HOME": str(folder), STATE_VARIABLE: str(folder / "state")}
         self._environment = {"PATH": os.environ["PATH"], **home, **served.environment}
-        (folder / "team.toml").write_text(_SETTINGS, encoding="utf-8")
+        (folder / "team.toml").write_text(settings, encoding="utf-8")
 
     @contextmanager
     def running(self) -> Iterator[None]:

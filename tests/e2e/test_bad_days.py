@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from teamd.errors import ExitCode
+from teamd.files import locks, pidfile
 from tests.children import holding
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -67,6 +68,19 @@ def immutable(root: Path, *, inside: bool = True) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["chattr", "-i", *there], capture_output=True, check=False)
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_it_starts_leaves_nothing_running(project: Project) -> None:
+    project.paths.create()
+    with locks.locked(project.paths.config_lock):  # it gets no further
+        starting = project.begin("teamd", "start", installed=True)
+        wait_until(lambda: pidfile.supervisor(project.paths) is not None, what="it has begun")
+        there = pidfile.supervisor(project.paths)
+        starting.send_signal(signal.SIGINT)
+        assert starting.wait(20) == 130
+    assert there is not None
+    assert not there.alive
 
 
 @pytest.mark.slow

@@ -34,7 +34,8 @@ def confirms(project: Project, *words: str) -> dict[str, Any]:
 @pytest.mark.slow
 def test_what_it_loosens_is_printed_and_counts_from_the_next_reload_on(project: Project) -> None:
     file = project.write("team.toml", MINE, trusted=False)
-    project.start()
+    started = project.run("teamd", "start")
+    assert (started.status, started.stderr.count("teamd: not in force until you confirm")) == (0, 1)
     assert "settings wait for trust" in project.paths.log("teamd").read_text()
     said = project.do("teamctl", "trust")
     assert said == f"{file} is confirmed; it loosens:\n{LOOSENS}{NEXT}"
@@ -76,6 +77,17 @@ def test_a_raised_limit_that_waits_is_told_to_who_resumes(project: Project) -> N
     project.do("teamctl", "trust")
     assert project.run("teamctl", "resume", "ann").stderr == ""
     project.wait_for("ann", "idle", turns=1)
+
+
+def test_a_start_that_fails_says_why_and_not_what_waits(project: Project) -> None:
+    """Who starts it by the way, such as a spawn, hands on the last word."""
+    project.write("team.toml", f'{MINE}[team]\nname = "web"\n', trusted=False)
+    (project.folder / ".teams" / "web").mkdir(parents=True, mode=0o700)
+    for call in (("teamd", "start"), ("teamctl", "spawn", "ann", "coder", "Go.")):
+        refused = project.run(*call)
+        assert refused.status == 1
+        assert "give this team another one" in refused.stderr.splitlines()[-1]
+        assert "not in force" not in refused.stderr
 
 
 def test_where_there_is_nothing_to_confirm_it_says_so_and_succeeds(project: Project) -> None:
