@@ -50,6 +50,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     with hosts(tmp_path_factory.mktemp("town")) as made:
         made.start_broker()
         made.wait_for("h1", "h2", "reachable")
+        made.wait_for("h2", "h1", "reachable")
         yield made
 
 
@@ -58,6 +59,7 @@ def own_town(tmp_path: Path) -> Iterator[Hosts]:
     with hosts(tmp_path) as made:
         made.start_broker()
         made.wait_for("h1", "h2", "reachable")
+        made.wait_for("h2", "h1", "reachable")
         yield made
 
 
@@ -210,7 +212,7 @@ def test_settings_that_go_and_come_back_lose_nothing_that_waits(town: Hosts) -> 
     project = town.projects["h2"]
     text = (project.folder / "team.toml").read_text()
     town.kill_broker()
-    town.on("h2", "send", "lead@default@h1", "before they went")
+    project.do("teamctl", "send", "lead@default@h1", "before they went")
     project.ask_no_service()
     project.do("teamd", "reload")
     wait_until(lambda: not postman_runs(project.paths), what="no postman")
@@ -219,7 +221,7 @@ def test_settings_that_go_and_come_back_lose_nothing_that_waits(town: Hosts) -> 
     assert "this host has no name in [hosts]; `teamctl help hosts`" in refused.complaint
     project.write("team.toml", text)
     project.do("teamd", "reload")
-    town.on("h2", "send", "lead@default@h1", "since they are back")
+    project.do("teamctl", "send", "lead@default@h1", "since they are back")
     town.start_broker()
     wait_until(lambda: "since they are back" in inbox(town, "h1"), what="all is there")
     assert inbox(town, "h1").count("before they went") == 1
