@@ -166,7 +166,8 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
         raise pidfile.AlreadyRunning(team, there.pid)
     waiting: list[str] = []
 
-    def look() -> None:  # while it starts; what is wrong with the settings it says itself
+    def look() -> None:
+        """Look while the supervisor starts, which itself tells of a mistake in the settings."""
         waiting.append(choice.waiting(team)[1])
         import_module("teamd.team.roster")  # for the warning
 

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
 
-# Until the next look for garbage, while much is loaded: usual ones are a tenth of the time.
+# How many are made between two looks for garbage while the SDK is loaded. With as many looks as
+# usual, that takes a tenth longer.
 _NEW_OBJECTS: Final = 4_000
 
 

@@ -54,10 +54,11 @@ class Bench:
     """
 
     def __init__(self, root: Path) -> None:
-        self.folder, self.empty = root / "project", root / "empty"
+        self.folder, self.fresh = root / "project", root / "fresh"
         self._environment = {"HOME": str(root), "PATH": f"{PROGRAMS}{os.pathsep}{os.defpath}"}
-        for folder in (self.folder / ".team", self.empty):
+        for folder in (self.folder / ".team", self.fresh):
             folder.mkdir(parents=True, mode=0o700)
+        (self.fresh / "team.toml").write_text("[team]\nname = 'fresh'\n", encoding="utf-8")
         members = [{"name": name, "role": "coder", "status": "shutdown"} for name in MEMBERS]
         roster = self.folder / ".team" / "config.json"
         roster.write_text(json.dumps({"team_name": "default", "members": members}))
@@ -76,9 +77,8 @@ class Bench:
 
     def time_start(self) -> float:
         """Start a team's teamd and end it; returns the milliseconds until it was ready."""
-        (self.empty / "team.toml").write_text("[team]\nname = 'empty'\n", encoding="utf-8")
-        took = self.time("teamd", "start", folder=self.empty)
-        self.time(*STOP, folder=self.empty)
+        took = self.time("teamd", "start", folder=self.fresh)
+        self.time(*STOP, folder=self.fresh)
         return took
 
     @contextmanager

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from teamd.cli import Choice
 from teamd.errors import StoreError
 from teamd.files.paths import STATE_VARIABLE, TeamPaths, state_folder
 from teamd.settings.trust import Confirmed, TrustStore, hash_of
@@ -265,3 +266,11 @@ def test_what_cannot_be_kept_leaves_what_was(
 def test_no_tool_reaches_what_the_person_trusts(tmp_path: Path) -> None:
     """A team whose workspace is the person's home has it within reach."""
     assert state_folder() in TeamPaths(tmp_path / ".team").off_limits(tmp_path)
+
+
+def test_where_it_cannot_be_seen_nothing_was_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start must not end with an internal error for it."""
+    monkeypatch.setenv(STATE_VARIABLE, str(tmp_path / ("a" * 300)))  # no name is as long
+    assert Choice().waiting(TeamPaths(tmp_path / ".team")) == ([], "")
