@@ -120,7 +120,8 @@ class Intake:
         a moment, and forgets it then. Who gets it notes where that is.
         """
         end = os.fstat(fd).st_size
-        if end > (min(_MOST_BEHIND_OTHERS, self.most) if start else self.most):
+        great = end > (min(_MOST_BEHIND_OTHERS, self.most) if start else self.most)
+        if great or _begins_nameless(fd, start):
             return self._set_aside(fd, start)
         if self._forget_nothing(fd, start):
             return None
@@ -205,3 +206,9 @@ class Intake:
         os.ftruncate(fd, 0)
         if self.durable:
             files.sync(fd)
+
+
+def _begins_nameless(fd: int, start: int) -> bool:
+    """Return whether a first look tells already that mail is to be set aside."""
+    first, newline, _ = os.pread(fd, _GLANCE, start).partition(b"\n")
+    return bool(newline) and b'"id"' not in first
