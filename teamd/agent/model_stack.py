@@ -22,7 +22,7 @@ from teamd.errors import StrangeFile
 from teamd.files.safe_open import safe_open
 from teamd.messages import new_id
 from teamd.models import LimitError, ModelError, RefusedError
-from teamd.models.encoding import PerMessage, encode_tools, size_of, size_of_list
+from teamd.models.encoding import PerMessage, encode_tools, size_of, size_of_list, size_of_text
 from teamd.models.prices import FREE, Price, Prices
 from teamd.models.retry import Retrying, RetryPolicy
 from teamd.models.scripted import Scripted
@@ -215,7 +215,8 @@ class Metered:
     def _input_bound(self, ask: Ask, frame: str) -> int:
         """Return the most tokens that the request can have: none is shorter than a byte."""
         sizes = self._sizes.values(ask.messages)
-        parts = [size_of(ask.system), len(encode_tools(ask.tools)), size_of_list(sizes)]
+        tools = len(encode_tools(ask.tools))
+        parts = [size_of_text(ask.system), tools, size_of_list(sizes)]
         whole = size_of_list(parts) + UNSEEN_TOKENS
         known = [one for one in self.known if one.frame == frame]
         return min([whole, *(one.bound(ask.messages, sizes) for one in known)])
@@ -232,25 +233,27 @@ class Metered:
 class LiveOutput:
     """A model whose words stand in a file while they come: to be read, never taken for the reply.
 
-    The file's first line names the attempt: a reply that broke off is begun anew. It is gone when
-    the reply is whole, or has failed.
+    The file comes with the first word. Its first line names the attempt: a reply that broke off is
+    begun anew. It is gone when the reply is whole, or has failed.
     """
 
     model: Model
     path: Path
+    _stands: bool = True  # an earlier process may have been killed in mid-reply
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer; where the file cannot be written nobody looks on, and that is all."""
-        self._remove()  # an earlier process may have been killed in mid-reply
+        self._remove()
         if ask.aside:
             return await self.model.reply(ask)
-        self._append(f"{os.urandom(8).hex()}\n")
         try:
             return await self.model.reply(replace(ask, heard=self._append))
         finally:
             self._remove()
 
     def _append(self, text: str) -> None:
+        if not self._stands:
+            self._stands, text = True, f"{os.urandom(8).hex()}\n{text}"
         with suppress(OSError, StrangeFile):
             fd = safe_open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
@@ -259,8 +262,10 @@ class LiveOutput:
                 os.close(fd)
 
     def _remove(self) -> None:
-        with suppress(OSError):
-            self.path.unlink()
+        if self._stands:
+            self._stands = False
+            with suppress(OSError):
+                self.path.unlink()
 
 
 def _account(usage: Usage, price: Price | None) -> Account | None:

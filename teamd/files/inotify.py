@@ -24,7 +24,8 @@ UNMOUNT: Final = 0x2000
 Q_OVERFLOW: Final = 0x4000
 IGNORED: Final = 0x8000
 _HEAD: Final = Struct("iIII")  # watch, mask, cookie, bytes of the name
-_BYTES: Final = 1 << 12  # at once; any event is shorter
+_BYTES: Final = 1 << 12  # at once
+_LONGEST_EVENT: Final = _HEAD.size + 256  # with a name of 255 bytes and its end
 
 
 class Inotify(FileIO):
@@ -60,7 +61,9 @@ class Inotify(FileIO):
             For each event the number of the watch, what happened, and to which file of a folder.
         """
         events = []
-        while data := self.read(_BYTES):  # `None` where there is nothing more
+        full = True
+        while full and (data := self.read(_BYTES)):  # `None` where there is nothing more
+            full = len(data) > _BYTES - _LONGEST_EVENT
             at = 0
             while at < len(data):
                 watch, mask, _, size = _HEAD.unpack_from(data, at)

@@ -62,6 +62,7 @@ class _FolderWatch(Watch):
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._parent = folder, folder.parent
+        self._looked_at = str(folder), str(folder.parent)  # which takes longer than to look
         try:
             self._add()
         except OSError:
@@ -79,7 +80,7 @@ class _FolderWatch(Watch):
     def _identify(self) -> tuple[int, ...] | None:
         """Identify the folder under the name, and the one it is in; `None` where there is none."""
         with suppress(OSError):
-            found, above = self._folder.stat(), self._parent.stat()
+            found, above = map(os.stat, self._looked_at)
             return found.st_dev, found.st_ino, above.st_dev, above.st_ino
         return None
 

@@ -22,7 +22,7 @@ class Ask:
     Attributes:
         model: any name that the server knows.
         system: the system prompt, the same through a conversation.
-        tools: the `tools` of the Messages API, the same through a conversation.
+        tools: the `tools` of the Messages API, the same list through a conversation.
         messages: the conversation as the Messages API takes it. A message in which something has
             changed since an earlier request is another object.
         max_tokens: the most that the reply may have.

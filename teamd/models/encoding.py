@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -20,6 +21,7 @@ T = TypeVar("T")
 
 _BREAKPOINT: Final = {"type": "ephemeral"}
 _CACHEABLE: Final = frozenset({"text", "tool_use", "tool_result"})
+_KEPT: Final = 4  # a process has few conversations, whose requests begin alike each time
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -61,13 +63,15 @@ def encode(part: Any) -> bytes:
     return _encoder.encode(part).encode(errors="replace")
 
 
-# Those of the last request of this process.
-_tools: Final[PerMessage[bytes]] = PerMessage(encode)
-
-
 def size_of(part: Any) -> int:
     """Return how many bytes a part of a request takes."""
     return len(encode(part))
+
+
+@lru_cache(maxsize=_KEPT)
+def size_of_text(text: str) -> int:
+    """Return how many bytes a text takes that stands in one request after the other."""
+    return size_of(text)
 
 
 def size_of_list(sizes: Sequence[int]) -> int:
@@ -75,17 +79,42 @@ def size_of_list(sizes: Sequence[int]) -> int:
     return sum(sizes) + max(len(sizes) - 1, 0) + len("[]")
 
 
+class _Tools:
+    """A list of tools as JSON, and the digests of what requests with it begin with."""
+
+    def __init__(self, listed: Sequence[Block]) -> None:
+        self.listed = listed
+        self.encoded = b"[%s]" % b",".join(map(encode, listed))
+        self.digest = lru_cache(maxsize=2 * _KEPT)(self._digest)
+
+    def _digest(self, *parts: str) -> str:
+        head = encode(list(parts)).removesuffix(b"]")
+        return hashlib.sha256(b"%s,%s]" % (head, self.encoded)).hexdigest()
+
+
+_known_tools: Final[list[_Tools]] = []
+
+
+def _known(tools: Sequence[Block]) -> _Tools:
+    """Return what is known of a list; of another one with the same tools, it is found anew."""
+    for known in _known_tools:
+        if known.listed is tools:
+            return known
+    _known_tools[:] = [found := _Tools(tools), *_known_tools[: _KEPT - 1]]
+    return found
+
+
 def encode_tools(tools: Sequence[Block], *, mark: bool = False) -> bytes:
-    """Return the tools of a request; they are encoded once, and no two requests differ in them.
+    """Return the tools of a request, which are encoded once.
 
     Args:
-        tools: as `PerMessage` takes messages.
+        tools: whoever changes one takes another list.
         mark: whether the last of them is `marked`.
     """
-    encoded = list(_tools.values(tools))
-    if mark:
-        encoded[-1:] = [encode(marked(tool)) for tool in tools[-1:]]
-    return b"[%s]" % b",".join(encoded)
+    encoded = _known(tools).encoded
+    if mark and tools:
+        return b"%s,%s]" % (encoded.removesuffix(b"}]"), encode(marked({})).removeprefix(b"{"))
+    return encoded
 
 
 def encode_body(ask: Ask, messages: Sequence[bytes], *, mark: bool) -> bytes:
@@ -106,8 +135,7 @@ def encode_body(ask: Ask, messages: Sequence[bytes], *, mark: bool) -> bytes:
 
 def digest_of(*parts: str, tools: Sequence[Block]) -> str:
     """Return a digest of parts of a request and of its tools."""
-    head = encode(list(parts)).removesuffix(b"]")
-    return hashlib.sha256(b"%s,%s]" % (head, encode_tools(tools))).hexdigest()
+    return _known(tools).digest(*parts)
 
 
 def breakpoints(messages: Sequence[ChatMessage]) -> dict[int, ChatMessage]:

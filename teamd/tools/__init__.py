@@ -158,14 +158,22 @@ class Toolbox:
         self._mask = mask or Mask()
         # Made once: they are sent with every request, and must be the same bytes each time.
         self._schemas = [tool.describe() for tool in self._tools.values()]
+        self._granted: frozenset[str] | None = None
+        self._shown = self._schemas  # to whom that was granted
 
     def schemas(self, granted: Collection[str] | None = None) -> list[dict[str, Any]]:
         """Return the `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12).
 
         Args:
             granted: which of the tools that reach the workspace; `None` for all.
+
+        Returns:
+            The same list for the same ones, which is not to be changed.
         """
-        return [schema for schema in self._schemas if self._has(schema["name"], granted)]
+        if granted != self._granted:
+            self._granted = None if granted is None else frozenset(granted)
+            self._shown = [one for one in self._schemas if self._has(one["name"], granted)]
+        return self._shown
 
     def repeats(self, name: str) -> bool:
         """Return whether a call of this tool may run again when nobody knows how far it came."""

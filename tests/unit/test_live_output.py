@@ -19,14 +19,15 @@ _ASK = {"model": MODEL, "system": "", "tools": [], "messages": [], "max_tokens":
 class Speaker:
     """Says its words to whoever hears it, and notes what can be read then."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, words: str = "Some words.") -> None:
         self._path = path
+        self._words = words
         self.read: list[str | None] = []
 
     async def reply(self, ask: Ask) -> Reply:
         """Say them."""
-        if ask.heard is not None:
-            ask.heard("Some words.")
+        if ask.heard is not None and self._words:
+            ask.heard(self._words)
         self.read.append(self._path.read_text() if self._path.exists() else None)
         return replied(say("Some words."))
 
@@ -49,3 +50,21 @@ def test_a_summary_is_heard_by_nobody_nor_what_a_killed_process_left(tmp_path: P
     path = tmp_path / "lead.partial"
     path.write_text("1\nhalf a reply")
     assert heard(path, aside=True) is None
+
+
+def test_a_reply_without_a_word_takes_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "lead.partial"
+    path.write_text("1\nhalf a reply of a killed process")
+    speaker = Speaker(path, words="")
+    asyncio.run(LiveOutput(speaker, path).reply(Ask(**_ASK)))  # type: ignore[arg-type]
+    assert speaker.read == [None]
+
+
+def test_each_attempt_has_a_name_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "lead.partial"
+    speaker = Speaker(path)
+    live = LiveOutput(speaker, path)
+    for _ in range(2):
+        asyncio.run(live.reply(Ask(**_ASK)))  # type: ignore[arg-type]
+    one, other = (said.partition("\n")[0] for said in speaker.read if said)
+    assert one != other

@@ -151,6 +151,21 @@ class Shell(Echo):
     Input = Words
 
 
+def test_the_same_tools_are_the_same_list_and_others_another_one() -> None:
+    """What is known of a list, such as its digest, is not found out anew."""
+    toolbox = Toolbox([Echo(), Shell()])
+    all_of_them = ["echo", "shell"]
+    for granted, names in [
+        (None, all_of_them),
+        (frozenset[str](), ["echo"]),
+        ({"shell"}, all_of_them),
+        (None, all_of_them),
+    ]:
+        shown = toolbox.schemas(granted)
+        assert [schema["name"] for schema in shown] == names
+        assert toolbox.schemas(granted) is shown
+
+
 @pytest.mark.parametrize("fail", [None, ToolError])
 def test_no_secret_is_in_a_result(fail: Callable[[str], Exception] | None) -> None:
     box = Toolbox([Shell(fail)], mask=Mask("sk-12345"))

@@ -1,0 +1,34 @@
+"""Requests as JSON: what is known of a list of tools is what a look at it would tell."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from teamd.models.encoding import digest_of, encode, encode_tools, marked
+
+if TYPE_CHECKING:
+    from teamd.models import Block
+
+_NAMES = st.text(st.characters(codec="utf-8"), max_size=9)
+_TOOLS = st.lists(st.fixed_dictionaries({"name": _NAMES, "description": _NAMES}), max_size=3)
+
+
+@given(st.lists(_TOOLS, max_size=9), st.lists(_NAMES, min_size=1, max_size=3))
+def test_a_list_of_tools_is_never_taken_for_another_one(
+    lists: list[list[Block]], parts: list[str]
+) -> None:
+    """Many conversations of a process take turns, and a list that is gone leaves its place."""
+    for tools in (*lists, *lists, *map(list, lists)):
+        assert json.loads(encode_tools(tools)) == tools
+        assert json.loads(encode_tools(tools, mark=True)) == [
+            *tools[:-1], *map(marked, tools[-1:]),
+        ]  # fmt: skip
+        for some in (parts, parts[:1]):
+            head = encode(some).removesuffix(b"]")
+            whole = b"%s,%s]" % (head, encode(tools))
+            assert digest_of(*some, tools=tools) == hashlib.sha256(whole).hexdigest()
