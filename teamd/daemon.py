@@ -130,27 +130,37 @@ def serve(
         program = prepare(settings) if prepare else agent_program(settings, mask)
         # Loaded while the sandbox is tried.
         from teamd.supervisor.build import build_supervisor  # noqa: PLC0415
-        from teamd.supervisor.supervisor import Rounds  # noqa: PLC0415
+        from teamd.supervisor.supervisor import ServiceWatchdog  # noqa: PLC0415
 
         _sweep(paths, journal)
         settings.note_waiting(journal)
         become_subreaper()
         program = _detached(paths, program, lift_descriptor_limit())
-        rounds = Rounds((watchdog_seconds() or 2 * SLOW_SECONDS) / 2, partial(notify, "WATCHDOG=1"))
-        supervisor = build_supervisor(settings, program, journal, claim, rounds)
+        seconds = (watchdog_seconds() or 2 * SLOW_SECONDS) / 2
+        watchdog = ServiceWatchdog(seconds, partial(notify, "WATCHDOG=1"))
+        supervisor = build_supervisor(settings, program, journal, claim, watchdog)
         supervisor.resume()
         journal.note("ready", pid=os.getpid(), team=str(paths.root))
         ready()
         _remember(paths, journal)
         gc.enable()  # garbage between what children share would cost each of them 2 MB
-        usual = gc.get_threshold()
-        gc.set_threshold(_NEW_OBJECTS)
-        supervisor.begin()
-        gc.set_threshold(*usual)
+        with few_looks_for_garbage():
+            supervisor.begin()
         notify("WATCHDOG=1")  # it may have taken seconds
         supervisor.run()
         notify("STOPPING=1")
         journal.note("stopped")
+
+
+@contextmanager
+def few_looks_for_garbage() -> Iterator[None]:
+    """Look for garbage less often than usual, for the length of a block."""
+    usual = gc.get_threshold()
+    gc.set_threshold(_NEW_OBJECTS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 @contextmanager

@@ -43,14 +43,18 @@ if TYPE_CHECKING:
     from teamd.models.retry import RetryPolicy
     from teamd.supervisor.fork import ChildProgram
     from teamd.supervisor.live_settings import LiveSettings
-    from teamd.supervisor.supervisor import Rounds
+    from teamd.supervisor.supervisor import ServiceWatchdog
     from teamd.tokens import Usage
 
 _CAUGHT: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 def build_supervisor(
-    settings: LiveSettings, program: ChildProgram, journal: Journal, claim: int, rounds: Rounds
+    settings: LiveSettings,
+    program: ChildProgram,
+    journal: Journal,
+    claim: int,
+    watchdog: ServiceWatchdog,
 ) -> Supervisor:
     """Build a supervisor; but for the signals, which are caught, nothing of it runs yet.
 
@@ -83,7 +87,7 @@ def build_supervisor(
     postmen = Postmen(children, lambda: settings.now.hosts, journal)
     workers = Workers(checkers, mergers, postmen)
     inbox = ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False))
-    return Supervisor(context, claim, inbox, tasks, processes, workers, signals, inboxes, rounds)
+    return Supervisor(context, claim, inbox, tasks, processes, workers, signals, inboxes, watchdog)
 
 
 def _build_post(settings: LiveSettings) -> Post:

@@ -64,7 +64,7 @@ class Signals:
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
+class ServiceWatchdog:
     """The longest time of a round, and the report to the service manager after each."""
 
     seconds: float
@@ -88,7 +88,7 @@ class Supervisor:
     workers: Workers
     signals: Signals
     watch: Watch
-    rounds: Rounds
+    watchdog: ServiceWatchdog
     _stop_seconds: float = field(init=False)  # as of the start; a restart takes others
     _stopping: bool = False
 
@@ -141,7 +141,7 @@ class Supervisor:
                 self.context.shutdowns.look()
             self.context.children.do_due()
             self.inbox.publish(at_once=False)
-            self.rounds.report()
+            self.watchdog.report()
         self.inbox.publish()
 
     def _spawn_declared(self) -> None:
@@ -155,7 +155,7 @@ class Supervisor:
 
     def _wait(self) -> None:
         dues = (
-            self.rounds.seconds,
+            self.watchdog.seconds,
             self.watch.recheck_seconds,
             self.tasks.watch.recheck_seconds,
             self.context.children.next_due_seconds(),
