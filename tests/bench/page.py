@@ -43,7 +43,8 @@ SECTIONS: Final[Mapping[str, str]] = {
     "change, as ours does; one that polls asks again at once.",
     "wake": "From mail in the inbox of an idle teammate until its model is asked. The bare case "
     "waits with inotify, syncs a record of the mail and one of the cost, and asks with the same "
-    "bytes.",
+    "bytes. Mail without an id is moved to a file of its own first, for which there are four syncs "
+    "more.",
     "turn": "From one model call of a teammate to its next, with a trivial tool in between. The "
     "other rows are what it is held against: the call alone, a sandbox with the same mounts that a "
     "teammate's has, and one sync.",
