@@ -18,7 +18,7 @@ from teamd.agent.conversation.context import REMEMBERED, CountedRequest, frame_o
 from teamd.agent.throttle import Throttle
 from teamd.budget.account import NOTHING, Account, Reservation
 from teamd.dataclass import dataclass, field, replace
-from teamd.errors import StrangeFile
+from teamd.errors import StoreError
 from teamd.files.safe_open import safe_open
 from teamd.messages import new_id
 from teamd.models import LimitError, ModelError, RefusedError
@@ -233,39 +233,51 @@ class Metered:
 class LiveOutput:
     """A model whose words stand in a file while they come: to be read, never taken for the reply.
 
-    The file comes with the first word. Its first line names the attempt: a reply that broke off is
-    begun anew. It is gone when the reply is whole, or has failed.
+    The file's first line names the attempt: a reply that broke off is begun anew. It comes with the
+    first word or, where half a reply may have been read before, with the request. It is gone when
+    the reply is whole, or has failed.
     """
 
     model: Model
     path: Path
-    _stands: bool = True  # an earlier process may have been killed in mid-reply
+    _half: bool = True  # may have been read; an earlier process may have been killed in mid-reply
+    _stands: bool = True  # as far as is known
+    _named: bool = False
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer; where the file cannot be written nobody looks on, and that is all."""
         self._remove()
         if ask.aside:
             return await self.model.reply(ask)
+        if self._half:
+            self._append("")
+        self._half = True
         try:
-            return await self.model.reply(replace(ask, heard=self._append))
+            reply = await self.model.reply(replace(ask, heard=self._append))
+            self._half = False
         finally:
             self._remove()
+        return reply
 
     def _append(self, text: str) -> None:
-        if not self._stands:
-            self._stands, text = True, f"{os.urandom(8).hex()}\n{text}"
-        with suppress(OSError, StrangeFile):
-            fd = safe_open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        begins, self._stands = not self._named, True
+        if begins:
+            text = f"{os.urandom(8).hex()}\n{text}"
+        with suppress(OSError, StoreError):
+            flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if begins else os.O_APPEND)
+            fd = safe_open(self.path, flags)
             try:
                 os.write(fd, text.encode(errors="replace"))
+                self._named = True
             finally:
                 os.close(fd)
 
     def _remove(self) -> None:
+        self._named = False
         if self._stands:
-            self._stands = False
             with suppress(OSError):
-                self.path.unlink()
+                self.path.unlink(missing_ok=True)
+                self._stands = False
 
 
 def _account(usage: Usage, price: Price | None) -> Account | None:

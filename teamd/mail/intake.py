@@ -211,4 +211,4 @@ class Intake:
 def _begins_nameless(fd: int, start: int) -> bool:
     """Return whether a first look tells already that mail is to be set aside."""
     first, newline, _ = os.pread(fd, _GLANCE, start).partition(b"\n")
-    return bool(newline) and b'"id"' not in first
+    return bool(newline) and b'"id"' not in first and not lines.is_nothing(first + newline)

@@ -85,11 +85,16 @@ class _Tools:
     def __init__(self, listed: Sequence[Block]) -> None:
         self.listed = listed
         self.encoded = b"[%s]" % b",".join(map(encode, listed))
-        self.digest = lru_cache(maxsize=2 * _KEPT)(self._digest)
+        self._digests: dict[tuple[str, ...], str] = {}
 
-    def _digest(self, *parts: str) -> str:
-        head = encode(list(parts)).removesuffix(b"]")
-        return hashlib.sha256(b"%s,%s]" % (head, self.encoded)).hexdigest()
+    def digest(self, parts: tuple[str, ...]) -> str:
+        """Return the digest of other parts of a request and of this list."""
+        if parts not in self._digests:
+            if len(self._digests) >= 2 * _KEPT:
+                self._digests.clear()
+            head = encode(list(parts)).removesuffix(b"]")
+            self._digests[parts] = hashlib.sha256(b"%s,%s]" % (head, self.encoded)).hexdigest()
+        return self._digests[parts]
 
 
 _known_tools: Final[list[_Tools]] = []
@@ -135,7 +140,7 @@ def encode_body(ask: Ask, messages: Sequence[bytes], *, mark: bool) -> bytes:
 
 def digest_of(*parts: str, tools: Sequence[Block]) -> str:
     """Return a digest of parts of a request and of its tools."""
-    return _known(tools).digest(*parts)
+    return _known(tools).digest(parts)
 
 
 def breakpoints(messages: Sequence[ChatMessage]) -> dict[int, ChatMessage]:

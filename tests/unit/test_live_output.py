@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import TYPE_CHECKING
 
+import pytest
+
 from teamd.agent.model_stack import LiveOutput
-from teamd.models import Ask, Reply
+from teamd.models import Ask, Reply, TransientError
 from tests.strict.replies import say
 from tests.unit.life import MODEL, replied
 
@@ -21,14 +24,17 @@ class Speaker:
 
     def __init__(self, path: Path, words: str = "Some words.") -> None:
         self._path = path
-        self._words = words
+        self.words = words
+        self.fails = False
         self.read: list[str | None] = []
 
     async def reply(self, ask: Ask) -> Reply:
         """Say them."""
-        if ask.heard is not None and self._words:
-            ask.heard(self._words)
+        if ask.heard is not None and self.words:
+            ask.heard(self.words)
         self.read.append(self._path.read_text() if self._path.exists() else None)
+        if self.fails:
+            raise TransientError("the connection broke")
         return replied(say("Some words."))
 
 
@@ -52,19 +58,48 @@ def test_a_summary_is_heard_by_nobody_nor_what_a_killed_process_left(tmp_path: P
     assert heard(path, aside=True) is None
 
 
-def test_a_reply_without_a_word_takes_no_file(tmp_path: Path) -> None:
+def test_a_reply_without_a_word_takes_no_file_unless_half_a_reply_may_have_been_read(
+    tmp_path: Path,
+) -> None:
+    """Who reads along and has seen the half must see that another attempt has begun."""
     path = tmp_path / "lead.partial"
     path.write_text("1\nhalf a reply of a killed process")
     speaker = Speaker(path, words="")
-    asyncio.run(LiveOutput(speaker, path).reply(Ask(**_ASK)))  # type: ignore[arg-type]
-    assert speaker.read == [None]
-
-
-def test_each_attempt_has_a_name_of_its_own(tmp_path: Path) -> None:
-    path = tmp_path / "lead.partial"
-    speaker = Speaker(path)
     live = LiveOutput(speaker, path)
     for _ in range(2):
         asyncio.run(live.reply(Ask(**_ASK)))  # type: ignore[arg-type]
-    one, other = (said.partition("\n")[0] for said in speaker.read if said)
-    assert one != other
+    speaker.words, speaker.fails = "Half a re", True
+    with pytest.raises(TransientError):
+        asyncio.run(live.reply(Ask(**_ASK)))  # type: ignore[arg-type]
+    speaker.words, speaker.fails = "", False
+    for _ in range(2):
+        asyncio.run(live.reply(Ask(**_ASK)))  # type: ignore[arg-type]
+    names = [said and said.partition("\n") for said in speaker.read]
+    said = [one and one[2] for one in names]
+    assert said == ["", None, "Half a re", "", None]
+    assert len({one and one[0] for one in names}) == 4
+    assert not path.exists()
+
+
+def test_each_attempt_has_a_name_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the file of the last one could not be removed."""
+    path = tmp_path / "lead.partial"
+    speaker = Speaker(path)
+    live = LiveOutput(speaker, path)
+    with monkeypatch.context() as context:
+        context.setattr("pathlib.Path.unlink", _fail)
+        for _ in range(2):
+            asyncio.run(live.reply(Ask(**_ASK)))  # type: ignore[arg-type]
+        assert path.exists()
+    speaker.words = ""
+    asyncio.run(live.reply(Ask(**_ASK)))  # type: ignore[arg-type]
+    one, other = (said.partition("\n") for said in speaker.read if said)
+    assert one[0] != other[0]
+    assert one[2] == other[2] == "Some words."
+    assert not path.exists()
+
+
+def _fail(*_: object, **__: object) -> None:
+    raise OSError(errno.EIO, "the disk has failed")
