@@ -161,7 +161,7 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
     file = choice.settings_file(team)
     directories.make_private_directory(team.home)  # there, unless the team directory is named
     there = pidfile.supervisor(team)
-    if there is not None and not there.ending:  # the next one waits until a dying one is gone
+    if there is not None and there.at_work:  # the next one waits until a dying one is gone
         choice.settings(team)  # a mistake in them is told, too
         raise pidfile.AlreadyRunning(team, there.pid)
     waiting: list[str] = []

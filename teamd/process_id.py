@@ -60,6 +60,11 @@ class Identity:
         fields = _stat(self.pid) if sys.platform == "linux" and self.alive else None
         return fields is not None and bool(int(fields[STAT_FLAGS - 3]) & _EXITING)
 
+    @property
+    def at_work(self) -> bool:
+        """Return whether it runs, and was not killed; the second first, since it goes meanwhile."""
+        return not self.ending and self.alive
+
     def usage(self) -> tuple[float | None, int | None]:
         """Return the CPU time and the memory that it has, in seconds and bytes; else `None`s."""
         if sys.platform != "linux":

@@ -193,9 +193,13 @@ class Postman:
         self._turn = None
 
     def _changed(self, watched: Watch, now: float) -> set[str] | None:
-        """Return what has changed in a folder; it is looked at without a hint now and then only."""
+        """Return what has changed in a folder; `None` where only a look at all of it can tell.
+
+        So it is at first, since nobody knows what changed before it was watched, and now and then.
+        """
         if now >= self._looked.get(watched, -math.inf) + watched.recheck_seconds:
             self._look(watched)
+            self._hints[watched] = None
         return self._hints.pop(watched, set())
 
     def _note_roster(self, names: set[str] | None) -> None:

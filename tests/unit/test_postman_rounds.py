@@ -66,6 +66,10 @@ class Rounds:
             await self.postman._hear(f"roster.{host}", payload)
         self.go()
 
+    def told(self) -> set[str]:
+        """Return whom other hosts are told of."""
+        return {member.name for member in self.postman.presence.roster.members}
+
     def seen(self, host: str) -> tuple[HostState, str] | None:
         """Return how a face shows a host."""
         views = {one.name: one for one in read_views(self.postman.paths)}
@@ -73,19 +77,25 @@ class Rounds:
 
 
 @asynccontextmanager
-async def rounds(folder: Path, check: Callable[[], None] = lambda: None) -> AsyncIterator[Rounds]:
+async def rounds(
+    folder: Path,
+    check: Callable[[], None] = lambda: None,
+    *,
+    before_watching: Callable[[TeamPaths], object] = lambda _: None,
+) -> AsyncIterator[Rounds]:
     paths = TeamPaths(folder / ".team")
     enrol(paths, bob=Status.IDLE)
     HostPlaces(paths).create()
     settings = Settings(hosts=HOSTS, mail=Mail(durability="os"))
-    with (
-        closing(Journal(folder / "log", "postman")) as journal,
-        closing(watch(HostPlaces(paths).outboxes)) as outboxes,
-        closing(watch(paths.root)) as team,
-    ):
+    with closing(Journal(folder / "log", "postman")) as journal:
         journal.note("begins")
         postman = build_postman(paths, settings, journal, check)
-        yield Rounds(postman, outboxes, team, postman._broker(), folder / "log")
+        before_watching(paths)
+        with (
+            closing(watch(HostPlaces(paths).outboxes)) as outboxes,
+            closing(watch(paths.root)) as team,
+        ):
+            yield Rounds(postman, outboxes, team, postman._broker(), folder / "log")
 
 
 def beats(presence: HostPresence) -> list[bytes]:
@@ -94,6 +104,38 @@ def beats(presence: HostPresence) -> list[bytes]:
 
 def far(name: str = "h2") -> HostPresence:
     return HostPresence(name, f"boot of {name}", FarRoster(team="default"))
+
+
+def hire(paths: TeamPaths) -> None:
+    Roster(paths).update(lambda team: team.with_new("carl", role="clerk", status=Status.WORKING))
+
+
+def test_who_joins_before_the_roster_is_watched_is_told_of(tmp_path: Path) -> None:
+    """Other hosts would not know of carl until something else changes."""
+
+    async def scenario() -> None:
+        async with rounds(tmp_path, before_watching=hire) as one:
+            one.postman._round(one.outboxes, one.team, one.broker)
+            assert one.told() == {"bob", "carl"}
+
+    asyncio.run(scenario())
+
+
+def test_what_no_hint_told_of_is_seen_all_the_same(tmp_path: Path) -> None:
+    """File systems and queues can lose a hint."""
+
+    async def scenario() -> None:
+        async with rounds(tmp_path) as one:
+            one.postman._round(one.outboxes, one.team, one.broker)
+            hire(one.postman.paths)
+            one.team.changed()
+            one.postman._round(one.outboxes, one.team, one.broker)
+            assert one.told() == {"bob"}
+            one.postman._looked[one.team] -= one.team.recheck_seconds
+            one.postman._round(one.outboxes, one.team, one.broker)
+            assert one.told() == {"bob", "carl"}
+
+    asyncio.run(scenario())
 
 
 def test_a_host_is_there_once_it_is_heard_and_why_it_is_not_follows_the_connection(

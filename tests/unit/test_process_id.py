@@ -95,3 +95,11 @@ def test_a_program_may_be_called_anything(tmp_path: Path) -> None:
             assert found.started >= own.started
         finally:
             process.kill()
+
+
+def test_who_has_gone_since_it_was_looked_for_is_not_at_work() -> None:
+    """A start right behind a kill was refused, in the moment in which the killed one was gone."""
+    assert Identity.own().at_work
+    gone = replace(Identity.own(), started=1.0)
+    assert not gone.ending
+    assert not gone.at_work
