@@ -192,7 +192,9 @@ def _kinds(durable: bool, connect: Callable[[bool], Any] | None) -> dict[str, An
     level = "FULL" if durable else "NORMAL"
     made: dict[str, Any] = {
         _OURS: partial(Teamd, durable=durable),
-        "bare + fdatasync" if durable else "flock": partial(Flock, durable=durable),
+        "bare + fdatasync" if durable else "flock": partial(
+            Flock, durable=durable, locks=not durable
+        ),
         f"SQLite {level}": partial(Sqlite, durable=durable),
     }
     if connect is not None:
@@ -236,6 +238,8 @@ def main() -> int:
                 for name, kind in kinds.items()
                 if kind.func in (Flock, Sqlite)
             }
+            if durable:
+                kinds["flock + fdatasync"] = partial(Flock, durable=True)
             crowds = {
                 name: partial(crowd, kind, few, 8, tally, name)
                 for name, kind in (kinds | polling).items()

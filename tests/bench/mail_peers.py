@@ -63,10 +63,13 @@ def batches(folder: Path, wanted: int, take: Callable[[], int], *, polls: bool) 
 
 
 class Flock:
-    """A file whose descriptor is kept, and `flock`; or, durable and alone, no lock at all."""
+    """A file whose descriptor is kept, and `flock`; or, for one writer alone, no lock at all."""
 
-    def __init__(self, folder: Path, *, durable: bool, polls: bool = False) -> None:
-        self._path, self._durable, self._polls = folder / "inbox", durable, polls
+    def __init__(
+        self, folder: Path, *, durable: bool, polls: bool = False, locks: bool = True
+    ) -> None:
+        self._path, self._durable = folder / "inbox", durable
+        self._polls, self._locks = polls, locks
         self._path.touch()
 
     def sender(self) -> Send:
@@ -74,13 +77,13 @@ class Flock:
 
         def send(sender: str, n: int) -> None:
             made = line(sender, n)
-            if self._durable:
-                os.write(fd, made)
-                os.fdatasync(fd)
-            else:
+            if self._locks:
                 fcntl.flock(fd, fcntl.LOCK_EX)
-                os.write(fd, made)
+            os.write(fd, made)
+            if self._locks:
                 fcntl.flock(fd, fcntl.LOCK_UN)
+            if self._durable:
+                os.fdatasync(fd)
 
         return send
 

@@ -38,9 +38,10 @@ In a clone of the repository, `python -m tests.bench` measures all of this anew,
 """
 SECTIONS: Final[Mapping[str, str]] = {
     "mail": "How many messages a second are sent, each with an id and a time of its own. What is "
-    "durable is on the disk when the call returns. Redis Streams and SQLite do the same work; the "
-    "bare file has no lock and loses mail. Where nothing is to be taken, a reader waits for a "
-    "change, as ours does; one that polls asks again at once.",
+    "durable is on the disk when the call returns. Redis Streams and SQLite do the same work; a "
+    "bare file loses what its reader has in hand, and has no lock where one durable writer is "
+    "alone. Where nothing is to be taken, a reader waits for a change, as ours does; one that "
+    "polls asks again at once.",
     "wake": "From mail in the inbox of an idle teammate until its model is asked. The bare case "
     "waits with inotify, syncs a record of the mail and one of the cost, and asks with the same "
     "bytes. Mail without an id is moved to a file of its own first, for which there are four syncs "
