@@ -62,8 +62,8 @@ class Identity:
 
     @property
     def at_work(self) -> bool:
-        """Return whether it runs, and was not killed; the second first, since it goes meanwhile."""
-        return not self.ending and self.alive
+        """Return whether it runs, and was not killed."""
+        return not self.ending and self.alive  # in this order: it may be gone at the second look
 
     def usage(self) -> tuple[float | None, int | None]:
         """Return the CPU time and the memory that it has, in seconds and bytes; else `None`s."""

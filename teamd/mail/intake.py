@@ -22,7 +22,7 @@ it is passed over.
 Each step is on the disk before the next one begins, or a power cut could undo one and not the
 next: without the marker the inbox would be taken again, without the file's name its content would
 be lost, without the truncation, the file could be removed first and the marker would stand without
-its file. So there are four syncs, and none of them can be spared.
+its file. So there are four syncs, and none of them can be spared in this order.
 
 Lines are copied as they stand: the lock is held for a moment only, however much there is.
 """

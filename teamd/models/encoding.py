@@ -101,7 +101,7 @@ _known_tools: Final[list[_Tools]] = []
 
 
 def _known(tools: Sequence[Block]) -> _Tools:
-    """Return what is known of a list; of another one with the same tools, it is found anew."""
+    """Return what is known of this very list; another one is encoded anew, whatever it holds."""
     for known in _known_tools:
         if known.listed is tools:
             return known

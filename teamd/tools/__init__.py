@@ -159,7 +159,7 @@ class Toolbox:
         # Made once: they are sent with every request, and must be the same bytes each time.
         self._schemas = [tool.describe() for tool in self._tools.values()]
         self._granted: frozenset[str] | None = None
-        self._shown = self._schemas  # to whom that was granted
+        self._shown = self._schemas  # where that is granted
 
     def schemas(self, granted: Collection[str] | None = None) -> list[dict[str, Any]]:
         """Return the `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12).

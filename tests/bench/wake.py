@@ -3,9 +3,9 @@
 Beside it what no program can do without that promises the same: a process that waits with inotify,
 reads the line, has one record of the mail and one of what the call may cost on the disk, each in a
 file of its own, and makes the SDK's bare call with the bytes of the same request. Mail without an
-id is known by nothing but where it stands. It is set aside first, as `teamd.mail.intake` tells, and
-so do the bare parts that stand beside it, with four syncs more. The server does next to nothing:
-time of its own would be the same for both, and hide the difference.
+id is known by nothing but where it stands. It is set aside first, as `teamd.mail.intake` tells; the
+bare parts beside it do the same, with four syncs more. The server does next to nothing: time of its
+own would be the same for both, and hide the difference.
 """
 
 from __future__ import annotations

@@ -135,6 +135,17 @@ def test_what_is_nothing_is_taken_away(box: Mailbox, paths: TeamPaths, line: byt
     assert not paths.rejected("bob").exists()
 
 
+@pytest.mark.parametrize("line", [b"\n", b'{"taken_as": "dead"}\n'])
+def test_mail_with_ids_stays_in_the_inbox_whatever_nothing_stands_before_it(
+    box: Mailbox, paths: TeamPaths, line: bytes
+) -> None:
+    """To set it aside takes four syncs."""
+    paths.inbox("bob").write_bytes(line + b'{"id": "1", "content": "Hello."}\n')
+    batch = box.take()
+    assert contents(batch.messages) == ["Hello."]
+    assert batch.in_inbox
+
+
 def test_a_message_may_have_any_key(box: Mailbox, paths: TeamPaths) -> None:
     """Also the one that marks what was taken."""
     paths.inbox("bob").write_bytes(b'{"taken_as": "x", "content": "y"}\n')
