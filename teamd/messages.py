@@ -26,7 +26,7 @@ from teamd.message_json import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, Final
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -132,7 +132,7 @@ class Message:
         timestamp: seconds since the epoch.
         extra: every other key of the line as it came: `summary`, `request_id`, `approve`,
             `reason` and those of foreign programs.
-        id_given: whether the line had an id; otherwise it gets another one each time it is read.
+        id_given: whether the line had an id; otherwise its reader gave it one.
     """
 
     sender: str
@@ -184,15 +184,20 @@ class Message:
 
     @classmethod
     def decode(
-        cls, line: bytes, *, to: str, nameless: str = "", undated: float | None = None
+        cls,
+        line: bytes,
+        *,
+        to: str,
+        nameless: Callable[[], str] = new_id,
+        undated: Callable[[], float] = time.time,
     ) -> Message:
         """Read one line of `to`'s inbox; a foreign writer may leave out all but `content`.
 
         Args:
             line: as it stands there.
             to: whose inbox it is.
-            nameless: the id of a message that came without one; by default a new one.
-            undated: the time of one that came without; by default now.
+            nameless: returns the id of a message that came without one; by default a new one.
+            undated: returns the time of one that came without; by default now.
 
         Raises:
             NotAMessage: it is not JSON, not UTF-8, holds a NUL, is no object, has no text content
@@ -209,14 +214,15 @@ class Message:
             raise NotAMessage("its content holds a NUL character")
         fields.pop("to", None)
         given = _text(fields.pop("id", None))
+        moment = fields.pop("timestamp", None)  # milliseconds, say, are none
         return cls(
-            id=given or nameless or new_id(),
+            id=given or nameless(),
             id_given=bool(given),
             type=_text(fields.pop("type", None)) or "message",
             sender=_text(fields.pop("from", None)) or "unknown",
             to=to,
             content=_without_surrogates(content),
-            timestamp=_moment(fields.pop("timestamp", None), undated),
+            timestamp=float(moment) if is_moment(moment) else undated(),
             extra=MappingProxyType(fields),
         )
 
@@ -314,10 +320,3 @@ def _without_surrogates(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _moment(value: object, otherwise: float | None) -> float:
-    """The time of a message; what is none, such as milliseconds, gives way to now."""
-    if is_moment(value):
-        return float(value)
-    return time.time() if otherwise is None else otherwise

@@ -1,23 +1,26 @@
 """The way in: how mail comes from an inbox into a reader's hands, and is forgotten there.
 
-**In the inbox.** Mail whose ids its senders gave stays where it is until its reader has it in a
-conversation, which is on the disk and knows each of them again. The header of the taken file says
-which part of the inbox is in hand, and by whom. When all is done with, the header says so, then
-inbox and header are emptied: a kill in between brings nothing back. None of this waits for the
-disk: whatever a power cut takes back of it, the same mail is read again, and known. A header that
-it left of an earlier batch is told by the digest of the inbox that it speaks of.
+**In the inbox.** Mail stays where it is until its reader has it in a conversation, which is on the
+disk and knows each message again by its id. The header of the taken file says which part of the
+inbox is in hand, and by whom. When all is done with, the header says so, then inbox and header are
+emptied: a kill in between brings nothing back. None of this waits for the disk: whatever a power
+cut takes back of it, the same mail is read again, and known. A header that it left of an earlier
+batch is told by the digest of the inbox that it speaks of.
 
-**Set aside.** What is not known again by an id of its own, is no message, had a reader that ended
-or is a great deal, is set aside in an order in which every interruption can be told from every
+Mail that came without ids has a marker appended behind it first, from which its ids follow, see
+`lines.Names`. That waits for the disk once: another marker would mean other ids.
+
+**Set aside.** What is no message, had a reader that ended, is a great deal or has no id, where
+mail before it has one, is set aside in an order in which every interruption can be told from every
 other:
 
 1. append a marker that names the batch to the inbox;
-2. write the batch, named, to the taken file (aside, then renamed);
+2. write the batch, marker and all, to the taken file (aside, then renamed);
 3. truncate the inbox in place.
 
 A taken file whose marker still stands in the inbox was not truncated: all up to the marker is in
-the file already, and the next batch begins behind it. A marker without its file was never taken:
-it is passed over.
+the file already, and the next batch begins behind it. A marker without its file has nothing taken:
+it names what stands above it, as it would have in the file.
 
 Each step is on the disk before the next one begins, or a power cut could undo one and not the
 next: without the marker the inbox would be taken again, without the file's name its content would
@@ -70,8 +73,9 @@ class Intake:
     most: int
     _begun: str = ""  # a batch in the inbox that this reader has begun
     _digest: lines.Digest | None = None  # of the inbox up to that batch's end
+    _marked: str = ""  # a batch in the inbox behind which this reader has put a marker
     _truncated: str = ""  # a batch whose marker is gone, for ever
-    _named: str = ""  # a batch that another reader has named, and whose name is safe now
+    _safe: str = ""  # a batch that another reader has set aside, and whose file's name is safe now
 
     def current(self, fd: int) -> Position | None:
         """Return where the next delivery begins; set new mail aside once what was taken is done."""
@@ -79,11 +83,11 @@ class Intake:
         if before is None or before.in_inbox:
             return self._current_in_inbox(fd, before)
         fresh = self._behind_marker(fd, before.batch)
-        if fresh is not None and before.batch != self._named:
+        if fresh is not None and before.batch != self._safe:
             # Its reader was killed before step 3, maybe before the file's name was on the disk.
             if self.durable:
                 directories.sync_directory(self.inbox.parent)
-            self._named = before.batch
+            self._safe = before.batch
         if fresh is not None and fresh == os.fstat(fd).st_size:
             self._truncate(fd)
             fresh = None
@@ -121,16 +125,33 @@ class Intake:
         """
         end = os.fstat(fd).st_size
         great = end > (min(_MOST_BEHIND_OTHERS, self.most) if start else self.most)
-        if great or _begins_nameless(fd, start):
+        if great:
             return self._set_aside(fd, start)
-        if self._forget_nothing(fd, start):
+        batch = new_id()
+        if _begins_nameless(fd, start):
+            end = self._mark(fd, batch)
+            self._marked = batch
+        elif self._forget_nothing(fd, start):
             return None
         if self._digest is None or not start:
             self._digest = lines.Digest()
         content = self._digest.up_to(fd, end)
-        position = Position(batch=new_id(), at=start, end=end, content=content)
-        self._begun = position.batch
-        return position
+        self._begun = batch
+        return Position(batch=batch, at=start, end=end, content=content)
+
+    def has_named(self, position: Position) -> bool:
+        """Return whether each message of a batch in the inbox has an id that is safe.
+
+        A marker that another reader has put there may not be on the disk.
+        """
+        return position.batch == self._marked
+
+    def _mark(self, fd: int, batch: str) -> int:
+        """Put a marker behind all that is in the inbox; returns the offset behind it."""
+        files.write_at_end(fd, lines.marker(batch))
+        if self.durable:
+            files.sync(fd)
+        return os.fstat(fd).st_size
 
     def _forget_nothing(self, fd: int, start: int) -> bool:
         """Empty an inbox in which nothing is that is needed; return whether that was so."""
@@ -192,10 +213,7 @@ class Intake:
             return None
         position = first_position(new_id(), rejected=files.size(self.rejected))
         position = replace(position, **known)
-        end = os.fstat(fd).st_size
-        files.write_at_end(fd, lines.marker(position.batch))
-        if self.durable:
-            files.sync(fd)
+        end = self._mark(fd, position.batch)
         parts = chain([position.header()], lines.read_raw(fd, start, end))
         files.replace_by_parts(self.spool.path, parts, durable=self.durable)
         self._truncate(fd)
@@ -209,6 +227,8 @@ class Intake:
 
 
 def _begins_nameless(fd: int, start: int) -> bool:
-    """Return whether a first look tells already that mail is to be set aside."""
+    """Return whether a first look tells already that mail came without an id."""
     first, newline, _ = os.pread(fd, _GLANCE, start).partition(b"\n")
-    return bool(newline) and b'"id"' not in first and not lines.is_nothing(first + newline)
+    if not newline or not first.startswith(b"{"):
+        return False
+    return b'"id"' not in first and not lines.is_marker(first)

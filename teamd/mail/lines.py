@@ -8,24 +8,29 @@ from __future__ import annotations
 import io
 import os
 import re
+import sys
+import time
+from functools import partial
 
 from teamd.errors import NotAMessage, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.messages import MAX_MESSAGE_BYTES, Message
+from teamd.messages import MAX_MESSAGE_BYTES, Message, moment_of, new_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
     from typing import Final
 
 _MARKER: Final = re.compile(rb'{"taken_as": "([^"\\]*)"}\s*')  # alone: a message may have any key
+_NAMING_MARKER: Final = re.compile(rb'{"taken_as": "([\w.-]{1,64})"}\n')  # no name without an end
+_MARKER_BEGINS: Final = b'\n{"taken_as": "'
 _FAR_LONGER: Final = 64
 _CHUNK: Final = 1 << 20
 
 
 def marker(batch: str) -> bytes:
-    """The line that tells that all above it was taken as this batch."""
+    """The line that stands behind a batch: it names what came without an id, see `Names`."""
     return f'{{"taken_as": "{batch}"}}\n'.encode()
 
 
@@ -71,11 +76,15 @@ class Digest:
 
 
 def count(path: Path, start: int = 0) -> int:
-    """Count the lines that end behind an offset of a file; none where there is no such file."""
+    """Count the lines that end behind an offset of a file, without markers; 0 without a file."""
+    found, held = 0, b"\n"  # a marker may begin in one part and be told in the next
     with files.opened(path) as fd:
-        if fd is None:
-            return 0
-        return sum(part.count(b"\n") for part in read_raw(fd, start, os.fstat(fd).st_size))
+        for part in () if fd is None else read_raw(fd, start, os.fstat(fd).st_size):
+            found += part.count(b"\n")
+            held += part
+            found -= held.count(_MARKER_BEGINS)
+            held = held[-len(_MARKER_BEGINS) + 1 :]
+    return found
 
 
 def behind_marker(fd: int, batch: str) -> int | None:
@@ -100,13 +109,74 @@ def is_marker(line: bytes) -> bool:
     return _MARKER.fullmatch(line) is not None
 
 
+class Names:
+    """What the lines of one batch get that came without an id or a time, the same at every reading.
+
+    An id is made of the next marker's batch and of how far above that the line stands: a copy of
+    both, in whatever file, names it alike. A line without a marker behind it has a name that holds
+    for this batch in this file: so were all of them, before markers named any.
+    """
+
+    def __init__(self, batch: str) -> None:
+        self.batch = batch
+        self._since = self._marker = 0  # between these offsets the name of the marker is known
+        self._named = ""
+
+    def of(
+        self, at: int, behind: Callable[[], Iterable[bytes]]
+    ) -> tuple[Callable[[], str], Callable[[], float]]:
+        """Return what gives the line at an offset its id, and what its time; see `sort`.
+
+        Args:
+            at: the offset.
+            behind: returns the lines from there on.
+        """
+        return partial(self._name, at, behind), partial(self._moment, at, behind)
+
+    def _name(self, at: int, behind: Callable[[], Iterable[bytes]]) -> str:
+        self._look(at, behind)
+        if not self._named:
+            return f"{self.batch}-{at}"
+        return f"{self._named}-{self._marker - at}"
+
+    def _moment(self, at: int, behind: Callable[[], Iterable[bytes]]) -> float:
+        self._look(at, behind)
+        found = moment_of(self._named or self.batch)
+        return time.time() if found is None else found
+
+    def _look(self, at: int, behind: Callable[[], Iterable[bytes]]) -> None:
+        if not self._since <= at < self._marker:
+            self._since = at
+            self._marker, self._named = _next_marker(behind(), at)
+
+
+def _next_marker(found: Iterable[bytes], at: int) -> tuple[int, str]:
+    """The offset of the first marker and its batch, among lines from an offset on; see `Names`."""
+    for line in found:
+        if line.startswith(_MARKER_BEGINS[1:]) and (marked := _NAMING_MARKER.fullmatch(line)):
+            return at, marked[1].decode()
+        at += len(line)
+    return sys.maxsize, ""
+
+
+def without_marker(block: bytes) -> bytes:
+    """Lines, but for a marker that is the last of them."""
+    start = block.rfind(b"\n", 0, -1) + 1
+    return block[:start] if is_marker(block[start:]) else block
+
+
 def is_nothing(line: bytes) -> bool:
     """Return whether it is blank, or a marker."""
     return line.isspace() or is_marker(line)
 
 
 def sort(
-    line: bytes, *, to: str, max_bytes: int, nameless: str = "", undated: float | None = None
+    line: bytes,
+    *,
+    to: str,
+    max_bytes: int,
+    nameless: Callable[[], str] = new_id,
+    undated: Callable[[], float] = time.time,
 ) -> Message | str | None:
     """A message, why it is none, or `None` for blank lines and markers, which are neither."""
     if len(line) <= max_bytes and (plain := Message.decode_plain(line, to=to)):

@@ -285,7 +285,7 @@ class Mailbox:
 
     def _deliver_decoded(self, handed: _Handed, found: Found) -> Batch:
         """Deliver what was decoded without the lock; empty where another reader came between."""
-        if found.messages and not found.refused and _stays(handed.position, found):
+        if found.messages and not found.refused and self._stays(handed.position, found):
             return self._batch(handed.position, found, handed.position.rejected)
         with self._kept.locked() as fd, translate_os_errors(self._inbox):
             if self._spool.position() == handed.position:
@@ -298,7 +298,7 @@ class Mailbox:
         What is no message is kept, and told of once.
         """
         position = handed.position
-        if not _stays(position, found):
+        if not self._stays(position, found):
             self._intake.move_out(fd, handed.before)
             return EMPTY
         rejected = position.rejected
@@ -312,16 +312,17 @@ class Mailbox:
             return EMPTY
         return self._batch(position, found, rejected)
 
+    def _stays(self, position: Position, found: Found) -> bool:
+        """Return whether a delivery can stay in the inbox, if it is there.
+
+        It can where a reader knows all of it again after a power cut, by its ids.
+        """
+        if found.plain or not position.in_inbox:
+            return True
+        if found.refused:
+            return False
+        return self._intake.has_named(position) or all(one.id_given for one in found.messages)
+
     def _batch(self, position: Position, found: Found, rejected: int) -> Batch:
         self._in_hand = (position.batch, position.at)
         return Batch(position.batch, found.messages, found.end, rejected, position.in_inbox)
-
-
-def _stays(position: Position, found: Found) -> bool:
-    """Return whether a delivery can stay in the inbox, if it is there.
-
-    It can where a reader knows all of it again after a power cut, by ids of their own.
-    """
-    if found.plain or not position.in_inbox:
-        return True
-    return not found.refused and all(message.id_given for message in found.messages)

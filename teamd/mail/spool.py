@@ -3,14 +3,15 @@
 The taken file's first line is a header of fixed width, see `Position`. It is changed in place once
 a delivery stands where it belongs. A batch either follows in the file, line by line as it came, or
 is in the inbox still, see `intake`. A message that came without id has one that follows from its
-batch and its place, the same at every reading.
+place, the same at every reading, see `lines.Names`.
 """
 
 from __future__ import annotations
 
 import io
 import os
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 
 from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError, translate_os_errors
@@ -22,7 +23,6 @@ from teamd.messages import (
     MAX_INBOX_BYTES,
     MAX_MESSAGE_BYTES,
     Message,
-    moment_of,
     new_id,
 )
 
@@ -88,6 +88,7 @@ class Spool:
     folder: KeptVersion | None = None
     _kept: KeptDescriptor = field(init=False)
     _known: tuple[bytes, Position | None] = (b"", None)  # a header, and what it says
+    _names: lines.Names = field(default_factory=partial(lines.Names, ""))
 
     def __post_init__(self) -> None:
         self._kept = KeptDescriptor(self.path, self.folder)
@@ -139,7 +140,8 @@ class Spool:
             block = block[: block.rfind(b"\n") + 1]
         if limit.messages is not None:
             *lines_of_it, rest = block.split(b"\n", limit.messages)
-            block = block[: len(block) - len(rest)] if len(lines_of_it) == limit.messages else block
+            if len(lines_of_it) == limit.messages and not lines.is_marker(rest):
+                block = block[: len(block) - len(rest)]
         return block
 
     def find(self, position: Position, limit: BatchLimit = NO_LIMIT, raw: bytes = b"") -> Found:
@@ -153,7 +155,7 @@ class Spool:
             raw: what `read` has returned of them.
         """
         if raw and _are_short(raw, self.max_bytes):
-            plain = Message.decode_lines(raw, to=self.owner)
+            plain = Message.decode_lines(lines.without_marker(raw), to=self.owner)
             if plain is not None:
                 return Found(tuple(plain), (), position.at + len(raw), plain=True)
         messages: list[Message] = []
@@ -208,19 +210,29 @@ class Spool:
         if files.size(self.path):
             files.remove(self.path)
 
-    def _lines(self, position: Position) -> Iterator[bytes]:
+    def _lines(self, position: Position, at: int) -> Iterator[bytes]:
         with files.opened(self.inbox if position.in_inbox else self.path) as fd:
             if fd is not None:
                 longest = max(self.max_bytes, MAX_MESSAGE_BYTES)
-                yield from lines.read(fd, position.at, longest, position.end)
+                yield from lines.read(fd, at, longest, position.end)
+
+    def _lines_behind(self, position: Position, raw: bytes, at: int) -> Iterator[bytes]:
+        """The lines of a batch from an offset on; of what was read already, as it was then."""
+        known = position.at + len(raw)
+        read = io.BytesIO(raw)
+        read.seek(at - position.at)
+        return chain(read, self._lines(position, max(at, known)))
 
     def _sorted(
         self, position: Position, raw: bytes = b""
     ) -> Iterator[tuple[int, bytes, Message | str | None]]:
         """Yield each line from a position on with its offset and what it is, see `lines.sort`."""
-        at, undated = position.at, moment_of(position.batch)
-        for line in io.BytesIO(raw) if raw else self._lines(position):
-            nameless = f"{position.batch}-{at}"
+        at = position.at
+        if self._names.batch != position.batch:
+            self._names = lines.Names(position.batch)
+        for line in io.BytesIO(raw) if raw else self._lines(position, at):
+            behind = partial(self._lines_behind, position, raw, at)
+            nameless, undated = self._names.of(at, behind)
             longest = self.limit(line)
             yield (
                 at,

@@ -151,10 +151,32 @@ def test_damaged_tasks_stay_and_are_named(paths: TeamPaths) -> None:
 
 def test_mail_without_an_id_keeps_the_one_it_was_taken_with(paths: TeamPaths) -> None:
     """So a conversation that has had some of it takes that for the same."""
-    paths.inbox("bob").write_text('{"content": "one"}\n{"content": "two"}\n')
+    paths.inbox("bob").write_text('{"id": "1", "content": "one"}\n{"content": "two"}\n')
     first = Mailbox(paths, "bob").take()
     header, _, rest = paths.taken("bob").read_bytes().partition(b"\n")
     paths.taken("bob").write_bytes(header.replace(b'"at"', b'"to"') + b"\n" + rest)
+    assert repaired(paths) == ["bob.taken.jsonl"]
+    again = Mailbox(paths, "bob").take()
+    assert [m.id for m in again.messages] == [m.id for m in first.messages]
+
+
+def test_mail_without_an_id_keeps_it_where_it_still_stands_in_the_inbox(paths: TeamPaths) -> None:
+    """A reader was killed before the inbox was cut off, and the next one delivered it."""
+    inbox = b'{"id": "1", "content": "one"}\n{"content": "two"}\n'
+    paths.inbox("bob").write_bytes(inbox)
+    first = Mailbox(paths, "bob").take()
+    paths.inbox("bob").write_bytes(inbox + b'{"taken_as": "%s"}\n' % first.id.encode())
+    paths.taken("bob").write_bytes(b"nonsense\n" + b"x" * 500)
+    assert repaired(paths) == ["bob.taken.jsonl"]
+    again = Mailbox(paths, "bob").take()
+    assert [m.id for m in again.messages] == [m.id for m in first.messages]
+
+
+def test_mail_without_an_id_keeps_it_in_the_inbox_too(paths: TeamPaths) -> None:
+    paths.inbox("bob").write_text('{"content": "one"}\n{"content": "two"}\n')
+    first = Mailbox(paths, "bob").take()
+    assert first.in_inbox
+    paths.taken("bob").write_bytes(b"nonsense\n" + b"x" * 500)
     assert repaired(paths) == ["bob.taken.jsonl"]
     again = Mailbox(paths, "bob").take()
     assert [m.id for m in again.messages] == [m.id for m in first.messages]

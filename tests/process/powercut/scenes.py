@@ -462,14 +462,16 @@ def a_line_is_rejected(scene: Scene) -> None:
 
 
 def a_reader_dies_before_its_file_is_named(scene: Scene) -> None:
-    """What the next one delivers has its ids from that file, and new mail waits behind it."""
+    """The next one empties the inbox, and reads that file alone; or new mail waits behind it."""
     scene.do("create")
     scene.do("put", "bob")
-    scene.append("one")
-    scene.kill_at("rename", "bob.taken", "after")
-    scene.do("take", killed=True)
-    scene.append("two")
-    scene.do("take")
+    for number, later in enumerate([(), ("two",)]):
+        scene.append(f"one-{number}", garbage=f"rubbish-{number}")
+        scene.kill_at("rename", "bob.taken", "after")
+        scene.do("take", killed=True)
+        for content in later:
+            scene.append(content)
+        scene.do("take")
     scene.do("take")
 
 
@@ -477,10 +479,48 @@ def a_reader_dies_with_the_inbox_cut_off(scene: Scene) -> None:
     """The next one is done with the mail, which has no id: it may not come back."""
     scene.do("create")
     scene.do("put", "bob")
-    scene.append("one")
+    scene.append("one", garbage="rubbish")
     scene.kill_at("ftruncate", "inbox/bob", "after")
     scene.do("take", killed=True)
     scene.do("take")
+
+
+def mail_without_ids_is_named_where_it_stands(scene: Scene) -> None:
+    """Readers die with it at each step; each next one knows by its names what was delivered."""
+    scene.do("create")
+    scene.do("put", "bob")
+    steps = (
+        ("pwrite", "inbox/bob.jsonl", "after"),  # the marker
+        ("sync", "inbox/bob.jsonl", "before"),
+        ("sync", "inbox/bob.jsonl", "after"),
+        ("pwrite", "bob.taken", "after"),  # who has it in hand
+        ("sync", "transcripts/bob", "before"),
+        ("sync", "transcripts/bob", "after"),
+        ("ftruncate", "inbox/bob.jsonl", "before"),
+        ("ftruncate", "inbox/bob.jsonl", "after"),
+        ("ftruncate", "bob.taken", "after"),
+    )
+    for number, step in enumerate(steps):
+        scene.append(f"one-{number}", f"two-{number}")
+        scene.kill_at(*step)
+        scene.do("talk", killed=True)
+        if number % 2:
+            scene.append(f"three-{number}")
+        scene.do("talk")
+    scene.do("talk")
+
+
+def mail_without_ids_comes_while_a_teammate_reads(scene: Scene) -> None:
+    """What it is done with stays before the rest, with a marker between them."""
+    scene.do("create")
+    scene.do("put", "bob")
+    scene.append("one")
+    scene.do("talk_meanwhile", "a", sent=("bob", "a"))
+    scene.append("two")
+    scene.do("talk")
+    scene.append("three")
+    scene.do("talk_meanwhile", "b", sent=("bob", "b"))
+    scene.do("talk")
 
 
 def a_ledger_is_replaced(scene: Scene) -> None:
@@ -692,6 +732,8 @@ SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
     a_line_is_rejected,
     a_reader_dies_before_its_file_is_named,
     a_reader_dies_with_the_inbox_cut_off,
+    mail_without_ids_is_named_where_it_stands,
+    mail_without_ids_comes_while_a_teammate_reads,
     a_ledger_is_replaced,
     a_limit_is_raised,
     a_team_is_made_half,
