@@ -4,6 +4,10 @@ Every case makes each message with an id and a time of its own, as JSON. Ours is
 looks the receiver up in the roster. Each writer has sent one message before its time begins: what
 is opened or copied once is no part of it. Beside a reader, a bare file and SQLite are measured
 twice: see `mail_peers` for what each reader does where nothing is to be taken.
+
+Durable mail of many writers is measured in a flood and in a burst. Whoever finds an SQLite database
+locked sleeps, for up to a tenth of a second: that is half of the time of a burst, and little of a
+flood, in which one writer after the other has the database for itself.
 """
 
 from __future__ import annotations
@@ -47,6 +51,8 @@ _OURS: Final = "teamd"
 # pause each sync takes a tenth longer for a while.
 _SETTLED_SECONDS: Final = 0.15
 _FIRST: Final = -1  # its number
+_WRITERS: Final = 8
+_BURST: Final = 100  # messages a writer
 _POLLS: Final = ", its reader polls"
 _TARGETS: Final = {
     (False, False): {"flock": 0.6, "SQLite NORMAL": 1.2},
@@ -215,6 +221,30 @@ def _table(title: str, figures: ruler.Samples, targets: dict[str, float]) -> Non
     print(ruler.spread(title, rows, "messages a second"))
 
 
+def _crowds(
+    kinds: dict[str, Any], flood: int, rounds: int, tally: Counter[str], *, durable: bool
+) -> None:
+    """Print the tables of many writers, each of which sends so many messages."""
+    kinds.pop("bare + fdatasync", None)  # it has no lock, and loses mail
+    polling = {
+        name + _POLLS: partial(kind, polls=True)
+        for name, kind in kinds.items()
+        if kind.func in (Flock, Sqlite)
+    }
+    if durable:
+        kinds["flock + fdatasync"] = partial(Flock, durable=True)
+    sizes = {"": (flood, rounds)}
+    if durable:
+        sizes[f", a burst of {_BURST} from each"] = (_BURST, rounds * 2)
+    for size, (each, times) in sizes.items():
+        cases = {
+            name: partial(crowd, kind, each, _WRITERS, tally, name)
+            for name, kind in (kinds | polling).items()
+        }
+        title = f"{_WRITERS} writers and a reader{', durable' if durable else ''}{size}"
+        _table(title, ruler.interleave(cases, times), _TARGETS[durable, True])
+
+
 def main() -> int:
     """Print the tables; return whether anything was lost, doubled or torn by teamd."""
     short = ruler.options(__doc__).short
@@ -231,21 +261,7 @@ def main() -> int:
             # What the disk takes differs more from run to run than what is compared.
             more = rounds * 2 if durable else rounds
             _table(title, ruler.interleave(cases, more), _TARGETS[durable, False])
-            kinds.pop("bare + fdatasync", None)  # it has no lock, and loses mail
-            few = many * 3 // 4
-            polling = {
-                name + _POLLS: partial(kind, polls=True)
-                for name, kind in kinds.items()
-                if kind.func in (Flock, Sqlite)
-            }
-            if durable:
-                kinds["flock + fdatasync"] = partial(Flock, durable=True)
-            crowds = {
-                name: partial(crowd, kind, few, 8, tally, name)
-                for name, kind in (kinds | polling).items()
-            }
-            title = f"8 writers and a reader{', durable' if durable else ''}"
-            _table(title, ruler.interleave(crowds, rounds), _TARGETS[durable, True])
+            _crowds(kinds, many * 3 // 4, rounds, tally, durable=durable)
     count = 2000 if short else 100_000
     ways = {"teamd": take_ours, "the lessons' way": take_as_in_the_lessons}
     took = ruler.interleave({name: partial(take, count, how) for name, how in ways.items()}, rounds)
