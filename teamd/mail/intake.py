@@ -10,9 +10,9 @@ batch is told by the digest of the inbox that it speaks of.
 Mail that came without ids has a marker appended behind it first, from which its ids follow, see
 `lines.Names`. That waits for the disk once: another marker would mean other ids.
 
-**Set aside.** What is no message, had a reader that ended, is a great deal or has no id, where
-mail before it has one, is set aside in an order in which every interruption can be told from every
-other:
+**Set aside.** What is no message, had a reader that ended or is a great deal is set aside, and so
+is mail without an id behind mail with one, in an order in which every interruption can be told from
+every other:
 
 1. append a marker that names the batch to the inbox;
 2. write the batch, marker and all, to the taken file (aside, then renamed);
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 # Bytes of an inbox with mail that is done with at its start: that goes only with all the rest.
 _MOST_BEHIND_OTHERS: Final = 1 << 22
-_GLANCE: Final = 1 << 10
+_GLANCE: Final = 1 << 16
 
 
 @dataclass(slots=True)

@@ -63,10 +63,11 @@ def noted_syncs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
         yield found
 
 
+@pytest.mark.parametrize("length", [1, 9000])
 def test_it_stays_in_the_inbox_and_waits_for_the_disk_once(
-    paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
+    paths: TeamPaths, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
-    append(paths, "go on", "go on")
+    append(paths, *["go on" * length] * 2)
     box = Mailbox(paths, "bob")
     with noted_syncs(paths.inbox("bob").parent, monkeypatch) as syncs:
         batch = box.take(WARY)
