@@ -186,20 +186,13 @@ def _with_ids(content: bytes, *, to: str) -> Iterator[bytes]:
     batch = header[1].decode() if header else hashlib.sha256(content).hexdigest()[:32]
     at, names = 0, lines.Names(batch)
     for line in io.BytesIO(content):
-        behind = partial(_lines_from, content, at)
-        nameless, undated = names.of(at, behind)
+        nameless, undated = names.of(at, lambda start: [content[start:]])
         message = lines.sort(line, to=to, max_bytes=len(line), nameless=nameless, undated=undated)
         if isinstance(message, Message):
             yield message.encode()
         elif message is not None and line.strip(b"\0\n") and at:  # the first was the header
             yield line.rstrip(b"\n") + b"\n"
         at += len(line)
-
-
-def _lines_from(content: bytes, at: int) -> io.BytesIO:
-    found = io.BytesIO(content)
-    found.seek(at)
-    return found
 
 
 def _set_aside_ledger(paths: TeamPaths) -> Path | None:

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from typing import Final
 
 _MARKER: Final = re.compile(rb'{"taken_as": "([^"\\]*)"}\s*')  # alone: a message may have any key
-_NAMING_MARKER: Final = re.compile(rb'{"taken_as": "([\w.-]{1,64})"}\n')  # no name without an end
 _MARKER_BEGINS: Final = b'\n{"taken_as": "'
+_LONGEST_NAME: Final = 64  # no name without an end
+_NAMING_MARKER: Final = re.compile(rb'{"taken_as": "([\w.-]{1,%d})"}\n' % _LONGEST_NAME)
+_LONGEST_MARKER: Final = len(_MARKER_BEGINS) + _LONGEST_NAME + len(b'"}\n')
 _FAR_LONGER: Final = 64
 _CHUNK: Final = 1 << 20
 
@@ -123,39 +125,48 @@ class Names:
         self._named = ""
 
     def of(
-        self, at: int, behind: Callable[[], Iterable[bytes]]
+        self, at: int, behind: Callable[[int], Iterable[bytes]]
     ) -> tuple[Callable[[], str], Callable[[], float]]:
         """Return what gives the line at an offset its id, and what its time; see `sort`.
 
         Args:
             at: the offset.
-            behind: returns the lines from there on.
+            behind: returns the bytes from an offset on, in parts.
         """
         return partial(self._name, at, behind), partial(self._moment, at, behind)
 
-    def _name(self, at: int, behind: Callable[[], Iterable[bytes]]) -> str:
+    def _name(self, at: int, behind: Callable[[int], Iterable[bytes]]) -> str:
         self._look(at, behind)
         if not self._named:
             return f"{self.batch}-{at}"
         return f"{self._named}-{self._marker - at}"
 
-    def _moment(self, at: int, behind: Callable[[], Iterable[bytes]]) -> float:
+    def _moment(self, at: int, behind: Callable[[int], Iterable[bytes]]) -> float:
         self._look(at, behind)
         found = moment_of(self._named or self.batch)
         return time.time() if found is None else found
 
-    def _look(self, at: int, behind: Callable[[], Iterable[bytes]]) -> None:
+    def _look(self, at: int, behind: Callable[[int], Iterable[bytes]]) -> None:
         if not self._since <= at < self._marker:
             self._since = at
-            self._marker, self._named = _next_marker(behind(), at)
+            self._marker, self._named = _next_marker(behind(at), at)
 
 
-def _next_marker(found: Iterable[bytes], at: int) -> tuple[int, str]:
-    """The offset of the first marker and its batch, among lines from an offset on; see `Names`."""
-    for line in found:
-        if line.startswith(_MARKER_BEGINS[1:]) and (marked := _NAMING_MARKER.fullmatch(line)):
-            return at, marked[1].decode()
-        at += len(line)
+def _next_marker(parts: Iterable[bytes], at: int) -> tuple[int, str]:
+    """The offset of the first marker and its batch, from a line on that is none; see `Names`."""
+    offset, held = at, b""
+    for part in parts:
+        held += part
+        looked = 0
+        while (found := held.find(_MARKER_BEGINS, looked)) >= 0:
+            if marked := _NAMING_MARKER.match(held, found + 1):
+                return offset + found + 1, marked[1].decode()
+            if found + _LONGEST_MARKER > len(held):
+                break  # it may go on in the next part
+            looked = found + 1
+        kept = found if found >= 0 else max(0, len(held) - len(_MARKER_BEGINS) + 1)
+        offset += kept
+        held = held[kept:]
     return sys.maxsize, ""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import os
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 
 from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError, translate_os_errors
@@ -210,18 +210,19 @@ class Spool:
         if files.size(self.path):
             files.remove(self.path)
 
-    def _lines(self, position: Position, at: int) -> Iterator[bytes]:
+    def _lines(self, position: Position) -> Iterator[bytes]:
         with files.opened(self.inbox if position.in_inbox else self.path) as fd:
             if fd is not None:
                 longest = max(self.max_bytes, MAX_MESSAGE_BYTES)
-                yield from lines.read(fd, at, longest, position.end)
+                yield from lines.read(fd, position.at, longest, position.end)
 
-    def _lines_behind(self, position: Position, raw: bytes, at: int) -> Iterator[bytes]:
-        """The lines of a batch from an offset on; of what was read already, as it was then."""
-        known = position.at + len(raw)
-        read = io.BytesIO(raw)
-        read.seek(at - position.at)
-        return chain(read, self._lines(position, max(at, known)))
+    def _behind(self, position: Position, raw: bytes, at: int) -> Iterator[bytes]:
+        """The bytes of a batch from an offset on; of what was read already, as it was then."""
+        yield raw[at - position.at :]
+        start = max(at, position.at + len(raw))
+        with files.opened(self.inbox if position.in_inbox else self.path) as fd:
+            if fd is not None:
+                yield from lines.read_raw(fd, start, position.end or os.fstat(fd).st_size)
 
     def _sorted(
         self, position: Position, raw: bytes = b""
@@ -230,8 +231,8 @@ class Spool:
         at = position.at
         if self._names.batch != position.batch:
             self._names = lines.Names(position.batch)
-        for line in io.BytesIO(raw) if raw else self._lines(position, at):
-            behind = partial(self._lines_behind, position, raw, at)
+        behind = partial(self._behind, position, raw)
+        for line in io.BytesIO(raw) if raw else self._lines(position):
             nameless, undated = self._names.of(at, behind)
             longest = self.limit(line)
             yield (

@@ -176,6 +176,26 @@ def test_markers_count_for_no_mail_wherever_a_part_of_the_file_ends(
     assert lines.count(paths.inbox("bob")) == 1
 
 
+@given(st.integers(1, 90), st.integers(0, 3), st.booleans())
+def test_a_marker_names_alike_wherever_a_part_of_the_file_ends(
+    chunk: int, false: int, torn: bool
+) -> None:
+    """Also behind lines that begin as one does."""
+    looks_like_one = '{"taken_as": "no name: ' + "x" * 30 + '"}\n'
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(lines, "_CHUNK", chunk)
+        paths = TeamPaths(Path(folder) / ".team")
+        paths.create()
+        append(paths, "go on", end="\n" + looks_like_one * false)
+        append(paths, "go on", end="" if torn else "\n")
+        first = told(reader(paths).take())
+        again = told(reader(paths).take(BatchLimit(messages=1)))
+    assert again == first[:1]
+    assert len({one[1] for one in first}) == 2
+    [batch] = {one[1].rpartition("-")[0] for one in first}
+    assert moment_of(batch)
+
+
 class World:
     """A reader with its conversation, other programs that write to it, and what may befall them.
 
