@@ -9,7 +9,6 @@ blocked by one stays blocked until a person has looked.
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections import defaultdict
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     Cost = Callable[[str, Usage], Decimal | None]
 
 _TAKEN: Final = ".taken.jsonl"
-_HEADER: Final = re.compile(rb'{"batch": "([^"\\]*)"')  # its beginning: the rest may be lost
+_HEADER: Final = re.compile(rb'{"batch": "([^"\\\n]+)"')  # its beginning: the rest may be lost
 _LONGEST_RECORD: Final = 1 << 16
 _ANEW: Final = "it was made anew from the conversations"
 _UNKNOWN: Final = (
@@ -169,30 +168,37 @@ def _deliver_again(paths: TeamPaths, taken: Path) -> None:
     inbox = paths.inbox(_owner(taken))
     if directories.is_directory(taken):
         return
+    content = files.read(taken) or b""
+    header = _HEADER.match(content)
+    batch = header[1].decode() if header else ""
     with locks.locked(inbox) as fd, translate_os_errors(inbox):
-        if any(map(lines.is_marker, lines.read(fd, 0))):
-            return  # all of it stands there still
-        found = b"".join(_with_ids(files.read(taken) or b"", to=_owner(taken)))
+        if _stands_still(fd, batch):
+            return
+        found = b"".join(_with_ids(content, batch, to=_owner(taken)))
         if found:
             files.write_at_end(fd, found)
             files.make_durable(inbox)
 
 
-def _with_ids(content: bytes, *, to: str) -> Iterator[bytes]:
+def _stands_still(fd: int, batch: str) -> bool:
+    """Return whether a batch is in its inbox too, by its marker; by any, if its name is lost."""
+    if batch:
+        return lines.behind_marker(fd, batch) is not None
+    return any(map(lines.is_marker, lines.read(fd, 0)))
+
+
+def _with_ids(content: bytes, batch: str, *, to: str) -> Iterator[bytes]:
     """The lines of a damaged file of taken mail, but for its header."""
     import hashlib  # noqa: PLC0415 -- 4 ms, only for this
 
-    header = _HEADER.match(content)
-    batch = header[1].decode() if header else hashlib.sha256(content).hexdigest()[:32]
-    at, names = 0, lines.Names(batch)
-    for line in io.BytesIO(content):
-        nameless, undated = names.of(at, lambda start: [content[start:]])
-        message = lines.sort(line, to=to, max_bytes=len(line), nameless=nameless, undated=undated)
+    batch = batch or hashlib.sha256(content).hexdigest()[:32]
+    header = True
+    for line, message in lines.sort_all(content, batch, to=to, longest=len):
         if isinstance(message, Message):
             yield message.encode()
-        elif message is not None and line.strip(b"\0\n") and at:  # the first was the header
+        elif message is not None and line.strip(b"\0\n") and not header:
             yield line.rstrip(b"\n") + b"\n"
-        at += len(line)
+        header = False
 
 
 def _set_aside_ledger(paths: TeamPaths) -> Path | None:

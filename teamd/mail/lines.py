@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from typing import Final
 
 _MARKER: Final = re.compile(rb'{"taken_as": "([^"\\]*)"}\s*')  # alone: a message may have any key
-_MARKER_BEGINS: Final = b'\n{"taken_as": "'
 _LONGEST_NAME: Final = 64  # no name without an end
-_NAMING_MARKER: Final = re.compile(rb'{"taken_as": "([\w.-]{1,%d})"}\n' % _LONGEST_NAME)
-_LONGEST_MARKER: Final = len(_MARKER_BEGINS) + _LONGEST_NAME + len(b'"}\n')
+# Between two lines, of which another one may be the next.
+_NAMING_MARKER: Final = re.compile(rb'\n{"taken_as": "([\w.-]{1,%d})"}(?=\n)' % _LONGEST_NAME)
+_LONGEST_MARKER: Final = len(b'\n{"taken_as": ""}\n') + _LONGEST_NAME
+_MARKERS_FIRST: Final = re.compile(rb'(?:{"taken_as": "[^"\\\n]*"}\n)*')
+_SEEN_AHEAD: Final = 1 << 10
 _FAR_LONGER: Final = 64
 _CHUNK: Final = 1 << 20
 
@@ -79,13 +81,13 @@ class Digest:
 
 def count(path: Path, start: int = 0) -> int:
     """Count the lines that end behind an offset of a file, without markers; 0 without a file."""
-    found, held = 0, b"\n"  # a marker may begin in one part and be told in the next
+    found, held = 0, b"\n"  # a marker may begin in one part and end in the next
     with files.opened(path) as fd:
         for part in () if fd is None else read_raw(fd, start, os.fstat(fd).st_size):
-            found += part.count(b"\n")
-            held += part
-            found -= held.count(_MARKER_BEGINS)
-            held = held[-len(_MARKER_BEGINS) + 1 :]
+            before, held = len(held), held + part
+            ends = (marked.end() for marked in _NAMING_MARKER.finditer(held))
+            found += part.count(b"\n") - sum(end >= before for end in ends)
+            held = held[-_LONGEST_MARKER:]
     return found
 
 
@@ -107,7 +109,7 @@ def behind_marker(fd: int, batch: str) -> int | None:
 
 
 def is_marker(line: bytes) -> bool:
-    """Return whether it tells that all above it was taken."""
+    """Return whether it stands behind a batch, and is no mail."""
     return _MARKER.fullmatch(line) is not None
 
 
@@ -148,8 +150,9 @@ class Names:
 
     def _look(self, at: int, behind: Callable[[int], Iterable[bytes]]) -> None:
         if not self._since <= at < self._marker:
-            self._since = at
+            # A read that fails leaves what was known before.
             self._marker, self._named = _next_marker(behind(at), at)
+            self._since = at
 
 
 def _next_marker(parts: Iterable[bytes], at: int) -> tuple[int, str]:
@@ -157,23 +160,47 @@ def _next_marker(parts: Iterable[bytes], at: int) -> tuple[int, str]:
     offset, held = at, b""
     for part in parts:
         held += part
-        looked = 0
-        while (found := held.find(_MARKER_BEGINS, looked)) >= 0:
-            if marked := _NAMING_MARKER.match(held, found + 1):
-                return offset + found + 1, marked[1].decode()
-            if found + _LONGEST_MARKER > len(held):
-                break  # it may go on in the next part
-            looked = found + 1
-        kept = found if found >= 0 else max(0, len(held) - len(_MARKER_BEGINS) + 1)
-        offset += kept
-        held = held[kept:]
+        if marked := _NAMING_MARKER.search(held):
+            return offset + marked.start() + 1, marked[1].decode()
+        done = max(0, len(held) - _LONGEST_MARKER)  # what is cut off here goes on in the next part
+        offset += done
+        held = held[done:]
     return sys.maxsize, ""
 
 
-def without_marker(block: bytes) -> bytes:
-    """Lines, but for a marker that is the last of them."""
-    start = block.rfind(b"\n", 0, -1) + 1
-    return block[:start] if is_marker(block[start:]) else block
+def markers_at(fd: int, start: int, end: int) -> bytes:
+    """The markers of a file that follow one another from an offset on, up to another one."""
+    ahead = os.pread(fd, max(0, min(_SEEN_AHEAD, end - start)), start)
+    found = _MARKERS_FIRST.match(ahead)
+    return b"" if found is None else found[0]
+
+
+def without_markers(block: bytes) -> bytes:
+    """Lines, but for markers that are the last of them."""
+    while True:
+        start = block.rfind(b"\n", 0, -1) + 1
+        if not is_marker(block[start:]):
+            return block
+        block = block[:start]
+
+
+def sort_all(
+    content: bytes, batch: str, *, to: str, longest: Callable[[bytes], int]
+) -> Iterator[tuple[bytes, Message | str | None]]:
+    """Yield each line of a batch and what it is, see `sort`.
+
+    Args:
+        content: all of its lines, and the markers among them.
+        batch: what a line without an id is named by where no marker is behind it.
+        to: whose mail it is.
+        longest: returns how many bytes a line may have.
+    """
+    at, names = 0, Names(batch)
+    for line in io.BytesIO(content):
+        nameless, undated = names.of(at, lambda start: [content[start:]])
+        found = sort(line, to=to, max_bytes=longest(line), nameless=nameless, undated=undated)
+        yield line, found
+        at += len(line)
 
 
 def is_nothing(line: bytes) -> bool:

@@ -19,7 +19,7 @@ from teamd.files.version import KeptVersion
 from teamd.mail import lines
 from teamd.mail.intake import Intake
 from teamd.mail.spool import NO_LIMIT, Spool
-from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, Message
+from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, Message, new_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -200,10 +200,10 @@ class Mailbox:
             if before is not None and not before.in_inbox:
                 start = lines.behind_marker(fd, before.batch) or 0
             waiting = lines.read(fd, start, max(self.max_bytes, MAX_MESSAGE_BYTES))
-            fresh = list(islice(waiting, max(0, most - len(old))))
-        longest = self._spool.limit
-        found = [lines.sort(line, to=self.owner, max_bytes=longest(line)) for line in fresh]
-        return [*old, *(message for message in found if isinstance(message, Message))]
+            fresh = b"".join(islice(waiting, max(0, most - len(old))))
+        # What no marker names has another id at each look.
+        found = lines.sort_all(fresh, new_id(), to=self.owner, longest=self._spool.limit)
+        return [*old, *(message for _, message in found if isinstance(message, Message))]
 
     def leftover(self) -> tuple[Message, ...]:
         """Take only what an earlier reader took and had not done with, and forget it."""

@@ -140,8 +140,10 @@ class Spool:
             block = block[: block.rfind(b"\n") + 1]
         if limit.messages is not None:
             *lines_of_it, rest = block.split(b"\n", limit.messages)
-            if len(lines_of_it) == limit.messages and not lines.is_marker(rest):
-                block = block[: len(block) - len(rest)]
+            block = block[: len(block) - len(rest)] if len(lines_of_it) == limit.messages else block
+        if len(block) < left:  # else something would seem to wait behind the last message
+            start = position.at + len(block)
+            block += lines.markers_at(fd, start, position.at + left)
         return block
 
     def find(self, position: Position, limit: BatchLimit = NO_LIMIT, raw: bytes = b"") -> Found:
@@ -155,7 +157,7 @@ class Spool:
             raw: what `read` has returned of them.
         """
         if raw and _are_short(raw, self.max_bytes):
-            plain = Message.decode_lines(lines.without_marker(raw), to=self.owner)
+            plain = Message.decode_lines(lines.without_markers(raw), to=self.owner)
             if plain is not None:
                 return Found(tuple(plain), (), position.at + len(raw), plain=True)
         messages: list[Message] = []

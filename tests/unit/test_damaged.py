@@ -78,6 +78,17 @@ def test_taken_mail_that_still_stands_in_the_inbox_comes_once(
     assert delivered(paths, "bob") == ["a", "b"]
 
 
+def test_a_marker_of_another_program_keeps_no_taken_mail_back(paths: TeamPaths) -> None:
+    put(paths, "a")
+    for _ in range(2):  # the second one moves it out of the inbox
+        Mailbox(paths, "bob").take(BatchLimit(wary=True))
+    content = paths.taken("bob").read_bytes()
+    paths.taken("bob").write_bytes(content.replace(b'"at"', b'"to"', 1))
+    paths.inbox("bob").write_bytes(b'{"taken_as": "by somebody else"}\n')
+    assert repaired(paths) == ["bob.taken.jsonl"]
+    assert delivered(paths, "bob") == ["a"]
+
+
 def test_taken_mail_behind_a_damaged_beginning_is_delivered_again(paths: TeamPaths) -> None:
     put(paths, "a", "b")
     for _ in range(2):  # the second one moves it out of the inbox

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.mail import lines
 from teamd.mail.mailbox import EMPTY, Mailbox
@@ -134,17 +136,62 @@ def test_the_same_text_later_is_another_message(paths: TeamPaths, same: bool) ->
     assert len(found) == 3
 
 
-def test_a_delivery_ends_behind_the_marker(paths: TeamPaths) -> None:
+def test_what_is_known_is_shown_by_its_id_where_a_power_cut_left_no_header(
+    paths: TeamPaths,
+) -> None:
+    """An interrupt that was heard is not heard again."""
+    append(paths, "go on")
+    first = told(reader(paths).take())
+    paths.taken("bob").write_bytes(b"")
+    append(paths, "new")
+    assert [(one.content, one.id) for one in reader(paths).peek()][:1] == [first[0][:2]]
+    assert reader(paths).peek()[1].id != reader(paths).peek()[1].id
+
+
+def test_a_read_that_fails_names_nothing_wrong(
+    paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(paths, "go on", "go on")
+    first = told(reader(paths).take())
+    paths.taken("bob").write_bytes(b"")
+    append(paths, "new", "newer")
+    box = reader(paths)
+    assert told(box.take(BatchLimit(messages=4)))[:2] == first
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", fail)
+        with pytest.raises(StoreError):
+            box.take(BatchLimit(messages=1))
+    assert told(box.take(BatchLimit(messages=1))) == first[:1]
+
+
+def fail(*_: object, **__: object) -> int:
+    raise OSError(errno.EMFILE, "too many open files")
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [WARY, BatchLimit(messages=2), BatchLimit(bytes=2 * len('{"content": "a"}\n'))],
+    ids=str,
+)
+@pytest.mark.parametrize("moved", [False, True], ids=["in the inbox", "with two markers"])
+def test_a_delivery_ends_behind_the_markers(
+    paths: TeamPaths, limit: BatchLimit, moved: bool
+) -> None:
     """Else something would seem to wait behind each delivery that is full."""
     append(paths, "a", "b")
+    if moved:
+        reader(paths).take(WARY)
     box = reader(paths)
-    batch = box.take(WARY)
+    batch = box.take(limit)
     assert len(batch.messages) == 2
+    assert batch.in_inbox is not moved
     assert not box.waiting(besides=batch)
     assert box.queued() == 2
     append(paths, "c")
     assert box.queued() == 3
     assert box.waiting(besides=batch)
+    box.done(batch)
+    assert [content for content, *_ in told(box.take())] == ["c"]
 
 
 def test_a_batch_of_an_earlier_version_keeps_its_ids(paths: TeamPaths) -> None:
@@ -173,21 +220,22 @@ def test_markers_count_for_no_mail_wherever_a_part_of_the_file_ends(
 ) -> None:
     monkeypatch.setattr(lines, "_CHUNK", 16)
     append(paths, "x" * ahead, end="\n" + lines.marker(new_id()).decode() * 3)
-    assert lines.count(paths.inbox("bob")) == 1
+    append(paths, "y", end='\n{"taken_as": "x", "content": "z"}\n{"taken_as": "torn')
+    assert lines.count(paths.inbox("bob")) == 3
 
 
-@given(st.integers(1, 90), st.integers(0, 3), st.booleans())
+@given(st.integers(1, 90), st.integers(0, 3), st.integers(0, 40), st.booleans())
 def test_a_marker_names_alike_wherever_a_part_of_the_file_ends(
-    chunk: int, false: int, torn: bool
+    chunk: int, false: int, length: int, torn: bool
 ) -> None:
     """Also behind lines that begin as one does."""
-    looks_like_one = '{"taken_as": "no name: ' + "x" * 30 + '"}\n'
+    looks_like_one = '{"taken_as": "no name: ' + "x" * length + '"}\n'
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         patched.setattr(lines, "_CHUNK", chunk)
         paths = TeamPaths(Path(folder) / ".team")
         paths.create()
         append(paths, "go on", end="\n" + looks_like_one * false)
-        append(paths, "go on", end="" if torn else "\n")
+        append(paths, "go on", end="" if torn else "\n" + looks_like_one * false)
         first = told(reader(paths).take())
         again = told(reader(paths).take(BatchLimit(messages=1)))
     assert again == first[:1]
