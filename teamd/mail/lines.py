@@ -62,6 +62,11 @@ def read_raw(fd: int, start: int, end: int) -> Iterator[bytes]:
         start += len(part)
 
 
+def parts(content: bytes, start: int) -> Iterator[bytes]:
+    """Content from an offset on, in pieces: what looks through it needs no copy of all."""
+    return (content[at : at + _CHUNK] for at in range(start, len(content), _CHUNK))
+
+
 class Digest:
     """The digest of a file from its start to an offset, which can be moved on."""
 
@@ -155,10 +160,10 @@ class Names:
             self._since = at
 
 
-def _next_marker(parts: Iterable[bytes], at: int) -> tuple[int, str]:
+def _next_marker(pieces: Iterable[bytes], at: int) -> tuple[int, str]:
     """The offset of the first marker and its batch, from a line on that is none; see `Names`."""
     offset, held = at, b""
-    for part in parts:
+    for part in pieces:
         held += part
         if marked := _NAMING_MARKER.search(held):
             return offset + marked.start() + 1, marked[1].decode()
@@ -197,7 +202,7 @@ def sort_all(
     """
     at, names = 0, Names(batch)
     for line in io.BytesIO(content):
-        nameless, undated = names.of(at, lambda start: [content[start:]])
+        nameless, undated = names.of(at, partial(parts, content))
         found = sort(line, to=to, max_bytes=longest(line), nameless=nameless, undated=undated)
         yield line, found
         at += len(line)

@@ -220,7 +220,7 @@ class Spool:
 
     def _behind(self, position: Position, raw: bytes, at: int) -> Iterator[bytes]:
         """The bytes of a batch from an offset on; of what was read already, as it was then."""
-        yield raw[at - position.at :]
+        yield from lines.parts(raw, at - position.at)
         start = max(at, position.at + len(raw))
         with files.opened(self.inbox if position.in_inbox else self.path) as fd:
             if fd is not None:
