@@ -41,11 +41,12 @@ SECTIONS: Final[Mapping[str, str]] = {
     "durable is on the disk when the call returns. Redis Streams and SQLite do the same work; a "
     "bare file loses what its reader has in hand, and has no lock where one durable writer is "
     "alone. Where nothing is to be taken, a reader waits for a change, as ours does; one that "
-    "polls asks again at once.",
+    "polls asks again at once. An SQLite writer that finds the database locked sleeps for up to a "
+    "tenth of a second, which is much of a burst and little of a flood.",
     "wake": "From mail in the inbox of an idle teammate until its model is asked. The bare case "
     "waits with inotify, syncs a record of the mail and one of the cost, and asks with the same "
-    "bytes. Mail without an id is moved to a file of its own first, for which there are four syncs "
-    "more.",
+    "bytes; mail without an id has a marker put behind it first, with one sync more. What the SDK "
+    "takes grows with the conversation, what teamd adds does not: a short one and a long one.",
     "turn": "From one model call of a teammate to its next, with a trivial tool in between. The "
     "other rows are what it is held against: the call alone, a sandbox with the same mounts that a "
     "teammate's has, and one sync.",

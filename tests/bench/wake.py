@@ -5,7 +5,9 @@ reads the line, has one record of the mail and one of what the call may cost on 
 file of its own, and makes the SDK's bare call with the bytes of the same request. Mail without an
 id is known by nothing but where it stands, so a marker is put behind it first, as
 `teamd.mail.intake` tells; the bare parts beside it do the same, with one sync more. The server does
-next to nothing: time of its own would be the same for both, and hide the difference.
+next to nothing: time of its own would be the same for both, and hide the difference. So does time
+of the SDK's, which encodes all of a request at each call. Hence two tables: of a conversation that
+has just begun, and of one with a text in it that is as long as some files that agents read.
 """
 
 from __future__ import annotations
@@ -41,12 +43,13 @@ _FLOORS: Final = {_OURS: _FLOOR, _NAMELESS: _NAMELESS_FLOOR}
 _BARE: Final = "bob"
 _WANTED: Final = (1.3, 3.0)
 _SETTINGS: Final = "[supervision]\nhibernate_seconds = 600\n"
+_LONG: Final = "All work and no play. " * 4000
 _RESTED_SECONDS: Final = 0.1  # the roster says idle until it hears of a turn, and after it
 
 
-def append(path: Path, **names: str) -> float:
+def append(path: Path, content: str = "Say yes.", **names: str) -> float:
     """Put a message as any program may; returns when it was begun."""
-    line = json.dumps({**names, "from": "ci", "content": "Say yes."}).encode() + b"\n"
+    line = json.dumps({**names, "from": "ci", "content": content}).encode() + b"\n"
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     begun = time.monotonic()
     fcntl.flock(fd, fcntl.LOCK_EX)
@@ -79,13 +82,17 @@ class Scene:
             process.kill()
             process.join()
 
-    def wake(self, *, named: bool) -> float:
+    def wake(self, content: str = "Say yes.", *, named: bool) -> float:
         """Return how many milliseconds it took an idle teammate to ask."""
         roster = Roster(self._team.paths)
         wait_until(lambda: roster.read().get("eve").status is Status.IDLE, what="eve is idle")
         time.sleep(_RESTED_SECONDS)
         names = {"id": new_id()} if named else {}
-        return self._asked("eve", append(self._team.paths.inbox("eve"), **names))
+        return self._asked("eve", append(self._team.paths.inbox("eve"), content, **names))
+
+    def size(self) -> int:
+        """Return how many bytes the last request has."""
+        return len(json.dumps(self._served.last()))
 
     def floor(self, *, named: bool) -> float:
         """Return how many milliseconds the bare parts took, with the body of the last request."""
@@ -133,8 +140,12 @@ def live(folder: Path, url: str, bodies: Any) -> None:
         (folder / "ready").unlink()
 
 
-def measure(rounds: int) -> ruler.Samples:
-    """Wake an idle teammate again and again, and the bare parts beside it."""
+def measure(rounds: int) -> Iterator[tuple[int, ruler.Samples]]:
+    """Wake an idle teammate again and again, and the bare parts beside it.
+
+    Yields:
+        How many bytes a request has at last, and the figures: of a short conversation first.
+    """
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as made, imitation.running() as served:
         folder = Path(made)
         (folder / "team").mkdir()
@@ -147,14 +158,24 @@ def measure(rounds: int) -> ruler.Samples:
             _NAMELESS_FLOOR: partial(scene.floor, named=False),
         }
         with team.running(), scene.bare_parts():
-            ruler.interleave(cases, 1)  # who has never asked has more to do
-            return ruler.interleave(cases, rounds)
+            for content in ("Say yes.", _LONG):
+                scene.wake(content, named=True)
+                ruler.interleave(cases, 1)  # who has never asked has more to do
+                measured = ruler.interleave(cases, rounds)
+                yield scene.size(), measured
 
 
 def main() -> int:
     """Print the table; a wake that never came has failed before."""
-    figures = measure(5 if ruler.options(__doc__).short else 120)
+    tables = measure(5 if ruler.options(__doc__).short else 25)
     print(ruler.machine())
+    for about, (size, figures) in zip(("", ", a long conversation"), tables, strict=True):
+        _table(f"an idle teammate's wake{about}", figures)
+        print(f"- requests of up to {size // 1000} KB\n")
+    return 0
+
+
+def _table(title: str, figures: ruler.Samples) -> None:
     wanted = " and ".join(f"{one:g}" for one in _WANTED)
     rows = []
     for name, found in figures.items():
@@ -166,8 +187,7 @@ def main() -> int:
             )
             remark += f"; {share} of its bare parts, wanted {wanted}"
         rows.append((name, found, remark))
-    print(ruler.spread("an idle teammate's wake", rows, "ms"))
-    return 0
+    print(ruler.spread(title, rows, "ms"))
 
 
 def _quantile(figures: list[float], part: float) -> float:
