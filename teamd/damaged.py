@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     Cost = Callable[[str, Usage], Decimal | None]
 
 _TAKEN: Final = ".taken.jsonl"
-_HEADER: Final = re.compile(rb'{"batch": "([^"\\\n]+)"')  # its beginning: the rest may be lost
+_HEADER: Final = re.compile(rb'{"batch": "([\w.-]+)"')  # its beginning: the rest may be lost
 _LONGEST_RECORD: Final = 1 << 16
 _ANEW: Final = "it was made anew from the conversations"
 _UNKNOWN: Final = (
@@ -168,10 +168,10 @@ def _deliver_again(paths: TeamPaths, taken: Path) -> None:
     inbox = paths.inbox(_owner(taken))
     if directories.is_directory(taken):
         return
-    content = files.read(taken) or b""
-    header = _HEADER.match(content)
-    batch = header[1].decode() if header else ""
     with locks.locked(inbox) as fd, translate_os_errors(inbox):
+        content = files.read(taken) or b""
+        header = _HEADER.match(content)
+        batch = header[1].decode() if header else ""
         if _stands_still(fd, batch):
             return
         found = b"".join(_with_ids(content, batch, to=_owner(taken)))
@@ -181,7 +181,7 @@ def _deliver_again(paths: TeamPaths, taken: Path) -> None:
 
 
 def _stands_still(fd: int, batch: str) -> bool:
-    """Return whether a batch is in its inbox too, by its marker; by any, if its name is lost."""
+    """Return whether a batch is in its inbox too: its marker tells, or any, if its name is lost."""
     if batch:
         return lines.behind_marker(fd, batch) is not None
     return any(map(lines.is_marker, lines.read(fd, 0)))
@@ -192,13 +192,11 @@ def _with_ids(content: bytes, batch: str, *, to: str) -> Iterator[bytes]:
     import hashlib  # noqa: PLC0415 -- 4 ms, only for this
 
     batch = batch or hashlib.sha256(content).hexdigest()[:32]
-    header = True
-    for line, message in lines.sort_all(content, batch, to=to, longest=len):
-        if isinstance(message, Message):
-            yield message.encode()
-        elif message is not None and line.strip(b"\0\n") and not header:
+    for number, (line, found) in enumerate(lines.sort_all(content, batch, to=to, longest=len)):
+        if isinstance(found, Message):
+            yield found.encode()
+        elif found is not None and line.strip(b"\0\n") and number:  # the first was the header
             yield line.rstrip(b"\n") + b"\n"
-        header = False
 
 
 def _set_aside_ledger(paths: TeamPaths) -> Path | None:

@@ -7,8 +7,8 @@ emptied: a kill in between brings nothing back. None of this waits for the disk:
 cut takes back of it, the same mail is read again, and known. A header that it left of an earlier
 batch is told by the digest of the inbox that it speaks of.
 
-Mail that came without ids has a marker appended behind it first, from which its ids follow, see
-`lines.Names`. That waits for the disk once: another marker would mean other ids.
+Where mail came without ids, a marker is appended behind it first, from which they follow, see
+`lines.Names`. The marker waits for the disk: behind another one, the same mail has other ids.
 
 **Set aside.** What is no message, had a reader that ended or is a great deal is set aside, and so
 is mail without an id behind mail with one, in an order in which every interruption can be told from
@@ -19,8 +19,8 @@ every other:
 3. truncate the inbox in place.
 
 A taken file whose marker still stands in the inbox was not truncated: all up to the marker is in
-the file already, and the next batch begins behind it. A marker without its file has nothing taken:
-it names what stands above it, as it would have in the file.
+the file already, and the next batch begins behind it. A marker without its file has taken nothing.
+It only names what stands above it, as it would have in the file.
 
 Each step is on the disk before the next one begins, or a power cut could undo one and not the
 next: without the marker the inbox would be taken again, without the file's name its content would
@@ -142,7 +142,7 @@ class Intake:
     def has_named(self, position: Position) -> bool:
         """Return whether each message of a batch in the inbox has an id that is safe.
 
-        A marker that another reader has put there may not be on the disk.
+        By a marker of this reader's own: one that a killed reader left may not be on the disk.
         """
         return position.batch == self._marked
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _MARKER: Final = re.compile(rb'{"taken_as": "([^"\\]*)"}\s*')  # alone: a message may have any key
 _LONGEST_NAME: Final = 64  # no name without an end
-# Between two lines, of which another one may be the next.
+# Behind a newline; the one behind it is left, for a marker that follows.
 _NAMING_MARKER: Final = re.compile(rb'\n{"taken_as": "([\w.-]{1,%d})"}(?=\n)' % _LONGEST_NAME)
 _LONGEST_MARKER: Final = len(b'\n{"taken_as": ""}\n') + _LONGEST_NAME
 _MARKERS_FIRST: Final = re.compile(rb'(?:{"taken_as": "[^"\\\n]*"}\n)*')
-_SEEN_AHEAD: Final = 1 << 10
+_AHEAD: Final = 1 << 10  # bytes in which markers that follow one another are looked for
 _FAR_LONGER: Final = 64
 _CHUNK: Final = 1 << 20
 
@@ -175,7 +175,7 @@ def _next_marker(pieces: Iterable[bytes], at: int) -> tuple[int, str]:
 
 def markers_at(fd: int, start: int, end: int) -> bytes:
     """The markers of a file that follow one another from an offset on, up to another one."""
-    ahead = os.pread(fd, max(0, min(_SEEN_AHEAD, end - start)), start)
+    ahead = os.pread(fd, max(0, min(_AHEAD, end - start)), start)
     found = _MARKERS_FIRST.match(ahead)
     return b"" if found is None else found[0]
 

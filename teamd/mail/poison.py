@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _WIDTHS: Final = {"at": 15, "tries": 3, "singly": 15, "holder": 10, "crashes": 3, "rejected": 15}
 _HEADER: Final = re.compile(
     (
-        r'{"batch": "([^"\\]*)"'
+        r'{"batch": "([\w.-]*)"'
         + "".join(rf', "{key}": "(\d{{{width}}})"' for key, width in _WIDTHS.items())
         + r'(?:, "inbox": "(\d{15}):([0-9a-f]{32})")?}\n'
     ).encode()

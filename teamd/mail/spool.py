@@ -141,7 +141,7 @@ class Spool:
         if limit.messages is not None:
             *lines_of_it, rest = block.split(b"\n", limit.messages)
             block = block[: len(block) - len(rest)] if len(lines_of_it) == limit.messages else block
-        if len(block) < left:  # else something would seem to wait behind the last message
+        if len(block) < left:  # else they would seem to be mail that waits
             start = position.at + len(block)
             block += lines.markers_at(fd, start, position.at + left)
         return block

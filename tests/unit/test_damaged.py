@@ -26,7 +26,8 @@ from teamd.transcript.records import Delivered, NoteAdded, Replied
 if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
 
-DAMAGES = {"empty": b"", "zeros": b"\0" * 300, "half": b'{"batch": "17', "text": b"hello\n"}
+DAMAGES = {"empty": b"", "zeros": b"\0" * 300, "half": b'{"batch": "17', "text": b"hello\n",
+           "bytes": b'{"batch": "\xff\xfe", "at": "0"}'}  # fmt: skip
 USAGE = Usage(input_tokens=10, cache_read_tokens=5, cache_write_tokens=1, output_tokens=2)
 
 

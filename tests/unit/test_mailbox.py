@@ -183,7 +183,14 @@ def test_a_foreign_line_over_the_limit_is_rejected(paths: TeamPaths) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"nonsense\n", b"[]\n", first_position("1").header()[:-9] + b"\n"]
+    "content",
+    [
+        b"",
+        b"nonsense\n",
+        b"[]\n",
+        first_position("1").header()[:-9] + b"\n",
+        first_position("1").header().replace(b'"1"', b'"\xff"'),
+    ],
 )
 def test_a_damaged_taken_file_is_a_sentence(box: Mailbox, paths: TeamPaths, content: bytes) -> None:
     """One with mail in it is never written in place; it was edited, or the disk has failed."""
