@@ -1,7 +1,8 @@
 """The words between a teammate and its supervisor about slots for model calls.
 
 A teammate asks for one slot at a time, is granted one under a number, says when the reply begins,
-and gives the slot back. Each word is one datagram of a socket pair that is made before the fork.
+and gives the slot back. One that rests may be offered a slot with the bell that wakes it, for a
+request like its last. Each word is one datagram of a socket pair that is made before the fork.
 Its end says that no more is granted: the teammate has written what no word is.
 """
 

@@ -204,8 +204,13 @@ class Message:
                 or is nested beyond all use.
         """
         plain = cls.decode_plain(line, to=to)
-        if plain is not None:
-            return plain
+        return plain or cls.decode_odd(line, to=to, nameless=nameless, undated=undated)
+
+    @classmethod
+    def decode_odd(
+        cls, line: bytes, *, to: str, nameless: Callable[[], str], undated: Callable[[], float]
+    ) -> Message:
+        """Do what `decode` does, for a line that `decode_plain` does not take."""
         fields = parse_object(line)
         content = fields.pop("content", None)
         if not isinstance(content, str):

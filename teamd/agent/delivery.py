@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from teamd.agent.environment import Environment
     from teamd.agent.turn import Cancellation
+    from teamd.files.ahead import SyncAhead
     from teamd.mail.mailbox import Batch
     from teamd.messages import Message
     from teamd.transcript.records import NewsAdded, Opened
@@ -98,7 +99,7 @@ class Delivery:
         self.env.permissions.withdraw()
 
     def _take_mail(self) -> None:
-        batch = self.env.mailbox.take(BATCH_LIMIT)
+        batch = self.env.mailbox.take_ahead(BATCH_LIMIT)
         fresh = self._select_fresh(batch.messages)
         if (by := _interrupter(fresh)) is not None:
             if self.turn.running:
@@ -106,7 +107,7 @@ class Delivery:
             self.break_off(by)
             self.turn.forget()
         if fresh:
-            self._put(fresh, taken=moment_of(batch.id))
+            self._put(fresh, taken=moment_of(batch.id), behind=batch.behind)
         self._delivered = batch
         conversation = self.env.conversation
         if not fresh or conversation.unfollowed or not conversation.owes_reply:
@@ -127,14 +128,17 @@ class Delivery:
         content, extra = mask.text(message.content), mask.value(dict(message.extra))
         return replace(message, content=content, extra=extra)
 
-    def _put(self, messages: list[Message], *, taken: float | None) -> None:
+    def _put(
+        self, messages: list[Message], *, taken: float | None, behind: SyncAhead | None
+    ) -> None:
         for message in messages:
             if _begins_anew(message) or not self.env.conversation.opened.system:
                 self.env.conversation.open(self.opening())
                 self.env.permissions.withdraw()
         new_task = self.env.plans.is_new_task(one for one in messages if not one.wordless)
         idle_talk = self.env.hold.is_idle_talk(messages)
-        self.env.conversation.deliver(messages, taken=taken, new_task=new_task, idle_talk=idle_talk)
+        facts = {"taken": taken, "new_task": new_task, "idle_talk": idle_talk}
+        self.env.conversation.deliver(messages, behind=behind, **facts)
         if new_task:
             self.env.plans.withdraw()
         self.env.shutdown.close_old_requests()

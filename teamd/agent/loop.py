@@ -73,7 +73,7 @@ class Loop:
             if self._shuts_down():
                 self.delivery.finish()
                 self.env.shutdown.carry_out()
-                await self.env.wakeup.wait()  # for the supervisor to end it
+                await self._wait()  # for the supervisor to end it
             elif self._under_way:
                 await self._take_turn()
                 self._worked_at = clocks.awake()
@@ -81,9 +81,7 @@ class Loop:
                 self._report(Status.IDLE, self.env.hold.reason)
                 if (left := self._seconds_awake()) <= 0:
                     return
-                await self.env.wakeup.wait(
-                    min(left, _RETRY_SECONDS) if self._owes_notices else left
-                )
+                await self._wait(min(left, _RETRY_SECONDS) if self._owes_notices else left)
 
     def _seconds_awake(self) -> float:
         """Return the seconds until it hibernates; it does not while anything is left to do."""
@@ -189,6 +187,7 @@ class Loop:
 
     async def _follow(self) -> bool:
         """Do what the last reply asks for; return whether the turn has ended."""
+        self.env.slots.decline()
         await follow(self.compaction, self.turn.run, self.env.presence.begin_tool)
         if self.env.conversation.owes_reply:
             return False
@@ -255,8 +254,12 @@ class Loop:
         until = math.inf if seconds is None else now() + seconds
         self._send_notices()
         while not (over() or self._shuts_down()) and (left := until - now()) > 0:
-            await self.env.wakeup.wait(min(left, _RETRY_SECONDS) if self._owes_notices else left)
+            await self._wait(min(left, _RETRY_SECONDS) if self._owes_notices else left)
             self._send_notices()
+
+    async def _wait(self, seconds: float = math.inf) -> None:
+        self.env.slots.decline()
+        await self.env.wakeup.wait(seconds)
 
     @property
     def _owes_notices(self) -> bool:

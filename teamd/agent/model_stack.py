@@ -218,8 +218,13 @@ class Metered:
         tools = len(encode_tools(ask.tools))
         parts = [size_of_text(ask.system), tools, size_of_list(sizes)]
         whole = size_of_list(parts) + UNSEEN_TOKENS
-        known = [one for one in self.known if one.frame == frame]
-        return min([whole, *(one.bound(ask.messages, sizes) for one in known)])
+        bounds = [whole]
+        for known in self.known:
+            if known.frame == frame:
+                bounds.append(known.bound(ask.messages, sizes))
+                if known.begins(ask.messages):
+                    break
+        return min(bounds)
 
     def _remember(self, ask: Ask, frame: str, reply: Reply) -> None:
         if tokens := reply.usage.total_tokens:

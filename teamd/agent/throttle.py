@@ -26,7 +26,7 @@ class CallSlots:
     no more than one in its queue.
 
     Args:
-        fd: the teammate's end of the channel.
+        fd: the teammate's end of the channel, non-blocking.
     """
 
     def __init__(self, fd: int) -> None:
@@ -34,6 +34,8 @@ class CallSlots:
         self._waiting: deque[tuple[str, asyncio.Future[int]]] = deque()
         self._asked: str | None = None  # what the request begins with that a slot was asked for
         self._ahead = False  # whether that was asked for when no request was there
+        self._offered: int | None = None  # a slot for a request that begins as follows
+        self._known = ""  # what that begins with that was asked for last
         self._last: str | None = None  # what the last request began with
         self._others: set[int] = set()  # slots that went to another request, as that was cancelled
 
@@ -43,7 +45,14 @@ class CallSlots:
         Where none comes, or one that begins otherwise, the slot is given back.
         """
         if self._last is not None:
-            self._ask(self._last, ahead=True)
+            self._offered = self._take_offer()
+            if self._offered is None:
+                self._ask(self._last, ahead=True)
+
+    def decline(self) -> None:
+        """Give back what was offered and is not needed now; call it before whatever takes long."""
+        if (number := self._take_offer()) is not None:
+            self.give_back(Returned(number=number))
 
     async def take(self, prefix: str = "") -> int:
         """Wait for a slot; return its number.
@@ -76,29 +85,50 @@ class CallSlots:
             self._say(b"%s %d" % (BEGUN, number))
 
     def _ask_for_first(self) -> None:
-        if self._waiting:
+        if not self._waiting:
+            return
+        if (number := self._take_offer()) is not None:
+            self._hand_over(number, self._known, ahead=True)
+        else:
             self._ask(self._waiting[0][0])
+
+    def _take_offer(self) -> int | None:
+        """Return the number of a slot that was offered, not asked for; `None` where none was."""
+        offered, self._offered = self._offered, None
+        return self._read() if offered is None and self._asked is None else offered
 
     def _ask(self, prefix: str, *, ahead: bool = False) -> None:
         if self._asked is None:
-            self._asked, self._ahead = prefix, ahead
+            self._asked, self._known, self._ahead = prefix, prefix, ahead
             asyncio.get_running_loop().add_reader(self._fd, self._hear)
             self._say(b"%s %s" % (ASK, self._asked.encode()))
 
     def _hear(self) -> None:
+        number, asked = self._read(), self._asked
+        if number is not None and asked is not None:
+            self._asked = None
+            asyncio.get_running_loop().remove_reader(self._fd)
+            self._hand_over(number, asked, ahead=self._ahead)
+
+    def _read(self) -> int | None:
+        """Return the number of a slot that is granted; `None` while none is, or where none will be.
+
+        Who waits fails then.
+        """
         try:
             word = os.read(self._fd, LONGEST_WORD)
         except BlockingIOError:
-            return
-        if not word:
-            self._give_up()
-            return
-        number = int(word)
-        asked, self._asked = self._asked, None
-        asyncio.get_running_loop().remove_reader(self._fd)
+            return None
+        if word:
+            return int(word)
+        self._give_up()
+        return None
+
+    def _hand_over(self, number: int, asked: str, *, ahead: bool) -> None:
+        """Give a slot to whoever waits first, if it is one for that."""
         while self._waiting and self._waiting[0][1].done():
             self._waiting.popleft()  # cancelled: nobody waits for it
-        if not self._waiting or (self._ahead and self._waiting[0][0] != asked):
+        if not self._waiting or (ahead and self._waiting[0][0] != asked):
             self.give_back(Returned(number=number))
         else:
             prefix, slot = self._waiting.popleft()
@@ -119,7 +149,12 @@ class CallSlots:
 
     def _say(self, word: bytes) -> None:
         with suppress(OSError):  # the supervisor has gone, and ends this process as well
-            os.write(self._fd, word)
+            try:
+                os.write(self._fd, word)
+            except BlockingIOError:  # it has hundreds of words to read
+                os.set_blocking(self._fd, True)
+                os.write(self._fd, word)
+                os.set_blocking(self._fd, False)
 
 
 class Throttle:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from teamd.dataclass import asdict, dataclass, fields, replace
+from teamd.dataclass import dataclass, fields, replace
 from teamd.process_id import Identity
 from teamd.tokens import Usage
 
@@ -125,9 +125,17 @@ class Reservation:
 
     def encode(self) -> dict[str, Any]:
         """The reservation as it stands in the ledger."""
-        values = asdict(self)
-        process: dict[str, Any] = values.pop("process")
-        return {**values, **process, "usd": None if self.usd is None else float(self.usd)}
+        return {
+            "id": self.id,
+            "teammate": self.teammate,
+            "model": self.model,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "usd": None if self.usd is None else float(self.usd),
+            "day": self.day,
+            "pid": self.process.pid,
+            "started": self.process.started,
+        }
 
     @classmethod
     def of(cls, record: Any) -> Reservation:

@@ -192,7 +192,7 @@ class Accounts(Uses):
         """All reasons why a call must not be made now, first what does not pass by itself."""
         if wanted.usd is None and (money := self.terms.of_money):
             return [refuse_unpriced(wanted.model, money)]
-        found = (self._over(limit, wanted) for limit in LIMITS)
+        found = (self._over(limit, wanted) for limit in LIMITS if getattr(self.terms, limit.name))
         return sorted(filter(None, found), key=attrgetter("rank"))
 
     def most(self, limit: Limit, of: str) -> Decimal:

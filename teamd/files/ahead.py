@@ -20,19 +20,20 @@ if TYPE_CHECKING:
 
 
 class SyncAhead:
-    """The sync of one open file, which nobody else writes to; it begins as this is made.
+    """The sync of one open file; it begins as this is made.
 
     Args:
         fd: the file's; it may be closed then.
         folder: in which the file's name is, where that is not on the disk yet: it comes first.
-        safe: how many bytes of it are on the disk by now. The others go if the disk fails.
+        safe: how many bytes of it are on the disk by now. The others go if the disk fails; `None`
+            for a file that others write to as well, of which nothing is taken back.
 
     Raises:
         OSError: there are no more descriptors.
         RuntimeError: there are no more threads.
     """
 
-    def __init__(self, fd: int, *, safe: int, folder: Path | None = None) -> None:
+    def __init__(self, fd: int, *, safe: int | None, folder: Path | None = None) -> None:
         self._safe, self._folder = safe, folder
         self._error: OSError | None = OSError(errno.EIO, os.strerror(errno.EIO))  # until it is done
         self._fd = os.dup(fd)
@@ -45,7 +46,7 @@ class SyncAhead:
             os.close(self._fd)
 
     @classmethod
-    def begin(cls, fd: int, *, safe: int, folder: Path | None = None) -> Self | None:
+    def begin(cls, fd: int, *, safe: int | None, folder: Path | None = None) -> Self | None:
         """Begin one; `None` where that cannot be: whoever needs it syncs later, as without it."""
         with suppress(OSError, RuntimeError):
             return cls(fd, safe=safe, folder=folder)
@@ -55,13 +56,13 @@ class SyncAhead:
         """Return once what the file held at the begin is on the disk.
 
         Raises:
-            OSError: the disk failed; the file is as it was when it was last on disk. To sync again
-                says nothing: the kernel tells of a failure once.
+            OSError: the disk failed; what was to be taken back is. To sync again says nothing: the
+                kernel tells of a failure once.
         """
         with self._ended:
             if self._error is None:
                 return
-        if os.fstat(self._fd).st_size > self._safe:
+        if self._safe is not None and os.fstat(self._fd).st_size > self._safe:
             os.ftruncate(self._fd, self._safe)
         raise self._error
 

@@ -262,10 +262,11 @@ def exists(path: Path) -> bool:
 
 def size(path: Path) -> int:
     """Return a file's size in bytes, 0 where there is none."""
-    # Not written to yet, or removed a moment ago.
-    with translate_os_errors(path), suppress(FileNotFoundError):
-        return path.stat().st_size
-    return 0
+    with translate_os_errors(path):
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:  # not written to yet, or removed a moment ago
+            return 0
 
 
 def remove(path: Path) -> None:

@@ -23,6 +23,7 @@ MOVE_SELF: Final = 0x800
 UNMOUNT: Final = 0x2000
 Q_OVERFLOW: Final = 0x4000
 IGNORED: Final = 0x8000
+DONT_FOLLOW: Final = 0x2000000
 _HEAD: Final = Struct("iIII")  # watch, mask, cookie, bytes of the name
 _BYTES: Final = 1 << 12  # at once
 _LONGEST_EVENT: Final = _HEAD.size + 256  # with a name of 255 bytes and its end

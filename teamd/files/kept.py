@@ -104,6 +104,15 @@ class KeptFile:
         while len(self._kept) > 1:
             _close(self._kept.pop(0).fd)
 
+    @property
+    def descriptor(self) -> int | None:
+        """The descriptor that this process keeps, of what stood there last; `None` without one.
+
+        For whoever only wants what it has written itself to be on the disk.
+        """
+        own = [opened.fd for opened in self._kept if opened.process == os.getpid()]
+        return own[0] if own else None
+
     def close(self) -> None:
         """Give the descriptor back."""
         while self._kept:

@@ -145,9 +145,11 @@ def is_held_by(pid: int, path: Path) -> bool:
 
 def stands_under(fd: int, path: Path) -> bool:
     """Return whether an open file is what stands under that name."""
-    with translate_os_errors(path), suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(fd), os.lstat(path))
-    return False
+    with translate_os_errors(path):
+        try:
+            return os.path.samestat(os.fstat(fd), os.lstat(path))
+        except FileNotFoundError:
+            return False
 
 
 def check(folder: Path) -> None:

@@ -60,8 +60,9 @@ class Watch(ABC):
 class _FolderWatch(Watch):
     """Watches with a queue of the system's."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, wanted: Callable[[str], bool] | None) -> None:
         self._folder, self._parent = folder, folder.parent
+        self._wanted = wanted
         self._looked_at = str(folder), str(folder.parent)  # which takes longer than to look
         try:
             self._add()
@@ -92,18 +93,28 @@ class _FolderWatch(Watch):
 
 
 class InotifyWatch(_FolderWatch):
-    """inotify(7): one queue for the folder, every file in it, and the folder above."""
+    """inotify(7): one queue for the folder, every file in it, and the folder above.
 
-    def __init__(self, folder: Path) -> None:
+    Where only some of the files are wanted, each of these is watched by itself: else whatever is
+    written to another one would wake whoever waits.
+    """
+
+    def __init__(self, folder: Path, wanted: Callable[[str], bool] | None = None) -> None:
         from teamd.files import inotify  # noqa: PLC0415 -- ctypes, only where one waits
 
         self._in_folder = self._above = -1  # watch descriptors
-        self._files = inotify.MODIFY | inotify.CREATE | inotify.MOVED_TO | inotify.DELETE
+        self._names: dict[int, str] = {}  # of files that are watched by themselves
+        self._written = inotify.MODIFY
+        self._file = inotify.MODIFY | inotify.DONT_FOLLOW
+        self._gone = inotify.IGNORED
+        self._files = inotify.CREATE | inotify.MOVED_TO | inotify.DELETE
+        if wanted is None:
+            self._files |= inotify.MODIFY
         self._away = inotify.MOVE_SELF | inotify.DELETE_SELF
         self._lost = self._away | inotify.IGNORED | inotify.UNMOUNT
         self._overflow = inotify.Q_OVERFLOW
         self._queue = inotify.Inotify()
-        super().__init__(folder)
+        super().__init__(folder, wanted)
 
     def changed(self) -> set[str] | None:
         """The names that changed; `None` where only a look can tell."""
@@ -114,13 +125,32 @@ class InotifyWatch(_FolderWatch):
             self._renew()
             return None
         if any(mask & self._overflow for _, mask, _ in events):
+            self._renew()  # what came into the folder may not be watched
             return None
-        return {name for number, _, name in events if number == self._in_folder}
+        names = {name for number, _, name in events if number == self._in_folder}
+        if self._wanted is not None:
+            names = set(filter(self._wanted, names))
+            try:
+                for name in names:  # maybe another file by now
+                    self._add_file(name)
+            except OSError:  # this user watches too many files: look without hints
+                self._standing = None
+            names |= self._take_written(events)
+        return names
+
+    def _take_written(self, events: list[tuple[int, int, str]]) -> set[str]:
+        """Return which of the files that are watched by themselves were written to."""
+        known = [(self._names[number], mask) for number, mask, _ in events if number in self._names]
+        for number, mask, _ in events:
+            if mask & self._gone:
+                self._names.pop(number, None)
+        return {name for name, mask in known if mask & self._written}
 
     def _let_go(self) -> None:
-        for watched in (self._in_folder, self._above):
+        for watched in (self._in_folder, self._above, *self._names):
             with suppress(OSError):  # gone with its folder
                 self._queue.remove(watched)
+        self._names = {}
         self._queue.take()  # each says that it is watched no more
 
     def _add(self) -> None:
@@ -128,19 +158,27 @@ class InotifyWatch(_FolderWatch):
         self._in_folder = self._queue.add(self._folder, self._files | self._away)
         with suppress(OSError):  # one may go through a folder that one may not read
             self._above = self._queue.add(self._parent, self._away)
+        if self._wanted is not None:
+            for entry in os.scandir(self._folder):
+                if self._wanted(entry.name):
+                    self._add_file(entry.name)
         self._standing = standing
+
+    def _add_file(self, name: str) -> None:
+        with suppress(FileNotFoundError):  # gone meanwhile
+            self._names[self._queue.add(self._folder / name, self._file)] = name
 
 
 class KqueueWatch(_FolderWatch):
     """kqueue(2): a queue of events for the folder, each of its files, and the folder above."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, wanted: Callable[[str], bool] | None = None) -> None:
         api: Any = select
         self._queue = api.kqueue()
         self._names: dict[int, str] = {}
         self._files = api.KQ_NOTE_WRITE | api.KQ_NOTE_EXTEND
         self._away = api.KQ_NOTE_RENAME | api.KQ_NOTE_DELETE
-        super().__init__(folder)
+        super().__init__(folder, wanted)
 
     def changed(self) -> set[str] | None:
         """The names that changed; `None` where only a look can tell."""
@@ -180,6 +218,7 @@ class KqueueWatch(_FolderWatch):
 
     def _add_files(self) -> set[str]:
         there = {entry.name for entry in os.scandir(self._folder)}
+        there = set(filter(self._wanted or bool, there))
         new = there - set(self._names.values())
         for name in new:
             with suppress(OSError):  # gone meanwhile; or a link, of which nobody reads
@@ -211,10 +250,16 @@ class BlindWatch(Watch):
         self._writer.close()
 
 
-def watch(folder: Path) -> Watch:
-    """Watch the files of a folder with what the system offers, or blindly where it refuses."""
+def watch(folder: Path, wanted: Callable[[str], bool] | None = None) -> Watch:
+    """Watch the files of a folder with what the system offers, or blindly where it refuses.
+
+    Args:
+        folder: it may come later.
+        wanted: which names are of interest; by default all.
+    """
     with suppress(OSError):  # Linux allows 128 inotify instances a user
-        return InotifyWatch(folder) if sys.platform == "linux" else KqueueWatch(folder)
+        kind = InotifyWatch if sys.platform == "linux" else KqueueWatch
+        return kind(folder, wanted)
     return BlindWatch()
 
 

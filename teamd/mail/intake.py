@@ -8,7 +8,9 @@ cut takes back of it, the same mail is read again, and known. A header that it l
 batch is told by the digest of the inbox that it speaks of.
 
 Where mail came without ids, a marker is appended behind it first, from which they follow, see
-`lines.Names`. The marker waits for the disk: behind another one, the same mail has other ids.
+`lines.Names`. The marker is on the disk before anything is written that holds such an id: behind
+another one, the same mail has other ids. Its sync may go on meanwhile, for a reader that waits for
+it there.
 
 **Set aside.** What is no message, had a reader that ended or is a great deal is set aside, and so
 is mail without an id behind mail with one, in an order in which every interruption can be told from
@@ -39,6 +41,7 @@ from itertools import chain
 from teamd.dataclass import dataclass, replace
 from teamd.errors import StoreError
 from teamd.files import directories, files
+from teamd.files.ahead import SyncAhead
 from teamd.mail import lines
 from teamd.mail.poison import Position, first_position
 from teamd.messages import new_id
@@ -74,6 +77,7 @@ class Intake:
     _begun: str = ""  # a batch in the inbox that this reader has begun
     _digest: lines.Digest | None = None  # of the inbox up to that batch's end
     _marked: str = ""  # a batch in the inbox behind which this reader has put a marker
+    _marking: SyncAhead | None = None  # the sync of that marker, if it was begun ahead
     _truncated: str = ""  # a batch whose marker is gone, for ever
     _safe: str = ""  # a batch that another reader has set aside, and whose file's name is safe now
 
@@ -129,7 +133,7 @@ class Intake:
             return self._set_aside(fd, start)
         batch = new_id()
         if _begins_nameless(fd, start):
-            end = self._mark(fd, batch)
+            end = self._mark(fd, batch, ahead=True)
             self._marked = batch
         elif self._forget_nothing(fd, start):
             return None
@@ -139,6 +143,10 @@ class Intake:
         self._begun = batch
         return Position(batch=batch, at=start, end=end, content=content)
 
+    def sync_of(self, batch: str) -> SyncAhead | None:
+        """Return the sync that has to end before an id of this batch is written anywhere."""
+        return self._marking if batch == self._marked else None
+
     def has_named(self, position: Position) -> bool:
         """Return whether each message of a batch in the inbox has an id that is safe.
 
@@ -146,11 +154,13 @@ class Intake:
         """
         return position.batch == self._marked
 
-    def _mark(self, fd: int, batch: str) -> int:
+    def _mark(self, fd: int, batch: str, *, ahead: bool = False) -> int:
         """Put a marker behind all that is in the inbox; returns the offset behind it."""
         files.write_at_end(fd, lines.marker(batch))
         if self.durable:
-            files.sync(fd)
+            self._marking = SyncAhead.begin(fd, safe=None) if ahead else None
+            if self._marking is None:
+                files.sync(fd)
         return os.fstat(fd).st_size
 
     def _forget_nothing(self, fd: int, start: int) -> bool:

@@ -140,7 +140,7 @@ class Names:
             at: the offset.
             behind: returns the bytes from an offset on, in parts.
         """
-        return partial(self._name, at, behind), partial(self._moment, at, behind)
+        return partial(self._name, at, behind), partial(self._moment, at)
 
     def _name(self, at: int, behind: Callable[[int], Iterable[bytes]]) -> str:
         self._look(at, behind)
@@ -148,9 +148,9 @@ class Names:
             return f"{self.batch}-{at}"
         return f"{self._named}-{self._marker - at}"
 
-    def _moment(self, at: int, behind: Callable[[int], Iterable[bytes]]) -> float:
-        self._look(at, behind)
-        found = moment_of(self._named or self.batch)
+    def _moment(self, at: int) -> float:
+        named = self._named if self._since <= at < self._marker else ""  # an id has no look for it
+        found = moment_of(named or self.batch)
         return time.time() if found is None else found
 
     def _look(self, at: int, behind: Callable[[int], Iterable[bytes]]) -> None:
@@ -229,7 +229,7 @@ def sort(
     if len(line) > max_bytes:
         return f"it is longer than {max_bytes} bytes"
     try:
-        return Message.decode(line, to=to, nameless=nameless, undated=undated)
+        return Message.decode_odd(line, to=to, nameless=nameless, undated=undated)
     except NotAMessage as error:
         return str(error)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Final
 
+    from teamd.files.ahead import SyncAhead
     from teamd.files.paths import TeamPaths
     from teamd.mail.poison import Position
     from teamd.mail.spool import BatchLimit, Found
@@ -42,6 +43,7 @@ class Batch:
         end: where the next one begins, in the taken file or in the inbox.
         rejected: how long the file of rejected lines is with it.
         in_inbox: whether it is in the inbox still.
+        behind: a sync that has to end before an id of it is written anywhere, if there is one.
     """
 
     id: str
@@ -49,6 +51,7 @@ class Batch:
     end: int = 0
     rejected: int = 0
     in_inbox: bool = False
+    behind: SyncAhead | None = None
 
 
 EMPTY: Final = Batch("", ())
@@ -153,6 +156,14 @@ class Mailbox:
 
         What is read under the lock is decoded without it, so that senders wait for moments only.
         """
+        batch = self.take_ahead(limit)
+        if batch.behind is not None:
+            with translate_os_errors(self._inbox):
+                batch.behind.wait()
+        return batch
+
+    def take_ahead(self, limit: BatchLimit = NO_LIMIT) -> Batch:
+        """Take mail as `take` does, and leave it to the caller to wait for `Batch.behind`."""
         self.check()
         while True:  # each round gets on; the lock is free in between
             with self._kept.locked() as fd, translate_os_errors(self._inbox):
@@ -325,4 +336,5 @@ class Mailbox:
 
     def _batch(self, position: Position, found: Found, rejected: int) -> Batch:
         self._in_hand = (position.batch, position.at)
-        return Batch(position.batch, found.messages, found.end, rejected, position.in_inbox)
+        behind = self._intake.sync_of(position.batch) if position.in_inbox else None
+        return Batch(position.batch, found.messages, found.end, rejected, position.in_inbox, behind)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import lru_cache
-from itertools import islice
+from itertools import compress, count, islice
+from operator import is_not
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -48,10 +49,8 @@ class PerMessage(Generic[T]):
 
 def count_same(messages: Sequence[ChatMessage], others: Sequence[ChatMessage]) -> int:
     """Return how many objects two lists have in common, from their beginnings on."""
-    for place, (one, other) in enumerate(zip(messages, others, strict=False)):
-        if one is not other:
-            return place
-    return min(len(messages), len(others))
+    differing = compress(count(), map(is_not, messages, others))
+    return next(differing, min(len(messages), len(others)))
 
 
 def encode(part: Any) -> bytes:

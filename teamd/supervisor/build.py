@@ -28,7 +28,7 @@ from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdown import ShutdownContext
 from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.slots import Slots
-from teamd.supervisor.supervisor import Signals, Supervisor
+from teamd.supervisor.supervisor import Signals, Supervisor, is_inbox
 from teamd.supervisor.team_context import TeamContext
 from teamd.supervisor.workers import Workers
 from teamd.team import teams
@@ -65,7 +65,7 @@ def build_supervisor(
     repaired = _repair(settings, journal)
     ledger = Ledger(paths.ledger)
     ledger.agree(Terms.of(settings.now))
-    inboxes, board = watch(paths.inboxes), watch(paths.tasks)
+    inboxes, board = watch(paths.inboxes, is_inbox), watch(paths.tasks)
     post = _build_post(settings)
     roster = _start_roster(settings, post, journal)
     if repaired:

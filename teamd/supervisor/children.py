@@ -117,11 +117,18 @@ class Children(Lives):
         """Have no process ready any more."""
         self._forks.end()
 
-    def ring(self, names: Iterable[str]) -> None:
-        """Wake those of the names that have a process."""
+    def ring(self, names: Iterable[str], *, with_slots: bool = False) -> None:
+        """Wake those of the names that have a process.
+
+        Args:
+            names: of teammates.
+            with_slots: whether each is about to ask the model; who rests is offered a slot then.
+        """
         for name in names:
             life = self._lives.get(name)
             if life is not None and life.child is not None and life.watchdog is not None:
+                if with_slots and life.heartbeat is not None and life.heartbeat.resting:
+                    self.slots.offer(name)
                 life.child.ring()
                 life.watchdog.ring(clocks.awake())
                 self._look_within(_LOOK_SECONDS)
@@ -181,6 +188,11 @@ class Children(Lives):
         left = (life.left(beat) for life in self._lives.values())
         self._next_look = Deadline.after(min(left, default=math.inf), clocks.awake)
         self._look_within(_LONGEST_LOOK_SECONDS)
+
+    @property
+    def next_look_seconds(self) -> float:
+        """The seconds until `check_heartbeats` looks again."""
+        return self._next_look.left
 
     def next_due_seconds(self) -> float:
         """Return the seconds until `do_due` or `check_heartbeats` has something to do."""

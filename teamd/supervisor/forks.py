@@ -154,6 +154,7 @@ class Forks:
         own, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
         with own, theirs:
             own.setblocking(False)
+            theirs.setblocking(False)
             start = partial(
                 ChildStart,
                 name=name,

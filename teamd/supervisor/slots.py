@@ -32,6 +32,7 @@ class _Channel:
         asks: whether it stands in the queue.
         prefix: what its next request begins with; empty where no server keeps that.
         refused: whether its last call was refused: it stands in front, it has waited before.
+        has_asked: whether it has ever asked.
     """
 
     name: str
@@ -40,6 +41,7 @@ class _Channel:
     asks: bool = False
     prefix: str = ""
     refused: bool = False
+    has_asked: bool = False
 
 
 class Slots:
@@ -97,6 +99,19 @@ class Slots:
             self._heed(key.data)
         self._grant_free()
 
+    def offer(self, name: str) -> None:
+        """Grant a slot to a teammate that is about to ask for one, if it would get one at once.
+
+        It is for a request that begins as its last one did. Where none comes, it is given back.
+        """
+        channel = self._channels.get(name)
+        if channel is None or not channel.has_asked or channel.asks or channel.held:
+            return
+        if self.pause_seconds or self._held >= self._limit.now:
+            return
+        if not self._warmth.cold_seconds(channel.prefix):
+            self._grant(channel)
+
     @property
     def pause_seconds(self) -> float:
         """How long none is granted."""
@@ -145,7 +160,7 @@ class Slots:
     def _enqueue(self, channel: _Channel, prefix: str) -> None:
         if channel.asks:
             return
-        channel.asks, channel.prefix = True, prefix
+        channel.asks, channel.prefix, channel.has_asked = True, prefix, True
         if channel.refused:
             self._queue.appendleft(channel)
         else:

@@ -12,7 +12,7 @@ from teamd.control import ControlRequest
 from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError, TeamError
 from teamd.files import pidfile
-from teamd.messages import NAME
+from teamd.messages import NAME, TEAMD
 from teamd.states import ChildExit
 from teamd.supervisor.declared import spawn_declared
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _ENDINGS: Final = (signal.SIGTERM, signal.SIGINT)
 _RELOAD_SECONDS: Final = 60.0
+_SUFFIX: Final = ".jsonl"
 
 
 class Signals:
@@ -165,16 +166,19 @@ class Supervisor:
             self.context.roster.retry_seconds,
         )
         until = Deadline.after(min(due for due in dues if due is not None))
-        slots = self.context.children.slots
+        children, slots = self.context.children, self.context.children.slots
         signals, tasks = self.signals.fileno(), self.tasks.watch.fileno()
         watched = [signals, tasks, self.watch.fileno(), slots.fileno()]
-        while True:  # slots are granted between rounds: model calls are no news of the team
-            left = (max(0.0, until.left), slots.next_due_seconds)
-            seconds = min(due for due in left if due is not None)
+        # Teammates are rung and slots granted between rounds: neither is news of the team, and a
+        # teammate that wakes on the same processor would wait for the end of the round.
+        while True:
+            left = (until.left, children.next_look_seconds, slots.next_due_seconds)
+            seconds = max(0.0, min(due for due in left if due is not None))
             ready, _, _ = select.select(watched, [], [], seconds)
             mail = self.watch.fileno() in ready and self._hear()
             slots.serve()
-            if mail or signals in ready or tasks in ready or until.left <= 0:
+            due = until.left <= 0 or children.next_look_seconds <= 0
+            if mail or due or signals in ready or tasks in ready:
                 return
 
     def _heed_signals(self) -> None:
@@ -245,21 +249,20 @@ class Supervisor:
         self._hear()
 
     def _hear(self) -> bool:
-        """Wake those who have mail by the hints that came; return whether there is any.
+        """Wake those who have mail by the hints that came; return whether this one may have any.
 
-        What readers do to their inboxes and to files of their own beside them is nothing.
+        What readers do to their inboxes is nothing.
         """
         changed = self.watch.changed()
-        names = {name.removesuffix(".jsonl") for name in changed or () if name.endswith(".jsonl")}
         try:
-            found = {name for name in names if NAME.fullmatch(name) and self._has_mail(name)}
+            found = {name for name in map(_owner, changed or ()) if self._has_mail(name)}
         except StoreError:  # a look that failed: who is woken looks again itself
             changed = None
         if changed is None:  # who knows who
             self.context.children.ring_all()
             return True
-        self.context.children.ring(found)
-        return bool(found)
+        self.context.children.ring(found, with_slots=True)
+        return TEAMD in found
 
     def _has_mail(self, name: str) -> bool:
         return self.context.settings.paths.has_mail(name)
@@ -288,6 +291,15 @@ class Supervisor:
                 self.context.journal.warn("taken out of protected places", names=taken)
         except StoreError as error:  # the next command or start does it
             self.context.journal.error("workspace not put right", error)
+
+
+def is_inbox(name: str) -> bool:
+    """Return whether a file is an inbox, and no reader's own beside it."""
+    return name.endswith(_SUFFIX) and NAME.fullmatch(_owner(name)) is not None
+
+
+def _owner(inbox: str) -> str:
+    return inbox.removesuffix(_SUFFIX)
 
 
 def _remember(number: int, frame: FrameType | None) -> None:

@@ -30,6 +30,8 @@ FORMAT: Final = 1
 _OPENING: Final = b'"members": ['
 _END: Final = (b"]}", b"")
 _NAMED: Final = re.compile(rb'\{"name": "%b", "' % NAME.pattern.encode())
+# One step of whoever looks: a second change within a tick of the clock is seen as late as that.
+_STEP_SECONDS: Final = 0.01
 _DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -127,6 +129,10 @@ class Roster:
         self._settled: Version | None = None  # the version of it that no change can have
         self._alone: tuple[bytes, Member | None] = (b"", None)  # what one line said last
         self._alone_settled: Version | None = None  # as `_settled`, of that
+        self._opening: tuple[bytes, str] = (b"", "")  # a first line, and the team's name in it
+        self._nobody: tuple[bytes, str] = (b"", "")  # whose name stood nowhere, and in what
+        # What was read just now, its version, and until when that is believed.
+        self._recent: tuple[Version | None, float, bytes | None] = (None, 0.0, None)
 
     def read(self) -> Team:
         """The team as it is; an empty one where there is no roster yet.
@@ -162,7 +168,7 @@ class Roster:
                 if (member := self._find_alone(content, name)) is not None:
                     self._alone_settled = settled
                     return member
-                if _has_our_form(content) and _is_nowhere(content, name):
+                if self._is_nowhere(content, name):
                     return None
         return self.read().find(name)
 
@@ -215,7 +221,13 @@ class Roster:
         if version is not None and version == self._alone_settled:
             return self._alone[0], version
         settled = version if is_settled(version) else None  # before it is read
-        return files.read(self._paths.config), settled
+        known, until, content = self._recent
+        now = time.monotonic()
+        if settled is None and version is not None and version == known and now < until:
+            return content, None
+        content = files.read(self._paths.config)
+        self._recent = version, now + _STEP_SECONDS, content
+        return content, settled
 
     def _find_alone(self, content: bytes, name: str) -> Member | None:
         """Return a member by the first line with its name; `None` where there is none of its own.
@@ -229,14 +241,25 @@ class Roster:
         if not _has_our_form(content):
             return None
         opening, _, lines = content.partition(b"\n")
-        head = json.loads(opening + _END[0])
-        self._check_format(head.get("format", 0))
+        if opening != self._opening[0]:
+            head = json.loads(opening + _END[0])
+            self._check_format(head.get("format", 0))
+            self._opening = opening, head.get("team_name", "default")
         if (at := lines.find(b'"name": %b' % json.dumps(name).encode())) < 0:
             return None
         line = lines[lines.rfind(b"\n", 0, at) + 1 : lines.index(b"\n", at)].removesuffix(b",")
-        member = Member.decode(json.loads(line), team=head.get("team_name", "default"))
+        member = Member.decode(json.loads(line), team=self._opening[1])
         self._alone, self._alone_settled = (content, member), None
         return member if member.name == name else None
+
+    def _is_nowhere(self, content: bytes, name: str) -> bool:
+        """Return whether no member has that name, by what is read alone."""
+        if self._nobody == (content, name):
+            return True
+        nowhere = _has_our_form(content) and _is_nowhere(content, name)
+        if nowhere:
+            self._nobody = content, name
+        return nowhere
 
     def _alone_is(self, name: str) -> bool:
         return self._alone[1] is not None and self._alone[1].name == name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from functools import cache
 
 from teamd.dataclass import KW_ONLY, dataclass, field, fields
@@ -47,6 +46,8 @@ class Transcript:
     _unsafe: int | None = field(default=None, init=False)  # from there on a power cut may take it
     _failed: StoreError | None = field(default=None, init=False)  # only the next process goes on
     _ahead: SyncAhead | None = field(default=None, init=False)
+    _held: bytes = field(default=b"", init=False)  # what is not written yet
+    _behind: SyncAhead | None = field(default=None, init=False)  # the sync that it waits for
 
     def __post_init__(self) -> None:
         self._file = KeptFile(self.path)
@@ -70,6 +71,35 @@ class Transcript:
 
     def append_lines(self, encoded: bytes, *, durable: bool = True) -> range:
         """Add encoded records, see `append`."""
+        self._write_held()
+        return self._append(encoded, durable=durable)
+
+    def hold_lines(self, encoded: bytes, behind: SyncAhead) -> range:
+        """Add encoded records that must not be written before a sync has ended.
+
+        They are with the next that are added, or with `settle`; what the sync fails with shows
+        there, and nothing more can be added then.
+        """
+        self._write_held()
+        self._held, self._behind = encoded, behind
+        start = files.size(self.path)
+        return range(start, start + len(encoded))
+
+    def _write_held(self) -> None:
+        """Write what was held back, once the sync has ended that it waits for."""
+        held, behind = self._held, self._behind
+        if behind is None:
+            return
+        self._held, self._behind = b"", None
+        try:
+            with translate_os_errors(self.path):
+                behind.wait()
+            self._append(held, durable=False)
+        except StoreError as error:  # whoever held it back goes by it already
+            self._failed = error
+            raise
+
+    def _append(self, encoded: bytes, *, durable: bool) -> range:
         self.check()
         self._end_ahead()
         if self._failed is not None:
@@ -92,18 +122,18 @@ class Transcript:
         Raises:
             StoreError: the disk failed; the file is as it was when it was last on disk.
         """
+        self._write_held()
         self._end_ahead()
         if self._unsafe is not None or self._failed is not None:
-            self.append_lines(b"")
+            self._append(b"", durable=True)
 
     def settle_ahead(self) -> None:
         """Begin what `settle` does, which waits for it then; a failure of the disk shows there."""
-        safe = self._unsafe
-        if self._ahead or self._failed or safe is None:
+        safe, fd = self._unsafe, self._file.descriptor
+        if self._ahead or self._failed or safe is None or fd is None:
             return
-        with suppress(StoreError), self._file.locked() as fd:
-            folder = None if safe else self.path.parent  # of a file that is new, as far as is known
-            self._ahead = SyncAhead.begin(fd, safe=safe, folder=folder)
+        folder = None if safe else self.path.parent  # of a file that is new, as far as is known
+        self._ahead = SyncAhead.begin(fd, safe=safe, folder=folder)
 
     def _end_ahead(self) -> None:
         """Wait for the sync that was begun, and take back what it could not bring to the disk."""

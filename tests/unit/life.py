@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import socket
 from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -22,6 +23,7 @@ from teamd.agent.turn import Cancellation
 from teamd.agent.wakeup import CallBudget, Pulse, Wakeup
 from teamd.approvals.store import Approvals
 from teamd.budget.ledger import Ledger
+from teamd.call_slots import CHANNEL
 from teamd.files.paths import TeamPaths
 from teamd.heartbeat import Heartbeat
 from teamd.journal import Journal
@@ -207,6 +209,7 @@ class Life:
         self.more: list[Tool[Any]] = []
         self.mailbox = self.post.mailbox("alice")
         self.bell: tuple[int, int] | None = None
+        self._slots: socket.socket | None = None
         self.mask = Mask()
         self.busy = False
         self.learn_key: Callable[[], Awaitable[None]] | None = None
@@ -268,10 +271,14 @@ class Life:
         """Make her loop for the length of a block; it does not run by itself."""
         self.bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         journal = Journal(self.paths.log("alice"), "alice")
+        self.slots, self._slots = socket.socketpair(socket.AF_UNIX, CHANNEL)
+        self._slots.setblocking(False)
         self._loop = self._make_loop(self._environment(self.bell[0], journal))
         try:
             yield self._loop
         finally:
+            self.slots.close()
+            self._slots.close()
             for fd in self.bell:
                 os.close(fd)
             self.bell = None
@@ -317,7 +324,7 @@ class Life:
             paths=self.paths,
             settings=self.settings,
             journal=journal,
-            slots=CallSlots(bell),  # never asked: the model is a player
+            slots=CallSlots(-1 if self._slots is None else self._slots.fileno()),
             wakeup=Wakeup(bell, pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS),
             check=lambda: None,
             granted_bytes=lambda: 0,

@@ -7,6 +7,7 @@ import json
 import os
 import re
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,27 @@ def noted_syncs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
 
             patched.setattr(os, name, sync)
         yield found
+
+
+def test_a_marker_that_the_disk_did_not_keep_is_told_of(
+    paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for it himself hears of it there, at each delivery that it names."""
+    append(paths, "one", "two")
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), fd)
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    box, single = Mailbox(paths, "bob"), replace(WARY, messages=1)
+    with pytest.raises(StoreError, match="Input/output error"):
+        box.take(single)
+    for _ in range(2):
+        batch = box.take_ahead(single)
+        assert batch.behind is not None
+        with pytest.raises(OSError, match="Input/output error"):
+            batch.behind.wait()
+        box.done(batch)
 
 
 @pytest.mark.parametrize("length", [1, 9000])

@@ -7,6 +7,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +15,9 @@ from teamd.errors import StoreError
 from teamd.files import locks
 from teamd.files.ahead import SyncAhead
 from teamd.transcript.file import Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 OLD, MINE, MORE = b"old\n", b"mine\n", b"more\n"
 
@@ -220,6 +224,74 @@ def test_where_there_are_no_threads_it_is_done_later(
     assert _descriptors(transcript.path) == before, "no descriptor is left"
     transcript.settle()
     assert disk.synced == [OLD + MINE, OLD + MINE + MORE]
+
+
+@pytest.fixture
+def behind(tmp_path: Path, disk: Disk) -> Iterator[SyncAhead]:
+    """The sync of a marker behind mail without ids, in a file that others write to as well."""
+    fd = os.open(tmp_path / "inbox", os.O_RDWR | os.O_CREAT)
+    os.write(fd, OLD)
+    yield SyncAhead(fd, safe=None)
+    disk.go.set()
+    os.close(fd)
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_records_that_are_held_back_are_written_behind_a_sync(
+    tmp_path: Path, disk: Disk, behind: SyncAhead, more: bool
+) -> None:
+    """What they hold has another name, if a power cut takes the marker."""
+    bob = Transcript(tmp_path / "bob.jsonl")
+    bob.path.write_bytes(OLD)
+    there = bob.hold_lines(MINE, behind)
+    bob.settle_ahead()
+    assert bob.path.read_bytes() == OLD
+    written: list[tuple[bytes, list[bytes]]] = []
+
+    def go_on() -> None:
+        if more:
+            bob.append_lines(MORE, durable=False)
+        bob.settle()
+        written.append((bob.path.read_bytes(), list(disk.synced)))
+
+    going_on = threading.Thread(target=go_on)
+    going_on.start()
+    assert bob.path.read_bytes() == OLD
+    disk.go.set()
+    going_on.join()
+    whole = OLD + MINE + (MORE if more else b"")
+    assert written == [(whole, [OLD, whole])]
+    assert whole[there.start : there.stop] == MINE
+
+
+def test_what_is_held_back_twice_is_written_in_order(
+    tmp_path: Path, disk: Disk, behind: SyncAhead
+) -> None:
+    bob = Transcript(tmp_path / "bob.jsonl")
+    disk.go.set()
+    bob.hold_lines(OLD, behind)
+    assert bob.hold_lines(MINE, behind) == range(len(OLD), len(OLD + MINE))
+    bob.settle()
+    assert bob.path.read_bytes() == OLD + MINE
+
+
+def test_nothing_is_written_behind_a_sync_that_has_failed(
+    tmp_path: Path, disk: Disk, behind: SyncAhead
+) -> None:
+    """Nor anything later: whoever holds records back goes by them already."""
+    disk.fails = True
+    disk.go.set()
+    bob = Transcript(tmp_path / "bob.jsonl")
+    bob.path.write_bytes(OLD)
+    bob.hold_lines(MINE, behind)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="Input/output error"):
+            bob.settle()
+        disk.fails = False
+    with pytest.raises(StoreError, match="Input/output error"):
+        bob.append_lines(MORE)
+    assert bob.path.read_bytes() == OLD
+    assert (tmp_path / "inbox").read_bytes() == OLD, "others may have written there meanwhile"
 
 
 def test_no_descriptor_is_left_behind(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ class Team:
         """Give a teammate its end of a channel."""
         own, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
         own.setblocking(False)
+        theirs.setblocking(False)
         self.slots.open(name, own.detach())
         self.ends[name] = theirs.detach()
         return CallSlots(self.ends[name])
@@ -129,8 +130,10 @@ async def asked_once() -> AsyncIterator[tuple[socket.socket, CallSlots]]:
         theirs.setblocking(False)
         slots = CallSlots(theirs.fileno())
         slots.ask_ahead()  # nothing is known of the first
+        taking = asyncio.create_task(slots.take("a"))
+        await asyncio.sleep(0)
         ours.send(b"3")
-        slots.give_back(Returned(number=await slots.take("a")))
+        slots.give_back(Returned(number=await taking))
         assert [ours.recv(64), ours.recv(64)] == [b"ask a", Returned(number=3).encode()]
         yield ours, slots
 
@@ -248,6 +251,164 @@ def test_a_slot_asked_for_ahead_is_not_for_a_request_that_begins_otherwise() -> 
             assert await asking == 5
             slots.begun(5)
             assert ours.recv(64) == b"begun 5"
+
+    run(scenario)
+
+
+def said(ours: socket.socket) -> list[bytes]:
+    """What a supervisor has to read by now."""
+    words = []
+    with suppress(BlockingIOError):
+        while True:
+            words.append(os.read(ours.fileno(), 64))
+    return words
+
+
+@pytest.mark.parametrize("ahead", [False, True], ids=["as the request comes", "before"])
+def test_a_slot_that_is_offered_is_not_asked_for(ahead: bool) -> None:
+    """It comes with the bell: the way to the supervisor and back is saved."""
+
+    async def scenario() -> None:
+        async with asked_once() as (ours, slots):
+            ours.send(b"4")
+            if ahead:
+                slots.ask_ahead()
+            assert await slots.take("a") == 4
+            slots.begun(4)
+            assert said(ours) == [b"begun 4"]
+            second = asyncio.create_task(slots.take("a"))
+            await asyncio.sleep(0)
+            assert said(ours) == [b"ask a"], "it was for one request"
+            ours.send(b"5")
+            assert await second == 5
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("ahead", [False, True], ids=["not looked at", "looked at"])
+def test_a_slot_that_was_offered_for_nothing_is_given_back(ahead: bool) -> None:
+    """Such as to one that is paused: others would wait for it."""
+
+    async def scenario() -> None:
+        async with asked_once() as (ours, slots):
+            slots.decline()
+            assert said(ours) == []
+            ours.send(b"4")
+            if ahead:
+                slots.ask_ahead()
+            slots.decline()
+            slots.decline()
+            assert said(ours) == [Returned(number=4).encode()]
+
+    run(scenario)
+
+
+def test_an_offer_is_not_for_a_request_that_begins_otherwise() -> None:
+    async def scenario() -> None:
+        async with asked_once() as (ours, slots):
+            ours.send(b"4")
+            asking = asyncio.create_task(slots.take("b"))
+            await asyncio.sleep(0)
+            assert said(ours) == [Returned(number=4).encode(), b"ask b"]
+            ours.send(b"5")
+            assert await asking == 5
+            slots.begun(5)
+            assert said(ours) == [b"begun 5"]
+
+    run(scenario)
+
+
+def test_what_is_granted_behind_an_offer_is_given_back() -> None:
+    """The offer came after the look and before the question was read: both were answered."""
+
+    async def scenario() -> None:
+        async with asked_once() as (ours, slots):
+            slots.ask_ahead()
+            ours.send(b"4")
+            ours.send(b"5")
+            assert await slots.take("a") == 4
+            slots.decline()
+            assert said(ours) == [b"ask a", Returned(number=5).encode()]
+
+    run(scenario)
+
+
+def test_a_slot_is_offered_where_nobody_waits_for_it(tmp_path: Path) -> None:
+    """To one that has asked before, and neither has a slot nor stands in the queue."""
+
+    async def scenario() -> None:
+        async with team(tmp_path, 2) as there:
+            model, gone = Slow(), Slow()
+            gone.go.set()
+            ann, bob = there.enter("ann"), there.enter("bob")
+            there.slots.offer("ann")
+            there.slots.offer("nobody")
+            assert ann._read() is None, "it has never asked"
+            for asker in (ann, bob):
+                await begin(gone.of("one"), asker)
+            await until(lambda: there.slots._held == 0)
+            there.slots.offer("ann")
+            there.slots.offer("ann")
+            assert (ann._read(), ann._read()) == (2, None), "one is enough"
+            calls = [begin(model.of("bob"), bob)]
+            await until(lambda: model.inside == 1)
+            ann.give_back(Returned(number=2))
+            cid = there.enter("cid")
+            calls += [begin(model.of("cid"), cid), begin(model.of("ann"), ann)]
+            await until(lambda: len(there.slots._queue) == 1)
+            there.slots.offer("ann")
+            model.go.set()
+            await asyncio.gather(*calls)
+            assert model.most == 2
+            assert ann._read() is None
+
+    run(scenario)
+
+
+def test_none_is_offered_while_the_server_takes_no_more_calls(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with team(tmp_path, 2) as there:
+            ann, bob = there.enter("ann"), there.enter("bob")
+            bob.give_back(Returned(number=await bob.take()))
+            refused = Returned(number=await ann.take(), refused=True, retry_after_seconds=60)
+            there.slots.offer("bob")
+            bob.give_back(Returned(number=bob._read() or 0))
+            ann.give_back(refused)
+            await until(lambda: there.slots.pause_seconds > 0)
+            there.slots.offer("bob")
+            assert bob._read() is None
+
+    run(scenario)
+
+
+def test_none_is_offered_where_all_are_taken(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with team(tmp_path, 1) as there:
+            ann, bob = there.enter("ann"), there.enter("bob")
+            bob.give_back(Returned(number=await bob.take()))
+            await ann.take()
+            there.slots.offer("bob")
+            assert bob._read() is None
+
+    run(scenario)
+
+
+def test_none_is_offered_while_another_brings_the_same_to_the_cache(tmp_path: Path) -> None:
+    """Whoever goes on without that pays for writing it once more."""
+
+    async def scenario() -> None:
+        async with team(tmp_path, 9) as there:
+            ann, bob = there.enter("ann"), there.enter("bob")
+            for slots in (ann, bob):
+                slots.give_back(Returned(number=await slots.take("same")))
+            await until(lambda: there.slots._held == 0)
+            number = await ann.take("same")
+            there.slots.offer("bob")
+            assert bob._read() is None
+            ann.begun(number)
+            await until(lambda: not there.slots._warmth.cold_seconds("same"))
+            there.slots.offer("bob")
+            assert bob._read() is not None
 
     run(scenario)
 

@@ -182,3 +182,93 @@ def test_many_files_are_all_named(watching: Watch, tmp_path: Path) -> None:
         (tmp_path / name).touch()
     assert watching.changed() == names
     assert watching.changed() == set()
+
+
+@pytest.fixture
+def mail(folder: Path) -> Iterator[Watch]:
+    """A watch on some files of a folder."""
+    (folder / "ann.jsonl").touch()
+    made = watch(folder, lambda name: name.endswith(".jsonl"))
+    yield made
+    made.close()
+
+
+def append(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"x")
+
+
+def test_what_is_written_to_a_file_that_is_not_wanted_wakes_nobody(
+    mail: Watch, folder: Path
+) -> None:
+    """A reader notes beside each inbox what it has in hand, for every message."""
+    (folder / "ann.taken").touch()
+    assert mail.changed() == set()
+    if sys.platform == "linux":  # elsewhere what comes into the folder is all that one is told
+        append(folder / "ann.taken")
+        assert not readable(mail)
+    append(folder / "ann.jsonl")
+    assert readable(mail, 20)
+    assert mail.changed() == {"ann.jsonl"}
+
+
+def test_a_wanted_file_that_comes_is_watched(mail: Watch, folder: Path) -> None:
+    append(folder / "bob.jsonl")
+    assert readable(mail, 20)
+    assert mail.changed() == {"bob.jsonl"}
+    append(folder / "bob.jsonl")
+    assert readable(mail, 20)
+    assert mail.changed() == {"bob.jsonl"}
+
+
+@pytest.mark.parametrize("how", ["replaced", "removed", "removed and seen", "renamed"])
+def test_a_wanted_file_in_the_place_of_another_is_watched(
+    mail: Watch, folder: Path, how: str
+) -> None:
+    """By hand, or by a program that writes aside."""
+    path = folder / "ann.jsonl"
+    if how == "replaced":
+        files.replace(path, b"x")
+    elif how == "renamed":
+        (folder / "cid.jsonl").touch()
+        (folder / "cid.jsonl").rename(path)
+    else:
+        path.unlink()
+        if how == "removed and seen":
+            assert readable(mail, 20)
+            mail.changed()
+        append(path)
+    changed = mail.changed()
+    assert changed is None or "ann.jsonl" in changed
+    mail.changed()
+    append(path)
+    assert readable(mail, 20)
+    assert mail.changed() == {"ann.jsonl"}
+
+
+def test_wanted_files_of_a_folder_that_takes_the_place_of_another_are_watched(
+    mail: Watch, folder: Path
+) -> None:
+    folder.rename(folder.with_name("old"))
+    folder.mkdir()
+    append(folder / "ann.jsonl")
+    assert readable(mail, 20)
+    assert mail.changed() is None
+    append(folder / "ann.jsonl")
+    assert readable(mail, 20)
+    assert mail.changed() == {"ann.jsonl"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only inotify's queue has a length to exceed")
+def test_a_wanted_file_that_came_as_the_queue_overflowed_is_watched(
+    mail: Watch, folder: Path
+) -> None:
+    most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    for number in range(most // 2 + 10):
+        (folder / f"x{number % 7}").touch()
+        (folder / f"x{number % 7}").unlink()
+    (folder / "bob.jsonl").touch()
+    assert mail.changed() is None
+    append(folder / "bob.jsonl")
+    assert readable(mail, 20)
+    assert mail.changed() == {"bob.jsonl"}

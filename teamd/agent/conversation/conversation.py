@@ -21,6 +21,7 @@ from teamd.transcript.file import decode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from teamd.files.ahead import SyncAhead
     from teamd.messages import Message
     from teamd.models import Block, Reply
     from teamd.tools import Result
@@ -47,9 +48,18 @@ class Conversation(ConversationState):
         nonce, secret = os.urandom(8).hex(), os.urandom(16).hex()
         self.record(replace(opened, nonce=nonce, secret=secret), durable=False)
 
-    def deliver(self, messages: Iterable[Message], **facts: Any) -> None:
-        """Put mail into it, for `settle` to bring to the disk; the facts: see `Delivered`."""
-        self.record(records.Delivered(messages=tuple(messages), **facts), durable=False)
+    def deliver(
+        self, messages: Iterable[Message], *, behind: SyncAhead | None = None, **facts: Any
+    ) -> None:
+        """Put mail into it, for `settle` to bring to the disk.
+
+        Args:
+            messages: the mail.
+            behind: a sync that has to end before any of it is written.
+            facts: see `Delivered`.
+        """
+        record = records.Delivered(messages=tuple(messages), **facts)
+        self.record(record, durable=False, behind=behind)
 
     def add_reply(self, reply: Reply) -> None:
         """Put a whole reply of the model into it, for `settle` to bring to the disk."""
@@ -109,20 +119,27 @@ class Conversation(ConversationState):
         """Note what a reply cost that was to be a summary and is of no use."""
         self.record(records.SummaryFailed(content=reply.content, **_facts(reply)))
 
-    def record(self, record: records.Record, *, durable: bool = True) -> None:
+    def record(
+        self, record: records.Record, *, durable: bool = True, behind: SyncAhead | None = None
+    ) -> None:
         """Write a record down, then apply it.
 
         Args:
             record: whatever has happened.
             durable: on disk when this returns, with all before it; otherwise with `settle`.
+            behind: a sync that has to end before it is written, which is with the next record
+                then, or with `settle`.
         """
         line = replace(record, time=time.time()).encode()
-        there = self._transcript.append_lines(line, durable=durable)
+        if behind is None:
+            there = self._transcript.append_lines(line, durable=durable)
+        else:
+            there = self._transcript.hold_lines(line, behind)
         # Applied as it will be read again, without the half surrogate pairs that UTF-8 cannot hold.
         self.apply(decode(line) or records.Unknown())
         costs = max(len(self._checkpoint), self.context.bytes)
-        behind = there.stop - self._checkpoint.stop
-        if isinstance(record, records.Summarised) or behind > _LEAST_BYTES + _TIMES * costs:
+        since = there.stop - self._checkpoint.stop
+        if isinstance(record, records.Summarised) or since > _LEAST_BYTES + _TIMES * costs:
             self._checkpoint = there  # even if there will be none: the next try is not yet
             self.checkpoint()
 

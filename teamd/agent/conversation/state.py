@@ -28,6 +28,7 @@ _LASTING: Final = (
     "turns", "input_tokens", "output_tokens", "unsent", "told", "counts", "talk", "_seen", "_length"
 )  # fmt: skip
 _UNOPENED: Final = records.Opened()
+_gist_encoder: Final = json.JSONEncoder(ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +277,7 @@ class ConversationState:
 
 def _gist(message: Message) -> str:
     """Return a digest that tells a message from others; a transcript of years holds many."""
-    told = json.dumps([message.id, message.sender, message.content], ensure_ascii=False)
+    told = _gist_encoder.encode([message.id, message.sender, message.content])
     return hashlib.sha256(told.encode(errors="replace")).hexdigest()[:16]
 
 
