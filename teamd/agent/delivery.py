@@ -99,7 +99,7 @@ class Delivery:
         self.env.permissions.withdraw()
 
     def _take_mail(self) -> None:
-        batch = self.env.mailbox.take_ahead(BATCH_LIMIT)
+        batch = self.env.mailbox.take(BATCH_LIMIT, ahead=True)
         fresh = self._select_fresh(batch.messages)
         if (by := _interrupter(fresh)) is not None:
             if self.turn.running:

@@ -32,6 +32,9 @@ _DIGITS: Final = re.compile(r"\d+")
 _OUTAGE: Final = "an outage"
 _PAUSE: Final = "a pause"
 _RETRY_SECONDS: Final = 1.0
+# By then the roster says that it rests, and is known for sure: read now, it need not be read again
+# between mail and the request that follows.
+_ROSTER_SECONDS: Final = 0.15
 
 
 @dataclass(kw_only=True, slots=True)
@@ -57,6 +60,7 @@ class Loop:
     busy: Callable[[], bool]
     learn_key: Callable[[], Awaitable[None]] | None = None
     _worked_at: float = field(default_factory=clocks.awake)
+    _just_delivered: bool = False
 
     async def run(self) -> None:
         """Live until cancelled; return when it may hibernate, with all that it knows on disk."""
@@ -67,9 +71,10 @@ class Loop:
             if (why := self._paused()) is not None:
                 await self._rest_until_resumed(why)
                 continue
-            if not self.env.shutdown.agreed():
+            if delivers := not self.env.shutdown.agreed():
                 self.delivery.deliver()
                 self._send_notices()  # to those whose mail is held
+            self._just_delivered = delivers
             if self._shuts_down():
                 self.delivery.finish()
                 self.env.shutdown.carry_out()
@@ -104,8 +109,11 @@ class Loop:
                 self.turn.cancel(by)
 
     def _deliver(self) -> None:
-        self.delivery.deliver()
-        self._send_notices()  # to those whose mail is held
+        """Deliver what has come since the last look, unless that was a moment ago."""
+        if not self._just_delivered:
+            self.delivery.deliver()
+            self._send_notices()  # to those whose mail is held
+        self._just_delivered = False
 
     async def _learn_key(self) -> None:
         """Learn the key once, when there is something to do: a person may have to unlock it."""
@@ -160,6 +168,7 @@ class Loop:
         self.calls.renew()
         while True:
             if self.env.conversation.unfollowed:
+                self._just_delivered = False
                 if await self._follow():
                     return
                 if self.env.shutdown.agreed() or self._paused() is not None:
@@ -259,7 +268,11 @@ class Loop:
 
     async def _wait(self, seconds: float = math.inf) -> None:
         self.env.slots.decline()
-        await self.env.wakeup.wait(seconds)
+        look = asyncio.get_running_loop().call_later(_ROSTER_SECONDS, self._is_paused)
+        try:
+            await self.env.wakeup.wait(seconds)
+        finally:
+            look.cancel()
 
     @property
     def _owes_notices(self) -> bool:

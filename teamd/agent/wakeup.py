@@ -101,6 +101,8 @@ class Wakeup:
         self._pulse = pulse
         self._recheck_seconds = recheck_seconds
         self._woken = asyncio.Event()
+        self._listens = False
+        self._gone = False
 
     def wake(self) -> None:
         """Wake this very process from within, such as for a job that has ended."""
@@ -112,14 +114,12 @@ class Wakeup:
         Raises:
             SupervisorGone: nobody is left who could wake it.
         """
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._fd, self._woken.set)
-        try:
-            with suppress(TimeoutError), self._pulse.resting():
-                async with asyncio.timeout(min(seconds, self._recheck_seconds)):
-                    await self._woken.wait()
-        finally:
-            loop.remove_reader(self._fd)
+        if not self._listens:  # once: to begin and to end that takes as long as a look
+            asyncio.get_running_loop().add_reader(self._fd, self._hear)
+            self._listens = True
+        with suppress(TimeoutError), self._pulse.resting():
+            async with asyncio.timeout(min(seconds, self._recheck_seconds)):
+                await self._woken.wait()
         self.reset()
 
     @contextmanager
@@ -143,7 +143,18 @@ class Wakeup:
     def reset(self) -> None:
         """Forget the wake-ups so far; call it before looking for the mail that they told of."""
         self._woken.clear()
-        _empty(self._fd)
+        if not self._listens:
+            _empty(self._fd)
+        if self._gone:
+            raise SupervisorGone
+
+    def _hear(self) -> None:
+        try:
+            _empty(self._fd)
+        except SupervisorGone:
+            self._gone = True
+            asyncio.get_running_loop().remove_reader(self._fd)
+        self._woken.set()
 
 
 def hibernate(bell: int, heartbeat: Heartbeat, wanted: Callable[[], bool]) -> None:

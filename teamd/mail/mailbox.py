@@ -151,19 +151,15 @@ class Mailbox:
             check=self._check_room,
         )
 
-    def take(self, limit: BatchLimit = NO_LIMIT) -> Batch:
+    def take(self, limit: BatchLimit = NO_LIMIT, *, ahead: bool = False) -> Batch:
         """Take mail; the same again until it is `done`, and what follows only after that.
 
         What is read under the lock is decoded without it, so that senders wait for moments only.
-        """
-        batch = self.take_ahead(limit)
-        if batch.behind is not None:
-            with translate_os_errors(self._inbox):
-                batch.behind.wait()
-        return batch
 
-    def take_ahead(self, limit: BatchLimit = NO_LIMIT) -> Batch:
-        """Take mail as `take` does, and leave it to the caller to wait for `Batch.behind`."""
+        Args:
+            limit: the most that it may be.
+            ahead: whether the caller waits for `Batch.behind`.
+        """
         self.check()
         while True:  # each round gets on; the lock is free in between
             with self._kept.locked() as fd, translate_os_errors(self._inbox):
@@ -180,6 +176,9 @@ class Mailbox:
             if raw:
                 batch = self._deliver_decoded(handed, self._find(handed, raw))
             if batch.messages:
+                if batch.behind is not None and not ahead:
+                    with translate_os_errors(self._inbox):
+                        batch.behind.wait()
                 return batch
 
     def done(self, batch: Batch) -> None:

@@ -39,6 +39,7 @@ CONNECT_SECONDS: Final = 10.0
 # A model may think for long before its next word, and its server pings meanwhile, but not for ever.
 _PINGS_ONLY: Final = 3  # times the silence that is borne
 _MOST_BYTES: Final = 1 << 24  # of one reply, far beyond any model's; some server may never end it
+_PATH: Final = b"v1/messages"
 _EVENT_BYTES: Final = 64  # what one takes besides its text
 _ENDLESS: Final = f"the model's server sent more than {_MOST_BYTES} bytes as one reply"
 _PARTS: Final[Mapping[str, Mapping[str, type]]] = {
@@ -73,6 +74,7 @@ class Claude:
     transport: httpx2.AsyncBaseTransport | None = None
     key: str = ""
     _client: AsyncAnthropic | None = field(default=None, init=False)
+    _url: str = field(default="", init=False)
     _encoded: PerMessage[bytes] = field(default_factory=lambda: PerMessage(encode), init=False)
 
     async def reply(self, ask: Ask) -> Reply:
@@ -169,7 +171,7 @@ class Claude:
         elif static is not None and not credentials.plausible(static):
             wrong = credentials.IMPLAUSIBLE
         else:
-            self._client = client
+            self._client, self._url = client, _join(client.base_url)
             return client
         await client.close()
         raise UnusableError(wrong)
@@ -184,7 +186,7 @@ class Claude:
         The SDK would copy and encode all of the conversation once more.
         """
         request = client.post(
-            "/v1/messages",
+            self._url,
             content=self._body(ask),
             cast_to=Message,
             stream=True,
@@ -198,6 +200,11 @@ class Claude:
             for number, marked_message in breakpoints(ask.messages).items():
                 messages[number] = encode(marked_message)
         return encode_body(ask, messages, mark=self.cache)
+
+
+def _join(base: httpx2.URL) -> str:
+    """Return the address of requests, joined once: the SDK parses a path anew at each request."""
+    return str(base.copy_with(raw_path=base.raw_path + _PATH))
 
 
 def _size(event: object) -> int:

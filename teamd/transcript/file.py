@@ -72,7 +72,21 @@ class Transcript:
     def append_lines(self, encoded: bytes, *, durable: bool = True) -> range:
         """Add encoded records, see `append`."""
         self._write_held()
-        return self._append(encoded, durable=durable)
+        self.check()
+        self._end_ahead()
+        if self._failed is not None:
+            raise self._failed
+        durable, unsafe = durable and self.durable, self._unsafe
+        try:
+            start = files.append_alone(
+                self.path, encoded, durable=durable, taken_back_to=unsafe, kept=self._file
+            )
+        except StoreError as error:
+            if durable and unsafe is not None:  # records are gone that whoever wrote them has seen
+                self._failed = error
+            raise
+        self._unsafe = None if durable or not self.durable else self._first_unsafe(start)
+        return range(start, start + len(encoded))
 
     def hold_lines(self, encoded: bytes, behind: SyncAhead) -> range:
         """Add encoded records that must not be written before a sync has ended.
@@ -94,27 +108,10 @@ class Transcript:
         try:
             with translate_os_errors(self.path):
                 behind.wait()
-            self._append(held, durable=False)
+            self.append_lines(held, durable=False)
         except StoreError as error:  # whoever held it back goes by it already
             self._failed = error
             raise
-
-    def _append(self, encoded: bytes, *, durable: bool) -> range:
-        self.check()
-        self._end_ahead()
-        if self._failed is not None:
-            raise self._failed
-        durable, unsafe = durable and self.durable, self._unsafe
-        try:
-            start = files.append_alone(
-                self.path, encoded, durable=durable, taken_back_to=unsafe, kept=self._file
-            )
-        except StoreError as error:
-            if durable and unsafe is not None:  # records are gone that whoever wrote them has seen
-                self._failed = error
-            raise
-        self._unsafe = None if durable or not self.durable else self._first_unsafe(start)
-        return range(start, start + len(encoded))
 
     def settle(self) -> None:
         """Bring to the disk what is not there yet; a power cut cannot take it any more.
@@ -125,7 +122,7 @@ class Transcript:
         self._write_held()
         self._end_ahead()
         if self._unsafe is not None or self._failed is not None:
-            self._append(b"", durable=True)
+            self.append_lines(b"")
 
     def settle_ahead(self) -> None:
         """Begin what `settle` does, which waits for it then; a failure of the disk shows there."""

@@ -167,7 +167,7 @@ def measure(rounds: int) -> Iterator[tuple[int, ruler.Samples]]:
 
 def main() -> int:
     """Print the tables; a wake that never came has failed before."""
-    tables = measure(5 if ruler.options(__doc__).short else 25)
+    tables = measure(5 if ruler.options(__doc__).short else 40)
     print(ruler.machine())
     for about, (size, figures) in zip(("", ", a long conversation"), tables, strict=True):
         _table(f"an idle teammate's wake{about}", figures)

@@ -80,7 +80,7 @@ def test_a_marker_that_the_disk_did_not_keep_is_told_of(
     with pytest.raises(StoreError, match="Input/output error"):
         box.take(single)
     for _ in range(2):
-        batch = box.take_ahead(single)
+        batch = box.take(single, ahead=True)
         assert batch.behind is not None
         with pytest.raises(OSError, match="Input/output error"):
             batch.behind.wait()

@@ -131,7 +131,7 @@ def talk(paths: TeamPaths, name: str = "bob") -> None:
     """Read mail as a teammate does, whose conversation knows what it has had."""
     conversation = Conversation(Transcript(paths.transcript(name)))
     box = Mailbox(paths, name)
-    batch = box.take_ahead()
+    batch = box.take(ahead=True)
     if fresh := [message for message in batch.messages if not conversation.has_seen(message)]:
         conversation.deliver(fresh, behind=batch.behind)
     conversation.settle_ahead()
@@ -142,7 +142,7 @@ def talk(paths: TeamPaths, name: str = "bob") -> None:
 def talk_meanwhile(paths: TeamPaths, content: str) -> None:
     """Read mail as a teammate does, while more comes."""
     conversation, box = _bob(paths), Mailbox(paths, "bob")
-    batch = box.take_ahead(BatchLimit(wary=True))
+    batch = box.take(BatchLimit(wary=True), ahead=True)
     put(paths, "bob", content)
     conversation.deliver(batch.messages, behind=batch.behind)
     conversation.settle()
