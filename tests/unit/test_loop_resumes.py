@@ -63,6 +63,20 @@ def test_a_call_that_never_began_runs(tmp_path: Path) -> None:
     assert life.do.done == ["b"]
 
 
+def test_mail_that_comes_as_a_call_is_made_up_for_is_in_the_next_request(tmp_path: Path) -> None:
+    """The look for mail at the start was before that."""
+
+    async def mail(_: str) -> None:
+        if not life.do.done:
+            life.send("stop, the plan has changed")
+
+    life = Life(tmp_path, do=Do(mail))
+    killed(life, TWO)
+    life.live(calls=1)
+    assert life.do.done == ["a", "b"]
+    assert [block["type"] for block in life.model.last()] == ["tool_result", "tool_result", "text"]
+
+
 def test_a_call_that_had_begun_is_not_run_again_and_the_model_is_told(tmp_path: Path) -> None:
     """It may have sent the mail, paid the bill, removed the file: the model has to look."""
     life = Life(tmp_path)
