@@ -2,7 +2,8 @@
 
 A teammate asks for one slot at a time, is granted one under a number, says when the reply begins,
 and gives the slot back. One that rests may be offered a slot with the bell that wakes it, for a
-request like its last. Each word is one datagram of a socket pair that is made before the fork.
+request like its last; that is another word, since a question may be on its way. Each word is one
+datagram of a socket pair that is made before the fork.
 Its end says that no more is granted: the teammate has written what no word is.
 """
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 CHANNEL: Final = socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_DGRAM
 ASK: Final = b"ask"  # and the digest of what the request begins with, where that is cached
 BEGUN: Final = b"begun"  # and the number of the slot
+OFFER: Final = b"offer"  # the same; a grant that was asked for is the number alone
 LONGEST_WORD: Final = 64
 
 

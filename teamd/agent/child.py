@@ -73,7 +73,14 @@ def live(
     pulse = Pulse(heartbeat, every_seconds=common.beat_seconds)
     try:
         wakeup = Wakeup(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS)
-        env = _environment(common, name, journal, wakeup, CallSlots(slots), goes_on=hibernates)
+        env = _environment(
+            common,
+            name,
+            journal,
+            wakeup,
+            CallSlots(slots, lambda: heartbeat.resting),
+            goes_on=hibernates,
+        )
         if hibernates:
             env.presence.rest()
             hibernate(bell, heartbeat, reason_to_wake(env))

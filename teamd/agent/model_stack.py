@@ -218,13 +218,11 @@ class Metered:
         tools = len(encode_tools(ask.tools))
         parts = [size_of_text(ask.system), tools, size_of_list(sizes)]
         whole = size_of_list(parts) + UNSEEN_TOKENS
-        bounds = [whole]
+        found = whole
         for known in self.known:
-            if known.frame == frame:
-                bounds.append(known.bound(ask.messages, sizes))
-                if known.begins(ask.messages):
-                    break
-        return min(bounds)
+            if known.frame == frame and known.least(sizes) < found:
+                found = min(found, known.bound(ask.messages, sizes))
+        return found
 
     def _remember(self, ask: Ask, frame: str, reply: Reply) -> None:
         if tokens := reply.usage.total_tokens:

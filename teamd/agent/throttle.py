@@ -10,12 +10,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, Returned
+from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, Returned
 from teamd.dataclass import replace
 from teamd.models import RefusedError
 from teamd.models.encoding import prefix_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from teamd.models import Ask, Model, Reply
 
 
@@ -27,10 +29,13 @@ class CallSlots:
 
     Args:
         fd: the teammate's end of the channel, non-blocking.
+        resting: whether the teammate waits for mail: what is offered meanwhile is kept for that.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, resting: Callable[[], bool] = lambda: False) -> None:
         self._fd = fd
+        self._resting = resting
+        self._listens = False
         self._waiting: deque[tuple[str, asyncio.Future[int]]] = deque()
         self._asked: str | None = None  # what the request begins with that a slot was asked for
         self._ahead = False  # whether that was asked for when no request was there
@@ -44,14 +49,13 @@ class CallSlots:
 
         Where none comes, or one that begins otherwise, the slot is given back.
         """
-        if self._last is not None:
-            self._offered = self._take_offer()
-            if self._offered is None:
-                self._ask(self._last, ahead=True)
+        if self._last is not None and self._offered is None:
+            self._ask(self._last, ahead=True)
 
     def decline(self) -> None:
         """Give back what was offered and is not needed now; call it before whatever takes long."""
-        if (number := self._take_offer()) is not None:
+        if self._offered is not None:
+            number, self._offered = self._offered, None
             self.give_back(Returned(number=number))
 
     async def take(self, prefix: str = "") -> int:
@@ -85,44 +89,43 @@ class CallSlots:
             self._say(b"%s %d" % (BEGUN, number))
 
     def _ask_for_first(self) -> None:
-        if not self._waiting:
-            return
-        if (number := self._take_offer()) is not None:
+        if self._waiting and self._offered is not None:
+            number, self._offered = self._offered, None
             self._hand_over(number, self._known, ahead=True)
-        else:
+        elif self._waiting:
             self._ask(self._waiting[0][0])
-
-    def _take_offer(self) -> int | None:
-        """Return the number of a slot that was offered, not asked for; `None` where none was."""
-        offered, self._offered = self._offered, None
-        return self._read() if offered is None and self._asked is None else offered
 
     def _ask(self, prefix: str, *, ahead: bool = False) -> None:
         if self._asked is None:
             self._asked, self._known, self._ahead = prefix, prefix, ahead
-            asyncio.get_running_loop().add_reader(self._fd, self._hear)
+            if not self._listens:  # from now on: what is offered comes unasked
+                asyncio.get_running_loop().add_reader(self._fd, self._hear)
+                self._listens = True
             self._say(b"%s %s" % (ASK, self._asked.encode()))
 
     def _hear(self) -> None:
-        number, asked = self._read(), self._asked
-        if number is not None and asked is not None:
-            self._asked = None
-            asyncio.get_running_loop().remove_reader(self._fd)
-            self._hand_over(number, asked, ahead=self._ahead)
-
-    def _read(self) -> int | None:
-        """Return the number of a slot that is granted; `None` while none is, or where none will be.
-
-        Who waits fails then.
-        """
         try:
             word = os.read(self._fd, LONGEST_WORD)
         except BlockingIOError:
-            return None
-        if word:
-            return int(word)
-        self._give_up()
-        return None
+            return
+        except OSError:  # it has gone with words of ours unread
+            word = b""
+        if not word:
+            self._give_up()
+            return
+        kind, _, offered = word.rpartition(b" ")
+        if kind == OFFER:
+            self._keep(int(offered))
+        else:
+            asked, self._asked = self._asked or "", None
+            self._hand_over(int(word), asked, ahead=self._ahead)
+
+    def _keep(self, number: int) -> None:
+        """Keep an offer for the mail that comes with it, unless this one is at work by now."""
+        if self._resting() and self._asked is None and self._offered is None:
+            self._offered = number
+        else:
+            self.give_back(Returned(number=number))
 
     def _hand_over(self, number: int, asked: str, *, ahead: bool) -> None:
         """Give a slot to whoever waits first, if it is one for that."""
@@ -140,7 +143,7 @@ class CallSlots:
     def _give_up(self) -> None:
         """Fail those who wait, so that this process ends, and the next one has another channel."""
         asyncio.get_running_loop().remove_reader(self._fd)
-        self._asked = None
+        self._asked, self._offered, self._listens = None, None, False
         while self._waiting:
             _, slot = self._waiting.popleft()
             if not slot.done():

@@ -42,8 +42,12 @@ class SyncAhead:
         _thread.start_new_thread(self._sync, ())
 
     def __del__(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
         with suppress(OSError, AttributeError):  # none, where it was never made
-            os.close(self._fd)
+            fd, self._fd = self._fd, -1
+            os.close(fd)
 
     @classmethod
     def begin(cls, fd: int, *, safe: int | None, folder: Path | None = None) -> Self | None:
@@ -75,4 +79,6 @@ class SyncAhead:
         except OSError as error:
             self._error = error
         finally:
+            if self._safe is None:  # nothing will be taken back
+                self._close()
             self._ended.release()

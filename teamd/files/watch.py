@@ -103,7 +103,7 @@ class InotifyWatch(_FolderWatch):
         from teamd.files import inotify  # noqa: PLC0415 -- ctypes, only where one waits
 
         self._in_folder = self._above = -1  # watch descriptors
-        self._names: dict[int, str] = {}  # of files that are watched by themselves
+        self._names: dict[int, set[str]] = {}  # of files that are watched by themselves
         self._written = inotify.MODIFY
         self._file = inotify.MODIFY | inotify.DONT_FOLLOW
         self._gone = inotify.IGNORED
@@ -133,18 +133,20 @@ class InotifyWatch(_FolderWatch):
             try:
                 for name in names:  # maybe another file by now
                     self._add_file(name)
-            except OSError:  # this user watches too many files: look without hints
+            except OSError:
                 self._standing = None
+                return None
             names |= self._take_written(events)
         return names
 
     def _take_written(self, events: list[tuple[int, int, str]]) -> set[str]:
         """Return which of the files that are watched by themselves were written to."""
-        known = [(self._names[number], mask) for number, mask, _ in events if number in self._names]
+        written = [number for number, mask, _ in events if mask & self._written]
+        names = [self._names.get(number, set()) for number in written]
         for number, mask, _ in events:
             if mask & self._gone:
                 self._names.pop(number, None)
-        return {name for name, mask in known if mask & self._written}
+        return set[str]().union(*names)
 
     def _let_go(self) -> None:
         for watched in (self._in_folder, self._above, *self._names):
@@ -165,8 +167,15 @@ class InotifyWatch(_FolderWatch):
         self._standing = standing
 
     def _add_file(self, name: str) -> None:
-        with suppress(FileNotFoundError):  # gone meanwhile
-            self._names[self._queue.add(self._folder / name, self._file)] = name
+        try:
+            number = self._queue.add(self._folder / name, self._file)
+        except FileNotFoundError:  # gone meanwhile
+            return
+        except OSError:  # none that one may read, or this user watches too many: all are watched
+            self._files |= self._written
+            self._queue.add(self._folder, self._files | self._away)
+        else:
+            self._names.setdefault(number, set()).add(name)
 
 
 class KqueueWatch(_FolderWatch):
@@ -194,7 +203,7 @@ class KqueueWatch(_FolderWatch):
             os.close(gone)  # another file may stand under the name, and is watched in a moment
         if "" in names:
             names |= self._add_files()
-            if names <= _FOLDERS:
+            if names <= _FOLDERS and self._wanted is None:
                 return None
         return names - _FOLDERS
 

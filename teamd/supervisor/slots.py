@@ -11,7 +11,7 @@ from collections import deque
 from contextlib import suppress
 from itertools import count
 
-from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, Returned
+from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, Returned
 from teamd.dataclass import dataclass, field
 from teamd.supervisor.warmth import Warmth
 
@@ -107,10 +107,11 @@ class Slots:
         channel = self._channels.get(name)
         if channel is None or not channel.has_asked or channel.asks or channel.held:
             return
+        self._grant_free()  # a pause may have ended: who has waited comes first
         if self.pause_seconds or self._held >= self._limit.now:
             return
         if not self._warmth.cold_seconds(channel.prefix):
-            self._grant(channel)
+            self._grant(channel, b"%s %%d" % OFFER)
 
     @property
     def pause_seconds(self) -> float:
@@ -185,11 +186,11 @@ class Slots:
         if self._limit.now != before or seconds:
             self._journal.note("model calls slowed", at_once=self._limit.now, pause=seconds)
 
-    def _grant(self, channel: _Channel) -> None:
+    def _grant(self, channel: _Channel, word: bytes = b"%d") -> None:
         channel.asks = channel.refused = False
         number = next(self._numbers)
         with suppress(OSError):  # it has ended, or reads nothing: it gets none
-            os.write(channel.fd, str(number).encode())
+            os.write(channel.fd, word % number)
             channel.held.add(number)
             self._warmth.granted(number, channel.prefix)
             self._held += 1

@@ -145,7 +145,7 @@ class Roster:
         version = self.version()
         if self._known is not None and version is not None and version == self._settled:
             return self._known[1]
-        content, settled = self._content(version)
+        content, settled = self._content(version, believes=False)
         team = Team() if content is None else self._decode(content)
         self._settled = settled
         return team
@@ -216,14 +216,21 @@ class Roster:
             files.replace(self._paths.config, team.encode())
         return kept
 
-    def _content(self, version: Version | None) -> tuple[bytes | None, Version | None]:
-        """Return what the file holds that had this version just now, and that where it is sure."""
+    def _content(
+        self, version: Version | None, *, believes: bool = True
+    ) -> tuple[bytes | None, Version | None]:
+        """Return what the file holds that had this version just now, and that where it is sure.
+
+        Args:
+            version: as it was just now.
+            believes: whether what was read a moment ago will do.
+        """
         if version is not None and version == self._alone_settled:
             return self._alone[0], version
         settled = version if is_settled(version) else None  # before it is read
         known, until, content = self._recent
         now = time.monotonic()
-        if settled is None and version is not None and version == known and now < until:
+        if believes and not settled and version is not None and version == known and now < until:
             return content, None
         content = files.read(self._paths.config)
         self._recent = version, now + _STEP_SECONDS, content

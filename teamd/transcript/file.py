@@ -95,8 +95,8 @@ class Transcript:
         there, and nothing more can be added then.
         """
         self._write_held()
-        self._held, self._behind = encoded, behind
         start = files.size(self.path)
+        self._held, self._behind = encoded, behind
         return range(start, start + len(encoded))
 
     def _write_held(self) -> None:

@@ -35,7 +35,6 @@ _SETTINGS: Final = "[supervision]\nhibernate_seconds = 0.5\n"
 _TEAMMATE: Final = """
 import os, socket, sys
 from pathlib import Path
-from threading import Thread
 from teamd.agent.process import TeammateProcess
 from teamd.files.paths import TeamPaths
 from teamd.heartbeat import Heartbeat
@@ -49,7 +48,7 @@ os.set_blocking(bell, False)
 process = TeammateProcess(paths, lambda: settings.now, settings.accepted_bytes, 60, Mask())
 slots, grants = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
 slots.setblocking(False)
-Thread(target=lambda: grants.recv(64) and grants.send(b"0"), daemon=True).start()
+grants.send(b"0")
 process.live("fresh", bell, slots.fileno(), Heartbeat(), hibernates=False)
 """
 _SDK: Final = """

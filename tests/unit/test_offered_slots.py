@@ -36,7 +36,7 @@ def test_one_that_is_paused_gives_back_what_she_is_offered(tmp_path: Path) -> No
             await life.rests(calls=0)
             pause(life)
             await life.rests("paused", calls=0)
-            life.slots.send(b"4")
+            life._loop.env.slots._offered = 4
             life.send("work")
             await until(lambda: said(life) == BACK)
             assert life.model.asked == []
@@ -49,7 +49,7 @@ def test_one_that_runs_a_command_gives_back_what_she_is_offered(tmp_path: Path) 
     heard: list[bytes | None] = []
 
     async def offer(_: str) -> None:
-        life.slots.send(b"4")
+        life._loop.env.slots._offered = 4
 
     async def look(_: str) -> None:
         heard.append(said(life))

@@ -122,13 +122,13 @@ async def team(path: Path, most: int, policy: RetryPolicy = POLICY) -> AsyncIter
 
 
 @asynccontextmanager
-async def asked_once() -> AsyncIterator[tuple[socket.socket, CallSlots]]:
+async def asked_once(*, resting: bool = True) -> AsyncIterator[tuple[socket.socket, CallSlots]]:
     """A supervisor's end of a channel, and slots of which one was granted and came back."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
     with ours, theirs:
         ours.settimeout(5)
         theirs.setblocking(False)
-        slots = CallSlots(theirs.fileno())
+        slots = CallSlots(theirs.fileno(), lambda: resting)
         slots.ask_ahead()  # nothing is known of the first
         taking = asyncio.create_task(slots.take("a"))
         await asyncio.sleep(0)
@@ -255,13 +255,19 @@ def test_a_slot_asked_for_ahead_is_not_for_a_request_that_begins_otherwise() -> 
     run(scenario)
 
 
-def said(ours: socket.socket) -> list[bytes]:
-    """What a supervisor has to read by now."""
+def said(fd: int) -> list[bytes]:
+    """What there is to be read by now at one end of a channel."""
     words = []
     with suppress(BlockingIOError):
         while True:
-            words.append(os.read(ours.fileno(), 64))
+            words.append(os.read(fd, 64))
     return words
+
+
+async def offer(ours: socket.socket, slots: CallSlots, number: int) -> None:
+    """Offer a slot to one that rests."""
+    ours.send(b"offer %d" % number)
+    await until(lambda: slots._offered == number)
 
 
 @pytest.mark.parametrize("ahead", [False, True], ids=["as the request comes", "before"])
@@ -270,15 +276,15 @@ def test_a_slot_that_is_offered_is_not_asked_for(ahead: bool) -> None:
 
     async def scenario() -> None:
         async with asked_once() as (ours, slots):
-            ours.send(b"4")
+            await offer(ours, slots, 4)
             if ahead:
                 slots.ask_ahead()
             assert await slots.take("a") == 4
             slots.begun(4)
-            assert said(ours) == [b"begun 4"]
+            assert said(ours.fileno()) == [b"begun 4"]
             second = asyncio.create_task(slots.take("a"))
             await asyncio.sleep(0)
-            assert said(ours) == [b"ask a"], "it was for one request"
+            assert said(ours.fileno()) == [b"ask a"], "it was for one request"
             ours.send(b"5")
             assert await second == 5
 
@@ -292,13 +298,13 @@ def test_a_slot_that_was_offered_for_nothing_is_given_back(ahead: bool) -> None:
     async def scenario() -> None:
         async with asked_once() as (ours, slots):
             slots.decline()
-            assert said(ours) == []
-            ours.send(b"4")
+            assert said(ours.fileno()) == []
+            await offer(ours, slots, 4)
             if ahead:
                 slots.ask_ahead()
             slots.decline()
             slots.decline()
-            assert said(ours) == [Returned(number=4).encode()]
+            assert said(ours.fileno()) == [Returned(number=4).encode()]
 
     run(scenario)
 
@@ -306,29 +312,72 @@ def test_a_slot_that_was_offered_for_nothing_is_given_back(ahead: bool) -> None:
 def test_an_offer_is_not_for_a_request_that_begins_otherwise() -> None:
     async def scenario() -> None:
         async with asked_once() as (ours, slots):
-            ours.send(b"4")
+            await offer(ours, slots, 4)
             asking = asyncio.create_task(slots.take("b"))
             await asyncio.sleep(0)
-            assert said(ours) == [Returned(number=4).encode(), b"ask b"]
+            assert said(ours.fileno()) == [Returned(number=4).encode(), b"ask b"]
             ours.send(b"5")
             assert await asking == 5
             slots.begun(5)
-            assert said(ours) == [b"begun 5"]
+            assert said(ours.fileno()) == [b"begun 5"]
 
     run(scenario)
 
 
-def test_what_is_granted_behind_an_offer_is_given_back() -> None:
-    """The offer came after the look and before the question was read: both were answered."""
+@pytest.mark.parametrize("order", [(b"offer 4", b"5"), (b"5", b"offer 4")])
+def test_an_offer_is_no_answer(order: tuple[bytes, bytes]) -> None:
+    """A background subagent asks as mail comes: it must not go with what was meant for that."""
 
     async def scenario() -> None:
         async with asked_once() as (ours, slots):
-            slots.ask_ahead()
-            ours.send(b"4")
-            ours.send(b"5")
-            assert await slots.take("a") == 4
-            slots.decline()
-            assert said(ours) == [b"ask a", Returned(number=5).encode()]
+            asking = asyncio.create_task(slots.take("b"))
+            await asyncio.sleep(0)
+            for word in order:
+                ours.send(word)
+            assert await asking == 5
+            if order[0] == b"5":
+                await until(lambda: slots._offered == 4)
+                slots.decline()
+            assert said(ours.fileno()) == [b"ask b", Returned(number=4).encode()]
+            slots.begun(5)
+            assert said(ours.fileno()) == [b"begun 5"]
+
+    run(scenario)
+
+
+def test_one_that_is_at_work_by_now_gives_back_what_it_is_offered() -> None:
+    """It woke by itself, and runs a command for an hour."""
+
+    async def scenario() -> None:
+        async with asked_once(resting=False) as (ours, slots):
+            ours.send(b"offer 4")
+            words: list[bytes] = []
+
+            def heard() -> bool:
+                words.extend(said(ours.fileno()))
+                return bool(words)
+
+            await until(heard)
+            assert words == [Returned(number=4).encode()]
+            assert slots._offered is None
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("how", ["closed", "with words unread"])
+def test_who_asks_once_the_channel_has_ended_fails(how: str) -> None:
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
+        with ours, theirs:
+            theirs.setblocking(False)
+            slots = CallSlots(theirs.fileno())
+            if how == "with words unread":
+                slots.give_back(Returned(number=1))
+            ours.close()
+            for _ in range(2):
+                slots.decline()
+                with pytest.raises(ConnectionResetError, match="grants no more slots"):
+                    await slots.take("a")
 
     run(scenario)
 
@@ -343,13 +392,13 @@ def test_a_slot_is_offered_where_nobody_waits_for_it(tmp_path: Path) -> None:
             ann, bob = there.enter("ann"), there.enter("bob")
             there.slots.offer("ann")
             there.slots.offer("nobody")
-            assert ann._read() is None, "it has never asked"
+            assert said(there.ends["ann"]) == [], "it has never asked"
             for asker in (ann, bob):
                 await begin(gone.of("one"), asker)
             await until(lambda: there.slots._held == 0)
             there.slots.offer("ann")
             there.slots.offer("ann")
-            assert (ann._read(), ann._read()) == (2, None), "one is enough"
+            assert said(there.ends["ann"]) == [b"offer 2"], "one is enough"
             calls = [begin(model.of("bob"), bob)]
             await until(lambda: model.inside == 1)
             ann.give_back(Returned(number=2))
@@ -360,7 +409,6 @@ def test_a_slot_is_offered_where_nobody_waits_for_it(tmp_path: Path) -> None:
             model.go.set()
             await asyncio.gather(*calls)
             assert model.most == 2
-            assert ann._read() is None
 
     run(scenario)
 
@@ -372,11 +420,12 @@ def test_none_is_offered_while_the_server_takes_no_more_calls(tmp_path: Path) ->
             bob.give_back(Returned(number=await bob.take()))
             refused = Returned(number=await ann.take(), refused=True, retry_after_seconds=60)
             there.slots.offer("bob")
-            bob.give_back(Returned(number=bob._read() or 0))
+            assert said(there.ends["bob"]) == [b"offer 2"]
+            bob.give_back(Returned(number=2))
             ann.give_back(refused)
             await until(lambda: there.slots.pause_seconds > 0)
             there.slots.offer("bob")
-            assert bob._read() is None
+            assert said(there.ends["bob"]) == []
 
     run(scenario)
 
@@ -388,7 +437,7 @@ def test_none_is_offered_where_all_are_taken(tmp_path: Path) -> None:
             bob.give_back(Returned(number=await bob.take()))
             await ann.take()
             there.slots.offer("bob")
-            assert bob._read() is None
+            assert said(there.ends["bob"]) == []
 
     run(scenario)
 
@@ -404,11 +453,11 @@ def test_none_is_offered_while_another_brings_the_same_to_the_cache(tmp_path: Pa
             await until(lambda: there.slots._held == 0)
             number = await ann.take("same")
             there.slots.offer("bob")
-            assert bob._read() is None
+            assert said(there.ends["bob"]) == []
             ann.begun(number)
             await until(lambda: not there.slots._warmth.cold_seconds("same"))
             there.slots.offer("bob")
-            assert bob._read() is not None
+            assert said(there.ends["bob"]) == [b"offer 3"]
 
     run(scenario)
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import select
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.files import files
+from teamd.files.inotify import Inotify
 from teamd.files.watch import BLIND_SECONDS, SLOW_SECONDS, wait_for, watch
 from tests.waiting import wait_until
 
@@ -268,6 +272,68 @@ def test_a_wanted_file_that_came_as_the_queue_overflowed_is_watched(
         (folder / f"x{number % 7}").touch()
         (folder / f"x{number % 7}").unlink()
     (folder / "bob.jsonl").touch()
+    assert mail.changed() is None
+    append(folder / "bob.jsonl")
+    assert readable(mail, 20)
+    assert mail.changed() == {"bob.jsonl"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify numbers files, not names")
+def test_a_file_that_had_a_second_name_for_a_while_is_known_by_its_own(
+    mail: Watch, folder: Path
+) -> None:
+    (folder / "copy.jsonl").hardlink_to(folder / "ann.jsonl")
+    assert mail.changed() == {"copy.jsonl"}
+    (folder / "copy.jsonl").unlink()
+    mail.changed()
+    append(folder / "ann.jsonl")
+    assert readable(mail, 20)
+    changed = mail.changed()
+    assert changed is not None
+    assert "ann.jsonl" in changed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what inotify refuses")
+@pytest.mark.parametrize("when", ["at the start", "later"])
+def test_where_a_file_cannot_be_watched_by_itself_all_of_the_folder_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """It may not be read, or this user may watch no more; mail wakes its reader all the same."""
+    real = Inotify.add
+
+    def add(queue: Inotify, path: Path, mask: int) -> int:
+        if path.name == "bob.jsonl":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(queue, path, mask)
+
+    monkeypatch.setattr(Inotify, "add", add)
+    (folder / "ann.jsonl").touch()
+    if when == "at the start":
+        (folder / "bob.jsonl").touch()
+    with closing(watch(folder, lambda name: name.endswith(".jsonl"))) as mail:
+        if when == "later":
+            (folder / "bob.jsonl").touch()
+            assert mail.changed() == {"bob.jsonl"}
+        for name in ("ann.jsonl", "bob.jsonl"):
+            append(folder / name)
+            assert readable(mail, 20)
+            assert mail.changed() == {name}
+        assert mail.recheck_seconds == SLOW_SECONDS
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what inotify refuses")
+def test_where_neither_can_be_watched_one_looks_often(
+    mail: Watch, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_queue: Inotify, _path: Path, _mask: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Inotify, "add", refuse)
+        append(folder / "bob.jsonl")
+        for _ in range(2):
+            assert mail.changed() is None
+            assert mail.recheck_seconds == BLIND_SECONDS
     assert mail.changed() is None
     append(folder / "bob.jsonl")
     assert readable(mail, 20)

@@ -223,16 +223,9 @@ class CountedRequest:
         new = [sizes[place] for place in later if not self._had(place, messages[place])]
         return self.tokens + size_of_list(new)
 
-    def begins(self, messages: Sequence[ChatMessage]) -> bool:
-        """Return whether a request with these messages begins with all of this one's.
-
-        No earlier count tells more of it then: each of the messages between has counted bytes.
-        """
-        length = len(self.messages)
-        if not 0 < length <= len(messages):  # none: what they were is not known any more
-            return False
-        later = range(count_same(messages, self.messages), length)
-        return all(messages[place] == self.messages[place] for place in later)
+    def least(self, sizes: Sequence[int]) -> int:
+        """Return a number that `bound` is not below, without a look at the messages."""
+        return self.tokens + sum(sizes[len(self.messages) + 1 :])
 
     def _had(self, at: int, message: ChatMessage) -> bool:
         if at == len(self.messages) and message["role"] == "assistant":
