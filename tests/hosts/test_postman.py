@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -313,8 +315,8 @@ def test_a_postman_that_fails_is_told_of_with_what_says_why(tmp_path: Path) -> N
         project = town.projects["h1"]
         pid, state = postman(town, "h1"), HostPlaces(project.paths).state
         wait_until(state.exists, what="a view")
-        state.unlink()
-        state.mkdir()  # what it cannot write as it begins ends it
+        # What it cannot write as it begins ends it.
+        wait_until(partial(_put_folder, state), what="a folder stands there")
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not postman_runs(project.paths), what="none runs")
         said = town.on("h1", "hosts").stdout
@@ -322,6 +324,15 @@ def test_a_postman_that_fails_is_told_of_with_what_says_why(tmp_path: Path) -> N
             "no postman runs here, so mail to other hosts waits; `teamctl doctor` says why" in said
         )
         assert "`teamctl logs postman` says why" in town.on("h1", "doctor").stdout
+
+
+def _put_folder(path: Path) -> bool:
+    """Put a folder in the place of a file that others write anew at any time."""
+    path.unlink(missing_ok=True)
+    with suppress(FileExistsError):
+        path.mkdir()
+        return True
+    return False
 
 
 def test_a_postman_that_hangs_is_named_where_it_should_forget(own_town: Hosts) -> None:
