@@ -39,8 +39,8 @@ class CallSlots:
         self._waiting: deque[tuple[str, asyncio.Future[int]]] = deque()
         self._asked: str | None = None  # what the request begins with that a slot was asked for
         self._ahead = False  # whether that was asked for when no request was there
-        self._offered: int | None = None  # a slot for a request that begins as follows
-        self._known = ""  # what that begins with that was asked for last
+        self._asked_last = ""  # the same of the last question: an offer is for one that begins so
+        self._offered: int | None = None  # the number of a slot that was offered
         self._last: str | None = None  # what the last request began with
         self._others: set[int] = set()  # slots that went to another request, as that was cancelled
 
@@ -91,13 +91,13 @@ class CallSlots:
     def _ask_for_first(self) -> None:
         if self._waiting and self._offered is not None:
             number, self._offered = self._offered, None
-            self._hand_over(number, self._known, ahead=True)
+            self._hand_over(number, self._asked_last, ahead=True)
         elif self._waiting:
             self._ask(self._waiting[0][0])
 
     def _ask(self, prefix: str, *, ahead: bool = False) -> None:
         if self._asked is None:
-            self._asked, self._known, self._ahead = prefix, prefix, ahead
+            self._asked, self._asked_last, self._ahead = prefix, prefix, ahead
             if not self._listens:  # from now on: what is offered comes unasked
                 asyncio.get_running_loop().add_reader(self._fd, self._hear)
                 self._listens = True

@@ -204,7 +204,7 @@ class Accounts(Uses):
         """Why one limit forbids a call, if it does."""
         of, unit = _whom(limit, wanted), limit.unit
         most, asked = self.most(limit, of), _amount(wanted, unit)
-        if not most or not asked:
+        if not asked:
             return None
         used = _amount(self._used(limit, of), unit)
         held = self._held(limit, of)

@@ -110,8 +110,7 @@ class KeptFile:
 
         For whoever only wants what it has written itself to be on the disk.
         """
-        own = [opened.fd for opened in self._kept if opened.process == os.getpid()]
-        return own[0] if own else None
+        return next((one.fd for one in self._kept if one.process == os.getpid()), None)
 
     def close(self) -> None:
         """Give the descriptor back."""

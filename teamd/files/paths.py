@@ -166,7 +166,7 @@ class TeamPaths:
 
     def has_mail(self, name: str) -> bool:
         """Return whether an inbox holds anything, by its size alone."""
-        return files.size(_join(self.inboxes, f"{name}.jsonl")) > 0  # asked for whatever changes
+        return files.size(_join(self.inboxes, f"{name}.jsonl")) > 0  # a look at every hint
 
     def taken(self, name: str) -> Path:
         """The mail that `name` took from its inbox and has not put into its conversation yet."""

@@ -149,7 +149,7 @@ class Names:
         return f"{self._named}-{self._marker - at}"
 
     def _moment(self, at: int) -> float:
-        named = self._named if self._since <= at < self._marker else ""  # an id has no look for it
+        named = self._named if self._since <= at < self._marker else ""  # `_name` has looked
         found = moment_of(named or self.batch)
         return time.time() if found is None else found
 

@@ -382,6 +382,26 @@ def test_who_asks_once_the_channel_has_ended_fails(how: str) -> None:
     run(scenario)
 
 
+def test_no_word_is_lost_where_the_supervisor_has_many_to_read() -> None:
+    """A slot that is not given back is nobody's, for good."""
+
+    async def scenario() -> None:
+        async with asked_once() as (ours, slots):
+            sent = 0
+            with suppress(BlockingIOError):
+                while True:
+                    os.write(slots._fd, b"x")
+                    sent += 1
+            saying = asyncio.create_task(asyncio.to_thread(slots.give_back, Returned(number=7)))
+            await until(lambda: os.get_blocking(slots._fd), what="it waits for room")
+            words = [await asyncio.to_thread(ours.recv, 64) for _ in range(sent + 1)]
+            await saying
+            assert words[-1] == Returned(number=7).encode()
+            assert not os.get_blocking(slots._fd)
+
+    run(scenario)
+
+
 def test_a_slot_is_offered_where_nobody_waits_for_it(tmp_path: Path) -> None:
     """To one that has asked before, and neither has a slot nor stands in the queue."""
 

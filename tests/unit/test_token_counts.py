@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from teamd.agent.conversation.context import CountedRequest
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.model_stack import UNSEEN_TOKENS, Metered
 from teamd.budget.ledger import Ledger
 from teamd.messages import new_id
-from teamd.models import Ask, Reply, TransientError
+from teamd.models import Ask, ChatMessage, Reply, TransientError
 from teamd.models.encoding import size_of
 from teamd.process_id import Identity
 from teamd.tokens import Usage
@@ -301,3 +302,14 @@ def test_what_took_the_place_of_a_conversation_is_not_taken_for_what_was_counted
     story.note(1)
     ask = story.now.asks()
     assert Desk(tmp_path).would_keep(ask) >= tokens_of(ask)
+
+
+@given(st.lists(st.integers(2, 99)), st.integers(0, 12), st.integers(0, 12), st.integers(0, 999))
+def test_no_count_tells_less_than_what_is_seen_of_it_at_a_glance(
+    sizes: list[int], length: int, changed: int, tokens: int
+) -> None:
+    """A count is passed over by that alone, where it could have been the lowest."""
+    messages: list[ChatMessage] = [{"role": "user", "content": [number]} for number in sizes]
+    before = [*messages[:changed], *({"role": "x", "content": []} for _ in range(length))]
+    known = CountedRequest(frame="f", messages=before[:length], said=[], tokens=tokens)
+    assert known.least(sizes) <= known.bound(messages, sizes)
