@@ -8,20 +8,16 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def count_descriptors() -> int:
-    """Count them; what earlier tests have left in cycles is closed first, and not in between."""
-    gc.collect()
-    return len(list(Path("/dev/fd").iterdir()))
+def opened() -> set[tuple[int, int, int]]:
+    """Return each one as its number and its file's device and inode number.
 
-
-def opened_in(folder: Path) -> list[str]:
-    """Return what this process has open of a folder, that itself with it.
-
-    Whatever threads of earlier tests close meanwhile is elsewhere.
+    Compare with `opened() - before` and not by their number: threads of earlier tests may close
+    what is theirs at any moment. What earlier tests have left in cycles is closed first.
     """
     gc.collect()
-    found = []
-    for descriptor in Path("/dev/fd").iterdir():
+    found = set()
+    for path in Path("/dev/fd").iterdir():
         with suppress(OSError):  # that of this very look
-            found.append(os.path.realpath(descriptor))
-    return sorted(one for one in found if Path(one).is_relative_to(folder.resolve()))
+            status = os.fstat(int(path.name))
+            found.add((int(path.name), status.st_dev, status.st_ino))
+    return found

@@ -38,7 +38,7 @@ from teamd.settings.schema import Settings, TeamSettings
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
 from tests.children import forked
-from tests.descriptors import count_descriptors
+from tests.descriptors import opened
 from tests.process.sandboxed import commands
 from tests.shells import sandboxed_shell
 from tests.waiting import until, wait_until
@@ -1005,9 +1005,9 @@ def test_a_sandbox_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) ->
     shell = replace(sandboxed_shell(workspace, aside=tmp_path), program="/nowhere/bwrap")
     shell = replace(shell, policy=replace(shell.policy, hosts=("a.org",)))
     bash = Bash(shell=shell, timeout_seconds=60, output_bytes=2000)
-    before = count_descriptors()
+    before = opened()
     result = asyncio.run(Toolbox([bash]).run("bash", {"command": "true"}))
     assert result.text.startswith("bash could not be started in the workspace: No such file")
-    assert count_descriptors() == before
+    assert opened() - before == set()
     shell.close()
     assert list(workspace.iterdir()) == []

@@ -18,7 +18,7 @@ from teamd.mail.trace import DeliveryStage, trace
 from teamd.message_json import parse_object
 from teamd.messages import Message
 from teamd.states import Status
-from tests.descriptors import count_descriptors
+from tests.descriptors import opened
 from tests.unit.life import enrol
 
 if TYPE_CHECKING:
@@ -121,10 +121,10 @@ def test_inboxes_beyond_those_that_stay_open_are_written_as_well(paths: TeamPath
     """The file of the one that was opened first is closed then, and opened anew."""
     names = [f"m{number}" for number in range(130)]
     post = Post(paths, durable=False, max_bytes=1000)
-    before = count_descriptors()
+    before = opened()
     for name in (*names, names[0]):
         post.kept_mailbox(name).put(Message(sender="eve", to=name, content=name))
-    assert count_descriptors() - before <= 128
+    assert len(opened() - before) <= 128
     found = [[mail.content for mail in post.mailbox(name).peek()] for name in names]
     assert found == [["m0", "m0"], *([name] for name in names[1:])]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import resource
 import signal
@@ -22,7 +21,7 @@ from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.text_file import read_page
 from teamd.tools.versions import Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
-from tests.descriptors import count_descriptors
+from tests.descriptors import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -196,11 +195,10 @@ def test_what_is_no_file_is_refused_at_once(
     arguments = {"write_file": {"content": "x"}, "edit_file": {"old_text": "x", "new_text": "y"}}
     path = tmp_path / "." if kind == "root" else tmp_path / "thing"
     with made(path, kind):
-        gc.collect()  # what other tests have left open goes now, and not in between
-        before = path.lstat(), count_descriptors()
+        before = path.lstat(), opened()
         text = refused(box, name, path=str(path), **arguments.get(name, {}))
         assert path.lstat().st_mode == before[0].st_mode
-        assert count_descriptors() == before[1]
+        assert opened() - before[1] == set()
     if kind in ("folder", "root"):
         assert text.endswith("is a directory; use bash ls")
     elif kind == "loop":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import gc
 import os
 from contextlib import nullcontext
 from threading import Thread
@@ -17,7 +16,7 @@ from teamd.files import locks
 from teamd.files.kept import KeptDescriptor, KeptFile
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
-from tests.descriptors import count_descriptors
+from tests.descriptors import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -239,14 +238,13 @@ def test_no_link_is_opened_that_takes_its_place(
 
 
 def test_no_descriptor_is_left(paths: TeamPaths) -> None:
-    gc.collect()  # of other tests
-    before = count_descriptors()
+    before = opened()
     box = Mailbox(paths, "bob", durable=False, max_inbox_bytes=100)
     box.put(Message(sender="alice", to="bob", content="x"))
     with pytest.raises(InboxFull):
         box.put(Message(sender="alice", to="bob", content="x"))
     del box
-    assert count_descriptors() == before
+    assert opened() - before == set()
 
 
 @pytest.mark.parametrize("how", ["lock", "open"])
@@ -254,8 +252,7 @@ def test_a_disk_that_fails_is_told_at_each_look_and_no_descriptor_is_left(
     paths: TeamPaths, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     paths.taken("bob").touch()
-    gc.collect()
-    before = count_descriptors()
+    before = opened()
     look, failed = os.fstat, [0]
 
     def use() -> None:
@@ -279,5 +276,5 @@ def test_a_disk_that_fails_is_told_at_each_look_and_no_descriptor_is_left(
             patched.setattr(os, "fstat", fail)
             with pytest.raises(StoreError) if left <= _LOOKS[how] else nullcontext():
                 use()
-        assert count_descriptors() == before
+        assert opened() - before == set()
     assert failed == [_LOOKS[how]]

@@ -30,7 +30,7 @@ from teamd.tools.background import INTERRUPTED, LOST, Jobs
 from teamd.tools.output import OutputFile
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import TaskBegun
-from tests.descriptors import count_descriptors
+from tests.descriptors import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -338,11 +338,11 @@ def test_every_strange_file_is_found(paths: TeamPaths, outside: Path, tmp_path: 
 
 def test_no_descriptor_is_left_of_what_is_refused(paths: TeamPaths, outside: Path) -> None:
     hard_link(paths.inbox("bob"), outside)
-    before = count_descriptors()
+    before = opened()
     for _ in range(3):
         with suppress(StrangeFile):
             files.read(paths.inbox("bob"))
-    assert count_descriptors() == before
+    assert opened() - before == set()
 
 
 def mail() -> Message:
