@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from typing import TYPE_CHECKING
 
 from tests.strict.replies import use
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.e2e.harness import Project
     from tests.strict.asked import Asked, Model
     from tests.strict.replies import Answer
@@ -21,6 +24,31 @@ def at_work(team: Project, name: str) -> None:
     """Have somebody run a command until `go-NAME` is there."""
     team.do("teamctl", "spawn", name, "clerk", "Go.")
     wait_until((team.folder / f"busy-{name}").exists, what=f"{name} works")
+
+
+def ask_at_work(
+    team: Project, name: str, *command: str, inbox: Path | None = None
+) -> tuple[int, str, str]:
+    """Run a command that asks somebody to shut down, who is at work and then lets it be.
+
+    Args:
+        team: whose command it is.
+        name: who works; asked in between two commands, it would answer with its next model call.
+        command: of `teamctl`.
+        inbox: where the request comes, unless it is this team's.
+
+    Returns:
+        Its exit code, and what it wrote to stdout and stderr.
+    """
+    busy, pipe = team.folder / f"busy-{name}", subprocess.PIPE
+    inbox = inbox or team.paths.inbox(name)
+    wait_until(busy.exists, what=f"{name} works")
+    asking = team.begin("teamctl", *command, "--timeout", "50", stdout=pipe, stderr=pipe)
+    wait_until(lambda: "shutdown_request" in inbox.read_text(), what="the request")
+    busy.unlink()
+    team.write(f"go-{name}", "")
+    stdout, stderr = asking.communicate(timeout=60)
+    return asking.returncode, stdout, stderr
 
 
 def answering(name: str, *verdicts: tuple[bool, str]) -> Model:

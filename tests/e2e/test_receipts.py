@@ -287,7 +287,7 @@ def test_a_limit_that_is_lowered_loses_no_mail_that_was_sent_before(project: Pro
     project.write("team.toml", "[mail]\nmax_message_bytes = 2000\n")
     assert "over the limit of 2000" in project.run("teamctl", "send", "ann", "y" * 3000).complaint
     project.start()
-    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.do("teamctl", "send", "ann", "Go.", "--wait")
     mail = [m for record in project.records("ann", "mail") for m in record["messages"]]
     assert [m["content"] for m in mail] == ["x" * 200_000, "Go."]
     assert "x" * 200_000 in project.do("teamctl", "inbox", "--peek")

@@ -15,7 +15,7 @@ from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.mail.routing import Post
 from tests.children import holding
-from tests.e2e.handshakes import answering, at_work
+from tests.e2e.handshakes import answering, ask_at_work, at_work
 from tests.strict.faults import Status
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -29,16 +29,7 @@ def test_a_teammate_at_work_rejects_with_a_reason_goes_on_and_approves_later(
 ) -> None:
     team.stage.act("anna", answering("anna", (False, "in mid-task"), (True, "all done")))
     at_work(team, "anna")
-    ended = []
-    for _ in range(2):
-        asking = team.begin(
-            "teamctl", "shutdown", "anna", "--timeout", "50",
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        wait_until(lambda: "shutdown_request" in team.mail("anna"), what="the request")
-        team.write("go-anna", "")
-        stdout, stderr = asking.communicate(timeout=60)
-        ended.append((asking.returncode, stdout, stderr))
+    ended = [ask_at_work(team, "anna", "shutdown", "anna") for _ in range(2)]
     assert ended == [
         (1, "", "anna rejected the shutdown and goes on: in mid-task\n"),
         (0, "anna approved and is shut down: all done\n", ""),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.e2e import cramped
-from tests.e2e.handshakes import answering, at_work
+from tests.e2e.handshakes import answering, ask_at_work, at_work
 from tests.e2e.stories import told
 from tests.strict.faults import Stall
 from tests.strict.replies import say, use
@@ -145,10 +144,11 @@ def test_shutdown(project: Project) -> None:
     project.stage.act("sid", answering("sid", (False, "in mid-task"), (True, "all is done")))
     at_work(project, "sid")
     pid = project.member("sid")["pid"]
-    assert _asked(project, "sid") == (1, "", "sid rejected the shutdown and goes on: in mid-task\n")
+    rejected = "sid rejected the shutdown and goes on: in mid-task\n"
+    assert ask_at_work(project, "sid", "shutdown", "sid") == (1, "", rejected)
     assert project.member("sid")["pid"] == pid
     approved = "sid approved and is shut down: all is done\n"
-    assert _asked(project, "sid") == (0, approved, "")
+    assert ask_at_work(project, "sid", "shutdown", "sid") == (0, approved, "")
     assert not Path(f"/proc/{pid}").exists()
 
     for name in ("sol", "sue"):
@@ -162,17 +162,6 @@ def test_shutdown(project: Project) -> None:
     assert {(m["type"], m["from"]) for m in answers} == {
         ("shutdown_response", name) for name in ("sid", "sol", "sue")
     }
-
-
-def _asked(project: Project, name: str) -> tuple[int, str, str]:
-    """Ask somebody at work to shut down, and let it come to its next model call."""
-    pipe = subprocess.PIPE
-    command = ("teamctl", "shutdown", name, "--timeout", "50")
-    asking = project.begin(*command, stdout=pipe, stderr=pipe)
-    wait_until(lambda: "shutdown_request" in project.mail(name), what="the request")
-    project.write(f"go-{name}", "")
-    stdout, stderr = asking.communicate(timeout=60)
-    return asking.returncode, stdout, stderr
 
 
 def test_plans(team: Project) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import TYPE_CHECKING
 
 from teamd.agent.conversation.summary import DEMAND
-from tests.e2e.handshakes import answering
+from tests.e2e.handshakes import answering, ask_at_work
 from tests.strict.replies import say, use
-from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.e2e.harness import Project
@@ -62,7 +60,6 @@ def test_several_teams(project: Project) -> None:
     web = ("teamctl", "--team", "web")
     project.do(*web, "spawn", "wes", "clerk", "Go.", "--wait")
     project.do(*web, "spawn", "wanda", "clerk", "Go.")
-    wait_until((project.folder / "busy-wanda").exists, what="wanda works")
     folder = project.folder / ".teams" / "web"
     assert _deleted(project) == (1, "not yet")
     assert folder.exists()
@@ -76,13 +73,9 @@ def test_several_teams(project: Project) -> None:
 
 def _deleted(project: Project) -> tuple[int, str]:
     """Ask for the deletion while wanda works, and let her come to her next model call."""
-    pipe = subprocess.PIPE
-    command = ("teamctl", "delete", "web", "--timeout", "50")
-    asking = project.begin(*command, stdout=pipe, stderr=pipe)
     inbox = project.folder / ".teams" / "web" / "inbox" / "wanda.jsonl"
-    wait_until(lambda: "shutdown_request" in inbox.read_text(), what="the request")
-    project.write("go-wanda", "")
-    said = "".join(asking.communicate(timeout=60))
+    status, *texts = ask_at_work(project, "wanda", "delete", "web", inbox=inbox)
+    said = "".join(texts)
     words = "not yet" if "not yet" in said else "team web is deleted"
     assert words in said
-    return asking.returncode, words
+    return status, words
