@@ -225,6 +225,22 @@ def test_a_wanted_file_that_comes_is_watched(mail: Watch, folder: Path) -> None:
     assert mail.changed() == {"bob.jsonl"}
 
 
+@pytest.mark.parametrize("when", ["at the start", "later"])
+def test_what_is_written_behind_a_link_wakes_nobody(folder: Path, when: str) -> None:
+    """One to the supervisor's own log would wake it for each line that it writes."""
+    outside = folder.parent / "teamd.jsonl"
+    outside.touch()
+    link = folder / "eve.jsonl"
+    if when == "at the start":
+        link.symlink_to(outside)
+    with closing(watch(folder, lambda name: name.endswith(".jsonl"))) as mail:
+        if when == "later":
+            link.symlink_to(outside)
+            assert mail.changed() == {"eve.jsonl"}
+        append(outside)
+        assert not readable(mail)
+
+
 @pytest.mark.parametrize("how", ["replaced", "removed", "removed and seen", "renamed"])
 def test_a_wanted_file_in_the_place_of_another_is_watched(
     mail: Watch, folder: Path, how: str
