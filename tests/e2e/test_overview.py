@@ -156,6 +156,7 @@ def test_requests_name_the_command_that_answers_a_plan(project: Project) -> None
     project.stage.play("ann", use(("submit_plan", {"plan": "Mend it."})), say("I wait."))
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--plan", "--wait")
+    project.wait_for("ann", "idle")  # she has answered, and is at work for a moment still
     request = see(project, "ann")["waiting_request"]
     assert f"  `teamctl approve {request}` approves it" in project.do("teamctl", "requests")
     assert see(project, "ann")["state"] == "waiting"
