@@ -11,10 +11,10 @@ from __future__ import annotations
 import errno
 import os
 import re
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from teamd.dataclass import dataclass
 from teamd.sandbox.places import PlaceState
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ _DEVICES: Final = "--dev"
 _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(NamedTuple):
     """A line of mountinfo.
 
     Attributes:
@@ -51,9 +50,9 @@ class Mount:
         return cls(device, _plain(root), _plain(point), "ro" in options.split(","))
 
     def at(self, path: str) -> tuple[str, str]:
-        """Return what of which file system stands at a path below this mount."""
-        rest = os.path.relpath(path, self.point)
-        return self.device, os.path.normpath(os.path.join(self.root, rest))  # noqa: PTH118 -- text
+        """Return what of which file system stands at a path of this mount."""
+        rest = path.removeprefix(self.point).lstrip(os.sep)
+        return self.device, f"{self.root.rstrip(os.sep)}/{rest}".rstrip(os.sep) or os.sep
 
 
 def _plain(path: str) -> str:
@@ -61,7 +60,7 @@ def _plain(path: str) -> str:
     return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), path) if "\\" in path else path
 
 
-def read_mounts(pid: int | str) -> list[Mount]:
+def read_mounts(pid: int | str) -> tuple[Mount, ...]:
     """Return what is mounted for a process, the latest last.
 
     Raises:
@@ -71,9 +70,10 @@ def read_mounts(pid: int | str) -> list[Mount]:
     return decode_mounts(text)
 
 
-def decode_mounts(text: str) -> list[Mount]:
+@lru_cache(2)  # a process's own stays the same
+def decode_mounts(text: str) -> tuple[Mount, ...]:
     """Read the kernel's list; it ends a line in a newline alone, whatever a path may hold."""
-    return [Mount.decode(line) for line in text.split("\n") if line]
+    return tuple(Mount.decode(line) for line in text.split("\n") if line)
 
 
 class MeantMounts:
@@ -94,12 +94,11 @@ class MeantMounts:
         own: Sequence[Mount],
     ) -> None:
         inside = tuple(f"{folder}{os.sep}" for folder in folders)
-        # The nearest above a path is the first that holds it, and of two at one point the later.
-        latest = enumerate(own)
-        nearest = [one for _, one in sorted(latest, key=lambda at: (-len(at[1].point), -at[0]))]
-        self._own = [(f"{one.point.rstrip('/')}/", one) for one in nearest]
+        self._own = {mount.point: mount for mount in own}  # of two at one point the later
+        self._devices = {mount.device for mount in own}
+        real = cache(_real)  # many are the same
         self._sources = {
-            target: source if f"{source}{os.sep}".startswith(inside) else os.path.realpath(source)
+            target: source if f"{source}{os.sep}".startswith(inside) else real(source)
             for target, source in _sources(argv).items()
         }
         # While bubblewrap still mounts: whoever checks is waited for.
@@ -115,14 +114,13 @@ class MeantMounts:
         Raises:
             OSError: something else is mounted, or not everything.
         """
-        devices = {mount.device for _, mount in self._own}
         top = {mount.point: mount for mount in mounted}  # the latest hides those before it
         for mount in top.values():
             loose = mount.point in self._fixed and not mount.read_only
-            if loose or (mount.device in devices and not self._is_meant(mount)):
+            if loose or (mount.device in self._devices and not self._is_meant(mount)):
                 raise _replaced(mount.point)
         for point in self._covers:
-            if point not in top or top[point].device in devices:
+            if point not in top or top[point].device in self._devices:
                 raise _replaced(point)
         for point in self._kept:
             if point not in top or not top[point].read_only:
@@ -143,9 +141,25 @@ class MeantMounts:
 
     def _find(self, path: str) -> tuple[str, str] | None:
         """Return what of which file system stands at a path, if that is known."""
-        inside = f"{path}/"
-        nearest = (one for point, one in self._own if inside.startswith(point))
-        return next((one.at(path) for one in nearest), None)
+        point = path
+        while (mount := self._own.get(point)) is None and point != os.sep:
+            point = point[: point.rfind(os.sep)] or os.sep
+        return mount.at(path) if mount else None
+
+
+def _real(path: str) -> str:
+    """Return where a path leads, as the kernel says it: to walk it takes ten times as long.
+
+    Where nothing stands, nothing is mounted; what comes meanwhile is seen to be something else.
+    """
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return path
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 -- as it is
+    finally:
+        os.close(fd)
 
 
 def _replaced(point: str) -> OSError:

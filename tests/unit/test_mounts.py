@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ ARGV = (
 )  # fmt: skip
 OWN = [
     Mount("8:1", "/", "/", read_only=False),
-    Mount("8:2", "/old", "/home", read_only=False),
+    Mount("8:9", "/old", "/home", read_only=False),
     Mount("8:2", "/@home", "/home", read_only=False),  # hides the one before it
     Mount("8:3", "/", "/usr/share", read_only=False),
     Mount("0:6", "/", "/dev", read_only=False),
@@ -65,6 +66,7 @@ def test_what_was_meant_passes() -> None:
         ("removed", Mount("8:2", "/@home/me/work/e//deleted", "/home/me/work/e", read_only=False)),
         (".vscode", Mount("8:2", "/@home/me/work/v", "/home/me/work/.vscode", read_only=True)),
         ("~", Mount("8:2", "/@home/me", "/home/teammate", read_only=False)),
+        ("what is hidden here", Mount("8:9", "/old", "/opt", read_only=True)),
         ("/usr/share", Mount("8:2", "/@home", "/usr/share", read_only=True)),
         ("/dev/null", Mount("0:6", "/sda", "/dev/null", read_only=False)),
     ],
@@ -84,6 +86,49 @@ def test_a_place_without_a_placeholder_is_seen() -> None:
     places = [*PLACES, Place(WORKSPACE / "deploy", PlaceState.MISSING)]
     with pytest.raises(OSError, match="deploy has just been replaced"):
         MeantMounts(ARGV, [WORKSPACE], places, OWN).check(MEANT.values())
+
+
+def test_what_is_named_by_a_link_is_where_that_leads(tmp_path: Path) -> None:
+    """A folder on the PATH is often one; in the workspace none is followed."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "work").mkdir()
+    for link in (tmp_path / "link", tmp_path / "work" / "link"):
+        link.symlink_to(tmp_path / "real")
+    own = [Mount("8:1", "/", "/", read_only=False)]
+    real = str((tmp_path / "real").resolve())
+    for source, meant in ((tmp_path / "link", True), (tmp_path / "work" / "link", False)):
+        argv = ("bwrap", "--ro-bind", str(source), "/x")
+        mounts = MeantMounts(argv, [tmp_path / "work"], (), own)
+        with nullcontext() if meant else pytest.raises(OSError, match="/x has just been replaced"):
+            mounts.check([Mount("8:1", real, "/x", read_only=True)])
+        with pytest.raises(OSError, match="/x has just been replaced"):
+            mounts.check([Mount("8:1", f"{real}er", "/x", read_only=True)])
+
+
+@pytest.mark.parametrize(
+    ("root", "point", "path", "found"),
+    [
+        ("/", "/", "/", "/"),
+        ("/", "/", "/a", "/a"),
+        ("/r", "/", "/", "/r"),
+        ("/r", "/", "/a/b", "/r/a/b"),
+        ("/", "/p", "/p", "/"),
+        ("/", "/p", "/p/a", "/a"),
+        ("/r", "/p", "/p", "/r"),
+        ("/r", "/p", "/p/p/a", "/r/p/a"),
+    ],
+)
+def test_what_of_a_file_system_stands_at_a_path(
+    root: str, point: str, path: str, found: str
+) -> None:
+    assert Mount("8:1", root, point, read_only=False).at(path) == ("8:1", found)
+
+
+def test_a_folder_whose_name_goes_on_is_another_one() -> None:
+    """`/home/me/workshop` is not in a mount of `/home/me/work`."""
+    own = [Mount("8:1", "/", "/", read_only=False), Mount("8:2", "/", "/w", read_only=False)]
+    mounts = MeantMounts(("bwrap", "--ro-bind", "/wide", "/x"), [Path("/wide")], (), own)
+    mounts.check([Mount("8:1", "/wide", "/x", read_only=True)])
 
 
 def test_a_line_of_the_kernel_is_read() -> None:
