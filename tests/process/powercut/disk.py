@@ -54,7 +54,9 @@ class File:
     _known: dict[Kept, bytes] = field(default_factory=dict)
 
     def change(self, offset: int, data: bytes | None) -> None:
-        """Write at an offset, or cut off there."""
+        """Write at an offset, or cut off there; to write nothing changes nothing."""
+        if data == b"":
+            return
         self.versions = [*self.versions[-_VERSIONS:], self.data]
         self.data = _changed(self.data, offset, data)
         if not self.data:

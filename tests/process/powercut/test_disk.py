@@ -1,0 +1,21 @@
+"""The disk that a power cut leaves holds what a real one may hold, and nothing else."""
+
+from __future__ import annotations
+
+from tests.process.powercut.disk import MODELS, Disk
+
+INBOX = "inbox"
+OLD, NEW = b"the old line\n", b"the new line.\n"
+
+
+def test_what_was_cut_off_is_not_mixed_with_what_came_then() -> None:
+    """An empty write in between, by which a file is made where there is none, changes nothing."""
+    disk = Disk({INBOX: OLD})
+    records = [("ftruncate", 7, 0), ("pwrite", 7, 0, b""), ("pwrite", 7, 0, NEW)]
+    for call, *facts in records:
+        disk.apply((1, call, INBOX, *facts))
+    left = {model: disk.after(model)[INBOX] for model in MODELS}
+    assert left["nothing"] == OLD
+    assert left["all"] == NEW
+    assert left["half"] == NEW[: len(NEW) // 2]
+    assert left["zeros"] == bytes(len(NEW))
