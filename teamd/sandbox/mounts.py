@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -26,6 +27,7 @@ _READ_ONLY: Final = ("--ro-bind", "--ro-bind-try")
 _BINDS: Final = ("--bind", *_READ_ONLY)
 _COVER: Final = "--tmpfs"
 _DEVICES: Final = "--dev"
+_REMOVED: Final = " (deleted)"  # or it is called so, which walking tells
 _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 
 
@@ -150,16 +152,17 @@ class MeantMounts:
 def _real(path: str) -> str:
     """Return where a path leads, as the kernel says it: to walk it takes ten times as long.
 
-    Where nothing stands, nothing is mounted; what comes meanwhile is seen to be something else.
+    It is walked where the kernel does not tell: nothing stands there, or what did is just removed.
     """
-    try:
+    with suppress(OSError):
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:
-        return path
-    try:
-        return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 -- as it is
-    finally:
-        os.close(fd)
+        try:
+            found = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 -- as it is
+        finally:
+            os.close(fd)
+        if not found.endswith(_REMOVED):
+            return found
+    return os.path.realpath(path)
 
 
 def _replaced(point: str) -> OSError:

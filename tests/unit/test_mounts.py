@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,6 +106,32 @@ def test_what_is_named_by_a_link_is_where_that_leads(tmp_path: Path) -> None:
             mounts.check([Mount("8:1", real, "/x", read_only=True)])
         with pytest.raises(OSError, match="/x has just been replaced"):
             mounts.check([Mount("8:1", f"{real}er", "/x", read_only=True)])
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [("open", OSError(errno.EMFILE, "Too many open files")), ("readlink", "/elsewhere (deleted)")],
+)
+def test_where_the_kernel_does_not_tell_the_way_is_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, answer: OSError | str
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    argv = ("bwrap", "--ro-bind", str(tmp_path / "link"), "/x")
+    own = [Mount("8:1", "/", "/", read_only=False)]
+    real = getattr(os, call)
+
+    def fail(path: str, *more: int, **options: int) -> Any:
+        if "/proc/self/fd" not in str(path) and call == "readlink":
+            return real(path, *more, **options)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, fail)
+        mounts = MeantMounts(argv, (), (), own)
+    mounts.check([Mount("8:1", str((tmp_path / "real").resolve()), "/x", read_only=True)])
 
 
 @pytest.mark.parametrize(
