@@ -27,7 +27,7 @@ _READ_ONLY: Final = ("--ro-bind", "--ro-bind-try")
 _BINDS: Final = ("--bind", *_READ_ONLY)
 _COVER: Final = "--tmpfs"
 _DEVICES: Final = "--dev"
-_REMOVED: Final = " (deleted)"  # or it is called so, which walking tells
+_REMOVED: Final = " (deleted)"  # as the kernel ends such a path; a name may end so, too
 _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 
 

@@ -29,13 +29,15 @@ def at_work(team: Project, name: str) -> None:
 def ask_at_work(
     team: Project, name: str, *command: str, inbox: Path | None = None
 ) -> tuple[int, str, str]:
-    """Run a command that asks somebody to shut down, who is at work and then lets it be.
+    """Ask somebody to shut down who is at work, and end that work once the request waits.
+
+    Asked between two pieces of work, it would answer at once, with the next model call.
 
     Args:
-        team: whose command it is.
-        name: who works; asked in between two commands, it would answer with its next model call.
-        command: of `teamctl`.
-        inbox: where the request comes, unless it is this team's.
+        team: where the command runs.
+        name: who is at work.
+        command: what asks, with the words behind `teamctl`.
+        inbox: where the request waits; by default the one of this team.
 
     Returns:
         Its exit code, and what it wrote to stdout and stderr.
