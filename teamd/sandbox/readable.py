@@ -11,7 +11,7 @@ from teamd.sandbox.toolchains import changed_at, needed_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Final
 
     from teamd.sandbox.policy import Policy
@@ -76,9 +76,31 @@ def _find(policy: Policy) -> list[Path]:
         if not is_of_system(folder) and os.path.isdir(folder):  # noqa: PTH112
             needed = (place for place in needed_by(folder) if _may_show(place, inner, policy))
             found.update(dict.fromkeys(needed))
-    ours = (place for place in found if not place.is_relative_to(policy.workspace))
-    others = (place for place in ours if not is_of_system(place))
-    return sorted(others, key=lambda place: len(place.parts))
+    apart = [place for place in found if not _is_there_anyway(place, policy)]
+    shown = _outermost(sorted(apart, key=lambda place: len(place.parts)))
+    return [place for place in shown if not _is_there_anyway(place, policy)]
+
+
+def _is_there_anyway(place: Path, policy: Policy) -> bool:
+    return place.is_relative_to(policy.workspace) or is_of_system(place)
+
+
+def _outermost(places: Iterable[Path]) -> list[Path]:
+    """Return them without those that another shows: bubblewrap takes a while for each.
+
+    Where a link in the other leads away, it is where that leads: nothing can be mounted at a link.
+    """
+    found: dict[Path, str] = {}
+    for named in places:
+        place, real = named, os.path.realpath(named)
+        if outer := [one for one in found if named.is_relative_to(one)]:
+            if any(real == os.path.normpath(found[one] / named.relative_to(one)) for one in outer):
+                continue
+            place = Path(real)
+            if any(place.is_relative_to(one) for one in found):
+                continue
+        found[place] = real
+    return sorted(found, key=lambda place: len(place.parts))
 
 
 def _inner(policy: Policy) -> list[str]:

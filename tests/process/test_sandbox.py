@@ -262,6 +262,17 @@ def test_a_program_of_an_environment_in_the_home_runs(world: World) -> None:
     assert (said, home) == (str(tool), "tool")
 
 
+def test_a_version_by_another_name_runs(world: World) -> None:
+    """As pyenv has them: all versions stand beside the shims, and some are links to others."""
+    tool = world.write("person/real/3.11/bin/tool", "#!/bin/sh\necho it runs\n")
+    tool.chmod(0o755)
+    world.write("person/shims/other")
+    (named := world.folder / "person/versions/3").parent.mkdir()
+    named.symlink_to(tool.parent.parent)
+    path = f"{world.folder}/person/shims:{named}/bin:/usr/bin:/bin"
+    assert world.run("tool", environment={"PATH": path}) == ["it runs"]
+
+
 @pytest.mark.slow
 def test_the_key_is_in_no_environment_of_the_sandbox(world: World) -> None:
     command = "env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'; ps axewww"

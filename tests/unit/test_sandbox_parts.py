@@ -217,6 +217,24 @@ def test_nothing_is_shown_where_a_command_could_lead_a_path_elsewhere(
     assert shown == {str(mine), str(mine.parent / "pyvenv.cfg")}
 
 
+def test_what_is_shown_with_a_folder_is_not_mounted_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shims, versions, elsewhere = (tmp_path / name for name in ("shims", "versions", "elsewhere"))
+    inner, linked = versions / "3.11/bin", versions / "linked/bin"
+    for folder in (shims, inner, elsewhere / "bin"):
+        folder.mkdir(parents=True)
+    linked.parent.symlink_to(elsewhere)
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, (shims, inner, linked))))
+    team = TeamPaths(tmp_path / "team")
+    policy = build_policy(team, "ann", Tools(env=("PATH",)), workspace=tmp_path / "work")
+    shown = Readable.find(policy).folders
+    assert str(versions) in shown  # it stands beside the shims
+    assert str(inner) not in shown
+    assert str(linked) not in shown  # nothing can be mounted there: it leads elsewhere
+    assert str(elsewhere / "bin") in shown
+
+
 def test_what_is_protected_is_so_with_all_that_is_in_it(tmp_path: Path) -> None:
     places = find_places(tmp_path, protected_names(tmp_path, ["deploy"], may_init=False))
     stays = [".git/hooks/pre-push", ".GIT/config", ".vscode/a/b", "team.toml", "deploy/x"]
