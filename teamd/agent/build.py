@@ -90,13 +90,12 @@ def _claim(env: Environment) -> Callable[[], bool]:
 
 
 def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
-    team = env.roster.read()
-    member = team.get(env.name)
+    member = env.roster.get(env.name)
     role = find_role(env.paths, env.project, member.role) or roles.Role()
     opened = Opened(
         name=member.name,
         role=member.role,
-        team=team.name,
+        team=env.roster.team_name(),
         model=role.model,
         tools=role.tools,
         plan=member.plan,

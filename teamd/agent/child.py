@@ -136,7 +136,7 @@ def _copy_of(paths: TeamPaths, roster: Roster, name: str) -> Copy | None:
     Raises:
         TeamError: its copy is gone: it must not go on in the shared folder.
     """
-    member = roster.read().find(name)
+    member = roster.find(name)
     if member is None or not member.worktree:
         return None
     copy = copies.get(paths, name)

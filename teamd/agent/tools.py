@@ -225,7 +225,7 @@ class TeammateTools:
         yield lead.DeleteTeam(env.paths, self._address())
 
     def _address(self) -> str:
-        return f"{self.env.name}@{self.env.roster.read().name}"
+        return f"{self.env.name}@{self.env.roster.team_name()}"
 
     def _asking(self, team: str | None) -> Asking:
         paths, name = self.env.paths, self.env.name

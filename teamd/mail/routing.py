@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
     from teamd.hosts.address import HostAddress
     from teamd.hosts.far import FarHosts
-    from teamd.team.roster import Team
 
 _NOTICE_SECONDS: Final = 0.5
 _MOST_OPEN: Final = 128  # inboxes
@@ -80,7 +79,7 @@ class Post:
     _roster: Roster = field(init=False, repr=False, compare=False)
     _folder: KeptVersion = field(init=False, repr=False, compare=False)
     _known: dict[str, Mailbox] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _found: dict[str, tuple[float, Team, Sent]] = field(
+    _found: dict[str, tuple[float, Sent]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -123,12 +122,11 @@ class Post:
         """Look a receiver of this team up; who was there a moment ago is not looked for again."""
         known, now = self._found.get(name), time.monotonic()
         if known is not None and now < known[0]:
-            return known[2]
-        team = self._team()
-        sent = known[2] if known is not None and known[1] is team else Sent(*self.receiver(name))
+            return known[1]
+        sent = Sent(*self.receiver(name))
         if len(self._found) >= _MOST_OPEN:
             self._found.clear()
-        self._found[name] = now + _MOMENT_SECONDS, team, sent
+        self._found[name] = now + _MOMENT_SECONDS, sent
         return sent
 
     def check_id(self, message: Message) -> None:
@@ -157,7 +155,7 @@ class Post:
         """Return a message with the names by which its receiver, of that post, reads it."""
         to, sender = sent.to.partition("@")[0], message.sender
         if there is not self and "@" not in sender:
-            sender = f"{sender}@{self._team().name}"
+            sender = f"{sender}@{self._roster.team_name()}"
         changed = (sender, to) != (message.sender, message.to)
         return replace(message, sender=sender, to=to) if changed else message
 
@@ -185,7 +183,7 @@ class Post:
             raise BadName(address, "it is on another host; only mail and commands go there")
         name, at, place = address.partition("@")
         place = place.partition("@")[0]  # behind that stands the name of this host
-        if not at or place.lower() == self._team().name.lower():
+        if not at or place.lower() == self._roster.team_name().lower():
             return self, name
         teams = {_name(paths): paths for paths in all_teams(self.paths.home)}
         there = next((team for own, team in teams.items() if own.lower() == place.lower()), None)
@@ -204,7 +202,7 @@ class Post:
         if "@" not in address.partition("@")[2]:
             return None
         hosts = self.other_hosts(address)
-        return hosts.parse(address, self._team().name)
+        return hosts.parse(address, self._roster.team_name())
 
     def address(self, address: str) -> str:
         """The name as the roster has it; with its team and host, where those are others."""
@@ -213,7 +211,7 @@ class Post:
 
     def above(self, name: str) -> str:
         """The address to which a member of this team reports, see `Team.above`."""
-        address = self._team().above(name)
+        address = self._roster.above(name)
         try:
             return self.address(address) if "@" in address else address
         except (BadName, UnknownHost, UnknownTeam, UnknownTeammate):
@@ -227,7 +225,7 @@ class Post:
         """
         receivers = [
             member
-            for member in self._team().members
+            for member in self._roster.read().members
             if member.status is not Status.SHUTDOWN
             and member.name.lower() != message.sender.lower()
         ]
@@ -243,11 +241,11 @@ class Post:
 
     def team_name(self) -> str:
         """What the team is called."""
-        return self._team().name
+        return self._roster.team_name()
 
     def person(self) -> str:
         """The name of the person's inbox: `lead`, or `user` while there is an agent that leads."""
-        return self._team().person
+        return self._roster.person()
 
     def persons(self) -> list[Mailbox]:
         """The person's inboxes, the one for what comes now last.
@@ -307,24 +305,22 @@ class Post:
     def _check_no_host(self, name: str, place: str) -> None:
         """Refuse an address that names a host where a team is to stand, and say how to."""
         if self.hosts is not None and place.lower() in (self.hosts.name, *self.hosts.known()):
-            full = f"{name}@{self._team().name}@{place.lower()}"
+            full = f"{name}@{self._roster.team_name()}@{place.lower()}"
             raise BadName(f"{name}@{place}", f"{place} is a host, not a team; write {full}")
-
-    def _team(self) -> Team:
-        return self._roster.read()
 
     def receiver(self, name: str) -> tuple[str, str | None]:
         """The name as it is written in the roster, and a warning if its bearer does not read."""
-        team = self._team()
         lower = name.lower()
-        if lower == USER or (lower == LEAD and team.person == LEAD):
-            return team.person, None
+        if lower in (USER, LEAD):
+            person = self.person()
+            if lower == USER or person == LEAD:
+                return person, None
         if lower in (TEAMD, ALL):
             raise BadName(name, "it takes no mail; send to a teammate, or use broadcast")
-        member = team.get(name)
+        member = self._roster.get(name)
         words = _WARNINGS.get(member.status)
         return member.name, f"{member.name} {words}" if words else None
 
 
 def _name(paths: TeamPaths) -> str:
-    return paths.own_name or Roster(paths).read().name
+    return paths.own_name or Roster(paths).team_name()

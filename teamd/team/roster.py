@@ -47,21 +47,7 @@ class Team:
     @property
     def person(self) -> str:
         """The name of the person's inbox: `lead`, unless there is an agent that leads."""
-        leader = self.find(LEAD)
-        return LEAD if leader is None or leader.status is Status.SHUTDOWN else USER
-
-    def above(self, name: str) -> str:
-        """Return who has to know how a member is, and to whom it reports.
-
-        Of an agent that leads that is the person; of any other the lead or, where no agent leads
-        this team, whoever has put it here from another one.
-        """
-        if name.lower() == LEAD:
-            return USER
-        member = self.find(name)
-        if member is None or self.person != LEAD:
-            return LEAD
-        return member.spawned_by or LEAD
+        return _person(self.find)
 
     def find(self, name: str) -> Member | None:
         """The member of that name, compared without case."""
@@ -181,12 +167,50 @@ class Roster:
         """
         return self.find(name) or self.read().get(name)
 
+    def team_name(self) -> str:
+        """The team's name; no member is decoded for it.
+
+        Raises:
+            StoreError: as for `read`.
+        """
+        version = self.version()
+        if version is not None and version != self._settled:
+            with suppress(*_DAMAGED):  # `read` says what is wrong, if anything is
+                content, _ = self._content(version)
+                if content and _has_our_form(content):
+                    return self._team_named_in(content)
+        return self.read().name
+
     def version(self) -> Version | None:
         """Differs whenever the file was replaced or changed; `None` where there is none.
 
         Whoever kept a replaced one open would be the one to remove it, at the next look: 0.6 ms.
         """
         return version_of(self._paths.config)
+
+    def person(self) -> str:
+        """The name of the person's inbox: `lead`, unless there is an agent that leads.
+
+        Raises:
+            StoreError: as for `read`.
+        """
+        return _person(self.find)
+
+    def above(self, name: str) -> str:
+        """Return who has to know how a member is, and to whom it reports.
+
+        Of an agent that leads that is the person; of any other the lead or, where no agent leads
+        this team, whoever has put it here from another one.
+
+        Raises:
+            StoreError: as for `read`.
+        """
+        if name.lower() == LEAD:
+            return USER
+        member = self.find(name)
+        if member is None or self.person() != LEAD:
+            return LEAD
+        return member.spawned_by or LEAD
 
     def update(self, change: Callable[[Team], Team]) -> Team:
         """Read, change and replace the roster under its lock; nothing is written for no change."""
@@ -247,17 +271,22 @@ class Roster:
             return self._alone[1]
         if not _has_our_form(content):
             return None
-        opening, _, lines = content.partition(b"\n")
+        team, lines = self._team_named_in(content), content[content.index(b"\n") + 1 :]
+        if (at := lines.find(b'"name": %b' % json.dumps(name).encode())) < 0:
+            return None
+        line = lines[lines.rfind(b"\n", 0, at) + 1 : lines.index(b"\n", at)].removesuffix(b",")
+        member = Member.decode(json.loads(line), team=team)
+        self._alone, self._alone_settled = (content, member), None
+        return member if member.name == name else None
+
+    def _team_named_in(self, content: bytes) -> str:
+        """Return the team's name by the first line of a roster that is written as here."""
+        opening = content[: content.index(b"\n")]
         if opening != self._opening[0]:
             head = json.loads(opening + _END[0])
             self._check_format(head.get("format", 0))
             self._opening = opening, head.get("team_name", "default")
-        if (at := lines.find(b'"name": %b' % json.dumps(name).encode())) < 0:
-            return None
-        line = lines[lines.rfind(b"\n", 0, at) + 1 : lines.index(b"\n", at)].removesuffix(b",")
-        member = Member.decode(json.loads(line), team=self._opening[1])
-        self._alone, self._alone_settled = (content, member), None
-        return member if member.name == name else None
+        return self._opening[1]
 
     def _is_nowhere(self, content: bytes, name: str) -> bool:
         """Return whether no member has that name, by what is read alone."""
@@ -305,6 +334,11 @@ class Roster:
                 f"{self._paths.config} has format {found}, this teamd knows up to {FORMAT}; "
                 "use a newer teamd"
             )
+
+
+def _person(find: Callable[[str], Member | None]) -> str:
+    leader = find(LEAD)
+    return LEAD if leader is None or leader.status is Status.SHUTDOWN else USER
 
 
 def _has_our_form(content: bytes) -> bool:

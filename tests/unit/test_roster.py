@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from teamd.errors import StoreError, UnknownTeammate
 from teamd.files import files
 from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
+from teamd.messages import Message
 from teamd.process_id import Identity
 from teamd.states import Status
 from teamd.team.member import Member
@@ -309,7 +311,7 @@ def test_a_member_whose_line_is_damaged_is_not_taken_for_nobody(
 
 
 @given(
-    names=st.lists(st.sampled_from(["bob", "Bob2", "bob-x"]), unique=True),
+    names=st.lists(st.sampled_from(["bob", "Bob2", "bob-x", "lead"]), unique=True),
     extra=st.dictionaries(
         st.sampled_from(["name2", "mood", '"name": "bob"', "x"]),
         st.sampled_from(["bob", '"name": "bob"', {"name": "bob"}, 'a\n{"name": "bob"}']),
@@ -329,6 +331,21 @@ def test_a_member_that_is_found_alone_is_the_one_of_the_whole_roster(
             paths.config.write_text(json.dumps(document, indent=indent))
         for name in ("bob", "Bob2", "BOB", "bob-x", "eve", "nobody", "Jörg", "name", ""):
             assert Roster(paths).find(name) == Roster(paths).read().find(name)
+        asked, whole = Roster(paths), Roster(paths).read()
+        assert (asked.person(), asked.team_name()) == (whole.person, whole.name)
+
+
+def test_what_each_teammate_asks_decodes_no_other_member(paths: TeamPaths) -> None:
+    """Where there are a thousand, each would else keep a copy of all in its memory."""
+    post = Post(paths, durable=False, max_bytes=1000)
+    Roster(paths).update(
+        lambda team: replace(team, name="web", members=tuple(map(member, ("lead", "bob", "eve"))))
+    )
+    assert (post.team_name(), post.person(), post.above("bob")) == ("web", "user", "lead")
+    assert post.above("lead") == "user"
+    assert post.send(Message(sender="bob", to="eve@web", content="Hello.")).to == "eve"
+    assert post.send(Message(sender="bob", to="user", content="Hello.")).to == "user"
+    assert post._roster._known is None, "nobody else was decoded"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from teamd.mail.routing import Post
 from teamd.states import Status
 from teamd.supervisor import roster_writer
 from teamd.supervisor.roster_writer import RosterWriter
-from teamd.team.roster import Roster, Team
+from teamd.team.roster import Roster
 from tests.unit.life import enrol
 from tests.waiting import wait_until
 
@@ -95,7 +95,7 @@ def test_of_one_that_another_team_wants_that_team_is_told_while_no_agent_leads_i
     assert news.content.startswith("bob has failed")
     assert "`teamctl --team web spawn bob …` lets it go on" in news.content
     assert news.sender == ("teamd@web" if "@" in told else "teamd")
-    assert Team().above("bob") == "lead"
+    assert Roster(TeamPaths(tmp_path / "none")).above("bob") == "lead"
 
 
 def test_a_status_is_as_old_as_its_last_change(tmp_path: Path) -> None:
