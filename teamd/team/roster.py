@@ -271,10 +271,11 @@ class Roster:
             return self._alone[1]
         if not _has_our_form(content):
             return None
-        team, lines = self._team_named_in(content), content[content.index(b"\n") + 1 :]
-        if (at := lines.find(b'"name": %b' % json.dumps(name).encode())) < 0:
+        team, begin = self._team_named_in(content), content.index(b"\n")
+        if (at := content.find(b'"name": %b' % json.dumps(name).encode(), begin)) < 0:
             return None
-        line = lines[lines.rfind(b"\n", 0, at) + 1 : lines.index(b"\n", at)].removesuffix(b",")
+        line = content[content.rfind(b"\n", 0, at) + 1 : content.index(b"\n", at)]
+        line = line.removesuffix(b",")
         member = Member.decode(json.loads(line), team=team)
         self._alone, self._alone_settled = (content, member), None
         return member if member.name == name else None
