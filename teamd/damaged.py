@@ -27,7 +27,8 @@ from teamd.mail import lines
 from teamd.mail.spool import Spool
 from teamd.messages import TEAMD, Message, check_name
 from teamd.states import Status
-from teamd.team.roster import Roster, Team
+from teamd.team.roster import Roster
+from teamd.team.team import Team
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from teamd.team.roster import Team
+    from teamd.team.team import Team
 
 _PROGRAM: Final = "roman.py"
 _TESTS: Final = "test_roman.py"

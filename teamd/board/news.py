@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from teamd.board.files import Tasks
     from teamd.board.task import Task
-    from teamd.team.roster import Team
+    from teamd.team.team import Team
 
 _LONGEST_DESCRIPTION: Final = 2000
 _NEXT_STEP: Final = (

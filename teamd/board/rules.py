@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from teamd.board.files import Tasks
     from teamd.board.task import Task
     from teamd.files.paths import TeamPaths
-    from teamd.team.roster import Team
+    from teamd.team.team import Team
 
 LONGEST_SUBJECT: Final = 200
 LONGEST_CHECK: Final = 4000

@@ -22,7 +22,7 @@ from teamd.states import Status
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from teamd.team.roster import Team
+    from teamd.team.team import Team
 
 MOST: Final = 1000  # members of one host that are told of
 _LONGEST_ROLE: Final = 200  # characters

@@ -11,7 +11,7 @@ from teamd.messages import SHUTDOWN_TYPE
 from teamd.overview.members import MemberView, count_queued, look_at
 from teamd.overview.remembered import remember
 from teamd.states import Status
-from teamd.team.roster import Roster, Team
+from teamd.team.roster import Roster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
     from teamd.overview.notices import Notice
     from teamd.overview.requests import OpenRequest
+    from teamd.team.team import Team
 
 
 _STOPPED: Final = (Status.FAILED, Status.PAUSED)

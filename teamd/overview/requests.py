@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from teamd.files.paths import TeamPaths
-    from teamd.team.roster import Team
+    from teamd.team.team import Team
 
 _ASKS: Final = {Kind.PERMISSION: "asks to run", Kind.PLAN: "asks to approve a plan"}
 

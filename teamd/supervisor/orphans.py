@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from teamd.files.watch import Watch
     from teamd.journal import Journal
     from teamd.process_id import Identity
-    from teamd.team.roster import Team
+    from teamd.team.team import Team
 
 BOARD_PATIENCE_SECONDS: Final = 1.0  # a stopped writer must not stop the supervisor
 _PATIENCE_SECONDS: Final = 5.0

@@ -14,7 +14,7 @@ from teamd.errors import DamagedRoster, StoreError, TeamError
 from teamd.files import files
 from teamd.messages import LEAD, TEAMD, Message, again, new_id
 from teamd.states import Status
-from teamd.team.roster import Roster, Team
+from teamd.team.roster import Roster
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from teamd.mail.routing import Post
     from teamd.process_id import Identity
     from teamd.team.member import Member
+    from teamd.team.team import Team
 
 _NO_PROCESS: Final[dict[str, None]] = {"pid": None, "started": None, "since": None}
 _MOST_UNTOLD: Final = 100

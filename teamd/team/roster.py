@@ -3,106 +3,39 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from contextlib import suppress
-from functools import cached_property
 from types import MappingProxyType
 
-from teamd.dataclass import dataclass, field, replace
-from teamd.errors import DamagedRoster, StoreError, UnknownTeammate
+from teamd.errors import DamagedRoster, StoreError
 from teamd.files import files, locks
 from teamd.files.version import is_settled, version_of
-from teamd.messages import LEAD, NAME, USER
-from teamd.states import Status
-from teamd.team.member import COLOURS, Member, MemberLines
+from teamd.messages import LEAD, USER
+from teamd.team.member import Member, MemberLines
+from teamd.team.team import (
+    FORMAT,
+    Team,
+    find_line,
+    format_of,
+    is_as_written_here,
+    is_nowhere,
+    member_lines,
+    opening_of,
+    person_of,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
-    from typing import Any, Final
+    from typing import Final
 
     from teamd.files.paths import TeamPaths
     from teamd.files.version import Version
 
-FORMAT: Final = 1
-_OPENING: Final = b'"members": ['
-_END: Final = (b"]}", b"")
-_NAMED: Final = re.compile(rb'\{"name": "%b", "' % NAME.pattern.encode())
 # One step of whoever looks: a second change within a tick of the clock is seen as late as that.
 _STEP_SECONDS: Final = 0.01
 _DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Team:
-    """Everything that `config.json` says; `sandbox` is what stands around commands, in a line."""
-
-    name: str = "default"
-    members: tuple[Member, ...] = ()
-    sandbox: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def person(self) -> str:
-        """The name of the person's inbox: `lead`, unless there is an agent that leads."""
-        return _person(self.find)
-
-    def find(self, name: str) -> Member | None:
-        """The member of that name, compared without case."""
-        place = self._places.get(name.lower())
-        return None if place is None else self.members[place]
-
-    def get(self, name: str) -> Member:
-        """The member of that name, compared without case.
-
-        Raises:
-            UnknownTeammate: there is none; the sentence names who there is.
-        """
-        member = self.find(name)
-        if member is None:
-            raise UnknownTeammate(name, [m.name for m in self.members])
-        return member
-
-    def with_member(self, member: Member) -> Team:
-        """The team with that member added, or in the place of the one of its name."""
-        place = self._places.get(member.name.lower())
-        if place is None:
-            return replace(self, members=(*self.members, member))
-        team = replace(self, members=(*self.members[:place], member, *self.members[place + 1 :]))
-        vars(team)["_places"] = self._places  # all stand where they stood
-        return team
-
-    def with_new(self, name: str, **values: Any) -> Team:
-        """The team with one more member, in the next colour."""
-        agent_id, color = f"{name}@{self.name}", COLOURS[len(self.members) % len(COLOURS)]
-        return self.with_member(Member(name=name, agent_id=agent_id, color=color, **values))
-
-    def without(self, name: str) -> Team:
-        """The team without the member of that name."""
-        gone = self.find(name)
-        return replace(self, members=tuple(one for one in self.members if one is not gone))
-
-    def encode(self, lines: MemberLines | None = None) -> bytes:
-        """The content of `config.json`: a line for each member."""
-        head = {
-            "format": FORMAT,
-            **self.extra,
-            "team_name": self.name,
-            "sandbox": self.sandbox,
-            "members": [],
-        }
-        opening = json.dumps(head, ensure_ascii=False).encode("utf-8", "replace")
-        members = b",\n".join((lines or MemberLines()).encode(self.members, team=self.name))
-        return b"\n".join((opening.removesuffix(_END[0]), members, *_END))
-
-    @cached_property
-    def _places(self) -> Mapping[str, int]:
-        places: dict[str, int] = {}
-        for place, member in enumerate(self.members):
-            places.setdefault(member.name.lower(), place)
-        return places
 
 
 class Roster:
@@ -177,7 +110,7 @@ class Roster:
         if version is not None and version != self._settled:
             with suppress(*_DAMAGED):  # `read` says what is wrong, if anything is
                 content, _ = self._content(version)
-                if content and _has_our_form(content):
+                if content and is_as_written_here(content):
                     return self._team_named_in(content)
         return self.read().name
 
@@ -194,7 +127,7 @@ class Roster:
         Raises:
             StoreError: as for `read`.
         """
-        return _person(self.find)
+        return person_of(self.find)
 
     def above(self, name: str) -> str:
         """Return who has to know how a member is, and to whom it reports.
@@ -217,7 +150,7 @@ class Roster:
         with locks.locked(self._paths.config_lock):
             before = files.read(self._paths.config)
             old = Team() if before is None else self._decode(before)
-            if before is not None and (older := _format(before)) < FORMAT:
+            if before is not None and (older := format_of(before)) < FORMAT:
                 files.replace(self._paths.config.with_suffix(f".format-{older}.json"), before)
             new = change(old)
             if before is None or new != old:
@@ -269,22 +202,20 @@ class Roster:
         """
         if self._alone_is(name) and self._alone[0] == content:
             return self._alone[1]
-        if not _has_our_form(content):
+        if not is_as_written_here(content):
             return None
-        team, begin = self._team_named_in(content), content.index(b"\n")
-        if (at := content.find(b'"name": %b' % json.dumps(name).encode(), begin)) < 0:
+        team, line = self._team_named_in(content), find_line(content, name)
+        if line is None:
             return None
-        line = content[content.rfind(b"\n", 0, at) + 1 : content.index(b"\n", at)]
-        line = line.removesuffix(b",")
         member = Member.decode(json.loads(line), team=team)
         self._alone, self._alone_settled = (content, member), None
         return member if member.name == name else None
 
     def _team_named_in(self, content: bytes) -> str:
         """Return the team's name by the first line of a roster that is written as here."""
-        opening = content[: content.index(b"\n")]
+        opening = opening_of(content)
         if opening != self._opening[0]:
-            head = json.loads(opening + _END[0])
+            head = json.loads(opening)
             self._check_format(head.get("format", 0))
             self._opening = opening, head.get("team_name", "default")
         return self._opening[1]
@@ -293,7 +224,7 @@ class Roster:
         """Return whether no member has that name, by what is read alone."""
         if self._nobody == (content, name):
             return True
-        nowhere = _has_our_form(content) and _is_nowhere(content, name)
+        nowhere = is_as_written_here(content) and is_nowhere(content, name)
         if nowhere:
             self._nobody = content, name
         return nowhere
@@ -310,10 +241,10 @@ class Roster:
         return self._known[1]
 
     def _parse(self, content: bytes) -> Team:
-        lines = _member_lines(content)
+        lines = member_lines(content)
         if lines:
             with suppress(*_DAMAGED):  # the other way says what is wrong, if anything is
-                return self._team(content[: content.index(b"\n")] + _END[0], lines)
+                return self._team(opening_of(content), lines)
         return self._team(content, [])
 
     def _team(self, content: bytes, lines: list[bytes]) -> Team:
@@ -324,7 +255,10 @@ class Roster:
         if "members" not in document:
             raise ValueError("it lists no members")
         found = document.pop("members")
-        members = self._lines.decode(lines, team=name) if lines else _decoded(found, name)
+        if lines:
+            members = self._lines.decode(lines, team=name)
+        else:
+            members = tuple(Member.decode(one, team=name) for one in found)
         if len({member.name.lower() for member in members}) < len(members):
             raise ValueError("two members have one name")
         return Team(name=name, members=members, sandbox=sandbox, extra=MappingProxyType(document))
@@ -335,46 +269,3 @@ class Roster:
                 f"{self._paths.config} has format {found}, this teamd knows up to {FORMAT}; "
                 "use a newer teamd"
             )
-
-
-def _person(find: Callable[[str], Member | None]) -> str:
-    leader = find(LEAD)
-    return LEAD if leader is None or leader.status is Status.SHUTDOWN else USER
-
-
-def _has_our_form(content: bytes) -> bool:
-    """Return whether the members stand between a first and a last line as `encode` writes them."""
-    first = content.find(b"\n")
-    return content.endswith(b"\n" + b"\n".join(_END)) and content[:first].endswith(_OPENING)
-
-
-def _is_nowhere(content: bytes, name: str) -> bool:
-    """Return whether no member has that name: it stands nowhere, in any case and no escape.
-
-    Other programs send mail under names of their own. A line without a whole name may be the one
-    of that member, and whoever cannot read it must not take the member for nobody.
-    """
-    if b"\\u" in content or b'"%b"' % name.lower().encode() in content.lower():
-        return False
-    lines = content.split(b"\n")[1 : -len(_END)]
-    return all(map(_NAMED.match, lines))
-
-
-def _format(content: bytes) -> int:
-    opening = content[: content.index(b"\n")] + _END[0] if _member_lines(content) else content
-    return int(json.loads(opening).get("format", 0))
-
-
-def _decoded(found: Iterable[Any], team: str) -> tuple[Member, ...]:
-    return tuple(Member.decode(one, team=team) for one in found)
-
-
-def _member_lines(content: bytes) -> list[bytes]:
-    """Return the lines that are members; none where the file is not written as here."""
-    if not _has_our_form(content):
-        return []
-    _, *lines = content.split(b"\n")
-    members = [line.removesuffix(b",") for line in lines[:-2]]
-    separated = [line + b"," for line in members[:-1]] + members[-1:]
-    whole = all(line[:1] + line[-1:] == b"{}" for line in members)
-    return members if whole and separated == lines[:-2] else []

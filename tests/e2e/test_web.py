@@ -24,7 +24,7 @@ from tests.e2e.served import served
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
-    from teamd.team.roster import Team
+    from teamd.team.team import Team
     from tests.e2e.browser import Browser
     from tests.e2e.harness import Project
 

@@ -13,11 +13,13 @@ import pytest
 from teamd.files.paths import TeamPaths
 from teamd.states import Status
 from teamd.team.member import Member
-from teamd.team.roster import Roster, Team
+from teamd.team.roster import Roster
 from tests.children import child, forked
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from teamd.team.team import Team
 
 READS = """
 import json, os, select, sys

@@ -19,7 +19,7 @@ from tests.e2e.served import Server, events, served
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from teamd.team.roster import Team
+    from teamd.team.team import Team
     from tests.e2e.harness import Project
 
 

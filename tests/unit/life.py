@@ -37,7 +37,7 @@ from teamd.settings import Settings
 from teamd.settings.schema import Mail, ModelSettings
 from teamd.states import Status
 from teamd.team.member import Member
-from teamd.team.roster import Roster, Team
+from teamd.team.roster import Roster
 from teamd.tokens import Usage
 from teamd.tools import Input, Tool, Toolbox
 from teamd.tools.approval import ShutdownResponse, SubmitPlan
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.agent.conversation.summary import OpenWork
+    from teamd.team.team import Team
 
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester."

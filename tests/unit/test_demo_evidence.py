@@ -14,7 +14,7 @@ from teamctl.demo.evidence import Evidence, missing
 from teamd.messages import LEAD, Message
 from teamd.process_id import Identity
 from teamd.states import Status
-from teamd.team.roster import Team
+from teamd.team.team import Team
 from teamd.transcript.records import CallAnswered, Delivered, Record, Replied
 
 if TYPE_CHECKING:

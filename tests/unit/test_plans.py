@@ -18,7 +18,7 @@ from teamd.messages import Message
 from teamd.settings.validation import COMMAND_TOOLS, PATH_TOOLS, TOOLS
 from teamd.states import Status
 from teamd.team.member import Member
-from teamd.team.roster import Roster, Team
+from teamd.team.roster import Roster
 from teamd.tools import Tool, Toolbox
 from teamd.tools.approval import SubmitPlan
 from teamd.tools.filesystem import ReadFile
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.approvals.approval import Approval
+    from teamd.team.team import Team
 
 _GUARDED = ("command", "path")
 ACTING = frozenset({"bash", "write_file", "edit_file", "background_run"})

@@ -17,7 +17,7 @@ from teamd.transcript.records import Delivered
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from teamd.team.roster import Team
+    from teamd.team.team import Team
 
 
 def read(paths: TeamPaths) -> None:
