@@ -179,7 +179,13 @@ def _hide_sockets(readable: Readable) -> Iterator[str]:
     """Yield mounts over sockets in folders that can be read: who may see one may connect to it."""
     for socket in map(_real, _sockets()):
         if socket.startswith(readable.reach) and Path(socket).is_socket():
-            yield from ("--ro-bind", os.devnull, socket)
+            named = (
+                f"{folder}{socket.removeprefix(real)}"
+                for real, folder in readable.aliases
+                if socket.startswith(real)
+            )
+            for place in (socket, *named):
+                yield from ("--ro-bind", os.devnull, place)
 
 
 @lru_cache(_MOST_SOCKETS)

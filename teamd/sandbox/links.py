@@ -23,9 +23,17 @@ def follow(path: Path) -> Iterator[str]:
 
 
 def leads_through(path: Path, folders: Iterable[Path]) -> bool:
-    """Return whether anything on the way of a path is one of some folders, or lies in one."""
+    """Return whether anything on the way of a path is one of some folders, or lies in one.
+
+    A way of more links than the kernel follows may: others go on where this stops to look.
+    """
     inside = tuple(f"{folder}{os.sep}" for folder in folders)
-    return any(f"{step}{os.sep}".startswith(inside) for step, _ in _steps(path))
+    links = 0
+    for step, is_link in _steps(path):
+        links += is_link
+        if f"{step}{os.sep}".startswith(inside) or links > _MOST_LINKS:
+            return True
+    return False
 
 
 def _steps(path: Path) -> Iterator[tuple[str, bool]]:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from teamd.dataclass import dataclass, field
 from teamd.sandbox import toolchains
+from teamd.sandbox.links import leads_through
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,7 +93,24 @@ class Policy:
     @property
     def path(self) -> tuple[Path, ...]:
         """The folders in which commands look for programs."""
-        return _absolute(self.environment.get("PATH", ""))
+        return _absolute(self._search_path())
+
+    def _search_path(self) -> str:
+        """Return the PATH without `..` and `//`: nothing can be mounted at such a place.
+
+        A folder whose way leads through what commands may change is left out.
+        """
+        path = self.environment.get("PATH", "")
+        if os.pardir not in path and "//" not in path:
+            return path
+        folders = path.split(os.pathsep)
+        return os.pathsep.join(one for one in map(self._straighten, folders) if one is not None)
+
+    def _straighten(self, folder: str) -> str | None:
+        place = Path(f"/{folder.lstrip(os.sep)}")
+        if not folder.startswith("/") or (place == Path(folder) and os.pardir not in place.parts):
+            return folder
+        return None if leads_through(place, self.own) else os.path.realpath(place)
 
     def variables(self, *, inside: bool) -> dict[str, str]:
         """Return the whole environment of a command, in a sandbox or without one."""
@@ -102,6 +120,7 @@ class Policy:
         return {
             **(toolchains.variables(self.path, self.environment) if inside else {}),
             **self.environment,
+            **({"PATH": self._search_path()} if inside and "PATH" in self.environment else {}),
             **(self._proxy_variables() if proxied else {}),
             "HOME": home,
             "TMPDIR": temporary,

@@ -30,17 +30,23 @@ class Readable:
     Attributes:
         folders: as they are named, those that hold others first.
         reach: where they really are, and the system's, each with a slash behind it.
+        aliases: of those that are named by way of a link, where they really are and how they are
+            named, with slashes as well.
     """
 
     folders: tuple[str, ...]
     reach: tuple[str, ...]
+    aliases: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def find(cls, policy: Policy) -> Readable:
         """Look for what a policy lets commands read."""
         folders = tuple(map(str, _find(policy)))
-        real = (os.path.realpath(folder) for folder in (*SYSTEM_FOLDERS, *folders))
-        return cls(folders, tuple(f"{folder}{os.sep}" for folder in dict.fromkeys(real)))
+        real = {folder: os.path.realpath(folder) for folder in (*SYSTEM_FOLDERS, *folders)}
+        reach = (f"{folder}{os.sep}" for folder in dict.fromkeys(real.values()))
+        linked = (folder for folder in folders if real[folder] != folder)
+        aliases = ((f"{real[folder]}{os.sep}", f"{folder}{os.sep}") for folder in linked)
+        return cls(folders, tuple(reach), tuple(aliases))
 
 
 @dataclass(slots=True)
@@ -76,9 +82,10 @@ def _find(policy: Policy) -> list[Path]:
         if not is_of_system(folder) and os.path.isdir(folder):  # noqa: PTH112
             needed = (place for place in needed_by(folder) if _may_show(place, inner, policy))
             found.update(dict.fromkeys(needed))
-    apart = [place for place in found if not _is_there_anyway(place, policy)]
-    shown = _outermost(sorted(apart, key=lambda place: len(place.parts)))
-    return [place for place in shown if not _is_there_anyway(place, policy)]
+    places = [place for place in found if not _is_there_anyway(place, policy)]
+    while (shown := _outermost(places)) != places:  # what a link leads to may hold others
+        places = [place for place in shown if not _is_there_anyway(place, policy)]
+    return places
 
 
 def _is_there_anyway(place: Path, policy: Policy) -> bool:
@@ -91,16 +98,13 @@ def _outermost(places: Iterable[Path]) -> list[Path]:
     Where a link in the other leads away, it is where that leads: nothing can be mounted at a link.
     """
     found: dict[Path, str] = {}
-    for named in places:
-        place, real = named, os.path.realpath(named)
-        if outer := [one for one in found if named.is_relative_to(one)]:
-            if any(real == os.path.normpath(found[one] / named.relative_to(one)) for one in outer):
-                continue
-            place = Path(real)
-            if any(place.is_relative_to(one) for one in found):
-                continue
-        found[place] = real
-    return sorted(found, key=lambda place: len(place.parts))
+    for place in sorted(places, key=lambda place: len(place.parts)):
+        real = os.path.realpath(place)
+        holders = [one for one in place.parents if one in found]
+        shown = (os.path.join(found[one], place.relative_to(one)) for one in holders)  # noqa: PTH118 -- text, as `real`
+        if real not in shown:
+            found[Path(real) if holders else place] = real
+    return list(found)
 
 
 def _inner(policy: Policy) -> list[str]:

@@ -331,6 +331,27 @@ def test_no_network_and_no_socket_of_others(world: World) -> None:
     assert shared.splitlines()[1:] == ["FileNotFoundError", nowhere, "PermissionError"]
 
 
+def test_no_socket_in_a_folder_by_another_name(world: World) -> None:
+    named, stands = world.folder / "tools", world.write("person/stands/tool").parent
+    named.symlink_to(stands)
+    program = (
+        "import socket, sys\n"
+        "try:\n"
+        "    socket.socket(socket.AF_UNIX).connect(sys.argv[1])\n"
+        "    print('connected')\n"
+        "except OSError as error:\n"
+        "    print(type(error).__name__)\n"
+    )
+    world.write("workspace/reach.py", program)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(stands / "agent.sock"))
+        listening.listen()
+        (stands / "agent.sock").chmod(0o777)
+        command = f"ls {named}; python3 reach.py {named}/agent.sock"
+        (text,) = world.run(command, environment={"PATH": f"{named}:/usr/bin:/bin"})
+    assert text.split() == ["agent.sock", "tool", "ConnectionRefusedError"]
+
+
 SERVE: Final = "exec python3 -m http.server --bind 127.0.0.1 8017 2>/dev/null"
 REACH: Final = (
     "for _ in {1..200}; do (exec 3<>/dev/tcp/127.0.0.1/8017) 2>/dev/null && echo reached && break;"

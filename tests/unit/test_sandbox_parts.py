@@ -23,7 +23,7 @@ from teamd.process_id import Identity
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.build import build_policy, clear_dead, placeholders_of
 from teamd.sandbox.git_settings import keep_harmless, named_by_settings
-from teamd.sandbox.links import follow
+from teamd.sandbox.links import follow, leads_through
 from teamd.sandbox.placeholders import Holder, Placeholders, Tidying
 from teamd.sandbox.places import (
     Place,
@@ -233,6 +233,52 @@ def test_what_is_shown_with_a_folder_is_not_mounted_once_more(
     assert str(inner) not in shown
     assert str(linked) not in shown  # nothing can be mounted there: it leads elsewhere
     assert str(elsewhere / "bin") in shown
+
+
+def test_what_a_link_leads_to_may_show_what_was_named_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be mounted at a link, whichever folder of the PATH shows it."""
+    (tmp_path / "real/deep/a/bin").mkdir(parents=True)
+    (tmp_path / "shims").mkdir()
+    (tmp_path / "real/one").symlink_to("deep/a")
+    (tmp_path / "versions").mkdir()
+    (tmp_path / "versions/all").symlink_to(tmp_path / "real")
+    folders = ("real/one/bin", "shims", "versions/all")
+    monkeypatch.setenv("PATH", os.pathsep.join(f"{tmp_path}/{name}" for name in folders))
+    team = TeamPaths(tmp_path / "team")
+    policy = build_policy(team, "ann", Tools(env=("PATH",)), workspace=tmp_path / "work")
+    shown = Readable.find(policy).folders
+    assert f"{tmp_path}/real" in shown
+    assert not [folder for folder in shown if folder.startswith(f"{tmp_path}/real/")]
+
+
+def test_a_detour_on_the_path_is_taken_out_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be mounted at one, and where a command could lead it nothing is shown."""
+    workspace = tmp_path / "work"
+    for folder in ("a/b", "a/c", "work"):
+        (tmp_path / folder).mkdir(parents=True)
+    (workspace / "link").symlink_to(tmp_path / "a/b")
+    named = ("a/b/../c", "work/link/../c", "a/b")
+    path = os.pathsep.join(["/usr/bin", "bin", *(f"{tmp_path}/{one}" for one in named)])
+    monkeypatch.setenv("PATH", f"{path}{os.pathsep}/{tmp_path}/a")
+    policy = build_policy(
+        TeamPaths(tmp_path / "team"), "ann", Tools(env=("PATH",)), workspace=workspace
+    )
+    straight = ["/usr/bin", "bin", *(f"{tmp_path}/{one}" for one in ("a/c", "a/b", "a"))]
+    assert policy.variables(inside=True)["PATH"].split(os.pathsep) == straight
+    assert [str(folder) for folder in policy.path] == [one for one in straight if one != "bin"]
+
+
+def test_a_way_of_too_many_links_may_lead_anywhere(tmp_path: Path) -> None:
+    """Whoever follows more of them than the kernel would show what stands behind."""
+    (tmp_path / "0").mkdir()
+    for number in range(1, 50):
+        (tmp_path / f"{number}").symlink_to(f"{number - 1}")
+    assert not leads_through(tmp_path / "40", [tmp_path / "elsewhere"])
+    assert leads_through(tmp_path / "41", [tmp_path / "elsewhere"])
 
 
 def test_what_is_protected_is_so_with_all_that_is_in_it(tmp_path: Path) -> None:
