@@ -210,7 +210,7 @@ class Post:
         return self._way(address)[1].to if far is None else str(far)
 
     def above(self, name: str) -> str:
-        """The address to which a member of this team reports, see `Team.above`."""
+        """The address to which a member of this team reports, see `Roster.above`."""
         address = self._roster.above(name)
         try:
             return self.address(address) if "@" in address else address
@@ -311,13 +311,14 @@ class Post:
     def receiver(self, name: str) -> tuple[str, str | None]:
         """The name as it is written in the roster, and a warning if its bearer does not read."""
         lower = name.lower()
-        if lower in (USER, LEAD):
-            person = self.person()
-            if lower == USER or person == LEAD:
-                return person, None
+        if lower == USER:
+            return self.person(), None
         if lower in (TEAMD, ALL):
             raise BadName(name, "it takes no mail; send to a teammate, or use broadcast")
-        member = self._roster.get(name)
+        member = self._roster.find(name)  # one look: it may be removed by the next
+        if lower == LEAD and (member is None or member.status is Status.SHUTDOWN):
+            return LEAD, None  # the person
+        member = member or self._roster.get(name)
         words = _WARNINGS.get(member.status)
         return member.name, f"{member.name} {words}" if words else None
 

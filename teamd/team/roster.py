@@ -46,10 +46,13 @@ class Roster:
         self._lines = MemberLines()
         self._known: tuple[bytes, Team] | None = None  # what was read or written last
         self._settled: Version | None = None  # the version of it that no change can have
-        self._alone: tuple[bytes, Member | None] = (b"", None)  # what one line said last
-        self._alone_settled: Version | None = None  # as `_settled`, of that
-        self._opening: tuple[bytes, str] = (b"", "")  # a first line, and the team's name in it
-        self._nobody: tuple[bytes, str] = (b"", "")  # whose name stood nowhere, and in what
+        # What of a content was understood: that it is written as here, the team's name in its first
+        # line, what one line said, and whose names stood nowhere.
+        self._ours = b""
+        self._opening: tuple[bytes, str] = (b"", "")
+        self._alone: tuple[bytes, Member | None] = (b"", None)
+        self._nobody: tuple[bytes, set[str]] = (b"", set())
+        self._text: tuple[Version | None, bytes | None] = (None, None)  # of a version for sure
         # What was read just now, its version, and until when that is believed.
         self._recent: tuple[Version | None, float, bytes | None] = (None, 0.0, None)
 
@@ -79,13 +82,11 @@ class Roster:
         """
         version = self.version()
         if version is None or version != self._settled:
-            if version is not None and version == self._alone_settled and self._alone_is(name):
-                return self._alone[1]
             with suppress(*_DAMAGED):  # `read` says what is wrong, if anything is
-                content, settled = self._content(version)
-                content = content or b""
+                content = self._content(version)[0] or b""
+                if self._is_known_nowhere(content, name):
+                    return None
                 if (member := self._find_alone(content, name)) is not None:
-                    self._alone_settled = settled
                     return member
                 if self._is_nowhere(content, name):
                     return None
@@ -109,8 +110,8 @@ class Roster:
         version = self.version()
         if version is not None and version != self._settled:
             with suppress(*_DAMAGED):  # `read` says what is wrong, if anything is
-                content, _ = self._content(version)
-                if content and is_as_written_here(content):
+                content = self._content(version)[0] or b""
+                if self._is_ours(content):
                     return self._team_named_in(content)
         return self.read().name
 
@@ -157,6 +158,7 @@ class Roster:
                 content = new.encode(self._lines)
                 files.replace(self._paths.config, content)
                 self._known, self._settled = (content, new), None
+                self._recent = None, 0.0, None
             else:  # its writer may have been killed, or the disk have failed, before it was safe
                 files.make_durable(self._paths.config)
             return new
@@ -182,8 +184,8 @@ class Roster:
             version: as it was just now.
             believes: whether what was read a moment ago will do.
         """
-        if version is not None and version == self._alone_settled:
-            return self._alone[0], version
+        if version is not None and version == self._text[0]:
+            return self._text[1], version
         settled = version if is_settled(version) else None  # before it is read
         known, until, content = self._recent
         now = time.monotonic()
@@ -191,6 +193,8 @@ class Roster:
             return content, None
         content = files.read(self._paths.config)
         self._recent = version, now + _STEP_SECONDS, content
+        if settled is not None:
+            self._text = settled, content
         return content, settled
 
     def _find_alone(self, content: bytes, name: str) -> Member | None:
@@ -202,13 +206,13 @@ class Roster:
         """
         if self._alone_is(name) and self._alone[0] == content:
             return self._alone[1]
-        if not is_as_written_here(content):
+        if not self._is_ours(content):
             return None
         team, line = self._team_named_in(content), find_line(content, name)
         if line is None:
             return None
         member = Member.decode(json.loads(line), team=team)
-        self._alone, self._alone_settled = (content, member), None
+        self._alone = content, member
         return member if member.name == name else None
 
     def _team_named_in(self, content: bytes) -> str:
@@ -222,12 +226,23 @@ class Roster:
 
     def _is_nowhere(self, content: bytes, name: str) -> bool:
         """Return whether no member has that name, by what is read alone."""
-        if self._nobody == (content, name):
-            return True
-        nowhere = is_as_written_here(content) and is_nowhere(content, name)
+        nowhere = self._is_ours(content) and is_nowhere(content, name)
         if nowhere:
-            self._nobody = content, name
+            if self._nobody[0] != content:
+                self._nobody = content, set()
+            self._nobody[1].add(name)
         return nowhere
+
+    def _is_known_nowhere(self, content: bytes, name: str) -> bool:
+        return name in self._nobody[1] and self._nobody[0] == content
+
+    def _is_ours(self, content: bytes) -> bool:
+        """Return whether it is written as here."""
+        if not content or content != self._ours:
+            if not is_as_written_here(content):
+                return False
+            self._ours = content
+        return True
 
     def _alone_is(self, name: str) -> bool:
         return self._alone[1] is not None and self._alone[1].name == name

@@ -103,9 +103,14 @@ def person_of(find: Callable[[str], Member | None]) -> str:
 
 
 def is_as_written_here(content: bytes) -> bool:
-    """Return whether the members stand between a first and a last line as `encode` writes them."""
+    """Return whether the members stand between a first and a last line as `encode` writes them.
+
+    Each has a line, and no other line begins as theirs do.
+    """
     first = content.find(b"\n")
-    return content.endswith(b"\n" + b"\n".join(_END)) and content[:first].endswith(_OPENING)
+    if not (content.endswith(b"\n" + b"\n".join(_END)) and content[:first].endswith(_OPENING)):
+        return False
+    return content.count(b"\n{") == content.count(b"\n") - len(_END)
 
 
 def opening_of(content: bytes) -> bytes:
