@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 _OPENING: Final = b'"members": ['
 _END: Final = (b"]}", b"")
+_LAST: Final = b"\n".join(_END)
 _NAMED: Final = re.compile(rb'\{"name": "%b", "' % NAME.pattern.encode())
 
 
@@ -108,8 +109,11 @@ def is_as_written_here(content: bytes) -> bool:
     Each has a line, and no other line begins as theirs do.
     """
     first = content.find(b"\n")
-    if not (content.endswith(b"\n" + b"\n".join(_END)) and content[:first].endswith(_OPENING)):
+    if not (content.endswith(b"\n" + _LAST) and content[:first].endswith(_OPENING)):
         return False
+    # To look for one character takes a tenth of the time.
+    if content.find(b"]") == len(content) - len(_LAST):
+        return True
     return content.count(b"\n{") == content.count(b"\n") - len(_END)
 
 
@@ -142,7 +146,9 @@ def is_nowhere(content: bytes, name: str) -> bool:
     Other programs send mail under names of their own. A line without a whole name may be the one
     of that member, and whoever cannot read it must not take the member for nobody.
     """
-    if b"\\u" in content or b'"%b"' % name.lower().encode() in content.lower():
+    if b"\\" in content and b"\\u" in content:  # to look for one character is soon done
+        return False
+    if b'"%b"' % name.lower().encode() in content.lower():
         return False
     lines = content.split(b"\n")[1 : -len(_END)]
     return all(map(_NAMED.match, lines))
