@@ -130,27 +130,46 @@ def lines(path: Path, *, last: int | None, follow: bool) -> Iterator[bytes]:
 class Watched:
     """Folders that are waited upon, as a context.
 
-    What changes after the context was entered ends the next `wait` at once.
+    What changes after the context was entered ends the next `wait` at once, and so does a signal:
+    of a Ctrl-C between its last look and the wait, the interpreter would tell after the wait.
     """
 
     def __init__(self, *folders: Path) -> None:
         self._folders = folders
         self._watches: list[Watch] = []
+        self._signals: list[int] = []  # the ends of a pipe
+        self._before = -1  # the descriptor that signals were written to
 
     def __enter__(self) -> Self:
-        from teamd.files.watch import watch  # noqa: PLC0415 -- only where something is followed
+        import signal  # noqa: PLC0415 -- 5 ms, only where something is followed
+
+        from teamd.files.watch import watch  # noqa: PLC0415 -- the same
 
         self._watches = [watch(folder) for folder in self._folders]
+        self._signals = [*os.pipe()]
+        for end in self._signals:
+            os.set_blocking(end, False)
+        with suppress(ValueError):  # signals come to the main thread alone
+            self._before = signal.set_wakeup_fd(self._signals[1], warn_on_full_buffer=False)
         return self
 
     def __exit__(self, *_: object) -> None:
+        import signal  # noqa: PLC0415 -- by now it is loaded
+
+        with suppress(ValueError):
+            signal.set_wakeup_fd(self._before)
+        for end in self._signals:
+            os.close(end)
         for one in self._watches:
             one.close()
 
     def wait(self) -> None:
         """Wait until something has changed in one of them, or may have."""
         longest = min(one.recheck_seconds for one in self._watches)
-        select.select([one.fileno() for one in self._watches], [], [], longest)
+        watched = [one.fileno() for one in self._watches]
+        select.select([*watched, self._signals[0]], [], [], longest)
+        with suppress(BlockingIOError):
+            os.read(self._signals[0], 4096)
         for one in self._watches:
             one.changed()
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamctl.tail import GrowingFile, end_of, lines, lines_back
+from teamctl.tail import GrowingFile, Watched, end_of, lines, lines_back
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,3 +120,29 @@ def test_reading_may_begin_at_a_later_line(log: Path) -> None:
     log.write_bytes(b"three\n")
     assert list(growing.lines()) == [b"three"]
     growing.close()
+
+
+@pytest.mark.timeout(20)
+def test_a_signal_just_before_the_wait_ends_it(tmp_path: Path) -> None:
+    """Whoever presses Ctrl-C in that moment would wait for the next change, or half a minute."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: came.append(number))
+    try:
+        with Watched(tmp_path) as watched:
+            for _ in range(2):  # each is told once
+                signal.raise_signal(signal.SIGUSR1)
+                watched.wait()
+        assert came == [signal.SIGUSR1] * 2
+        assert signal.set_wakeup_fd(-1) == -1, "as it was"
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_folders_are_waited_upon_in_any_thread(tmp_path: Path) -> None:
+    def wait() -> None:
+        with Watched(tmp_path) as watched:
+            (tmp_path / "new").touch()
+            watched.wait()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(wait).result(timeout=20)
