@@ -177,14 +177,14 @@ def _hide(policy: Policy, readable: Readable) -> Iterator[str]:
 
 def _hide_sockets(readable: Readable) -> Iterator[str]:
     """Yield mounts over sockets in folders that can be read: who may see one may connect to it."""
+    linked = [(f"{os.path.realpath(folder)}{os.sep}", folder) for folder in readable.linked]
     for socket in map(_real, _sockets()):
-        if socket.startswith(readable.reach) and Path(socket).is_socket():
-            named = (
-                f"{folder}{socket.removeprefix(real)}"
-                for real, folder in readable.aliases
-                if socket.startswith(real)
-            )
-            for place in (socket, *named):
+        places = [socket] if socket.startswith(readable.reach) else []
+        for real, folder in linked:  # as it leads now
+            if socket.startswith(real):
+                places.append(f"{folder}{os.sep}{socket.removeprefix(real)}")
+        for place in places:
+            if Path(place).is_socket():
                 yield from ("--ro-bind", os.devnull, place)
 
 

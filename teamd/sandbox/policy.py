@@ -98,19 +98,19 @@ class Policy:
     def _search_path(self) -> str:
         """Return the PATH without `..` and `//`: nothing can be mounted at such a place.
 
-        A folder whose way leads through what commands may change is left out.
+        A way through what commands may change stays as it is: whoever follows it is one of them.
         """
         path = self.environment.get("PATH", "")
         if os.pardir not in path and "//" not in path:
             return path
         folders = path.split(os.pathsep)
-        return os.pathsep.join(one for one in map(self._straighten, folders) if one is not None)
+        return os.pathsep.join(map(self._straighten, folders))
 
-    def _straighten(self, folder: str) -> str | None:
+    def _straighten(self, folder: str) -> str:
         place = Path(f"/{folder.lstrip(os.sep)}")
         if not folder.startswith("/") or (place == Path(folder) and os.pardir not in place.parts):
             return folder
-        return None if leads_through(place, self.own) else os.path.realpath(place)
+        return folder if leads_through(place, self.own) else os.path.realpath(place)
 
     def variables(self, *, inside: bool) -> dict[str, str]:
         """Return the whole environment of a command, in a sandbox or without one."""

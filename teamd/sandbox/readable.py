@@ -20,6 +20,7 @@ SYSTEM_FOLDERS: Final = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
     "/gnu/store",
 )  # fmt: skip
+_MOST_ROUNDS: Final = 10  # a link may lead to below itself, and further down at each look
 _SYSTEM: Final = tuple(f"{folder}{os.sep}" for folder in SYSTEM_FOLDERS)
 
 
@@ -30,13 +31,12 @@ class Readable:
     Attributes:
         folders: as they are named, those that hold others first.
         reach: where they really are, and the system's, each with a slash behind it.
-        aliases: of those that are named by way of a link, where they really are and how they are
-            named, with slashes as well.
+        linked: those of them that are named by way of a link.
     """
 
     folders: tuple[str, ...]
     reach: tuple[str, ...]
-    aliases: tuple[tuple[str, str], ...] = ()
+    linked: tuple[str, ...] = ()
 
     @classmethod
     def find(cls, policy: Policy) -> Readable:
@@ -44,9 +44,8 @@ class Readable:
         folders = tuple(map(str, _find(policy)))
         real = {folder: os.path.realpath(folder) for folder in (*SYSTEM_FOLDERS, *folders)}
         reach = (f"{folder}{os.sep}" for folder in dict.fromkeys(real.values()))
-        linked = (folder for folder in folders if real[folder] != folder)
-        aliases = ((f"{real[folder]}{os.sep}", f"{folder}{os.sep}") for folder in linked)
-        return cls(folders, tuple(reach), tuple(aliases))
+        linked = tuple(folder for folder in folders if real[folder] != folder)
+        return cls(folders, tuple(reach), linked)
 
 
 @dataclass(slots=True)
@@ -83,7 +82,9 @@ def _find(policy: Policy) -> list[Path]:
             needed = (place for place in needed_by(folder) if _may_show(place, inner, policy))
             found.update(dict.fromkeys(needed))
     places = [place for place in found if not _is_there_anyway(place, policy)]
-    while (shown := _outermost(places)) != places:  # what a link leads to may hold others
+    for _ in range(_MOST_ROUNDS):  # what a link leads to may hold others
+        if (shown := _outermost(places)) == places:
+            break
         places = [place for place in shown if not _is_there_anyway(place, policy)]
     return places
 

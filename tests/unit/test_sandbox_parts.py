@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +257,7 @@ def test_what_a_link_leads_to_may_show_what_was_named_by_another(
 def test_a_detour_on_the_path_is_taken_out_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing can be mounted at one, and where a command could lead it nothing is shown."""
+    """Nothing can be mounted at one; where a command could lead it, nothing is shown."""
     workspace = tmp_path / "work"
     for folder in ("a/b", "a/c", "work"):
         (tmp_path / folder).mkdir(parents=True)
@@ -267,9 +268,22 @@ def test_a_detour_on_the_path_is_taken_out_of_it(
     policy = build_policy(
         TeamPaths(tmp_path / "team"), "ann", Tools(env=("PATH",)), workspace=workspace
     )
-    straight = ["/usr/bin", "bin", *(f"{tmp_path}/{one}" for one in ("a/c", "a/b", "a"))]
-    assert policy.variables(inside=True)["PATH"].split(os.pathsep) == straight
-    assert [str(folder) for folder in policy.path] == [one for one in straight if one != "bin"]
+    straight = [f"{tmp_path}/{one}" for one in ("a/c", "work/link/../c", "a/b", "a")]
+    assert policy.variables(inside=True)["PATH"].split(os.pathsep) == ["/usr/bin", "bin", *straight]
+    assert Readable.find(policy).folders == (f"{tmp_path}/a",)
+
+
+def test_a_link_to_below_itself_is_not_followed_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "env/bin").mkdir(parents=True)
+    (tmp_path / "env/lib").symlink_to("lib/deeper")
+    monkeypatch.setenv("PATH", f"{tmp_path}/env:{tmp_path}/env/bin")
+    policy = build_policy(
+        TeamPaths(tmp_path / "team"), "ann", Tools(env=("PATH",)), workspace=tmp_path / "work"
+    )
+    below = replace(policy, readable=(tmp_path / "env", tmp_path / "env/lib"))
+    assert f"{tmp_path}/env" in Readable.find(below).folders
 
 
 def test_a_way_of_too_many_links_may_lead_anywhere(tmp_path: Path) -> None:
