@@ -130,8 +130,8 @@ def lines(path: Path, *, last: int | None, follow: bool) -> Iterator[bytes]:
 class Watched:
     """Folders that are waited upon, as a context.
 
-    What changes after the context was entered ends the next `wait` at once, and so does a signal:
-    of a Ctrl-C between its last look and the wait, the interpreter would tell after the wait.
+    What changes after the context was entered ends the next `wait` at once. So does a signal, as
+    Python would otherwise act upon a Ctrl-C that came just before the wait only after it.
     """
 
     def __init__(self, *folders: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from teamd.agent.child import _copy_of
 from teamd.errors import StoreError, UnknownTeammate
 from teamd.files import files
 from teamd.files.paths import TeamPaths
@@ -360,6 +361,7 @@ def test_what_each_teammate_asks_decodes_no_other_member(paths: TeamPaths) -> No
     assert post.above("lead") == "user"
     assert post.send(Message(sender="bob", to="eve@web", content="Hello.")).to == "eve"
     assert post.send(Message(sender="bob", to="user", content="Hello.")).to == "user"
+    assert _copy_of(paths, post._roster, "bob") is None, "it works in the shared folder"
     assert post._roster._known is None, "nobody else was decoded"
 
 
