@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from teamd import commandline
+import click
+
 from teamd.errors import TeamError
 from teamd.files import find_team
 from teamd.messages import LEAD, TEAMD, USER
+from teamd.options import Seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Final, TypeAlias
-
-    import click
 
     from teamd.files.paths import TeamPaths
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 REQUEST_SECONDS: Final = 30.0  # until the supervisor has answered
 COPY_SECONDS: Final = 600.0  # the same, where it makes a working copy first
 
-fresh_option = commandline.option(
+fresh_option = click.option(
     "--fresh", is_flag=True, help="Begin a new conversation; the transcript keeps the old one."
 )
-copy_option = commandline.option(
+copy_option = click.option(
     "--worktree/--no-worktree",
     default=None,
     help="Let it work in a copy of its own, or in the shared folder  [default: as before].",
 )
-timeout_option = commandline.option(
+timeout_option = click.option(
     "--timeout",
-    type=commandline.ValueType("Seconds", zero=False),
+    type=Seconds(zero=False),
     callback=lambda _, __, seconds: math.inf if seconds is None else seconds,
     help="How many seconds to wait at most  [default: no limit].",
 )
 grace_option = partial(
-    commandline.option,
+    click.option,
     "--timeout",
-    type=commandline.ValueType("Seconds", zero=True),
+    type=Seconds(zero=True),
     default=10.0,
     show_default=True,
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from teamctl.arguments import COPY_SECONDS, REQUEST_SECONDS
 from teamctl.post import team_post
 from teamctl.texts import not_empty, without_secrets
 from teamd import control
 from teamd.approvals.approval import Kind
 from teamd.approvals.store import Approvals
-from teamd.dataclass import dataclass
 from teamd.errors import ExitCode, TeamError
 from teamd.messages import USER, Message, check_name, new_id
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import click
+
 from teamctl import output
-from teamd import terminal
 from teamd.cli import INTERRUPTED
-from teamd.errors import BadName, ExitCode, TeamError, WrongUsage
+from teamd.errors import BadName, ExitCode, TeamError
 from teamd.messages import check_name
 
 TYPE_CHECKING = False
@@ -54,11 +55,11 @@ def refuse_options(host: str, given: Mapping[str, bool]) -> None:
         given: whether each was given, by its name.
 
     Raises:
-        WrongUsage: one is set.
+        click.UsageError: one is set.
     """
     if found := [name for name, said in given.items() if said]:
         why = f"the settings of {host} decide there"
-        raise WrongUsage(f"{', '.join(found)} cannot be said of a teammate on {host}: {why}")
+        raise click.UsageError(f"{', '.join(found)} cannot be said of a teammate on {host}: {why}")
 
 
 def ask_host(
@@ -78,7 +79,7 @@ def ask_host(
         answer = ask(other_hosts(choice), host, command, arguments, seconds=seconds)
     except KeyboardInterrupt as stopped:
         standing = f"teamctl: the request stands: {host} may do it within {seconds:g} s"
-        terminal.echo(choice.addressed(f"{standing}; `teamctl team --hosts` shows it"), err=True)
+        click.echo(choice.addressed(f"{standing}; `teamctl team --hosts` shows it"), err=True)
         raise SystemExit(INTERRUPTED) from stopped
     if answer.exit_code is not ExitCode.DONE:
         raise FarRefusal(host, answer.text, answer.exit_code)

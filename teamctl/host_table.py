@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from teamctl import output
 from teamctl.widths import Shape
-from teamd.dataclass import dataclass
 from teamd.errors import StoreError
 from teamd.files import pidfile
 from teamd.hosts.far import NO_POSTMAN, describe_absence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
-    from teamctl.plain_table import Cell
+    from teamctl.widths import Cell
     from teamd.hosts.far import FarHosts
     from teamd.hosts.rosters import FarMember
     from teamd.hosts.view import HostView

@@ -1,34 +1,55 @@
-"""`teamctl`: a plain call is run at once, every other by click."""
+"""`teamctl`: one group of all commands; a command's module is imported when it is called."""
 
 from __future__ import annotations
 
-from teamd.late import load_late
+from typing import TYPE_CHECKING
 
-load_late("ipaddress")  # before whatever imports `pathlib`
+import click
 
 from teamctl.commands import COMMANDS, load
+from teamctl.examples import EXAMPLES
 from teamd.cli import run
-from teamd.commandline import Command
+from teamd.options import SuggestingGroup, add_examples, team_options, version_option
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from teamd.cli import Choice
 
-    import click
+
+class LazyGroup(SuggestingGroup):
+    """Imports a command's module when that command is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's
+        """List all commands, in the order of a day's work."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- click's
+        """Import a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = load(cmd_name)
+        add_examples(command, EXAMPLES, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's
+        """List the commands with their first lines."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def describe_known(self, ctx: click.Context) -> str:  # noqa: ARG002 -- click's
+        """Return the hint where all commands are listed; there are too many for one line."""
+        return "`teamctl --help` lists them all"
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@version_option
+@team_options
+def cli(_: Choice) -> None:
+    """Talk to a team of agents: spawn, send, look, shut down.
+
+    `teamctl COMMAND --help` explains a command, `teamctl help TOPIC` a topic.
+    """
 
 
 def main() -> None:
     """The entry point of `teamctl`."""
-    run("teamctl", _find, _build)
-
-
-def _find(words: Sequence[str]) -> tuple[Command, Sequence[str]] | None:
-    name, *rest = words or [""]
-    found = load(name) if name in COMMANDS else None
-    return (found, rest) if isinstance(found, Command) else None
-
-
-def _build() -> click.Group:
-    from teamctl.group import cli  # noqa: PLC0415 -- click, where a call is not plain
-
-    return cli
+    run("teamctl", cli)

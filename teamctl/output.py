@@ -7,9 +7,10 @@ import sys
 import time
 from enum import Enum, auto
 
-from teamctl import plain_table
+import click
+
 from teamctl.widths import Shape
-from teamd import commandline, terminal
+from teamd import terminal
 from teamd.messages import REQUEST
 
 TYPE_CHECKING = False
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from teamctl.plain_table import Cell
+    from teamctl.widths import Cell
     from teamd.budget.account import Account
     from teamd.messages import Message
 
@@ -40,17 +41,17 @@ _THOUSAND: Final = 1000
 _HUNDRED: Final = 100
 
 plain: Final = terminal.plain  # for all that was not written here
-json_option = commandline.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 def print_json(document: Any) -> None:
     """Print one document on standard output, and nothing else."""
-    terminal.echo(terminal.escape_json(json.dumps(document, ensure_ascii=False, indent=1)))
+    click.echo(terminal.escape_json(json.dumps(document, ensure_ascii=False, indent=1)))
 
 
 def print_json_line(document: Any) -> None:
     """Print one document on one line, for programs that follow."""
-    terminal.echo(terminal.escape_json(json.dumps(document, ensure_ascii=False)))
+    click.echo(terminal.escape_json(json.dumps(document, ensure_ascii=False)))
 
 
 def print_either(text: str, document: Any, *, as_json: bool) -> None:
@@ -58,12 +59,12 @@ def print_either(text: str, document: Any, *, as_json: bool) -> None:
     if as_json:
         print_json(document)
     else:
-        terminal.echo(plain(text))
+        click.echo(plain(text))
 
 
 def warn(text: str) -> None:
     """Print a line on standard error that is no failure."""
-    terminal.echo(terminal.style("warning: ", fg="yellow") + plain(text), err=True)
+    click.echo(terminal.style("warning: ", fg="yellow") + plain(text), err=True)
 
 
 def console() -> Console:
@@ -141,29 +142,8 @@ def print_table(
     Where there is no room for all, the last column is cut, unless a shape says otherwise.
     """
     cells = [[one if isinstance(one, tuple) else (one, "") for one in row] for row in rows]
-    if not print_plainly(headings, cells, numbers):
-        shape = shape or Shape(elastic={headings[-1]: _LEAST_CUT})
-        console().print(FittedTable(headings, cells, numbers, shape))
-
-
-def print_plainly(
-    headings: Sequence[str],
-    rows: Sequence[Sequence[Cell]],
-    numbers: Sequence[str],
-    notes: Sequence[Cell] = (),
-    *,
-    above: Sequence[Cell] = (),
-) -> bool:
-    """Print a table, and lines around it, where that takes no rich; returns whether it did."""
-    around = (text.strip() for text, _ in (*above, *notes))
-    if not plain_table.wanted() or not all(map(plain_table.is_plain, around)):
-        return False
-    lines = plain_table.render(headings, rows, numbers, widest=_WIDE) if headings else []
-    if lines is None:
-        return False
-    before, behind = ([text for text, _ in around] for around in (above, notes))
-    terminal.echo("\n".join([*before, *lines, *behind]))
-    return True
+    shape = shape or Shape(elastic={headings[-1]: _LEAST_CUT})
+    console().print(FittedTable(headings, cells, numbers, shape))
 
 
 class MailFormat(Enum):
@@ -202,11 +182,11 @@ def show_message(message: Message, note: str = "") -> None:
     when = terminal.style(clock(message.timestamp), dim=True)
     about = f" — {plain(message.summary)}" if message.summary else ""
     sender = terminal.style(plain(message.sender), bold=True)
-    terminal.echo(f"{when} {sender}{kind_of(message)}{about}")
+    click.echo(f"{when} {sender}{kind_of(message)}{about}")
     if note:
-        terminal.echo(f"  {terminal.style(plain(note), bold=True)}")
+        click.echo(f"  {terminal.style(plain(note), bold=True)}")
     for line in plain(message.content).splitlines() or [""]:
-        terminal.echo(f"  {line}")
+        click.echo(f"  {line}")
 
 
 def kind_of(message: Message) -> str:

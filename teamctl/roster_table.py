@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from teamctl import output
 from teamctl.widths import Shape
-from teamd.dataclass import replace
 from teamd.overview.overview import OverviewReader
 from teamd.sandbox import SANDBOXED
 from teamd.team.member import COLOURS
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Group
 
-    from teamctl.plain_table import Cell
+    from teamctl.widths import Cell
     from teamd.files.paths import TeamPaths
     from teamd.hosts.far import FarHosts
     from teamd.overview.members import MemberView
@@ -50,8 +51,7 @@ def show(seen: Overview, more: Sequence[list[Cell]] = (), also: Sequence[Cell] =
     """
     rows, above, below = _lay_out(seen)
     rows, below = [*rows, *more], [*below, *also]
-    if not output.print_plainly(HEADINGS if rows else (), rows, NUMBERS, below, above=above):
-        output.console().print(_draw(rows, above, below))
+    output.console().print(_draw(rows, above, below))
 
 
 def show_now(paths: TeamPaths) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from teamd import commandline, terminal
+import click
+
+from teamd import terminal
 from teamd.files import directories, pidfile
 
 TYPE_CHECKING = False
@@ -10,7 +12,7 @@ if TYPE_CHECKING:
     from teamd.cli import Choice
     from teamd.files.paths import TeamPaths
 
-no_start_option = commandline.option(
+no_start_option = click.option(
     "--no-start", is_flag=True, help="Do not start teamd where none runs: fail with status 3."
 )
 
@@ -46,4 +48,4 @@ def ensure_running(choice: Choice, *, no_start: bool) -> TeamPaths:
 
 
 def _say(text: str) -> None:
-    terminal.echo(terminal.plain(f"teamctl: {text}"), err=True)
+    click.echo(terminal.plain(f"teamctl: {text}"), err=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+import click
+
 from teamd import terminal
 from teamd.errors import TeamError
 from teamd.masking import Mask
@@ -57,7 +59,7 @@ def ask(question: str) -> str:
     """Ask the person for a line; nothing where nobody is there to be asked."""
     if not sys.stdin.isatty():
         return ""
-    terminal.echo(terminal.plain(question), err=True)
+    click.echo(terminal.plain(question), err=True)
     return without_secrets(sys.stdin.readline().strip())
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass, field
 
 from teamctl import output
 from teamd import terminal
-from teamd.dataclass import dataclass, field
 from teamd.messages import USER
 from teamd.transcript import records
 from teamd.transcript.outcome import find_trouble

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 import json
+from dataclasses import dataclass
 
 from teamctl.tail import GrowingFile, end_of, lines_back
-from teamd.dataclass import dataclass
 from teamd.message_json import is_moment
 from teamd.transcript import records
 from teamd.transcript.file import is_checkpoint, parse

@@ -9,11 +9,11 @@ import termios
 import time
 import tty
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+
+import click
 
 from teamctl import output, roster_table
-from teamd import terminal
-from teamd.dataclass import dataclass
-from teamd.errors import WrongUsage
 from teamd.files.watch import watch
 from teamd.overview.overview import OverviewReader
 
@@ -56,7 +56,7 @@ _PAGES: Final = {b" ": 1, b"\x1b[6~": 1, b"b": -1, b"\x1b[5~": -1}
 def watch_team(choice: Choice, paths: TeamPaths) -> None:
     """Show the team until somebody presses q or Ctrl-C."""
     if not sys.stdout.isatty():
-        raise WrongUsage("--watch needs a terminal; `teamctl team --json` is for programs")
+        raise click.UsageError("--watch needs a terminal; `teamctl team --json` is for programs")
     reader = OverviewReader(paths)
 
     def read() -> Overview:
@@ -172,7 +172,7 @@ def _show_lines(paths: TeamPaths, read: Callable[[], Overview]) -> None:
     for _ in _looks(paths, [], lambda: _QUIET_SECONDS):
         before, seen = seen, read()
         for line in changes(before, seen):
-            terminal.echo(output.plain(line))
+            click.echo(output.plain(line))
 
 
 def changes(before: Overview, now: Overview) -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 import time
 from datetime import UTC, datetime
 
-from teamd.errors import WrongUsage
+import click
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def parse_when(text: str, now: float | None = None) -> float:
         now: by default the present.
 
     Raises:
-        WrongUsage: it names none.
+        click.UsageError: it names none.
     """
     now = time.time() if now is None else now
     if ago := _AGO.fullmatch(text):
@@ -41,6 +41,6 @@ def parse_when(text: str, now: float | None = None) -> float:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except (ValueError, OverflowError) as error:
         what = f"--since {text!r} is no time"
-        raise WrongUsage(
+        raise click.UsageError(
             f"{what}; give 10m, 2h, 3d, 17:05, 2026-03-24 or 2026-03-24T17:05"
         ) from error

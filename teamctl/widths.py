@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from teamd.dataclass import dataclass, field
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from typing import Final
+
+Cell: TypeAlias = tuple[str, str]  # a text that may come from elsewhere, and its style for rich
 
 GAP: Final = 2
 _GOOD: Final = 24  # characters say something

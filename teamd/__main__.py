@@ -10,24 +10,19 @@ from collections import Counter
 from contextlib import suppress
 from importlib import import_module
 
-from teamd.late import load_late
+import click
 
-load_late("ipaddress")  # before whatever imports `pathlib`
-
-from teamd import commandline, secret_environment, terminal
+from teamd import secret_environment, terminal
 from teamd.cli import Choice, run
-from teamd.commandline import Command, team_options
 from teamd.errors import DeadlinePassed, ExitCode, NoTeamd
 from teamd.files import directories, pidfile
+from teamd.options import IntRange, Seconds, add_examples, team_options, version_option
 from teamd.sandbox import SANDBOXED
 from teamd.terminal import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any, Final
-
-    import click
 
     from teamd.files.paths import TeamPaths
     from teamd.overview.overview import Overview
@@ -40,29 +35,28 @@ _EXAMPLES: Final = {
     "status": ("teamd status", "teamd status --json"),
     "reload": ("teamd reload", "teamd --team website reload"),
 }
-_DESCRIPTOR: Final = commandline.ValueType("IntRange", min=0)
+_DESCRIPTOR: Final = IntRange(min=0)
 
-timeout_option = commandline.option(
+timeout_option = click.option(
     "--timeout",
-    type=commandline.ValueType("Seconds", zero=False),
+    type=Seconds(zero=False),
     default=STOP_SECONDS,
     show_default=True,
     help="How many seconds to wait before using force.",
 )
 
 
-@commandline.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@version_option
 @team_options
 def program(_: Choice) -> None:
     """Supervise a team of agents: one process for each teammate, mail in files."""
 
 
 @program.command()
-@commandline.option(
-    "--foreground", is_flag=True, help="Stay in the foreground, for service managers."
-)
-@commandline.option("--ready-fd", type=_DESCRIPTOR, hidden=True)
-@commandline.option(secret_environment.OPTION, type=_DESCRIPTOR, hidden=True)
+@click.option("--foreground", is_flag=True, help="Stay in the foreground, for service managers.")
+@click.option("--ready-fd", type=_DESCRIPTOR, hidden=True)
+@click.option(secret_environment.OPTION, type=_DESCRIPTOR, hidden=True)
 @team_options
 def start(choice: Choice, *, foreground: bool, ready_fd: int | None, secrets_fd: int | None) -> int:
     """Start the supervisor, and return once it serves requests."""
@@ -105,7 +99,7 @@ def restart(choice: Choice, timeout: float) -> int:
 
 
 @program.command()
-@commandline.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @team_options
 def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
     """Show whether a supervisor runs, the states of its team, and who needs you."""
@@ -118,7 +112,7 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
         facts: dict[str, Any] = {"running": pid is not None, "pid": pid, "team": str(paths.root)}
         facts |= {"sandbox": seen.team.sandbox or None, "untrusted": list(seen.untrusted)}
         facts["notices"] = [notice.to_json() for notice in notices]
-        terminal.echo(terminal.escape_json(json.dumps(facts, ensure_ascii=False)))
+        click.echo(terminal.escape_json(json.dumps(facts, ensure_ascii=False)))
     else:
         lines = []
         if pid is not None:
@@ -127,7 +121,7 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
         lines += [line for notice in notices for line in notice.lines]
         lines += [f"sandbox: {seen.team.sandbox}"] * (pid is not None)
         lines += filter(None, [seen.untrusted_sentence])
-        terminal.echo(plain("\n".join(lines)))
+        click.echo(plain("\n".join(lines)))
     return ExitCode.NO_TEAMD if pid is None else ExitCode.DONE
 
 
@@ -138,7 +132,7 @@ def reload(choice: Choice) -> int:
     from teamd import control  # noqa: PLC0415 -- only for what a supervisor is asked
 
     reply = control.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
-    terminal.echo(plain(reply.raise_unless_done().text))
+    click.echo(plain(reply.raise_unless_done().text))
     return ExitCode.DONE
 
 
@@ -176,7 +170,7 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
         _tell_what_waits(*waiting)
         pid = pidfile.check(team, surely=False).pid  # it has just said so itself
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
-        terminal.echo(plain(team.addressed(said)))
+        click.echo(plain(team.addressed(said)))
         _warn_of_sandbox(team)
     return code
 
@@ -187,12 +181,12 @@ def _warn_of_sandbox(team: TeamPaths) -> None:
 
     sandbox = Roster(team).read().sandbox
     if not sandbox.startswith(SANDBOXED):
-        terminal.echo(plain(f"teamd: sandbox {sandbox}"), err=True)
+        click.echo(plain(f"teamd: sandbox {sandbox}"), err=True)
 
 
 def _tell_what_waits(waiting: str) -> None:
     if waiting:
-        terminal.echo(plain(f"teamd: {waiting}"), err=True)
+        click.echo(plain(f"teamd: {waiting}"), err=True)
 
 
 def _stop(team: TeamPaths, seconds: float) -> int:
@@ -203,7 +197,7 @@ def _stop(team: TeamPaths, seconds: float) -> int:
     took = time.monotonic() - begun
     if took_force:
         raise DeadlinePassed(f"teamd did not end within {seconds:g} s and was killed")
-    terminal.echo(f"teamd has stopped ({took:.1f} s); the next start goes on where it was")
+    click.echo(f"teamd has stopped ({took:.1f} s); the next start goes on where it was")
     return ExitCode.DONE
 
 
@@ -223,24 +217,12 @@ def _summary(seen: Overview) -> str:
     return ", ".join(f"{count} {word}" for word, count in counts.items()) or "nobody in it yet"
 
 
-def build() -> click.Group:
-    """Make click's group of these commands."""
-    from teamd import click_commands  # noqa: PLC0415 -- where a call is not plain
-
-    made = click_commands.program_to_click(program)
-    click_commands.add_examples(made, _EXAMPLES, "")
-    return made
+add_examples(program, _EXAMPLES, "")
 
 
 def main() -> None:
     """The entry point of `teamd`."""
-    run("teamd", _find, build)
-
-
-def _find(words: Sequence[str]) -> tuple[Command, Sequence[str]] | None:
-    name, *rest = words or [""]
-    found = program.commands.get(name)
-    return None if found is None else (found, rest)
+    run("teamd", program)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 import socket
 import sys
-
-from teamd.dataclass import dataclass
+from dataclasses import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

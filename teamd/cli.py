@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
+import signal
 import sys
+import traceback
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from teamd.commandline import TEAM_NAMES, split_team_options
-from teamd.dataclass import dataclass
-from teamd.errors import ExitCode, SettingsError, TeamError, WrongUsage
+import click
+
+from teamd.errors import ExitCode, SettingsError, TeamError
 from teamd.files import find_team
 from teamd.files.paths import trust_folder
-from teamd.terminal import echo, plain
+from teamd.terminal import plain
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any, Final, NoReturn, TypeAlias
+    from collections.abc import Callable
 
-    import click
-
-    from teamd.commandline import Command
     from teamd.files.paths import TeamPaths
     from teamd.settings import Reading, Settings
-
-    Find: TypeAlias = Callable[[Sequence[str]], tuple[Command, Sequence[str]] | None]
-    Build: TypeAlias = Callable[[], click.Group]
 
 TRACEBACK_VARIABLE: Final = "TEAMD_TRACEBACK"
 _STANDARD_ERROR: Final = 2
@@ -52,18 +47,16 @@ class Choice:
     config: str | None = None
     done: str = ""
 
-    def take(self, said: dict[str, Any]) -> bool:
-        """Take out of a command's values what its options say of the team.
+    def take(self, *, team: str | None, team_dir: str | None, config: str | None) -> None:
+        """Take the values of a command's options; one that was given before stays otherwise.
 
-        Returns:
-            Whether that is one team at most; otherwise nothing has changed.
+        Raises:
+            click.UsageError: two teams are named; nothing has changed.
         """
-        chosen = {name: said.pop(name) or getattr(self, name) for name in TEAM_NAMES}
-        if chosen["team_dir"] and chosen["team"]:
-            return False
-        for name, value in chosen.items():
-            setattr(self, name, value)
-        return True
+        team, team_dir = team or self.team, team_dir or self.team_dir
+        if team and team_dir:
+            raise click.UsageError("--team and --team-dir name a team each: take one of them")
+        self.team, self.team_dir, self.config = team, team_dir, config or self.config
 
     def addressed(self, text: str) -> str:
         """Return a sentence of ours with `--team` in the commands that it names, where needed."""
@@ -143,62 +136,30 @@ def _has_trusted() -> bool:
         return False
 
 
-def run(name: str, find: Find, build: Build) -> NoReturn:
-    """Run a command line; whatever goes wrong ends here as one line and an exit code.
+def run(name: str, program: click.Group) -> NoReturn:
+    """Run a command line; every failure ends here as one line and an exit code.
 
     Args:
-        name: of the program.
-        find: returns the command that words begin with, and what follows it.
-        build: makes click's group of all commands, for whatever is no plain call of one.
+        name: the program's name.
+        program: its commands.
     """
     _open_standard_streams()
     stdout = sys.stdout
     before = sys.unraisablehook
     sys.unraisablehook = partial(_interrupt_again, before)
     choice = Choice()
+    color = False if os.environ.get("TERM") == "dumb" else None  # None: styles on a terminal only
     try:
-        status = _run(name, find, build, choice)
+        status = program.main(prog_name=name, standalone_mode=False, obj=choice, color=color)
         sys.stdout.flush()
     except SystemExit as ended:
-        # click's own: after a completion, or when whoever read our output has gone, as `head`
-        # does; then it has put something quiet in the place of standard output.
+        # click exits after a completion, and when the reader of our output has gone, as `head`
+        # does; then it has replaced standard output.
         status = ended.code if sys.stdout is stdout else ExitCode.DONE
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the edge: no traceback passes
         status = _explain(error, name, choice)
     sys.unraisablehook = before
-    # All that there is ends now: to look through it for garbage takes a tenth of a command.
-    gc.freeze()
     sys.exit(status if isinstance(status, int) else ExitCode.DONE)
-
-
-def _run(name: str, find: Find, build: Build, choice: Choice) -> object:
-    """Run a plain call without click, any other with it; see `commandline`."""
-    completing = f"_{name.upper()}_COMPLETE" in os.environ
-    call = None if completing else _plain_call(find, choice)
-    if call is not None:
-        try:
-            return call()
-        except WrongUsage:
-            pass  # nothing was done: click tells it with the usage of the command
-        except (EOFError, KeyboardInterrupt) as error:
-            echo(err=True)  # as click does: what a terminal shows of a Ctrl-C ends there
-            raise KeyboardInterrupt from error
-    return build().main(prog_name=name, standalone_mode=False, obj=choice)
-
-
-def _plain_call(find: Find, choice: Choice) -> Callable[[], object] | None:
-    """Return what a plain call does; `None` where the words are for click to understand."""
-    before, words = split_team_options(sys.argv[1:])
-    found = find(words)
-    if found is None:
-        return None
-    command, rest = found
-    values = command.read(rest)
-    if values is None or not choice.take(before):
-        return None
-    if not command.for_team:
-        return partial(command.run, **values)
-    return partial(command.run, choice, **values) if choice.take(values) else None
 
 
 def _open_standard_streams() -> None:
@@ -221,8 +182,6 @@ def _interrupt_again(
     if not issubclass(swallowed.exc_type, KeyboardInterrupt):
         tell(swallowed)
         return
-    import signal  # noqa: PLC0415 -- 4 ms, only for this
-
     # Not at once: here it would be swallowed as well. An alarm that meets another comes again too.
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
@@ -230,41 +189,25 @@ def _interrupt_again(
 
 def _explain(error: BaseException, name: str, choice: Choice) -> int:
     """Explain an error on standard error; return the exit code."""
-    code: int | None
     match error:
-        case KeyboardInterrupt():
-            code = INTERRUPTED
+        case KeyboardInterrupt() | click.Abort():
+            return INTERRUPTED
         case BrokenPipeError():
-            _give_up_output()  # whoever read it has gone, as `head` does
-            code = ExitCode.DONE
+            _give_up_output()  # its reader has gone, as `head` does
+            return ExitCode.DONE
         case OSError() if error.errno == errno.ENOSPC and error.filename is None:
-            _give_up_output()  # only output is written without a name; of files the store tells
+            _give_up_output()  # only standard output is written without a name
             but = f"; {choice.done} all the same" if choice.done else ""
-            echo(f"{name}: the output cannot be written: {error.strerror}{but}", err=True)
-            code = ExitCode.REFUSED
+            click.echo(f"{name}: the output cannot be written: {error.strerror}{but}", err=True)
+            return ExitCode.REFUSED
         case TeamError():
-            echo(plain(f"{name}: {choice.addressed(error.for_person())}"), err=True)
-            code = error.exit_code
-        case _:
-            code = _explain_clicks(error)
-            code = _confess(error, name) if code is None else code
-    return code
-
-
-def _explain_clicks(error: BaseException) -> int | None:
-    """Explain what click raises; returns the exit code, or `None` where it is not click's."""
-    import click  # noqa: PLC0415 -- loaded already, if it is click's
-
-    match error:
-        case click.exceptions.Exit():
-            return int(error.exit_code)
+            click.echo(plain(f"{name}: {choice.addressed(error.for_person())}"), err=True)
+            return error.exit_code
         case click.ClickException():
-            vars(error)["message"] = plain(error.message)  # for us to set, if not for subclasses
+            vars(error)["message"] = plain(error.message)  # declared final, for subclasses
             error.show()
             return ExitCode.USAGE
-        case click.Abort():
-            return INTERRUPTED
-    return None
+    return _report_bug(error, name)
 
 
 def _give_up_output() -> None:
@@ -272,12 +215,10 @@ def _give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _confess(error: BaseException, name: str) -> int:
+def _report_bug(error: BaseException, name: str) -> int:
     if os.environ.get(TRACEBACK_VARIABLE):
-        import traceback  # noqa: PLC0415 -- only for whoever mends us
-
         traceback.print_exception(error)
     report = f"please report it with what {TRACEBACK_VARIABLE}=1 {name} … prints"
     what = f"{name}: internal error ({type(error).__name__}: {error}); {report}"
-    echo(plain(what), err=True)
+    click.echo(plain(what), err=True)
     return ExitCode.REFUSED

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-
-from teamd.dataclass import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import dataclass, field
 
 from teamd import clocks
-from teamd.dataclass import dataclass, field
 from teamd.errors import (
     DeadlinePassed,
     ExitCode,

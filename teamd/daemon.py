@@ -7,12 +7,12 @@ import os
 import resource
 import sys
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from io import TextIOWrapper
 
 from teamd import credentials
 from teamd.agent.process import TeammateProcess
-from teamd.dataclass import replace
 from teamd.errors import StoreError
 from teamd.files import directories, locks, pidfile
 from teamd.files.watch import SLOW_SECONDS

@@ -13,6 +13,7 @@ import json
 import re
 from collections import defaultdict
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from teamd.approvals.approval import Approval
@@ -20,7 +21,6 @@ from teamd.budget.account import NOTHING, Account
 from teamd.budget.days import day_of
 from teamd.budget.ledger import Ledger
 from teamd.control import ControlReply
-from teamd.dataclass import dataclass
 from teamd.errors import BadName, DamagedRoster, StoreError, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.mail import lines

@@ -32,7 +32,7 @@ class TeamError(Exception):
 
 
 class WrongUsage(TeamError):
-    """Options that do not go together, found before anything was done; told in click's form."""
+    """A value that an action of the page cannot use; nothing was done."""
 
     exit_code = ExitCode.USAGE
 

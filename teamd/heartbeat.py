@@ -7,9 +7,9 @@ readable whatever the process hangs in.
 from __future__ import annotations
 
 import mmap
+from dataclasses import dataclass
 
 from teamd import clocks
-from teamd.dataclass import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

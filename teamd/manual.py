@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from teamd.click_commands import examples_of
+from teamd.options import examples_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

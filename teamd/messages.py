@@ -10,11 +10,11 @@ import math
 import os
 import re
 import time
+from dataclasses import dataclass, field
 from itertools import repeat
 from json.encoder import encode_basestring as _quote
 from types import MappingProxyType
 
-from teamd.dataclass import dataclass, field
 from teamd.errors import BadName, BadTeamName, NotAMessage
 from teamd.message_json import (
     is_moment,

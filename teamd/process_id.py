@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-
-from teamd.dataclass import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ import sys
 import time
 from contextlib import suppress
 
-from teamd import secret_environment, terminal
+import click
+
+from teamd import secret_environment
 from teamd.errors import DeadlinePassed, ExitCode, StoreError, StrangeFile
 from teamd.files import pidfile
 from teamd.files.safe_open import safe_open
@@ -115,7 +117,7 @@ def _wait_for_ready(reader: int) -> bool:
         if select.select([reader], [], [], seconds)[0]:
             return True
         left -= seconds
-        terminal.echo(f"teamd: {said}", err=True)
+        click.echo(f"teamd: {said}", err=True)
     return bool(select.select([reader], [], [], left)[0])
 
 

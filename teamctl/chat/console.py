@@ -18,6 +18,7 @@ from teamctl.chat import slash
 from teamctl.chat.listener import Listener
 from teamctl.chat.progress import Turn
 from teamctl.wait import GONE, explain_wait
+from teamd import terminal
 from teamd.errors import TeamError
 from teamd.files import files, pidfile
 from teamd.files.watch import Watch, watch
@@ -113,7 +114,7 @@ class _Chat:
         finally:
             loop.remove_signal_handler(signal.SIGINT)
         if turn is not None:
-            self._write(click.style(f"· {turn.cost()}", dim=True) + "\n")
+            self._write(terminal.style(f"· {turn.cost()}", dim=True) + "\n")
 
     def _show_progress(self, turn: Turn | None) -> None:
         """Draw what the lead does below all that was said, to be drawn over by what comes next."""
@@ -124,7 +125,7 @@ class _Chat:
         width = get_terminal_size().columns - 1
         text = f"· {render.clip_line(doing.what)}, {since}s (in all {turn.cost()})"
         self._write("")
-        sys.stdout.write(click.style(text[:width], dim=True))
+        sys.stdout.write(terminal.style(text[:width], dim=True))
         sys.stdout.flush()
         self._progress = True
 

@@ -6,14 +6,13 @@ import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
 from teamctl import answered, output, render
 from teamctl.chat.meanwhile import explain_answer, needs, short_moment, tell
 from teamctl.chat.progress import LeadProgress, describe_call
 from teamctl.layout import Layout
 from teamctl.tail import GrowingFile, Unseen
 from teamctl.transcripts import Retries
+from teamd import terminal
 from teamd.errors import StoreError
 from teamd.files import files
 from teamd.mail.mailbox import Mailbox
@@ -204,7 +203,7 @@ class Listener:
     def _line(self, text: str, **style: Any) -> None:
         self._end_line()  # half a reply that broke off may stand there
         for row in list(self._layout.wrap(text)) or [""]:
-            self._write(click.style(row, **style) + "\n")
+            self._write(terminal.style(row, **style) + "\n")
 
 
 def _news(message: Message) -> str | None:

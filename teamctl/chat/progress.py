@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from teamctl import output, render
 from teamd.budget.account import NOTHING
 from teamd.budget.ledger import Ledger
-from teamd.dataclass import replace
 from teamd.errors import TeamError
 from teamd.messages import LEAD
 from teamd.transcript import records

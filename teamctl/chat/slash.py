@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamctl.post import open_approvals
-from teamd.dataclass import dataclass
 from teamd.messages import LEAD, USER
 from teamd.team.roster import Roster
 

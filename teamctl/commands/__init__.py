@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    import click
 
-    from teamd.commandline import Command, Group
 
 # In the order of a day's work. The help is shown without loading any of them.
 COMMANDS: Final = {
@@ -65,9 +64,9 @@ SHARED: Final = {
 }
 
 
-def load(name: str) -> Command | Group:
-    """Load a command, one of those above."""
+def load(name: str) -> click.Command:
+    """Import a command of `COMMANDS` and return it."""
     home = next((file for file, others in SHARED.items() if name in others), None)
     module = import_module(f"{__name__}.{home or name}")
-    found: Command | Group = getattr(module, name if home else "command")
+    found: click.Command = getattr(module, name if home else "command")
     return found

@@ -12,10 +12,9 @@ from teamctl.chat.lead import Lead
 from teamctl.running import ensure_running, no_start_option
 from teamctl.texts import text_or_stdin
 from teamctl.wait import wait_for_last_words
-from teamd import commandline, terminal
-from teamd.commandline import team_options
-from teamd.errors import TeamError, WrongUsage
+from teamd.errors import TeamError
 from teamd.messages import LEAD
+from teamd.options import TextCommand, team_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
     from teamd.cli import Choice
 
 
-@commandline.command(needs_click=True)
-@commandline.argument("prompt", required=False)
-@commandline.option(
+@click.command(cls=TextCommand)
+@click.argument("prompt", required=False)
+@click.option(
     "--model",
     help="Use this model instead of the one in the settings, until the lead is shut down.",
 )
@@ -53,7 +52,7 @@ def command(
     again.
     """
     if as_json and prompt is None:
-        raise WrongUsage("--json is one document: give a PROMPT with it")
+        raise click.UsageError("--json is one document: give a PROMPT with it")
     if prompt is not None:
         prompt = text_or_stdin(prompt)
         if not prompt.strip():
@@ -78,7 +77,7 @@ def _talk(lead: Lead) -> None:
     from teamctl.chat.console import talk  # noqa: PLC0415 -- asyncio, only for a conversation
 
     if sys.stdin.isatty():
-        terminal.echo("You talk to lead; /help lists what else there is, Ctrl-D leaves.")
+        click.echo("You talk to lead; /help lists what else there is, Ctrl-D leaves.")
 
     group = click.get_current_context().find_root().command
 
@@ -88,6 +87,6 @@ def _talk(lead: Lead) -> None:
         except click.ClickException as error:
             error.show()
         except TeamError as error:
-            terminal.echo(output.plain(lead.paths.addressed(error.for_person())), err=True)
+            click.echo(output.plain(lead.paths.addressed(error.for_person())), err=True)
 
     talk(lead, run)

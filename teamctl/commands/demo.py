@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
+
+import click
 
 from teamctl import output
 from teamctl.demo.copy_round import CopyRound, find_lack
@@ -13,8 +16,6 @@ from teamctl.demo.onlooker import Onlooker, Teller
 from teamctl.demo.stage import Interrupted, Stage, Story, interruptible, opened
 from teamctl.hosts.extra import load
 from teamctl.roster_table import show_now
-from teamd import commandline, terminal
-from teamd.dataclass import KW_ONLY, dataclass
 from teamd.errors import ExitCode, TeamError
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD
@@ -30,17 +31,11 @@ _HOSTS_INTRO: Final = "Only the model's words are scripted; hosts, broker, TLS a
 _PROGRAM: Final = "roman.py"
 
 
-@commandline.command()
-@commandline.option(
-    "--fast", is_flag=True, help="Leave out the pauses that make it easier to follow."
-)
-@commandline.option("--keep", is_flag=True, help="Keep the folder, and say where it is.")
-@commandline.option(
-    "--hosts", is_flag=True, help="Show a team over two hosts, both on this machine."
-)
-@commandline.option(
-    "--script", "story", type=commandline.ValueType("Path", path_type=Path), hidden=True
-)
+@click.command()
+@click.option("--fast", is_flag=True, help="Leave out the pauses that make it easier to follow.")
+@click.option("--keep", is_flag=True, help="Keep the folder, and say where it is.")
+@click.option("--hosts", is_flag=True, help="Show a team over two hosts, both on this machine.")
+@click.option("--script", "story", type=click.Path(path_type=Path), hidden=True)
 def command(*, fast: bool, keep: bool, hosts: bool, story: Path | None) -> int:
     """Watch a coder and a tester build a small program in a temporary folder.
 
@@ -58,10 +53,10 @@ def command(*, fast: bool, keep: bool, hosts: bool, story: Path | None) -> int:
                 play(_Evening(folder, check, kept=keep, paced=not fast))
             check()
     except Interrupted as error:
-        terminal.echo(f"teamctl: {error}; {describe_end(folder, kept=keep)}", err=True)
+        click.echo(f"teamctl: {error}; {describe_end(folder, kept=keep)}", err=True)
         return error.exit_status
     end = describe_end(folder, kept=keep)
-    terminal.echo(f"\nAll of it happened, in {time.time() - begun:.1f} s; {end}.")
+    click.echo(f"\nAll of it happened, in {time.time() - begun:.1f} s; {end}.")
     return ExitCode.DONE
 
 
@@ -85,7 +80,7 @@ class _Evening:
 
 def _on_one_host(file: Path | None) -> Callable[[_Evening], None]:
     story = Story.read(file)
-    terminal.echo(_INTRO + "\n")
+    click.echo(_INTRO + "\n")
 
     def play(evening: _Evening) -> None:
         script = story.script(paced=evening.paced)
@@ -106,7 +101,7 @@ def _on_two_hosts(file: Path | None) -> Callable[[_Evening], None]:
     from teamctl.demo.two_hosts import HostsStory, TwoHosts  # noqa: PLC0415 -- only for --hosts
 
     story = HostsStory.read(file)
-    terminal.echo(_HOSTS_INTRO + "\n")
+    click.echo(_HOSTS_INTRO + "\n")
 
     def play(evening: _Evening) -> None:
         script = story.script(paced=evening.paced)
@@ -143,15 +138,15 @@ class _Play:
         lack = find_lack()
         if not lack:
             self._work_in_copy()
-        terminal.echo("\n$ teamctl team")
+        click.echo("\n$ teamctl team")
         show_now(self.stage.paths)
-        terminal.echo("\n$ teamctl inbox")
+        click.echo("\n$ teamctl inbox")
         for message in Mailbox(self.stage.paths, LEAD).peek():
             output.show_message(message)
         self._show_run("the program works", "MCMXCIV", _PROGRAM, "1994")
         self._show_run("its tests pass", "OK", "-m", "unittest")
         if lack:
-            terminal.echo(f"\nA working copy with a check and a merge was left out: {lack}.")
+            click.echo(f"\nA working copy with a check and a merge was left out: {lack}.")
         else:
             self._show_run("what was merged works", "1994", _PROGRAM, "MCMXCIV")
 
@@ -189,7 +184,7 @@ class _Play:
         ended = self.stage.run(*arguments)
         said = (ended.stdout + ended.stderr).decode("utf-8", "replace").strip()
         last = output.plain(said.rpartition("\n")[2])
-        terminal.echo(f"\n$ python3 {' '.join(arguments)}\n{last}")
+        click.echo(f"\n$ python3 {' '.join(arguments)}\n{last}")
         if ended.status or last != wanted:
             raise self._failure(step, f"exit status {ended.status}, last line {last!r}")
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import sys
 
+import click
+
 from teamctl import arguments, output, texts
 from teamctl.post import team_queue
-from teamd import commandline, terminal
-from teamd.commandline import team_options
+from teamd import terminal
+from teamd.options import team_options
 from teamd.team.roster import Roster
 
 TYPE_CHECKING = False
@@ -25,8 +27,8 @@ _COLOUR: Final = re.compile(r"(\033\[[0-9;]*m)")
 _SHORT: Final = 12
 
 
-@commandline.command()
-@commandline.argument("name", shell_complete=arguments.teammates)
+@click.command()
+@click.argument("name", shell_complete=arguments.teammates)
 @output.json_option
 @team_options
 def command(choice: Choice, name: str, *, as_json: bool) -> None:
@@ -53,10 +55,10 @@ def command(choice: Choice, name: str, *, as_json: bool) -> None:
             _page(file, pager_of(source))
 
 
-@commandline.command()
-@commandline.argument("name", shell_complete=arguments.teammates)
-@commandline.option("--squash", is_flag=True, help="Make one commit of it that is no merge.")
-@commandline.option("--message", "-m", help="Use this message for the commit.")
+@click.command()
+@click.argument("name", shell_complete=arguments.teammates)
+@click.option("--squash", is_flag=True, help="Make one commit of it that is no merge.")
+@click.option("--message", "-m", help="Use this message for the commit.")
 @output.json_option
 @team_options
 def merge(choice: Choice, name: str, *, squash: bool, message: str | None, as_json: bool) -> None:
@@ -82,11 +84,9 @@ def merge(choice: Choice, name: str, *, squash: bool, message: str | None, as_js
     output.print_either(text, facts, as_json=as_json)
 
 
-@commandline.command()
-@commandline.argument("name", shell_complete=arguments.teammates)
-@commandline.option(
-    "--force", is_flag=True, help="Also where there is work; it is kept for 30 days."
-)
+@click.command()
+@click.argument("name", shell_complete=arguments.teammates)
+@click.option("--force", is_flag=True, help="Also where there is work; it is kept for 30 days.")
 @output.json_option
 @team_options
 def discard(choice: Choice, name: str, *, force: bool, as_json: bool) -> None:
@@ -146,7 +146,7 @@ def _page(file: IO[bytes], pager: str) -> None:
         feed(pager, _encoded(lines), env={"LESS": "FRX", "LV": "-c", **environment()})
         return
     for line in lines:
-        terminal.echo(line.removesuffix("\n"))
+        click.echo(line.removesuffix("\n"))
 
 
 def _encoded(lines: Iterable[str]) -> Iterator[bytes]:

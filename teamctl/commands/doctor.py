@@ -8,17 +8,20 @@ when and why.
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
+
+import click
+
 from teamctl import output
 from teamctl.doctor import Finding, Level
 from teamctl.doctor.hosts import check_hosts
 from teamctl.doctor.machine import check_machine
 from teamctl.doctor.model import check_model
-from teamd import commandline, damaged, terminal
+from teamd import damaged, terminal
 from teamd.board.files import read_all
-from teamd.commandline import team_options
-from teamd.dataclass import asdict, replace
 from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
 from teamd.files import directories, pidfile
+from teamd.options import team_options
 from teamd.sandbox.probe import WITHOUT, describe, probe
 from teamd.settings import Settings, roles, skills
 from teamd.team.roster import Roster
@@ -37,7 +40,7 @@ _MARKS = {
 }
 
 
-@commandline.command()
+@click.command()
 @output.json_option
 @team_options
 def command(choice: Choice, *, as_json: bool) -> int:
@@ -51,9 +54,9 @@ def command(choice: Choice, *, as_json: bool) -> int:
         finding = replace(one, what=what, remedy=remedy)
         found.append(finding)
         if not as_json:
-            terminal.echo(f"{_MARKS[finding.level]}  {output.plain(finding.what)}")
+            click.echo(f"{_MARKS[finding.level]}  {output.plain(finding.what)}")
             if finding.remedy:
-                terminal.echo(f"      {terminal.style(output.plain(finding.remedy), dim=True)}")
+                click.echo(f"      {terminal.style(output.plain(finding.remedy), dim=True)}")
     if as_json:
         output.print_json({"findings": [asdict(finding) for finding in found]})
     failed = any(finding.level is Level.FAIL for finding in found)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 
+import click
+
 from teamctl import output
 from teamctl.events.stream import Stream
 from teamctl.tail import Watched
 from teamctl.when import SINCE_HELP, parse_when
-from teamd import commandline, terminal
-from teamd.commandline import team_options
+from teamd.options import team_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 _HOUR: Final = 3600
 
 
-@commandline.command()
-@commandline.option("--follow", "-f", is_flag=True, help="Keep showing what happens.")
-@commandline.option("--since", metavar="WHEN", help=SINCE_HELP)
-@commandline.option(
+@click.command()
+@click.option("--follow", "-f", is_flag=True, help="Keep showing what happens.")
+@click.option("--since", metavar="WHEN", help=SINCE_HELP)
+@click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document; with -f, one event a line."
 )
 @team_options
@@ -56,4 +57,4 @@ def _print(events: list[Event], *, as_json: bool) -> None:
         if as_json:
             output.print_json_line(event.to_json())
         else:
-            terminal.echo(event.line())
+            click.echo(event.line())

@@ -10,8 +10,7 @@ from shutil import get_terminal_size
 import click
 
 from teamctl import output
-from teamd import commandline
-from teamd.errors import TeamError, WrongUsage, translate_os_errors
+from teamd.errors import TeamError, translate_os_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,11 +27,9 @@ def _complete(context: click.Context, parameter: click.Parameter, begun: str) ->
     return [name for name in known if name.startswith(begun)]
 
 
-@commandline.command(needs_click=True)
-@commandline.argument("topic", required=False, shell_complete=_complete)
-@commandline.option(
-    "--man", metavar="DIR", help="Write the manual pages of teamctl and teamd into DIR."
-)
+@click.command()
+@click.argument("topic", required=False, shell_complete=_complete)
+@click.option("--man", metavar="DIR", help="Write the manual pages of teamctl and teamd into DIR.")
 @output.json_option
 def command(topic: str | None, *, man: str | None, as_json: bool) -> None:
     """Explain TOPIC; without one, list the topics.
@@ -41,7 +38,7 @@ def command(topic: str | None, *, man: str | None, as_json: bool) -> None:
     """
     if man is not None:
         if topic is not None:
-            raise WrongUsage("--man writes all pages: give no TOPIC with it")
+            raise click.UsageError("--man writes all pages: give no TOPIC with it")
         _write_pages(Path(man), as_json=as_json)
     elif topic is None:
         _list(as_json=as_json)
@@ -59,13 +56,13 @@ def command(topic: str | None, *, man: str | None, as_json: bool) -> None:
 def _write_pages(folder: Path, *, as_json: bool) -> None:
     from importlib.metadata import version  # noqa: PLC0415 -- only here
 
-    from teamd.__main__ import build  # noqa: PLC0415 -- the same
+    from teamd.__main__ import program as teamd  # noqa: PLC0415 -- the same
     from teamd.manual import pages  # noqa: PLC0415 -- the same
 
     written = []
     with translate_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        programs = {"teamctl": _group(click.get_current_context()), "teamd": build()}
+        programs = {"teamctl": _group(click.get_current_context()), "teamd": teamd}
         for program, group in programs.items():
             for name, text in pages(group, program, version("teamd")):
                 (folder / name).write_text(text, encoding="utf-8")

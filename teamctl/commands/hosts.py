@@ -5,13 +5,15 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+import click
+
 from teamctl import host_table, output
 from teamctl.hosts.extra import load
 from teamctl.post import other_hosts
-from teamd import commandline, terminal
-from teamd.commandline import team_options
-from teamd.errors import TeamError, WrongUsage
+from teamd import terminal
+from teamd.errors import TeamError
 from teamd.hosts.view import postman_runs
+from teamd.options import SuggestingGroup, team_options
 from teamd.team.roster import Roster
 from teamd.terminal import plain
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from teamd.cli import Choice
 
 
-@commandline.group(invoke_without_command=True)
+@click.group(cls=SuggestingGroup, invoke_without_command=True)
 @output.json_option
 @team_options
 def command(choice: Choice, *, as_json: bool) -> None:
@@ -35,33 +37,31 @@ def command(choice: Choice, *, as_json: bool) -> None:
     `teamctl hosts init` makes this host the one that has the broker, and writes a file for each
     other host, where `teamctl hosts join FILE` does the rest. `teamctl help hosts` explains it.
     """
-    import click  # noqa: PLC0415 -- loaded by now
-
     if click.get_current_context().invoked_subcommand is None:
         _list(choice, as_json=as_json)
 
 
 @command.command()
-@commandline.argument("hosts", nargs=-1, metavar="[HOST]...")
-@commandline.option("--name", metavar="NAME", help="What this host is called  [default: its name].")
-@commandline.option(
+@click.argument("hosts", nargs=-1, metavar="[HOST]...")
+@click.option("--name", metavar="NAME", help="What this host is called  [default: its name].")
+@click.option(
     "--listen", metavar="HOST:PORT", help="Where the broker listens  [default: 0.0.0.0:4222]."
 )
-@commandline.option(
+@click.option(
     "--address",
     "addresses",
     multiple=True,
     metavar="NAME",
     help="A name or number that the others reach this host under; can be repeated.",
 )
-@commandline.option(
+@click.option(
     "--drop-address",
     "without",
     multiple=True,
     metavar="NAME",
     help="With --renew: one that the others do not reach this host under.",
 )
-@commandline.option(
+@click.option(
     "--renew", is_flag=True, help="Only make a new certificate for the broker that is there."
 )
 @team_options
@@ -83,21 +83,21 @@ def init(
     founding = load("founding")
     if renew:
         if hosts or name or listen:
-            raise WrongUsage("--renew goes with --address and --drop-address alone")
+            raise click.UsageError("--renew goes with --address and --drop-address alone")
         broker, record = founding.renew(choice, addresses=addresses, without=without)
         names = ", ".join(record.addresses)
-        terminal.echo(plain(f"the broker has a new certificate, for {names}"))
+        click.echo(plain(f"the broker has a new certificate, for {names}"))
         _tell_reload(broker, record)
         return
     if without:
-        raise WrongUsage("--drop-address goes with --renew")
+        raise click.UsageError("--drop-address goes with --renew")
     listen = listen or founding.DEFAULT_LISTEN
     made = founding.found(choice, name=name, listen=listen, addresses=addresses, hosts=hosts)
     _tell_steps(made)
 
 
 @command.command()
-@commandline.argument("file")
+@click.argument("file")
 @team_options
 def join(choice: Choice, file: str) -> None:
     """Join a team over several hosts with the FILE that `hosts init` or `add` wrote.
@@ -105,17 +105,17 @@ def join(choice: Choice, file: str) -> None:
     It writes this host's keys, and [hosts] in team.toml. Where there is no team, it begins one.
     """
     joined = load("joining").join(choice, Path(file))
-    terminal.echo(plain(f"this host is {joined.token.name} of the team {joined.token.team} now"))
+    click.echo(plain(f"this host is {joined.token.name} of the team {joined.token.team} now"))
     for line in joined.troubles:
-        terminal.echo(plain(f"warning: {line}"), err=True)
+        click.echo(plain(f"warning: {line}"), err=True)
     if not joined.trusted:
-        terminal.echo("next: `teamctl trust`, since more in team.toml waits for it")
-    terminal.echo("next: `teamd start`, or `teamd reload` where it runs")
-    terminal.echo(plain(f"then delete {file}: who has it can act as {joined.token.name}"))
+        click.echo("next: `teamctl trust`, since more in team.toml waits for it")
+    click.echo("next: `teamd start`, or `teamd reload` where it runs")
+    click.echo(plain(f"then delete {file}: who has it can act as {joined.token.name}"))
 
 
 @command.command()
-@commandline.argument("name")
+@click.argument("name")
 @team_options
 def add(choice: Choice, name: str) -> None:
     """Write a file with which one more host joins, called NAME. Run it on the broker's host."""
@@ -125,7 +125,7 @@ def add(choice: Choice, name: str) -> None:
 
 
 @command.command()
-@commandline.argument("name")
+@click.argument("name")
 @team_options
 def remove(choice: Choice, name: str) -> None:
     """Shut the host NAME out: the broker refuses its certificate from now on, for good.
@@ -139,14 +139,14 @@ def remove(choice: Choice, name: str) -> None:
         try:  # a removal that was cut short ends here
             _reload(error.broker, error.record)
         except TeamError as trouble:
-            terminal.echo(plain(f"warning: {trouble}"), err=True)
+            click.echo(plain(f"warning: {trouble}"), err=True)
         raise
-    terminal.echo(plain(f"{removed.host} belongs to the team no more"))
+    click.echo(plain(f"{removed.host} belongs to the team no more"))
     _tell_reload(removed.broker, removed.record)
 
 
 @command.command()
-@commandline.argument("name")
+@click.argument("name")
 @team_options
 def forget(choice: Choice, name: str) -> None:
     """Forget the host NAME that will not come back: drop what waits for it, show it no more.
@@ -157,12 +157,12 @@ def forget(choice: Choice, name: str) -> None:
     from teamctl.hosts.forgetting import forget as forget_host  # noqa: PLC0415 -- only here
 
     forgotten = forget_host(choice, name)
-    terminal.echo(plain(f"{forgotten.host} is forgotten"))
+    click.echo(plain(f"{forgotten.host} is forgotten"))
     if forgotten.dropped is None:
-        terminal.echo("what waited for it could not be read, and is dropped")
+        click.echo("what waited for it could not be read, and is dropped")
     elif forgotten.dropped:
         lines = "a line" if forgotten.dropped == 1 else f"{forgotten.dropped} lines"
-        terminal.echo(f"dropped: {lines} that waited for it")
+        click.echo(f"dropped: {lines} that waited for it")
 
 
 def _list(choice: Choice, *, as_json: bool) -> None:
@@ -177,9 +177,9 @@ def _list(choice: Choice, *, as_json: bool) -> None:
         headings, shape = host_table.HEADINGS, host_table.SHAPE
         output.print_table(headings, map(host_table.cells, rows), host_table.NUMBERS, shape)
     else:
-        terminal.echo(f"this host is {hosts.name}; no other was heard of yet")
+        click.echo(f"this host is {hosts.name}; no other was heard of yet")
     for text, colour in host_table.notes(hosts, rows):
-        terminal.echo(terminal.style(plain(text), fg=colour or None))
+        click.echo(terminal.style(plain(text), fg=colour or None))
 
 
 def _tell_steps(made: Founded) -> None:
@@ -196,19 +196,19 @@ def _tell_steps(made: Founded) -> None:
     if not made.trusted:
         lines.append("then `teamctl trust`, since more in team.toml waits for it")
     lines.append("then `teamd start`, or `teamd reload` where it runs")
-    terminal.echo(plain("\n".join(lines)))
+    click.echo(plain("\n".join(lines)))
     _tell_tokens(made.tokens)
 
 
 def _tell_tokens(tokens: dict[str, Path]) -> None:
     """Say which file goes where."""
     if not tokens:
-        terminal.echo("`teamctl hosts add NAME` writes the file with which another host joins")
+        click.echo("`teamctl hosts add NAME` writes the file with which another host joins")
         return
     for host, file in tokens.items():
-        terminal.echo(plain(f"carry {file} to {host}, by scp or so"))
-    terminal.echo("there: `teamctl hosts join FILE`")
-    terminal.echo("delete the file in both places then: who has it can act as that host")
+        click.echo(plain(f"carry {file} to {host}, by scp or so"))
+    click.echo("there: `teamctl hosts join FILE`")
+    click.echo("delete the file in both places then: who has it can act as that host")
 
 
 def _reload(broker: BrokerFolder, record: BrokerRecord) -> bool:
@@ -231,6 +231,6 @@ def _reload(broker: BrokerFolder, record: BrokerRecord) -> bool:
 def _tell_reload(broker: BrokerFolder, record: BrokerRecord) -> None:
     """Have the broker take what has changed, and say so; raises what `_reload` does."""
     runs = _reload(broker, record)
-    terminal.echo(
+    click.echo(
         "the broker has taken it" if runs else "no broker runs here; it holds once one is started"
     )

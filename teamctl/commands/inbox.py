@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from functools import partial
 
+import click
+
 from teamctl import output
 from teamctl.arguments import boxes
 from teamctl.output import MailFormat
 from teamctl.post import team_post
 from teamctl.tail import Unseen
-from teamd import commandline, terminal
-from teamd.commandline import team_options
+from teamd.options import team_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from teamd.messages import Message
 
 
-@commandline.command()
-@commandline.argument("name", required=False, shell_complete=boxes)
-@commandline.option("--peek", is_flag=True, help="Show your mail without taking it.")
-@commandline.option("--follow", "-f", is_flag=True, help="Keep showing mail as it arrives.")
-@commandline.option(
+@click.command()
+@click.argument("name", required=False, shell_complete=boxes)
+@click.option("--peek", is_flag=True, help="Show your mail without taking it.")
+@click.option("--follow", "-f", is_flag=True, help="Keep showing mail as it arrives.")
+@click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document; with -f, one message a line."
 )
 @team_options
@@ -46,7 +47,7 @@ def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_js
     if follow:
         _follow(reader, paths, MailFormat.LINES if as_json else MailFormat.TEXT)
     elif not reader.read(MailFormat.DOCUMENT if as_json else MailFormat.TEXT) and not as_json:
-        terminal.echo("no new mail")
+        click.echo("no new mail")
 
 
 def _note(paths: TeamPaths, message: Message) -> str:

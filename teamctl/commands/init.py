@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from teamd import commandline, terminal
+import click
+
 from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files, find_team
 from teamd.files.paths import SETTINGS_FILE
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
 
 
-@commandline.command()
+@click.command()
 def command() -> None:
     """Write a team.toml with every setting, explained, into this folder."""
     file = Path.cwd() / SETTINGS_FILE
@@ -30,12 +31,12 @@ def command() -> None:
     with suppress(StoreError):  # nothing in it loosens, so that it counts all the same
         TrustStore().confirm(file, text)
     files.replace(file, text, mode=0o644)
-    terminal.echo(plain(f"wrote {file}; everything in it is optional"))
+    click.echo(plain(f"wrote {file}; everything in it is optional"))
     if (team := _team_above()) is not None:
         used = team.settings
         why = f"the team here is {team.root}, and its settings are {used}"
         hint = f"move the file there, or run `teamd start --team-dir {Path.cwd() / TEAM_FOLDER}`"
-        terminal.echo(plain(f"warning: this file does not count: {why}; {hint}"), err=True)
+        click.echo(plain(f"warning: this file does not count: {why}; {hint}"), err=True)
 
 
 def _team_above() -> TeamPaths | None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import click
+
 from teamctl import arguments, output, texts
 from teamctl.far import ask_host, print_answer, split_host
-from teamd import commandline, control
-from teamd.commandline import team_options
+from teamd import control
+from teamd.options import TextCommand, team_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamd.cli import Choice
 
 
-@commandline.command()
-@commandline.argument("name", shell_complete=arguments.everywhere)
-@commandline.argument("text", required=False)
+@click.command(cls=TextCommand)
+@click.argument("name", shell_complete=arguments.everywhere)
+@click.argument("text", required=False)
 @output.json_option
 @team_options
 def command(choice: Choice, name: str, text: str | None, *, as_json: bool) -> None:
@@ -35,8 +37,8 @@ def command(choice: Choice, name: str, text: str | None, *, as_json: bool) -> No
     _ask(choice, "interrupt", {"name": name, "text": said}, as_json=as_json)
 
 
-@commandline.command()
-@commandline.argument("name", shell_complete=arguments.teammates)
+@click.command()
+@click.argument("name", shell_complete=arguments.teammates)
 @output.json_option
 @team_options
 def pause(choice: Choice, name: str, *, as_json: bool) -> None:

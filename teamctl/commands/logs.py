@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from datetime import datetime
 
+import click
+
 from teamctl import arguments, output
 from teamctl.tail import lines
-from teamd import commandline, terminal
-from teamd.commandline import team_options
+from teamd import terminal
 from teamd.hosts.places import HostPlaces
 from teamd.messages import TEAMD
+from teamd.options import IntRange, team_options
 from teamd.team.roster import Roster
 from teamd.terminal import escape_json
 
@@ -27,15 +29,15 @@ _POSTMAN: Final = "postman"
 _COLOURS = {"warning": "yellow", "error": "red"}
 
 
-@commandline.command()
-@commandline.argument("name", shell_complete=arguments.logs)
-@commandline.option("--follow", "-f", is_flag=True, help="Keep showing new lines.")
-@commandline.option(
-    "--lines", "-n", "last", type=commandline.ValueType("IntRange", min=0),
+@click.command()
+@click.argument("name", shell_complete=arguments.logs)
+@click.option("--follow", "-f", is_flag=True, help="Keep showing new lines.")
+@click.option(
+    "--lines", "-n", "last", type=IntRange(min=0),
     default=50, show_default=True,
     help="How many lines to show, counted from the end.",
 )  # fmt: skip
-@commandline.option(
+@click.option(
     "--json", "as_json", is_flag=True, help="Print the lines as they are: one JSON object each."
 )
 @team_options
@@ -47,7 +49,7 @@ def command(choice: Choice, name: str, *, follow: bool, last: int, as_json: bool
     """
     for line in lines(_find(choice.existing(), name), last=last, follow=follow):
         text = line.decode("utf-8", "replace")
-        terminal.echo(escape_json(text) if as_json else _readable(text))
+        click.echo(escape_json(text) if as_json else _readable(text))
 
 
 def _find(paths: TeamPaths, name: str) -> Path:

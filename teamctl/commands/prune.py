@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
+import click
+
 from teamctl import output
-from teamd import commandline, terminal
-from teamd.commandline import team_options
 from teamd.control import KEPT_SECONDS
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, locks
 from teamd.messages import NAME, RESERVED
+from teamd.options import FloatRange, team_options
 from teamd.team.roster import Roster
 
 TYPE_CHECKING = False
@@ -27,17 +28,15 @@ _DAY_SECONDS: Final = 86_400.0
 _ROTATED: Final = re.compile(r"\.log\.\d+")
 
 
-@commandline.command()
-@commandline.option("--logs", is_flag=True, help="Remove only logs.")
-@commandline.option("--transcripts", is_flag=True, help="Remove only conversations.")
-@commandline.option(
+@click.command()
+@click.option("--logs", is_flag=True, help="Remove only logs.")
+@click.option("--transcripts", is_flag=True, help="Remove only conversations.")
+@click.option(
     "--older-than", "days", metavar="DAYS", default=0.0,
-    type=commandline.ValueType("FloatRange", min=0),
+    type=FloatRange(min=0),
     help="Keep files that changed within this many days.",
 )  # fmt: skip
-@commandline.option(
-    "--dry-run", is_flag=True, help="Say what would be removed, and remove nothing."
-)
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 @team_options
 def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_run: bool) -> None:
     """Remove rotated logs, and the logs, conversations and jobs of names not in the team.
@@ -62,7 +61,7 @@ def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_r
     finally:  # whatever came in between, what is gone is told
         _tell("would remove" if dry_run else "removed", paths, removed)
     if not removed:
-        terminal.echo("nothing to remove")
+        click.echo("nothing to remove")
 
 
 def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]:
@@ -110,8 +109,8 @@ def _is_gone(name: str, members: set[str]) -> bool:
 def _tell(verb: str, paths: TeamPaths, removed: list[tuple[Path, int]]) -> None:
     for path, size in removed:
         shown = output.plain(str(path.relative_to(paths.root)))
-        terminal.echo(f"{verb} {shown} ({output.count(size)}B)")
+        click.echo(f"{verb} {shown} ({output.count(size)}B)")
     if removed:
         total = sum(size for _, size in removed)
         number = "1 file" if len(removed) == 1 else f"{len(removed)} files"
-        terminal.echo(f"{verb} {number}, {output.count(total)}B in all")
+        click.echo(f"{verb} {number}, {output.count(total)}B in all")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, dataclass
+
+import click
 
 from teamctl import output
 from teamctl.widths import Shape
-from teamd import commandline
-from teamd.commandline import team_options
-from teamd.dataclass import asdict, dataclass
 from teamd.files import pidfile
 from teamd.messages import TEAMD
+from teamd.options import team_options
 from teamd.overview.members import look_at
 from teamd.process_id import Identity
 from teamd.team.roster import Roster
@@ -60,7 +61,7 @@ class _Process:
         return [str(self.pid), self.name, up, cpu, memory, command or "-"]
 
 
-@commandline.command()
+@click.command()
 @output.json_option
 @team_options
 def command(choice: Choice, *, as_json: bool) -> None:

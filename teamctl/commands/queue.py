@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import click
+
 from teamctl import arguments, output
 from teamctl.post import team_queue
-from teamd import commandline, terminal
-from teamd.commandline import team_options
 from teamd.files import pidfile
+from teamd.options import SuggestingGroup, team_options
 from teamd.team.roster import Roster
 
 TYPE_CHECKING = False
@@ -27,7 +28,7 @@ _COLOURS: Final = {
 }
 
 
-@commandline.group(invoke_without_command=True)
+@click.group(cls=SuggestingGroup, invoke_without_command=True)
 @output.json_option
 @team_options
 def command(choice: Choice, *, as_json: bool) -> None:
@@ -37,8 +38,6 @@ def command(choice: Choice, *, as_json: bool) -> None:
     after the other, and only what passes the check. WHY says what one waits for, or why it was not
     merged. `teamctl help queue` explains it.
     """
-    import click  # noqa: PLC0415 -- loaded by now
-
     if click.get_current_context().invoked_subcommand is not None:
         return
     from teamd.merges import queue  # noqa: PLC0415 -- only where it is shown
@@ -51,11 +50,11 @@ def command(choice: Choice, *, as_json: bool) -> None:
         if any(not entry.state.finished for entry in there):
             _warn_without_teamd(choice.existing())
     else:
-        terminal.echo(choice.addressed("the queue is empty; `teamctl queue add NAME` adds to it"))
+        click.echo(choice.addressed("the queue is empty; `teamctl queue add NAME` adds to it"))
 
 
 @command.command()
-@commandline.argument("name", shell_complete=arguments.teammates)
+@click.argument("name", shell_complete=arguments.teammates)
 @output.json_option
 @team_options
 def add(choice: Choice, name: str, *, as_json: bool) -> None:
@@ -74,7 +73,7 @@ def add(choice: Choice, name: str, *, as_json: bool) -> None:
 
 
 @command.command()
-@commandline.argument("entry_id", metavar="ID")
+@click.argument("entry_id", metavar="ID")
 @output.json_option
 @team_options
 def remove(choice: Choice, entry_id: str, *, as_json: bool) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import click
+
 from teamctl import arguments, output, texts
 from teamctl.deeds import kind_word, title
 from teamctl.post import team_post
-from teamd import commandline, terminal
+from teamd import terminal
 from teamd.approvals.approval import Approval, Kind, NoSuchApproval
 from teamd.approvals.store import Approvals
-from teamd.commandline import team_options
 from teamd.errors import TeamError
 from teamd.messages import USER
+from teamd.options import team_options
 from teamd.overview.overview import OverviewReader
 from teamd.overview.requests import OpenRequest, read_requests
 from teamd.states import Status
@@ -32,12 +34,10 @@ _STATES: Final[dict[str, str]] = {
     Status.IDLE: "is idle; `teamctl send {0} TEXT` gives it something to do",
     Status.SHUTDOWN: "is shut down; `teamctl spawn {0} ROLE TASK` wakes it",
 }
-_id_argument = commandline.argument(
-    "request_id", metavar="ID|NAME", shell_complete=arguments.approvals
-)
+_id_argument = click.argument("request_id", metavar="ID|NAME", shell_complete=arguments.approvals)
 
 
-@commandline.command()
+@click.command()
 @output.json_option
 @team_options
 def command(choice: Choice, *, as_json: bool) -> None:
@@ -55,18 +55,16 @@ def command(choice: Choice, *, as_json: bool) -> None:
     for request in found:
         _show(request)
     if not found:
-        terminal.echo("no open requests")
+        click.echo("no open requests")
     for approval in always:
         what = output.plain("; ".join(map(str, approval.grants)))
-        terminal.echo(f"{terminal.style(approval.id, bold=True)} allowed for good: {what}")
+        click.echo(f"{terminal.style(approval.id, bold=True)} allowed for good: {what}")
 
 
-@commandline.command()
+@click.command()
 @_id_argument
-@commandline.option(
-    "--feedback", help="What the teammate should keep in mind; - reads standard input."
-)
-@commandline.option("--always", is_flag=True, help="Of a permission: for this team, from now on.")
+@click.option("--feedback", help="What the teammate should keep in mind; - reads standard input.")
+@click.option("--always", is_flag=True, help="Of a permission: for this team, from now on.")
 @team_options
 def approve(choice: Choice, request_id: str, *, feedback: str | None, always: bool) -> None:
     """Approve the request ID, such as a plan or a permission, or what NAME waits for.
@@ -77,9 +75,9 @@ def approve(choice: Choice, request_id: str, *, feedback: str | None, always: bo
     _answer(choice, request_id, approve=True, reason=feedback, always=always)
 
 
-@commandline.command()
+@click.command()
 @_id_argument
-@commandline.option("--reason", help="Why, and what should change; - reads standard input.")
+@click.option("--reason", help="Why, and what should change; - reads standard input.")
 @team_options
 def reject(choice: Choice, request_id: str, *, reason: str | None) -> None:
     """Reject the request ID, such as a plan, or what NAME waits for.
@@ -110,7 +108,7 @@ def _answer(
     what = output.plain(title(approval))
     if approval.always and not approve:
         asked.take_back(approval.id)
-        terminal.echo(f"took back {what}: it is asked for again")
+        click.echo(f"took back {what}: it is asked for again")
         return
     if always and approval.type != Kind.PERMISSION:
         raise TeamError(
@@ -120,7 +118,7 @@ def _answer(
         reason = texts.ask("Why, and what should change? (Enter for no reason)")
     words = texts.text_or_stdin(reason or "").strip()
     answered = asked.answer(approval.id, by=USER, approve=approve, reason=words, always=always)
-    terminal.echo(f"{answered.status} {what}")
+    click.echo(f"{answered.status} {what}")
 
 
 def _find(paths: TeamPaths, asked: Approvals, word: str) -> Approval:
@@ -178,9 +176,9 @@ def _show(request: OpenRequest) -> None:
     approval = request.approval
     who = f"{output.plain(approval.asker)} → {output.plain(approval.to)}"
     about = f"[{output.plain(approval.type)}] {output.ago(approval.asked)} ago"
-    terminal.echo(f"{terminal.style(output.plain(approval.id), bold=True)} {who} {about}")
+    click.echo(f"{terminal.style(output.plain(approval.id), bold=True)} {who} {about}")
     for line in output.plain(approval.content).splitlines():
-        terminal.echo(f"  {line}")
+        click.echo(f"  {line}")
     if request.yours and request.approve not in approval.content:
         answers = f"`{request.approve}` approves it, `{request.reject} --reason …` rejects it"
-        terminal.echo(f"  {answers}")
+        click.echo(f"  {answers}")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import shutil
 
+import click
+
 from teamctl import arguments, output, texts
 from teamctl.post import team_queue
-from teamd import commandline, control, terminal
-from teamd.commandline import team_options
+from teamd import control
 from teamd.errors import TeamError
 from teamd.files import directories, files, locks
 from teamd.messages import check_name
+from teamd.options import team_options
 from teamd.team.roster import Roster
 
 TYPE_CHECKING = False
@@ -27,12 +29,12 @@ if TYPE_CHECKING:
 _SUBAGENT_KEY: Final = r"[0-9a-f]{16}-\d+-\d+\.jsonl"
 
 
-@commandline.command()
-@commandline.argument("name", shell_complete=arguments.teammates)
-@commandline.option(
+@click.command()
+@click.argument("name", shell_complete=arguments.teammates)
+@click.option(
     "--purge", is_flag=True, help="Also delete its mail, conversation, logs, jobs and home."
 )
-@commandline.option("--yes", is_flag=True, help="With --purge: do not ask you first.")
+@click.option("--yes", is_flag=True, help="With --purge: do not ask you first.")
 @output.json_option
 @team_options
 def command(choice: Choice, name: str, *, purge: bool, yes: bool, as_json: bool) -> None:
@@ -60,7 +62,7 @@ def command(choice: Choice, name: str, *, purge: bool, yes: bool, as_json: bool)
     if as_json:
         output.print_json({**data, "removed": list(map(str, removed))})
     else:
-        terminal.echo(output.plain(paths.addressed(said)))
+        click.echo(output.plain(paths.addressed(said)))
 
 
 def _describe_copy(paths: TeamPaths, name: str) -> str:

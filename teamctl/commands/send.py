@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import click
+
 from teamctl import output
 from teamctl.arguments import receivers, timeout_option
 from teamctl.post import team_post
 from teamctl.texts import not_empty, text_or_stdin
-from teamd import commandline, terminal
-from teamd.commandline import team_options
-from teamd.dataclass import replace
-from teamd.errors import DeadlinePassed, TeamError, WrongUsage
+from teamd.errors import DeadlinePassed, TeamError
 from teamd.files import pidfile
 from teamd.messages import Message, new_id
+from teamd.options import TextCommand, team_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,19 +22,17 @@ if TYPE_CHECKING:
     from teamd.cli import Choice
     from teamd.mail.routing import Post, Sent
 
-_sender_option = commandline.option("--from", "sender", help="The sender  [default: you].")
+_sender_option = click.option("--from", "sender", help="The sender  [default: you].")
 
 
-@commandline.command()
-@commandline.argument("name", shell_complete=receivers)
-@commandline.argument("text")
+@click.command(cls=TextCommand)
+@click.argument("name", shell_complete=receivers)
+@click.argument("text")
 @_sender_option
-@commandline.option("--type", default="message", show_default=True, help="The message's type.")
-@commandline.option("--id", help="Makes a retry safe: one text with one id is one message.")
-@commandline.option("--summary", help="The subject, in a few words.")
-@commandline.option(
-    "--wait", is_flag=True, help="Return once the message is in NAME's conversation."
-)
+@click.option("--type", default="message", show_default=True, help="The message's type.")
+@click.option("--id", help="Makes a retry safe: one text with one id is one message.")
+@click.option("--summary", help="The subject, in a few words.")
+@click.option("--wait", is_flag=True, help="Return once the message is in NAME's conversation.")
 @timeout_option
 @output.json_option
 @team_options
@@ -59,7 +59,7 @@ def command(
     sent = post.send(message)
     choice.done = f"the message is sent to {sent.to}"
     if not as_json:
-        terminal.echo(output.plain(f"sent to {sent.to}"))
+        click.echo(output.plain(f"sent to {sent.to}"))
     if sent.warning:
         output.warn(sent.warning)
     elif not wait:
@@ -69,18 +69,18 @@ def command(
     if as_json:
         output.print_json({"id": message.id, "to": sent.to, "delivered": wait})
     elif wait:
-        terminal.echo(output.plain(f"delivered to {sent.to}"))
+        click.echo(output.plain(f"delivered to {sent.to}"))
 
 
 def _check_wait(post: Post, name: str, *, wait: bool) -> None:
     """Check that it can be seen from here when a message is read, where somebody waits for that.
 
     Raises:
-        WrongUsage: its receiver is on another host.
+        click.UsageError: its receiver is on another host.
     """
     if wait and post.far(name) is not None:
         why = "only the host of its receiver knows when it is read"
-        raise WrongUsage(f"--wait cannot be said of {name}: {why}")
+        raise click.UsageError(f"--wait cannot be said of {name}: {why}")
 
 
 def _await_delivery(post: Post, sent: Sent, message: Message, seconds: float) -> None:
@@ -100,10 +100,10 @@ def _await_delivery(post: Post, sent: Sent, message: Message, seconds: float) ->
         raise DeadlinePassed(f"{why}; the message is safe and will be delivered: {hint}")
 
 
-@commandline.command()
-@commandline.argument("text")
+@click.command(cls=TextCommand)
+@click.argument("text")
 @_sender_option
-@commandline.option("--all-hosts", is_flag=True, help="Send it to those on other hosts as well.")
+@click.option("--all-hosts", is_flag=True, help="Send it to those on other hosts as well.")
 @team_options
 def broadcast(choice: Choice, text: str, sender: str | None, *, all_hosts: bool) -> None:
     """Send TEXT to every teammate except the sender and those that are shut down.
@@ -123,7 +123,7 @@ def broadcast(choice: Choice, text: str, sender: str | None, *, all_hosts: bool)
     choice.done = "the message is sent"
     if not sent:
         raise TeamError("there is nobody to send to; `teamctl team` shows who is in the team")
-    terminal.echo(f"sent to {', '.join(one.to for one in sent)}")
+    click.echo(f"sent to {', '.join(one.to for one in sent)}")
     _warn_of_rest(post, *(one.to for one in sent))
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 
+import click
+
 from teamctl import arguments, output
 from teamctl.post import open_approvals
-from teamd import commandline, terminal
+from teamd import terminal
 from teamd.board.files import read_all
 from teamd.budget.account import NOTHING
 from teamd.budget.uses import read_used
-from teamd.commandline import team_options
 from teamd.mail import lines
 from teamd.mail.mailbox import Mailbox
+from teamd.options import team_options
 from teamd.overview.members import WAITING
 from teamd.overview.overview import OverviewReader
 from teamd.transcript.file import Transcript
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
     from teamd.team.member import Member
 
 
-@commandline.command()
-@commandline.argument("name", shell_complete=arguments.teammates)
+@click.command()
+@click.argument("name", shell_complete=arguments.teammates)
 @output.json_option
 @team_options
 def command(choice: Choice, name: str, *, as_json: bool) -> None:
@@ -48,9 +50,9 @@ def command(choice: Choice, name: str, *, as_json: bool) -> None:
         return
     for label, text in _lines(paths, view, facts):
         first, *rest = output.plain(text).splitlines() or [""]
-        terminal.echo(f"{terminal.style(f'{label:10}', bold=True)} {first}")
+        click.echo(f"{terminal.style(f'{label:10}', bold=True)} {first}")
         for line in rest:
-            terminal.echo(f"{'':10} {line}")
+            click.echo(f"{'':10} {line}")
 
 
 def _facts(paths: TeamPaths, member: Member) -> dict[str, Any]:

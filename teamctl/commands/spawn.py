@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import click
+
 from teamctl import arguments, output, texts
 from teamctl.far import ask_host, print_answer, refuse_options, split_host
 from teamctl.running import ensure_running, no_start_option
-from teamd import commandline, control, terminal
+from teamd import control
 from teamd.cli import INTERRUPTED, Choice
-from teamd.commandline import team_options
-from teamd.errors import ExitCode, TeamError, WrongUsage
+from teamd.errors import ExitCode, TeamError
 from teamd.files import directories, files
 from teamd.files.safe_open import PRIVATE_FILE
 from teamd.messages import check_name
+from teamd.options import FloatRange, IntRange, TextCommand, team_options
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 
 TYPE_CHECKING = False
@@ -24,24 +26,22 @@ if TYPE_CHECKING:
 _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answer
 
 
-@commandline.command()
-@commandline.argument("name", shell_complete=arguments.everywhere)
-@commandline.argument("role")
-@commandline.argument("prompt")
-@commandline.option("--model", help="Use this model instead of the one in the settings.")
+@click.command(cls=TextCommand)
+@click.argument("name", shell_complete=arguments.everywhere)
+@click.argument("role")
+@click.argument("prompt")
+@click.option("--model", help="Use this model instead of the one in the settings.")
 @arguments.fresh_option
-@commandline.option(
+@click.option(
     "--plan/--no-plan",
     default=None,
     help="Let it act only after its plan is approved, or without one  [default: as before].",
 )
 @arguments.copy_option
-@commandline.option(
-    "--wait", is_flag=True, help="Wait until its turn ends, and print its final text."
-)
+@click.option("--wait", is_flag=True, help="Wait until its turn ends, and print its final text.")
 @arguments.timeout_option
 @no_start_option
-@commandline.option("--save", is_flag=True, help="Also write it into the team's team.toml.")
+@click.option("--save", is_flag=True, help="Also write it into the team's team.toml.")
 @output.json_option
 @team_options
 def command(
@@ -93,16 +93,16 @@ def command(
     output.print_either(shown, {**reply.data, "text": said}, as_json=as_json)
 
 
-@commandline.command()
-@commandline.argument("name", shell_complete=arguments.teammates)
-@commandline.option(
+@click.command()
+@click.argument("name", shell_complete=arguments.teammates)
+@click.option(
     "--usd",
-    type=commandline.ValueType("FloatRange", 0, MAX_USD, min_open=True),
+    type=FloatRange(0, MAX_USD, min_open=True),
     help="Raise the limits on money.",
 )
-@commandline.option(
+@click.option(
     "--tokens",
-    type=commandline.ValueType("IntRange", 1, MAX_TOKENS),
+    type=IntRange(1, MAX_TOKENS),
     help="Raise the limits on tokens.",
 )
 @output.json_option
@@ -122,10 +122,10 @@ def resume(choice: Choice, name: str, *, as_json: bool, **more: float | None) ->
     output.print_either(reply.text, reply.data, as_json=as_json)
 
 
-@commandline.command()
-@commandline.argument("name", required=False, shell_complete=arguments.everywhere)
-@commandline.option("--all", "everybody", is_flag=True, help="Ask every teammate.")
-@commandline.option("--force", is_flag=True, help="Kill at once, without asking.")
+@click.command()
+@click.argument("name", required=False, shell_complete=arguments.everywhere)
+@click.option("--all", "everybody", is_flag=True, help="Ask every teammate.")
+@click.option("--force", is_flag=True, help="Kill at once, without asking.")
 @arguments.grace_option(help="How many seconds a teammate has to answer before it is ended.")
 @team_options
 def shutdown(
@@ -139,7 +139,7 @@ def shutdown(
     host, whose settings must let this one shut down; --all asks those of this host only.
     """
     if (name is None) == (not everybody):
-        raise WrongUsage("name a teammate, or give --all")
+        raise click.UsageError("name a teammate, or give --all")
     limit = (0.0 if force else timeout) + _MARGIN_SECONDS
     name, host = split_host(choice, name or "")
     if host is not None:
@@ -154,7 +154,7 @@ def shutdown(
     except KeyboardInterrupt:
         what = "who does not reject it is shut down, at the deadline at the latest"
         standing = f"teamctl: the request stands: {what}; `teamctl team` shows it"
-        terminal.echo(choice.addressed(standing), err=True)
+        click.echo(choice.addressed(standing), err=True)
         return INTERRUPTED
     choice.done = "the shutdown is done" if reply.exit_code == ExitCode.DONE else ""
     _show_ends(reply)
@@ -200,7 +200,7 @@ def _show_ends(reply: control.ControlReply) -> None:
     """
     members = reply.data.get("members")
     if members is None:
-        terminal.echo(output.plain(reply.raise_unless_done().text))
+        click.echo(output.plain(reply.raise_unless_done().text))
         return
     for member in members:
-        terminal.echo(output.plain(member["text"]), err=member["exit_code"] != ExitCode.DONE)
+        click.echo(output.plain(member["text"]), err=member["exit_code"] != ExitCode.DONE)

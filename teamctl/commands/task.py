@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
+import click
+
 from teamctl import arguments, output, texts
 from teamctl.post import team_post
-from teamd import commandline, terminal
+from teamd import terminal
 from teamd.board import proofs
 from teamd.board.board import Board, Changed
 from teamd.board.rules import Change
 from teamd.board.task import Task, TaskStatus
-from teamd.commandline import team_options
-from teamd.errors import WrongUsage
 from teamd.files import pidfile
 from teamd.messages import LEAD
+from teamd.options import SuggestingGroup, TextCommand, team_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,27 +29,25 @@ if TYPE_CHECKING:
 _STATUSES = [str(status) for status in TaskStatus if status is not TaskStatus.CHECKING]
 _SHOWN = ("description", "role", "created_by", "check")
 
-_id_argument = commandline.argument("task_id", metavar="ID", shell_complete=arguments.tasks)
-_name_option = partial(commandline.option, metavar="NAME", shell_complete=arguments.boxes)
-_check_option = partial(commandline.option, "--check", metavar="COMMAND")
-_tasks_option = partial(
-    commandline.option, multiple=True, metavar="ID", shell_complete=arguments.tasks
-)
+_id_argument = click.argument("task_id", metavar="ID", shell_complete=arguments.tasks)
+_name_option = partial(click.option, metavar="NAME", shell_complete=arguments.boxes)
+_check_option = partial(click.option, "--check", metavar="COMMAND")
+_tasks_option = partial(click.option, multiple=True, metavar="ID", shell_complete=arguments.tasks)
 
 
-@commandline.group()
+@click.group(cls=SuggestingGroup)
 @team_options
 def command(_: Choice) -> None:
     """Add, show, change or claim a task; `teamctl tasks` shows the board."""
 
 
-@command.command()
-@commandline.argument("subject")
-@commandline.option(
+@command.command(cls=TextCommand)
+@click.argument("subject")
+@click.option(
     "--description", "-d", default="", help="What to do, in full; - reads standard input."
 )
 @_tasks_option("--blocked-by", help="A task to complete first; may be repeated.")
-@commandline.option("--role", default="", help="Only teammates of this role take it by themselves.")
+@click.option("--role", default="", help="Only teammates of this role take it by themselves.")
 @_name_option("--owner", default="", help="Give it to a teammate, which gets mail about it.")
 @_check_option(default="", help="A command that must exit with 0 for it to be completed.")
 @output.json_option
@@ -73,7 +72,7 @@ def show(choice: Choice, task_id: str, *, as_json: bool) -> None:
         return
     _print_line(task, tasks)
     for line in _facts(task, board.check):
-        terminal.echo(line)
+        click.echo(line)
 
 
 def _facts(task: Task, team_check: str) -> Iterator[str]:
@@ -96,11 +95,11 @@ def _facts(task: Task, team_check: str) -> Iterator[str]:
 
 @command.command()
 @_id_argument
-@commandline.option("--subject", help="The subject, in a few words.")
-@commandline.option("--description", "-d", help="What to do, in full; - reads standard input.")
-@commandline.option(
+@click.option("--subject", help="The subject, in a few words.")
+@click.option("--description", "-d", help="What to do, in full; - reads standard input.")
+@click.option(
     "--status",
-    type=commandline.ValueType("Choice", _STATUSES),
+    type=click.Choice(_STATUSES),
     help="The new status; pending removes the owner, or reopens the task.",
 )
 @_name_option("--owner", help='Give it to a teammate; "" removes the owner.')
@@ -122,7 +121,7 @@ def update(choice: Choice, task_id: str, *, as_json: bool, **facts: Any) -> None
         facts["status"] = TaskStatus(facts["status"])
     change = Change(**facts)
     if change == Change():
-        raise WrongUsage("say what is to be changed; `--status completed`, for one")
+        raise click.UsageError("say what is to be changed; `--status completed`, for one")
     board = _board(choice)
     _print_changed(board.update(task_id, change), board, as_json=as_json)
 
@@ -155,11 +154,11 @@ def _print_changed(changed: Changed, board: Board, *, as_json: bool) -> None:
     tasks = board.read()
     _print_line(changed.task, tasks)
     if changed.freed:
-        terminal.echo(f"not blocked any more: {', '.join(changed.freed)}")
+        click.echo(f"not blocked any more: {', '.join(changed.freed)}")
     if changed.task.status is TaskStatus.CHECKING:
         nobody = pidfile.surely_nobody(board.paths)
         when = "its check runs as soon as teamd does" if nobody else "its check runs"
-        terminal.echo(f"{when}; `teamctl task show {changed.task.id}` has its end")
+        click.echo(f"{when}; `teamctl task show {changed.task.id}` has its end")
 
 
 def _print_line(task: Task, tasks: Tasks) -> None:
@@ -169,4 +168,4 @@ def _print_line(task: Task, tasks: Tasks) -> None:
     if blockers := tasks.blockers(task):
         facts.append(f"blocked by {', '.join(blockers)}")
     heading = terminal.style(f"task {task.id}", bold=True)
-    terminal.echo(f"{heading} ({'; '.join(facts)}): {output.plain(task.subject)}")
+    click.echo(f"{heading} ({'; '.join(facts)}): {output.plain(task.subject)}")

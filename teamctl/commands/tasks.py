@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import click
+
 from teamctl import output
 from teamctl.widths import Shape
-from teamd import commandline, terminal
 from teamd.board import proofs
 from teamd.board.files import read_all
 from teamd.board.task import Task, TaskStatus
-from teamd.commandline import team_options
+from teamd.options import team_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ _COLOURS = {
 }
 
 
-@commandline.command()
-@commandline.option("--all", "everything", is_flag=True, help="Also show deleted tasks.")
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Also show deleted tasks.")
 @output.json_option
 @team_options
 def command(choice: Choice, *, everything: bool, as_json: bool) -> None:
@@ -50,7 +51,7 @@ def command(choice: Choice, *, everything: bool, as_json: bool) -> None:
     elif shown:
         _draw(shown, tasks)
     else:
-        terminal.echo(choice.addressed('no tasks; `teamctl task add "…"` makes one'))
+        click.echo(choice.addressed('no tasks; `teamctl task add "…"` makes one'))
 
 
 def _draw(shown: list[Task], tasks: Tasks) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import click
+
 from teamctl import output, roster_table
-from teamd import commandline
-from teamd.commandline import team_options
-from teamd.errors import WrongUsage
+from teamd.options import team_options
 from teamd.overview.overview import OverviewReader
 
 TYPE_CHECKING = False
@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     from teamd.overview.overview import Overview
 
 
-@commandline.command()
-@commandline.option(
-    "--watch", "watched", is_flag=True, help="Keep showing it as it changes; q ends."
-)
-@commandline.option("--hosts", "everywhere", is_flag=True, help="Also show other hosts' members.")
+@click.command()
+@click.option("--watch", "watched", is_flag=True, help="Keep showing it as it changes; q ends.")
+@click.option("--hosts", "everywhere", is_flag=True, help="Also show other hosts' members.")
 @output.json_option
 @team_options
 def command(choice: Choice, *, watched: bool, everywhere: bool, as_json: bool) -> None:
@@ -33,9 +31,9 @@ def command(choice: Choice, *, watched: bool, everywhere: bool, as_json: bool) -
     of other hosts come last: as each host told, or as unreachable since it was heard last.
     """
     if watched and as_json:
-        raise WrongUsage("--watch never ends and --json is one document: take one of them")
+        raise click.UsageError("--watch never ends and --json is one document: take one of them")
     if watched and everywhere:
-        raise WrongUsage("--watch shows this host; `teamctl team --hosts` shows all of them")
+        raise click.UsageError("--watch shows this host; `teamctl team --hosts` shows all of them")
     paths = choice.existing()
     if watched:
         from teamctl.watch import watch_team  # noqa: PLC0415 -- only where somebody watches

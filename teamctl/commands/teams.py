@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
+
 from teamctl import output, texts
 from teamctl.arguments import grace_option
 from teamctl.widths import Shape
-from teamd import commandline, control, terminal
+from teamd import control
 from teamd.cli import Choice
-from teamd.commandline import team_options
 from teamd.errors import ExitCode, TeamError
 from teamd.files import pidfile
 from teamd.files.find_team import project
 from teamd.files.paths import TeamPaths
 from teamd.messages import TEAM_FOLDER
+from teamd.options import team_options
 from teamd.team import teams
 
 _SHAPE = Shape(
@@ -25,8 +27,8 @@ _SHAPE = Shape(
 _MARGIN_SECONDS = 10.0  # between the kill and the answer
 
 
-@commandline.command()
-@commandline.option("--all", "everywhere", is_flag=True, help="List those of all projects.")
+@click.command()
+@click.option("--all", "everywhere", is_flag=True, help="List those of all projects.")
 @output.json_option
 @team_options
 def command(choice: Choice, *, everywhere: bool, as_json: bool) -> None:
@@ -39,7 +41,7 @@ def command(choice: Choice, *, everywhere: bool, as_json: bool) -> None:
         output.print_json({"teams": [team.to_json() for team in found]})
         return
     if not found:
-        terminal.echo("no teams here; `teamd start` makes one, `teamctl create NAME` one by name")
+        click.echo("no teams here; `teamd start` makes one, `teamctl create NAME` one by name")
         return
     headings = ["TEAM", "TEAMD", "MEMBERS", "STATUS"]
     rows = list(map(_cells, found))
@@ -55,8 +57,8 @@ def _cells(team: teams.TeamFacts) -> list[str]:
     return [team.name, runs, str(team.members), states or "-"]
 
 
-@commandline.command()
-@commandline.argument("name")
+@click.command()
+@click.argument("name")
 @team_options
 def create(choice: Choice, name: str) -> None:
     """Create the team NAME in .teams/ of this project and start its teamd.
@@ -75,17 +77,13 @@ def create(choice: Choice, name: str) -> None:
     pid = pidfile.check(paths).pid
     if waiting := Choice().waiting(paths)[1]:
         output.warn(waiting)
-    terminal.echo(
-        f"team {name} is there, its teamd (pid {pid}) runs; use `teamctl --team {name} …`"
-    )
+    click.echo(f"team {name} is there, its teamd (pid {pid}) runs; use `teamctl --team {name} …`")
 
 
-@commandline.command()
-@commandline.argument("name")
-@commandline.option(
-    "--force", is_flag=True, help="Do not ask: end every teammate and delete the team."
-)
-@commandline.option("--yes", is_flag=True, help="Do not ask you first.")
+@click.command()
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Do not ask: end every teammate and delete the team.")
+@click.option("--yes", is_flag=True, help="Do not ask you first.")
 @grace_option(help="How many seconds the teammates have to answer.")
 @team_options
 def delete(choice: Choice, name: str, *, force: bool, yes: bool, timeout: float) -> None:
@@ -112,9 +110,9 @@ def delete(choice: Choice, name: str, *, force: bool, yes: bool, timeout: float)
     asyncio.run(teams.stop(team.paths))
     kept = removal.keep_work(team.paths)
     teams.remove(team.paths)
-    terminal.echo(output.plain(f"team {team.name} is deleted"))
+    click.echo(output.plain(f"team {team.name} is deleted"))
     for ref in kept:
-        terminal.echo(output.plain(f"what nobody merged is kept for 30 days as {ref}"))
+        click.echo(output.plain(f"what nobody merged is kept for 30 days as {ref}"))
 
 
 def _project(choice: Choice) -> Path:
@@ -126,4 +124,4 @@ def _ask(paths: TeamPaths, seconds: float) -> None:
     reply = control.ask(paths, "shutdown", asked, timeout_seconds=seconds + _MARGIN_SECONDS)
     if reply.exit_code == ExitCode.REFUSED:
         raise TeamError(f"{reply.text}; the team stays, or --force")
-    terminal.echo(output.plain(reply.text))
+    click.echo(output.plain(reply.text))

@@ -6,10 +6,10 @@ import os
 import sys
 from importlib.util import find_spec
 
+import click
+
 from teamctl.roster_table import show
-from teamd import commandline
-from teamd.commandline import team_options
-from teamd.errors import WrongUsage
+from teamd.options import team_options
 from teamd.overview.overview import OverviewReader
 
 TYPE_CHECKING = False
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from teamd.cli import Choice
 
 
-@commandline.command()
-@commandline.option("--readonly", is_flag=True, help="Only look: no key changes anything.")
-@commandline.option(
+@click.command()
+@click.option("--readonly", is_flag=True, help="Only look: no key changes anything.")
+@click.option(
     "--mouse", is_flag=True, help="Take the mouse, which the terminal's own selection then lacks."
 )
 @team_options
@@ -36,7 +36,7 @@ def command(choice: Choice, *, readonly: bool, mouse: bool) -> None:
         show(OverviewReader(paths).read(choice.waiting(paths)))
         return
     if find_spec("textual") is None:
-        raise WrongUsage("top needs textual; `pip install 'teamd[top]'` installs it")
+        raise click.UsageError("top needs textual; `pip install 'teamd[top]'` installs it")
     _run(choice, readonly=readonly, mouse=mouse)
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
+
+import click
 
 from teamctl import output
 from teamctl.widths import Shape
-from teamd import commandline, terminal
-from teamd.commandline import team_options
-from teamd.dataclass import replace
+from teamd import terminal
 from teamd.files import directories
 from teamd.files.safe_open import safe_open
 from teamd.mail import trace as tracing
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, USER
+from teamd.options import team_options
 from teamd.team.roster import Roster
 from teamd.transcript.file import decode
 from teamd.transcript.records import mail_in
@@ -38,8 +40,8 @@ _TAIL_BYTES: Final = 1 << 18
 _MAIL: Final = b'"mail"'
 
 
-@commandline.command()
-@commandline.argument("message_id", metavar="ID", required=False)
+@click.command()
+@click.argument("message_id", metavar="ID", required=False)
 @output.json_option
 @team_options
 def command(choice: Choice, message_id: str | None, *, as_json: bool) -> None:
@@ -58,7 +60,7 @@ def command(choice: Choice, message_id: str | None, *, as_json: bool) -> None:
         return
     for way in ways:
         whose = terminal.style(output.plain(f"{way.id} to {way.to}"), bold=True)
-        terminal.echo(f"{whose}: {output.plain('; '.join(_steps(way)))}")
+        click.echo(f"{whose}: {output.plain('; '.join(_steps(way)))}")
 
 
 def _list(paths: TeamPaths, *, as_json: bool) -> None:
@@ -82,7 +84,7 @@ def _list(paths: TeamPaths, *, as_json: bool) -> None:
         ]
         output.print_table(_HEADINGS, rows, ("AGE",), _SHAPE)
     else:
-        terminal.echo("no messages yet")
+        click.echo("no messages yet")
 
 
 def _latest(paths: TeamPaths) -> Iterator[tuple[Message, str]]:

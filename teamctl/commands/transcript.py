@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 
+import click
+
 from teamctl import arguments, output
 from teamctl.tail import Watched
 from teamctl.transcripts import Excerpt, Retries, Transcripts
 from teamctl.when import SINCE_HELP, parse_when
-from teamd import commandline, terminal
-from teamd.commandline import team_options
-from teamd.errors import TeamError, WrongUsage
+from teamd import terminal
+from teamd.errors import TeamError
 from teamd.messages import USER
+from teamd.options import IntRange, team_options
 from teamd.team.roster import Roster
 from teamd.transcript.file import decode_object
 
@@ -28,17 +30,17 @@ if TYPE_CHECKING:
 _SHOWN: Final = 50  # entries, on a terminal
 
 
-@commandline.command()
-@commandline.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=arguments.teammates)
-@commandline.option("--all", "everybody", is_flag=True, help="Show all teammates together.")
-@commandline.option("--follow", "-f", is_flag=True, help="Keep showing new entries.")
-@commandline.option(
-    "--last", "-n", type=commandline.ValueType("IntRange", min=0),
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=arguments.teammates)
+@click.option("--all", "everybody", is_flag=True, help="Show all teammates together.")
+@click.option("--follow", "-f", is_flag=True, help="Keep showing new entries.")
+@click.option(
+    "--last", "-n", type=IntRange(min=0),
     help=f"How many entries to show, from the end  [default: on a terminal {_SHOWN}, else all].",
 )  # fmt: skip
-@commandline.option("--since", metavar="WHEN", help=SINCE_HELP)
-@commandline.option("--full", is_flag=True, help="Show long tool results in full.")
-@commandline.option(
+@click.option("--since", metavar="WHEN", help=SINCE_HELP)
+@click.option("--full", is_flag=True, help="Show long tool results in full.")
+@click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document; with -f, one record a line."
 )
 @team_options
@@ -59,7 +61,7 @@ def command(
     calls are one entry.
     """
     if bool(names) == everybody:
-        raise WrongUsage("give the name of a teammate, several, or --all")
+        raise click.UsageError("give the name of a teammate, several, or --all")
     paths = choice.existing()
     if last is None and since is None and not as_json and sys.stdout.isatty():
         last = _SHOWN
@@ -98,7 +100,7 @@ def _print(
 
     view = TranscriptView(Layout.of_output(), full=full, live=follow)
     if found.cut and sys.stdout.isatty():
-        terminal.echo(terminal.style("… -n shows more, and a pipe gets all", dim=True))
+        click.echo(terminal.style("… -n shows more, and a pipe gets all", dim=True))
     if not follow:
         _show(view, found.first())
         _echo(view.finish())
@@ -121,7 +123,7 @@ def _show(view: TranscriptView, found: Iterable[Found]) -> None:
 
 def _echo(lines: Iterable[str]) -> None:
     for line in lines:
-        terminal.echo(line)
+        click.echo(line)
 
 
 def _print_json(found: Transcripts, paths: TeamPaths, *, alone: bool, follow: bool) -> None:

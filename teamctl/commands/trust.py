@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
+
 from teamctl import output
-from teamd import commandline, terminal
-from teamd.commandline import team_options
-from teamd.errors import TeamError, WrongUsage
+from teamd.errors import TeamError
+from teamd.options import team_options
 from teamd.settings.load import read_file
 from teamd.settings.trust import Confirmed, TrustStore
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 _NEXT = "it counts from the next `teamd start` or `teamd reload` on"
 
 
-@commandline.command()
-@commandline.option("--list", "listed", is_flag=True, help="List the files that you trust.")
-@commandline.option("--revoke", is_flag=True, help="Trust the file no more.")
+@click.command()
+@click.option("--list", "listed", is_flag=True, help="List the files that you trust.")
+@click.option("--revoke", is_flag=True, help="Trust the file no more.")
 @output.json_option
 @team_options
 def command(choice: Choice, *, listed: bool, revoke: bool, as_json: bool) -> None:
@@ -33,7 +34,7 @@ def command(choice: Choice, *, listed: bool, revoke: bool, as_json: bool) -> Non
     When its text changes, confirm it again. The running team follows at the next `teamd reload`.
     """
     if listed and revoke:
-        raise WrongUsage("--list changes nothing and --revoke does: take one of them")
+        raise click.UsageError("--list changes nothing and --revoke does: take one of them")
     if listed:
         _list(as_json=as_json)
     elif revoke:
@@ -96,7 +97,7 @@ def _list(*, as_json: bool) -> None:
         cells = [[output.plain(place), output.moment(when), state] for place, when, state in rows]
         output.print_table(("FILE", "CONFIRMED", "STATE"), cells, ())
     else:
-        terminal.echo("you trust no settings file; `teamctl trust` confirms that of a team")
+        click.echo("you trust no settings file; `teamctl trust` confirms that of a team")
 
 
 def _state(confirmed: Confirmed) -> str:

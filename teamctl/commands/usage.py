@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import click
+
 from teamctl import output
 from teamctl.widths import Shape
-from teamd import commandline, terminal
 from teamd.budget.ledger import Ledger
 from teamd.budget.refusals import USD
-from teamd.commandline import team_options
+from teamd.options import team_options
 from teamd.overview.usage import PER_DAY, read_uses
 
 TYPE_CHECKING = False
@@ -25,7 +26,7 @@ _SHAPE = Shape(
 _HEADINGS = ("NAME", "CALLS", "IN", "READ", "WRITTEN", "OUT", "COST", "LIMIT", "USED")
 
 
-@commandline.command()
+@click.command()
 @output.json_option
 @team_options
 def command(choice: Choice, *, as_json: bool) -> None:
@@ -67,15 +68,15 @@ def _print_notes(uses: Sequence[Use]) -> None:
     for use in uses:
         for key, by in use.raised.items():
             if by:
-                terminal.echo(
+                click.echo(
                     f"of the limit of {use.name}, `teamctl resume` added {_in_words(key, by)}"
                 )
     total = uses[-1].account
     if total.unpriced_calls:
         hint = '[prices."model-name"] in team.toml tells it for calls to come'
         bound = "and [limits] team_tokens_per_day bounds them without it"
-        terminal.echo(f"the price of {total.unpriced_calls} calls is not known; {hint}, {bound}")
+        click.echo(f"the price of {total.unpriced_calls} calls is not known; {hint}, {bound}")
     if total.assumed_calls:
         why = "were cut off, or their server did not tell what they took"
         most = "they count with the most that they may have taken"
-        terminal.echo(f"{total.assumed_calls} calls {why}: {most}")
+        click.echo(f"{total.assumed_calls} calls {why}: {most}")

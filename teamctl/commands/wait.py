@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
+
+import click
 
 from teamctl import arguments, output
 from teamctl.arguments import timeout_option
-from teamd import commandline, terminal
-from teamd.commandline import team_options
-from teamd.dataclass import dataclass, field
 from teamd.errors import DeadlinePassed, ExitCode
 from teamd.files import files, pidfile
 from teamd.files.watch import wait_for
+from teamd.options import team_options
 from teamd.overview.members import WAITING
 from teamd.overview.overview import OverviewReader
 from teamd.states import Status
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 _CALM_SECONDS: Final = 0.5
 
 
-@commandline.command()
-@commandline.argument("names", nargs=-1, required=True, shell_complete=arguments.teammates)
+@click.command()
+@click.argument("names", nargs=-1, required=True, shell_complete=arguments.teammates)
 @timeout_option
 @output.json_option
 @team_options
@@ -55,7 +56,7 @@ def command(choice: Choice, names: Sequence[str], *, timeout: float, as_json: bo
         output.print_json({"members": [{**one.encode(), "state": how} for one, (how, _) in found]})
     else:
         for one, (how, why) in zip(members, ended, strict=True):
-            terminal.echo(output.plain(f"{one.name} is {how}" + (f": {why}" if why else "")))
+            click.echo(output.plain(f"{one.name} is {how}" + (f": {why}" if why else "")))
     idle = all(how == Status.IDLE for how, _ in ended)
     return ExitCode.DONE if idle else ExitCode.REFUSED
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from teamd import commandline, terminal
-from teamd.commandline import team_options
+import click
+
 from teamd.errors import TeamError
+from teamd.options import IntRange, team_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,23 +18,23 @@ if TYPE_CHECKING:
 _LAST_PORT: Final = 65_535
 
 
-@commandline.command()
-@commandline.option(
+@click.command()
+@click.option(
     "--socket", "file", metavar="PATH", help="Listen on a socket in a file instead, for `ssh -L`."
 )
-@commandline.option(
+@click.option(
     "--port",
-    type=commandline.ValueType("IntRange", 0, _LAST_PORT),
+    type=IntRange(0, _LAST_PORT),
     default=0,
     help="The port, on this machine only  [default: any free one; with --socket 8080].",
 )
-@commandline.option(
+@click.option(
     "--forwarded-port",
     "forwarded",
-    type=commandline.ValueType("IntRange", 1, _LAST_PORT),
+    type=IntRange(1, _LAST_PORT),
     help="The port where `ssh -L` begins, on the machine of the browser  [default: the same].",
 )
-@commandline.option("--readonly", is_flag=True, help="Let nobody act through the page.")
+@click.option("--readonly", is_flag=True, help="Let nobody act through the page.")
 @team_options
 def command(
     choice: Choice, *, file: str | None, port: int, forwarded: int | None, readonly: bool
@@ -62,5 +63,5 @@ def command(
         port=port,
         forwarded=forwarded,
         readonly=readonly,
-        tell=terminal.echo,
+        tell=click.echo,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from teamd.dataclass import dataclass, field
 from teamd.errors import TeamError
 from teamd.programs.reaped import Reaped
 

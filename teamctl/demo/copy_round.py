@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamctl.demo.onlooker import Onlooker, TeamEvent
 from teamd.board.board import Board
 from teamd.board.task import Attempt, TaskStatus
 from teamd.copies.merge import merge
-from teamd.dataclass import dataclass, field
 from teamd.errors import ExitCode
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post

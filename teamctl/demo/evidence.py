@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.dataclass import dataclass
 from teamd.messages import LEAD, Message
 from teamd.states import Status
 from teamd.transcript.records import CallAnswered, Record, Replied, mail_in

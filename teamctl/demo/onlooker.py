@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import click
@@ -12,7 +13,7 @@ import click
 from teamctl import output
 from teamctl.tail import GrowingFile
 from teamctl.wait import GONE
-from teamd.dataclass import dataclass
+from teamd import terminal
 from teamd.files import pidfile
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
@@ -78,8 +79,8 @@ class Teller:
         when = f"{max(0.0, event.moment - self.begun):4.1f}s "
         who = f"{event.who:<{self._longest}} "
         what = _cut(event.what, self._width and self._width - len(when) - len(who))
-        name = click.style(who, fg=self.colours.get(event.who), bold=True)
-        click.echo(click.style(when, dim=True) + name + click.style(what, fg=event.colour))
+        name = terminal.style(who, fg=self.colours.get(event.who), bold=True)
+        click.echo(terminal.style(when, dim=True) + name + terminal.style(what, fg=event.colour))
 
     def lead(self, what: str) -> None:
         """Print what the lead, who is the person, does right now."""

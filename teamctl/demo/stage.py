@@ -12,13 +12,13 @@ import signal
 import sys
 import tomllib
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from teamctl.arguments import REQUEST_SECONDS
 from teamd import control, programs
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import pidfile
 from teamd.files.paths import STATE_VARIABLE, TeamPaths

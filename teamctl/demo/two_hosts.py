@@ -5,7 +5,10 @@ from __future__ import annotations
 import shlex
 import time
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
+
+import click
 
 from teamctl.demo.broker_process import BrokerProcess, find_free_port
 from teamctl.demo.folder import failure
@@ -13,8 +16,6 @@ from teamctl.demo.letters import letters_from, letters_to
 from teamctl.demo.onlooker import REST_SECONDS, Onlooker, TeamEvent, Teller
 from teamctl.demo.stage import Part, opened, read_story, script_of
 from teamctl.roster_table import show_everywhere
-from teamd import terminal
-from teamd.dataclass import dataclass, field
 from teamd.errors import ExitCode, TeamError
 from teamd.files.watch import wait_for
 from teamd.hosts.far import FarHosts
@@ -119,7 +120,7 @@ class TwoHosts:
         self._cut()
         self._heal()
         self._wait("both end idle, as h1 sees it", self._idle)
-        terminal.echo("\n$ teamctl team --hosts")
+        click.echo("\n$ teamctl team --hosts")
         near = self.stages["h1"].paths
         show_everywhere(OverviewReader(near).read(), self._others("h1"))
         self._judge()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
+from dataclasses import dataclass
 from http.client import HTTPException
 from os import environ
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,6 @@ from urllib.request import Request, urlopen
 from teamctl.doctor import Finding, Level
 from teamd import control, credentials
 from teamd.credentials import BASE_URL_VARIABLE, digest_of, without_login
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError
 from teamd.files import pidfile
 from teamd.messages import new_id

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from teamctl import output
 from teamd import terminal
-from teamd.dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,12 +6,12 @@ import ipaddress
 import re
 import secrets
 import socket
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamctl.hosts.broker_folder import BrokerFolder, find_program
 from teamctl.hosts.own import Keys, OwnChange
 from teamctl.hosts.record import BrokerRecord, is_any, is_loopback
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError
 from teamd.files import directories, files
 from teamd.messages import NAME

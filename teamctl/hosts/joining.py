@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from teamctl.hosts.own import Keys, OwnChange, check_token
 from teamctl.hosts.token import MAX_BYTES, NotAToken, Token
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError
 from teamd.files import files
 from teamd.postman.broker import find_trouble

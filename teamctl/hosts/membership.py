@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from teamctl.hosts.founding import broker_of, with_new_host, write_token
 from teamctl.hosts.own import Keys
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError
 from teamd.files import files
 

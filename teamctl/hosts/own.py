@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Self
 
 from teamctl.hosts import authority
 from teamctl.hosts.authority import Pair
 from teamctl.hosts.token import NotAToken
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError
 from teamd.files import directories, files
 from teamd.hosts.places import HostPlaces

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ipaddress
 import json
 import secrets
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
-
-from teamd.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

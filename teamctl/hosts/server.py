@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-
-from teamd.dataclass import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from teamd.dataclass import asdict, dataclass
 from teamd.errors import TeamError
 from teamd.messages import NAME
 

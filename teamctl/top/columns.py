@@ -11,7 +11,7 @@ from teamctl.widths import GAP
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from teamctl.plain_table import Cell
+    from teamctl.widths import Cell
     from teamd.overview.members import MemberView
 
     Cells = Mapping[str, Cell]

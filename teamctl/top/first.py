@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _ENTER: Final = "\033[?1049h\033[?25l\033[2J\033[H"
 _LEAVE: Final = "\033[?25h\033[?1049l"
 _MOST_ASKS: Final = 3
-_COLOURS: Final = frozenset(terminal.COLOURS)
+_COLOURS: Final = frozenset({"black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"})
 
 
 @contextmanager

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import texts
 from teamctl.deeds import Deeds
-from teamd.dataclass import dataclass
 from teamd.errors import WrongUsage
 
 if TYPE_CHECKING:

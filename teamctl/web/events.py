@@ -6,9 +6,8 @@ import asyncio
 import json
 import secrets
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
-
-from teamd.dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable

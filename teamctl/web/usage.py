@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from teamd.budget.ledger import Ledger
-from teamd.dataclass import asdict
 from teamd.overview.usage import read_uses
 
 if TYPE_CHECKING:

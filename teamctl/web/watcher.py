@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import ExitStack, asynccontextmanager, closing
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from teamd.dataclass import dataclass, field
 from teamd.errors import TeamError
 from teamd.files.watch import watch
 

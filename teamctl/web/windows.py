@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.dataclass import dataclass
 from teamd.errors import translate_os_errors
 from teamd.files.safe_open import safe_open
 from teamd.transcript.file import parse

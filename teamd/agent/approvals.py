@@ -5,11 +5,11 @@ Whether it may act, and whether it is asked to end, is decided by the store and 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent.conversation import prompts
 from teamd.approvals.approval import Kind, Verdict
-from teamd.dataclass import dataclass, field
 from teamd.errors import TeamError
 from teamd.messages import (
     COMPACT_TYPE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from teamd.agent.model_stack import ModelStack
 from teamd.agent.tools import TeammateTools, make_board
 from teamd.agent.turn import Cancellation
 from teamd.agent.work import claim_next, list_open_work
-from teamd.dataclass import replace
 from teamd.settings import roles
 from teamd.tools import Toolbox
 from teamd.tools.workspace import Workspace

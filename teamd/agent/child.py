@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from teamd.agent.build import build_loop, reason_to_wake
@@ -14,7 +15,6 @@ from teamd.agent.throttle import CallSlots
 from teamd.agent.wakeup import Pulse, SupervisorGone, Wakeup, hibernate
 from teamd.child_exit import explain_exit
 from teamd.copies import record as copies
-from teamd.dataclass import dataclass
 from teamd.files import locks
 from teamd.files.locks import InstanceLock
 from teamd.files.watch import SLOW_SECONDS

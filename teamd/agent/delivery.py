@@ -6,11 +6,11 @@ the middle of it finds it again.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent.conversation import prompts
 from teamd.agent.turn import TurnCancelled
-from teamd.dataclass import dataclass, replace
 from teamd.mail.mailbox import EMPTY
 from teamd.mail.spool import BatchLimit
 from teamd.messages import COMPACT_TYPE, FRESH_KEY, INTERRUPT_TYPE, PROMPT_KEY, moment_of

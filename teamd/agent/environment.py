@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from teamd.agent.permissions import Permissions
 from teamd.agent.presence import Presence
 from teamd.agent.work import Reporter
 from teamd.approvals.store import Approvals
-from teamd.dataclass import dataclass, field
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.masking import Mask

@@ -6,12 +6,12 @@ import asyncio
 import math
 import re
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
 from teamd.agent.turn import TurnCancelled, follow
 from teamd.agent.wakeup import soon
-from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError, TeamError
 from teamd.messages import again
 from teamd.models import LimitError, UnusableError

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent.conversation.prompts import render_hold
-from teamd.dataclass import dataclass
 from teamd.messages import HELD_TYPE, LEAD, NAME, USER
 from teamd.transcript.records import MailHeld
 

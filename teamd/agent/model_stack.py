@@ -11,13 +11,13 @@ import json
 import os
 import random
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation.context import REMEMBERED, CountedRequest, frame_of
 from teamd.agent.throttle import Throttle
 from teamd.budget.account import NOTHING, Account, Reservation
-from teamd.dataclass import dataclass, field, replace
 from teamd.errors import StoreError
 from teamd.files.safe_open import safe_open
 from teamd.messages import new_id

@@ -7,10 +7,10 @@ anything.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.approvals.approval import Approval, Kind, Verdict, describe_call, id_of
-from teamd.dataclass import dataclass
 from teamd.permissions.rules import Call, Judgement, Then, judge
 from teamd.tools import PermissionPending, ToolError
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import clocks
-from teamd.dataclass import dataclass, field, replace
 from teamd.process_id import own_memory
 from teamd.team.activity import MODEL, TOOL, Activity, Doing, Retry, shorten
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 
 from teamd import credentials, secret_environment
 from teamd.budget.ledger import Ledger
-from teamd.dataclass import dataclass, field, prepare
 from teamd.errors import StoreError
 from teamd.message_json import load_decoder
 from teamd.team.roster import Roster
@@ -135,7 +135,6 @@ class TeammateProcess:
             self._sdk_loaded = True
         from teamd.huge_pages import use_huge_pages  # noqa: PLC0415
 
-        prepare("teamd")
         gc.collect()
         gc.freeze()  # a collection in a child would un-share every page it walks over
         use_huge_pages()

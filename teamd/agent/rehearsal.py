@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 from contextlib import contextmanager
+from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 from teamd.agent import child
 from teamd.budget.ledger import Ledger
 from teamd.call_slots import CHANNEL
-from teamd.dataclass import replace
 from teamd.files.paths import TeamPaths
 from teamd.files.scratch import scratch_folder
 from teamd.heartbeat import Heartbeat

@@ -7,11 +7,11 @@ import errno
 import os
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, Returned
-from teamd.dataclass import replace
 from teamd.models import RefusedError
 from teamd.models.encoding import prefix_of
 

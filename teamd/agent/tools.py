@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from teamd.agent.turn import run_subagent
 from teamd.agent.wakeup import CallBudget
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
-from teamd.dataclass import dataclass
 from teamd.files import directories
 from teamd.files.find_team import all_teams
 from teamd.sandbox.build import LazyShell, build_shell

@@ -7,9 +7,9 @@ import math
 import os
 import select
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from teamd.dataclass import dataclass
 from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS, watch
 

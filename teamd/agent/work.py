@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd.clocks import Deadline
-from teamd.dataclass import asdict, dataclass, field
 from teamd.errors import StoreError
 from teamd.messages import HELD_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, Message
 from teamd.states import Status

@@ -6,10 +6,10 @@ import json
 import os
 import re
 import time
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from types import MappingProxyType
 
-from teamd.dataclass import dataclass, field, fields
 from teamd.errors import TeamError
 from teamd.message_json import is_moment
 from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, SHUTDOWN_TYPE, TEAMD, USER, Message

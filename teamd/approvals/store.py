@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 from teamd.approvals.approval import ID, AlreadyAnswered, Approval, Kind, NoSuchApproval, Verdict
-from teamd.dataclass import replace
 from teamd.errors import (
     BadName,
     NotAMessage,

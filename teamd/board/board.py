@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 
 from teamd.board import news, proofs, rules
 from teamd.board.files import TaskFiles, Tasks, next_id, note_id
 from teamd.board.task import Task, TaskStatus
-from teamd.dataclass import KW_ONLY, dataclass, replace
 from teamd.errors import NotAMessage, StoreError, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.messages import LEAD

@@ -9,9 +9,9 @@ import os
 import re
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from teamd.board.task import Task
-from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError, StrangeFile, TeamError, translate_os_errors
 from teamd.files import files
 from teamd.files.safe_open import check_folder

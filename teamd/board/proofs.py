@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from teamd.board.task import TaskStatus
-from teamd.dataclass import replace
 from teamd.messages import new_id
 
 TYPE_CHECKING = False

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from teamd.board import proofs
 from teamd.board.task import TaskStatus
-from teamd.dataclass import dataclass, replace
 from teamd.errors import TeamError
 from teamd.messages import LEAD, TEAMD, USER
 from teamd.states import Status

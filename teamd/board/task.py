@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
 
-from teamd.dataclass import asdict, dataclass, field
 from teamd.errors import TeamError
 from teamd.message_json import is_moment
 from teamd.messages import Message

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 
-from teamd.dataclass import dataclass, fields, replace
 from teamd.process_id import Identity
 from teamd.tokens import Usage
 

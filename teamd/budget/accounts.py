@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from itertools import chain
 from operator import attrgetter
@@ -10,7 +11,6 @@ from operator import attrgetter
 from teamd.budget.account import NOTHING, Account, Reservation, exactly
 from teamd.budget.refusals import LIMITS, Figures, refuse, refuse_unpriced
 from teamd.budget.uses import Uses
-from teamd.dataclass import asdict, dataclass, field, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass, replace
 from operator import attrgetter
 
 from teamd.budget import days
 from teamd.budget.accounts import Accounts, Terms
 from teamd.budget.records import apply, encode, summarise
-from teamd.dataclass import KW_ONLY, dataclass, replace
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.files.kept import KeptFile

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
 
 from teamd.budget import days
 from teamd.budget.account import exactly
-from teamd.dataclass import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 from teamd.budget.account import NOTHING, Account, Reservation
-from teamd.dataclass import dataclass, field
 from teamd.files import files
 
 TYPE_CHECKING = False

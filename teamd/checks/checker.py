@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +15,6 @@ from teamd.checks.commands import KILLED, NOT_STARTED, CheckKilled, Tail, run_co
 from teamd.checks.places import CheckPlace, NoPlace, SharedFolder, empty
 from teamd.checks.shells import CheckShells
 from teamd.checks.work import CommittedWork
-from teamd.dataclass import dataclass, replace
 from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
 from teamd.merges import joining

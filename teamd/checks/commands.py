@@ -6,10 +6,10 @@ import asyncio
 import signal
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd.board.task import Attempt
-from teamd.dataclass import dataclass, field
 from teamd.masking import Mask, MaskedOutput
 from teamd.sandbox.shells import NoSandbox
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -9,7 +10,6 @@ from teamd.copies import landing, record
 from teamd.copies.confined import confined_git
 from teamd.copies.onto import pathspecs
 from teamd.copies.source import GitKilled
-from teamd.dataclass import dataclass
 from teamd.errors import StoreError, TeamError
 from teamd.files import locks
 from teamd.merges import joining, news

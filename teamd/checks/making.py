@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from teamd.copies import onto
 from teamd.copies.forbidden import CommitGate, Forbidden
 from teamd.copies.head import read_head
-from teamd.dataclass import dataclass, field
 from teamd.errors import TeamError
 from teamd.merges import news
 from teamd.merges.entry import MOST_KILLS, MergeState

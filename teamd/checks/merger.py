@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,6 @@ from teamd.checks.shells import CheckShells
 from teamd.copies import landing, mending, onto
 from teamd.copies.confined import remove_scratch
 from teamd.copies.source import GitKilled, Source
-from teamd.dataclass import dataclass, replace
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
 from teamd.files.locks import InstanceLock

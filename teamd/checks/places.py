@@ -8,12 +8,12 @@ import shlex
 import shutil
 import stat
 from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from teamd.checks.commands import Tail, run_command
 from teamd.copies.confined import check_space, quote_objects
-from teamd.dataclass import dataclass
 from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from teamd.checks.places import empty
-from teamd.dataclass import dataclass, replace
 from teamd.sandbox.build import build_policy, build_shell_by
 from teamd.sandbox.probe import WITHOUT, probe
 from teamd.sandbox.shells import make_home

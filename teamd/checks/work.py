@@ -7,12 +7,12 @@ its commands. All that git does there it does in a sandbox, whatever stands arou
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from teamd.checks.places import CleanClone, NoPlace, OpenPlace, commit_work
 from teamd.copies import record
 from teamd.copies.clone import settle
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError
 from teamd.files import files, locks
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.copies import record
@@ -13,7 +14,6 @@ from teamd.copies.confined import confined_git, quote_objects, remove_scratch
 from teamd.copies.discarded import sweep_discarded
 from teamd.copies.head import read_head
 from teamd.copies.source import Source, last_words
-from teamd.dataclass import dataclass, replace
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, files, locks
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd.copies.source import GitKilled, last_words
-from teamd.dataclass import dataclass, replace
 from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories
 from teamd.files.scratch import remove_scratch as remove_left

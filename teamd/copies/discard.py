@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamd.copies import record, work
@@ -12,7 +13,6 @@ from teamd.copies.discarded import now_in_refs, sweep_discarded
 from teamd.copies.head import head_at
 from teamd.copies.record import check_object_id
 from teamd.copies.source import GitKilled, last_words, source_of
-from teamd.dataclass import dataclass
 from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories, locks
 

@@ -8,12 +8,12 @@ in the team's folder is obeyed.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamd.copies.source import last_words
 from teamd.copies.work import name_files
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError
 from teamd.sandbox.build import own_places
 from teamd.sandbox.places import find_places, protected_names

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamd.copies.record import check_object_id
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError
 from teamd.sandbox.policy import Origin
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +12,6 @@ from teamd.copies import mending
 from teamd.copies.head import read_head
 from teamd.copies.source import last_words
 from teamd.copies.work import name_files
-from teamd.dataclass import replace
 from teamd.errors import TeamError
 
 if TYPE_CHECKING:

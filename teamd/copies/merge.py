@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamd.copies import record, work
@@ -10,7 +11,6 @@ from teamd.copies.confined import confined_git
 from teamd.copies.forbidden import CommitGate
 from teamd.copies.landing import check_free
 from teamd.copies.source import last_words, source_of
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError
 from teamd.files import locks
 

@@ -7,6 +7,7 @@ are those alone which git itself has. No files are checked out.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamd.copies import work
@@ -14,7 +15,6 @@ from teamd.copies.clone import hand_over, remove_tree
 from teamd.copies.confined import confined_git
 from teamd.copies.record import check_object_id
 from teamd.copies.source import last_words
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError, translate_os_errors
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from teamd.dataclass import dataclass, replace
 from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files
 from teamd.sandbox.policy import Origin

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd import secret_environment
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError
 from teamd.programs.brief import run_to_end
 from teamd.sandbox.probe import find_program

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.copies.confined import OWN_OBJECTS, confined_git
 from teamd.copies.record import check_object_id
 from teamd.copies.source import last_words
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
-from teamd.dataclass import dataclass
 from teamd.errors import translate_os_errors
 from teamd.files import files, locks
 from teamd.files.safe_open import safe_open
@@ -84,7 +84,7 @@ class KeptFile:
             Unsynced: the disk failed; the line may be kept or not.
             StoreError: disk full, read-only, locked; the file is as it was.
         """
-        opened = self._lock(patience_seconds, calm=durable)
+        opened = self._lock(patience_seconds)
         try:
             # Not fstat: a file whose times were asked for has its node written at the next append.
             size = os.lseek(opened.fd, 0, os.SEEK_END)
@@ -120,7 +120,7 @@ class KeptFile:
     def __del__(self) -> None:
         self.close()
 
-    def _lock(self, timeout_seconds: float, *, calm: bool = False) -> _Opened:
+    def _lock(self, timeout_seconds: float) -> _Opened:
         """Lock what stands under the name: the file that is open already, or another one."""
         try:
             opened = self._kept.pop()
@@ -129,7 +129,7 @@ class KeptFile:
         stands = False
         try:
             if opened.process == os.getpid():
-                locks.acquire(opened.fd, self.path, timeout_seconds, calm=calm)
+                locks.acquire(opened.fd, self.path, timeout_seconds)
                 stands = _stands(opened, self._name, self._folder)
         finally:
             if not stands:

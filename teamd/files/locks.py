@@ -1,15 +1,16 @@
-"""Locks on files: the only module that locks.
+"""Exclusive locks on files, by `portalocker`. No other module locks.
 
-A lock is an exclusive `flock` on the file that it guards; the kernel gives it back when its
-holder ends, however it ends.
+On Linux and macOS portalocker takes a `flock(2)` on the open descriptor of the guarded file itself,
+so `flock(1)` and other programs exclude us and we exclude them. The kernel releases the lock when
+its holder ends, even by a kill.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from teamd.errors import LockTimeout, StoreError, translate_os_errors
@@ -18,34 +19,25 @@ from teamd.files.safe_open import PRIVATE_DIRECTORY, private_umask, safe_open
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
     from typing import Final
 
 TIMEOUT_SECONDS: Final = 10.0
-# Holders keep a lock for microseconds, so it is tried again at once: whoever has it runs on another
-# processor. If not, it was stopped in the middle, and others go first. To let them go first at once
-# would give a slice of time away for a few microseconds: half as much would get done. Naps are
-# short, and longer for one that is stuck. Whoever waits for the disk as well is woken together with
-# all others that do: each that tries at once takes a processor from those that get on.
-_EAGER: Final = (30, 100)  # tries, then tries with others first
-_CALM: Final = (0, 10)
-_FIRST_NAP_SECONDS: Final = 0.00005
-_BRIEF_NAP_SECONDS: Final = 0.0005
-_LONG_NAP_SECONDS: Final = 0.005
-_BRIEF_SECONDS: Final = 0.05
-_TAKE: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
-_TOO_MANY: Final = 2  # holders of one lock
+# Holders keep a lock for microseconds. `portalocker.Lock` would wait 0.25 s between two attempts,
+# and would release the lock before its file object is flushed, which loses mail.
+_CHECK_INTERVAL_SECONDS: Final = 0.005
+_PROBES: Final = 2
 
 
 @contextmanager
 def locked(path: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[int]:
-    """Hold the exclusive `flock` on `path` itself, created if need be; yields its descriptor.
+    """Hold the lock on `path`, which is created if it is missing; yields its descriptor.
 
-    A program that renames another file over `path` meanwhile is noticed before anything is
-    written: what is locked is what stands under that name.
+    If another program renames a file over `path` meanwhile, the new file is locked instead.
 
     Raises:
-        LockTimeout: another process held it for `timeout_seconds`.
-        StoreError: it cannot be opened.
+        LockTimeout: another process held the lock for `timeout_seconds`.
+        StoreError: the file cannot be opened.
     """
     fd = hold(path, timeout_seconds=timeout_seconds)
     try:
@@ -58,8 +50,8 @@ def hold(path: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> int:
     """Take the lock on `path` for as long as the returned descriptor is open.
 
     Raises:
-        LockTimeout: another process has it, and keeps it.
-        StoreError: it cannot be opened.
+        LockTimeout: another process held the lock for `timeout_seconds`.
+        StoreError: the file cannot be opened.
     """
     with translate_os_errors(path):
         while True:
@@ -78,7 +70,7 @@ def try_lock(path: Path) -> int | None:
     """Take the lock on `path` for as long as the returned descriptor is open.
 
     Returns:
-        The descriptor, or `None` while somebody else has the lock.
+        The descriptor, or `None` if another process holds the lock.
     """
     with translate_os_errors(path):
         fd = safe_open(path, os.O_RDWR | os.O_CREAT)
@@ -91,60 +83,39 @@ def try_lock(path: Path) -> int | None:
     return fd if taken else None
 
 
-def acquire(fd: int, path: Path, timeout_seconds: float, *, calm: bool = False) -> None:
-    """Take the lock of an open file.
-
-    Args:
-        fd: the file's.
-        path: its name.
-        timeout_seconds: how long to wait.
-        calm: whether to let others go first, for whoever is about to wait for the disk.
+def acquire(fd: int, path: Path, timeout_seconds: float) -> None:
+    """Take the lock on an open file; `path` is its name.
 
     Raises:
-        LockTimeout: another process has it, and keeps it.
-        StoreError: there are no locks here.
+        LockTimeout: another process held the lock for `timeout_seconds`.
+        StoreError: the file system has no working locks.
     """
-    try:  # nearly always it is free
-        fcntl.flock(fd, _TAKE)
-    except OSError:  # what is wrong shows at the next try
-        _wait(fd, path, timeout_seconds, *(_CALM if calm else _EAGER))
-
-
-def _wait(fd: int, path: Path, timeout_seconds: float, spins: int, yields: int) -> None:
-    for tries in range(spins + yields):
-        if _take(fd, path):
-            return
-        if tries >= spins:
-            os.sched_yield()
-    # A blocking flock cannot be bounded in time without a signal or a thread.
-    begun, nap = time.monotonic(), _FIRST_NAP_SECONDS
+    deadline = time.monotonic() + timeout_seconds
     while not _take(fd, path):
-        waited = time.monotonic() - begun
-        if waited > timeout_seconds:
+        if time.monotonic() > deadline:
             raise LockTimeout(path, timeout_seconds)
-        time.sleep(nap)
-        nap = min(2 * nap, _BRIEF_NAP_SECONDS if waited < _BRIEF_SECONDS else _LONG_NAP_SECONDS)
+        time.sleep(_CHECK_INTERVAL_SECONDS)
 
 
 def release(fd: int) -> None:
-    """Let others go on; a lock that cannot be given back goes when its descriptor is closed."""
-    try:  # noqa: SIM105 -- `suppress` takes longer than all the rest
-        fcntl.flock(fd, fcntl.LOCK_UN)
-    except OSError:
-        pass
+    """Release the lock on an open file; if that fails, closing the descriptor releases it."""
+    portalocker = _load_portalocker()
+    with suppress(portalocker.LockException):
+        portalocker.unlock(fd)
 
 
 def is_held_by(pid: int, path: Path) -> bool:
-    """Return whether a process holds a file's lock; also if somebody does and nobody knows who.
+    """Return whether a process holds a file's lock.
 
-    What a file says of a process may be wrong, by accident or by intent; this may not.
+    If /proc/locks does not name the holder, any holder counts. A pid written in a file may be
+    wrong, by accident or on purpose; the kernel's answer is not.
     """
     holders = _holders(path)
     return pid in holders if holders else is_locked(path)
 
 
 def stands_under(fd: int, path: Path) -> bool:
-    """Return whether an open file is what stands under that name."""
+    """Return whether `path` still names the open file."""
     with translate_os_errors(path):
         try:
             return os.path.samestat(os.fstat(fd), os.lstat(path))
@@ -153,18 +124,18 @@ def stands_under(fd: int, path: Path) -> bool:
 
 
 def check(folder: Path) -> None:
-    """See that locks exclude in this folder: two descriptors of one file, one lock.
+    """Check that locks exclude in this folder: two descriptors of one file, one lock.
 
-    The file is one that nobody else knows: checks do not meet, and what a kill leaves of one is
-    swept like everything that was written aside.
+    The probe file has a random name, so two checks do not collide. If a kill leaves one behind, it
+    is swept like any other temporary file.
 
     Raises:
-        StoreError: they do not, or no file can be made there.
+        StoreError: locks do not exclude, or no file can be created there.
     """
     probe = folder / f".teamd-{os.urandom(8).hex()}.tmp"
     taken: list[int] = []
     try:
-        while len(taken) < _TOO_MANY and (fd := try_lock(probe)) is not None:
+        while len(taken) < _PROBES and (fd := try_lock(probe)) is not None:
             taken.append(fd)
     finally:
         for fd in taken:
@@ -179,17 +150,17 @@ def check(folder: Path) -> None:
 
 
 class InstanceLock:
-    """Being the one process of a teammate, from now until it ends or says so.
+    """The lock that only one process of a teammate holds, until it ends or calls `close`.
 
-    Everything of a team goes by its path. A process whose team directory was moved would go on in
-    whatever directory stands there next, beside the one that has the teammate's name there.
+    A team's files are found by path. If the team directory is moved and another one takes its
+    place, a process that went on would write there, beside that team's own teammate of this name.
 
     Args:
-        path: the file that is locked; its folder is made, but not the one above.
+        path: the file to lock; its folder is created, the folder above is not.
 
     Raises:
-        LockTimeout: another process has it, and keeps it.
-        StoreError: it cannot be opened.
+        LockTimeout: another process holds the lock.
+        StoreError: the file cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -199,16 +170,16 @@ class InstanceLock:
         self._lock = hold(path)
 
     def close(self) -> None:
-        """Let another process be the one: this one is done with all that it does."""
+        """Release the lock, so that another process can be this teammate."""
         os.close(self._lock)
 
     def check(self) -> None:
-        """See that the team directory is still the one that this process was started in.
+        """Check that the team directory is still the one that this process was started in.
 
-        Two looks at file attributes; for whoever is about to write there.
+        Call it before each write; it costs two `stat` calls.
 
         Raises:
-            StoreError: it is not.
+            StoreError: the directory was moved or replaced.
         """
         if not stands_under(self._lock, self._path):
             raise StoreError(
@@ -218,26 +189,27 @@ class InstanceLock:
 
 
 def _holders(path: Path) -> set[int]:
-    """Return who has the lock on a file by /proc/locks, see proc(5); empty where it does not tell.
+    """Return the pids that hold the lock on a file by /proc/locks, see proc(5); empty if unknown.
 
-    It names a file by the number of its node. The device beside it is not that of stat(2) on every
-    file system, and the number is not on some: such a file is in no line.
+    A line names a file by its inode number. Its device number differs from that of stat(2) on some
+    file systems, so it is not compared. On a few file systems the inode number differs, too; such
+    a file is not found.
     """
     with suppress(OSError):
         node = b":%d" % path.stat().st_ino
         lines = map(bytes.split, Path("/proc/locks").read_bytes().splitlines())
-        held = [words for words in lines if words[1] == b"FLOCK"]  # "->" is who waits for one
+        held = [words for words in lines if words[1] == b"FLOCK"]  # "->" marks a waiter
         return {int(words[4]) for words in held if words[5].endswith(node)}
     return set()
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether somebody has the lock on a file: try it, and give it back at once."""
+    """Return whether any process holds the lock on a file, by trying to take it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
-    except OSError:  # another user's
+    except OSError:  # another user's file
         return True
     try:
         return not _take(fd, path)
@@ -246,13 +218,31 @@ def is_locked(path: Path) -> bool:
 
 
 def _take(fd: int, path: Path) -> bool:
-    """Take a lock if it is free; returns whether it was."""
+    """Take the lock if it is free; returns whether it was."""
+    portalocker = _load_portalocker()
     try:
-        fcntl.flock(fd, _TAKE)
-    except (BlockingIOError, PermissionError):  # the second of some network file systems
+        portalocker.lock(fd, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
+    except portalocker.AlreadyLocked:
         return False
-    except OSError as error:
+    except portalocker.LockException as error:
         raise StoreError(
             f"the file system of {path} has no working locks; put the team on a local disk"
         ) from error
     return True
+
+
+@cache
+def _load_portalocker() -> ModuleType:
+    """Import portalocker, which takes 40 ms that a command without a lock does not pay.
+
+    A class of it that is not used here asks for the folder for temporary files as it is imported.
+    On a full disk that search fails, so it is not made.
+    """
+    import tempfile  # noqa: PLC0415 -- only for this import
+
+    known, tempfile.tempdir = tempfile.tempdir, "/"
+    try:
+        import portalocker  # noqa: PLC0415 -- see above
+    finally:
+        tempfile.tempdir = known
+    return portalocker

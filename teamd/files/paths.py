@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from teamd.dataclass import dataclass
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files
 from teamd.messages import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER, addressed

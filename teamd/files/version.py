@@ -6,9 +6,8 @@ import os
 import stat
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from operator import attrgetter
-
-from teamd.dataclass import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

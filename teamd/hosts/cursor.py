@@ -10,9 +10,9 @@ import hashlib
 import json
 import os
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
-from teamd.dataclass import dataclass, field
 from teamd.errors import translate_os_errors
 from teamd.files import files
 from teamd.files.directories import sync_directory

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.clocks import time_of_day
-from teamd.dataclass import KW_ONLY, dataclass, replace
 from teamd.errors import BadName, NotAMessage, UnknownHost
 from teamd.hosts import rosters
 from teamd.hosts.address import HostAddress, parse_address

@@ -8,9 +8,9 @@ alone takes lines away, those that the far side has confirmed, by writing the fi
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.dataclass import dataclass, field, replace
 from teamd.errors import NotAMessage, StoreError, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.hosts.cursor import CursorFile

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from teamd.dataclass import asdict, dataclass
 from teamd.errors import StoreError
 from teamd.hosts.cursor import is_chain, is_number
 from teamd.hosts.lines import MAX_LINE_BYTES, START, OutLine, read_run

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from teamd.dataclass import dataclass
 from teamd.errors import NotAMessage
 from teamd.files import directories
 from teamd.files.files import DAMAGED

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from teamd.dataclass import dataclass
+from dataclasses import dataclass
+
 from teamd.errors import translate_os_errors
 from teamd.files import directories
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.dataclass import dataclass, field
 from teamd.errors import ExitCode, NotAMessage
 from teamd.message_json import is_moment
 from teamd.messages import new_id

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.dataclass import dataclass
 from teamd.errors import NotAMessage, StoreError
 from teamd.files import files
 from teamd.message_json import is_moment, parse_object

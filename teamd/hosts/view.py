@@ -6,10 +6,10 @@ It is a view: nobody decides by it whether mail is sent, and nothing is lost wit
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.dataclass import asdict, dataclass, field, replace
 from teamd.errors import StoreError
 from teamd.files import files, locks
 from teamd.hosts.cursor import CursorFile

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from teamd.dataclass import dataclass, replace
 from teamd.errors import TeamError
 from teamd.states import Status
 

@@ -36,9 +36,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import chain
 
-from teamd.dataclass import dataclass, replace
 from teamd.errors import StoreError
 from teamd.files import directories, files
 from teamd.files.ahead import SyncAhead

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 
-from teamd.dataclass import KW_ONLY, dataclass, replace
 from teamd.errors import InboxFull, NotAMessage, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.files.kept import KeptFile

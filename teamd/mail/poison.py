@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass, replace
 from operator import attrgetter
-
-from teamd.dataclass import dataclass, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

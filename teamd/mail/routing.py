@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 
-from teamd.dataclass import KW_ONLY, InitVar, dataclass, field, replace
 from teamd.errors import (
     BadName,
     InboxFull,

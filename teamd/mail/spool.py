@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import io
 import os
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import files
 from teamd.files.kept import KeptDescriptor

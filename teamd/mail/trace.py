@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.dataclass import asdict, dataclass
 from teamd.errors import TeamError
 from teamd.files import files
 from teamd.files.lines import read_lines

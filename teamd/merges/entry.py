@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
-from teamd.dataclass import dataclass, fields
 from teamd.errors import TeamError
 from teamd.messages import Message
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,6 @@ from teamd.copies.forbidden import CommitGate
 from teamd.copies.landing import ref_of
 from teamd.copies.merge import check_work
 from teamd.copies.source import source_of
-from teamd.dataclass import dataclass, replace
 from teamd.errors import TeamError
 from teamd.files import locks
 from teamd.merges.entry import Entry

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.board import proofs
 from teamd.board.files import UnknownTask
 from teamd.copies.landing import NotLanded
-from teamd.dataclass import dataclass, replace
 from teamd.errors import NotAMessage, StoreError, TeamError
 from teamd.files import directories, files, locks
 from teamd.merges.entry import Entries, Entry, MergeState

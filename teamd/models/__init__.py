@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from teamd.dataclass import dataclass, field
 from teamd.tokens import Usage
 
 if TYPE_CHECKING:

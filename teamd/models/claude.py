@@ -8,6 +8,7 @@ import json
 import sys
 from collections import defaultdict
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,6 @@ from anthropic.lib.streaming import AsyncMessageStreamManager
 from anthropic.types import Message, ParsedMessage, RawMessageStreamEvent
 
 from teamd import credentials
-from teamd.dataclass import dataclass, field
 from teamd.errors import TeamError
 from teamd.masking import Mask
 from teamd.models import Reply, TransientError, UnusableError, canned

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-from teamd.dataclass import dataclass, fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

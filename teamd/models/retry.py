@@ -6,7 +6,8 @@ time up to a bound that doubles, so that teammates that failed together do not r
 
 from __future__ import annotations
 
-from teamd.dataclass import dataclass
+from dataclasses import dataclass
+
 from teamd.models import RefusedError, TransientError, UnusableError
 
 TYPE_CHECKING = False

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from teamd.dataclass import dataclass
 from teamd.models import Ask, Reply, UnusableError
 from teamd.tokens import Usage
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, dataclass
 
-from teamd.dataclass import asdict, dataclass
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
 from teamd.mail import lines

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from teamd.dataclass import dataclass
 from teamd.messages import LEAD
 from teamd.overview.members import WAITING
 from teamd.states import Status

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
-from teamd.dataclass import dataclass
 from teamd.errors import StoreError
 from teamd.files import directories, pidfile
 from teamd.messages import SHUTDOWN_TYPE

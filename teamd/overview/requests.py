@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
-from teamd.dataclass import dataclass
 from teamd.mail.routing import Post
 from teamd.messages import USER
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 
 from teamd.budget import days
 from teamd.budget.account import NOTHING
 from teamd.budget.refusals import LIMITS, USD
-from teamd.dataclass import dataclass
 from teamd.team.roster import Roster
 
 TYPE_CHECKING = False

@@ -7,9 +7,8 @@ shell are opaque; any other program is taken by its words.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
-
-from teamd.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import dataclass, field
 from enum import IntEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from teamd.dataclass import dataclass, field
 from teamd.permissions.grant import Grant
 from teamd.permissions.programs import mentions, program, views
 from teamd.permissions.shell import SimpleCommand, parse

@@ -8,9 +8,9 @@ certainty becomes a command of which nothing is known.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
-from teamd.dataclass import dataclass
 from teamd.permissions.lines import Draft, Lines, refuse_hidden
 from teamd.permissions.words import METACHARACTERS, PROCESS_SUBSTITUTIONS, Unresolvable
 

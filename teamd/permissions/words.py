@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-
-from teamd.dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

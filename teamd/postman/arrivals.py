@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from teamd.dataclass import dataclass, field
 from teamd.errors import NotAMessage, TeamError
 from teamd.files import files
 from teamd.hosts.asking import keep_answer

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ssl
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError
 
 if TYPE_CHECKING:

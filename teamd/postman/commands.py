@@ -7,10 +7,10 @@ repeats it. How late it is the far clock tells, see `presence`.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import clocks
-from teamd.dataclass import dataclass
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
 from teamd.hosts.requests import FarAnswer, FarRequest
 from teamd.messages import LEAD

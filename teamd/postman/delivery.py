@@ -15,9 +15,9 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.dataclass import dataclass, field, replace
 from teamd.errors import (
     BadName,
     InboxFull,

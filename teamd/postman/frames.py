@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeGuard
 
-from teamd.dataclass import dataclass
 from teamd.hosts.cursor import Cursor, is_number
 from teamd.hosts.outbox_file import Header
 from teamd.message_json import is_tag

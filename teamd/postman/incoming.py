@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from teamd.dataclass import KW_ONLY, dataclass, field
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.lines import OutLine, pass_over, read_fields, read_run
 

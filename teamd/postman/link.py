@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError
 from teamd.postman import frames
 from teamd.postman.frames import HelloFrame, LineFrame, ReceiptFrame

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError, TeamError
 from teamd.files.files import DAMAGED
 from teamd.hosts.cursor import CursorFile

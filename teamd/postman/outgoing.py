@@ -6,9 +6,9 @@ import math
 import os
 from collections import deque
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from teamd.dataclass import KW_ONLY, dataclass, field
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import files
 from teamd.files.safe_open import safe_open

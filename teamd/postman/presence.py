@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.dataclass import dataclass, field
 from teamd.errors import NotAMessage
 from teamd.hosts.rosters import FarRoster
 from teamd.message_json import is_moment, is_tag, parse_object

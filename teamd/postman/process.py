@@ -11,11 +11,11 @@ import math
 import time
 from collections import deque
 from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from teamd import clocks
-from teamd.dataclass import dataclass, field
 from teamd.errors import NotAMessage, StoreError, TeamError
 from teamd.files.watch import watch
 from teamd.hosts import rosters

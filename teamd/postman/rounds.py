@@ -7,9 +7,8 @@ of the loop sooner, which is a tenth of its whole way on a quiet machine.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
-
-from teamd.dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from typing import Final
-
-from teamd.dataclass import dataclass
 
 _MUCH_BYTES: Final = 1 << 20  # that crossed: a calm postman does not care
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import tomli_w
 
 from teamd import secret_environment, settings
-from teamd.dataclass import fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,11 +12,10 @@ import os
 import signal
 import time
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-from teamd.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

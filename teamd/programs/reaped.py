@@ -9,9 +9,9 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from teamd.dataclass import dataclass
 from teamd.programs import Program, Sink, reaper
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import os
 import signal
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from teamd.dataclass import dataclass
 from teamd.programs import Program, reaper
 from teamd.programs.gate import WAIT, Gate
 from teamd.programs.processes import descendants, namespace_of, signal_in, take_more_than

@@ -15,9 +15,8 @@ import errno
 import os
 import struct
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
-
-from teamd.dataclass import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

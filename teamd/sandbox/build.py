@@ -7,12 +7,12 @@ import pwd
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamd.dataclass import dataclass
 from teamd.files import directories, locks
 from teamd.files.paths import state_folder
 from teamd.programs.cgroup import Cgroup

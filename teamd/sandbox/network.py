@@ -7,9 +7,9 @@ it reaches a server that the job runs. With hosts, all that run at a time share 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from teamd.dataclass import dataclass, field
 from teamd.programs import JOIN
 from teamd.sandbox.proxy import HostProxy
 

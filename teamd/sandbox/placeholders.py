@@ -17,11 +17,11 @@ import json
 import os
 import stat
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from teamd.dataclass import asdict, dataclass, field
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.files.safe_open import FOLDER

@@ -12,11 +12,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from pathlib import Path
 
-from teamd.dataclass import dataclass
 from teamd.sandbox.git_settings import named_by_settings
 from teamd.sandbox.links import follow
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
-from teamd.dataclass import dataclass, field
 from teamd.sandbox import toolchains
 from teamd.sandbox.links import leads_through
 

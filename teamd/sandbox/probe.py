@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from teamd.dataclass import dataclass
 from teamd.programs.brief import begin_briefly
 from teamd.programs.seccomp import filter_to_read
 from teamd.sandbox import SANDBOXED

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from teamd.dataclass import dataclass, field
 from teamd.sandbox.links import leads_through
 from teamd.sandbox.toolchains import changed_at, needed_by
 

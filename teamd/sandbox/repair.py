@@ -10,10 +10,10 @@ import errno
 import os
 import stat
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamd.dataclass import dataclass, replace
 from teamd.errors import translate_os_errors
 from teamd.files import directories
 from teamd.files.safe_open import FOLDER

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from teamd import secret_environment
-from teamd.dataclass import dataclass, field
 from teamd.errors import TeamError
 from teamd.files import directories, files
 from teamd.process_id import Identity

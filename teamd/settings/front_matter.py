@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.dataclass import dataclass
 from teamd.errors import SettingsError
 
 if TYPE_CHECKING:

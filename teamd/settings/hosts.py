@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from teamd.dataclass import dataclass, field
 from teamd.messages import NAME
 from teamd.settings import keys, kinds
 from teamd.settings.keys import higher, if_set, setting

@@ -8,8 +8,7 @@ with.
 from __future__ import annotations
 
 import math
-
-from teamd.dataclass import dataclass, field, fields
+from dataclasses import dataclass, field, fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

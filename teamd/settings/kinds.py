@@ -6,10 +6,10 @@ import os
 import re
 import stat
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from teamd.dataclass import dataclass
 from teamd.errors import BadName
 from teamd.messages import LEAD, NAME, check_name
 from teamd.settings.quoting import bare, printable

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from teamd.dataclass import dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
+
 from teamd.settings import kinds
 from teamd.settings.keys import added, higher, if_set, removed, setting, without_walls
 from teamd.settings.kinds import FLAG, SECONDS, WHOLE

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from teamd.dataclass import dataclass, replace
+from dataclasses import dataclass, replace
+
 from teamd.errors import SettingsError
 from teamd.files.paths import SETTINGS_FILE
 from teamd.messages import TEAMS_FOLDER

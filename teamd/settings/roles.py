@@ -7,9 +7,9 @@ that such a teammate may use; the text behind it becomes a part of the system pr
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from teamd.dataclass import dataclass
 from teamd.errors import SettingsError
 from teamd.settings import front_matter
 

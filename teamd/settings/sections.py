@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from teamd.dataclass import fields, is_dataclass
+from dataclasses import fields, is_dataclass
+
 from teamd.settings.keys import keys_of
 from teamd.settings.schema import Settings
 

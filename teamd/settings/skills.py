@@ -5,9 +5,9 @@ The format is that of the open Agent Skills specification.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from teamd.dataclass import dataclass
 from teamd.errors import SettingsError
 from teamd.settings import front_matter
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from teamd.dataclass import dataclass
 from teamd.errors import StoreError
 from teamd.files import directories, files
 from teamd.files.paths import trust_folder

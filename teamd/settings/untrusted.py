@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from pathlib import Path
 
-from teamd.dataclass import MISSING, Field, dataclass, fields, replace
 from teamd.settings.keys import keys_of
 from teamd.settings.quoting import bare, printable
 from teamd.settings.schema import Settings

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from teamd.dataclass import MISSING, fields
 from teamd.settings.keys import keys_of
 from teamd.settings.kinds import Wrong
 from teamd.settings.quoting import SHOWN_CHARACTERS, bare, quoted, shown

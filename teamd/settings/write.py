@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
 import tomli_w
 
-from teamd.dataclass import asdict, fields, replace
 from teamd.errors import SettingsError
 from teamd.settings.keys import keys_of
 from teamd.settings.load import parse

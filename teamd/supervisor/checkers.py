@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import signal
+from dataclasses import dataclass, field
 
 from teamd import clocks
 from teamd.board.files import id_in
 from teamd.board.task import TaskStatus
 from teamd.clocks import Deadline
-from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS
 from teamd.states import ChildExit

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import signal
+from dataclasses import dataclass, field
 
 from teamd import clocks
 from teamd.clocks import Deadline
-from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError
 from teamd.heartbeat import Watchdog
 from teamd.mail.mailbox import Mailbox

@@ -10,8 +10,9 @@ makes the next try come later, since the wall is known by then.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from teamd.clocks import Deadline
-from teamd.dataclass import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from teamd.copies import record
-from teamd.dataclass import replace
 from teamd.errors import TeamError
 from teamd.supervisor.spawn import SpawnRequest, check
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from teamd.dataclass import dataclass, field, replace
 from teamd.errors import ExitCode, TeamError
 from teamd.supervisor.fork import Child, fork
 

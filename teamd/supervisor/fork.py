@@ -7,9 +7,9 @@ import resource
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 
-from teamd.dataclass import dataclass
 from teamd.process_id import Identity
 from teamd.states import ChildExit
 

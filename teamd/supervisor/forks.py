@@ -14,11 +14,11 @@ import select
 import signal
 import socket
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from teamd.call_slots import CHANNEL
 from teamd.clocks import Deadline
-from teamd.dataclass import dataclass, field, replace
 from teamd.heartbeat import HeartbeatMemory
 from teamd.states import ChildExit
 from teamd.supervisor.fork import ChildStart, fork

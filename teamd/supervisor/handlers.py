@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from decimal import Decimal
 
 from teamd import settings
 from teamd.budget.accounts import Terms
 from teamd.budget.refusals import TOKENS, USD
 from teamd.control import ControlReply
-from teamd.dataclass import asdict
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.messages import LEAD, USER
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from teamd import control
 from teamd.clocks import Deadline
 from teamd.control import ControlReply, ControlRequest
-from teamd.dataclass import dataclass, field
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.mail.spool import BatchLimit
 from teamd.message_json import is_moment

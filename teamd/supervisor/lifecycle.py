@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 import signal
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import product
 
 from teamd import clocks
-from teamd.dataclass import dataclass, field
 from teamd.states import ChildExit
 from teamd.supervisor.restart_limit import Crashes
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from teamd import settings
-from teamd.dataclass import replace
 from teamd.errors import TeamError
 from teamd.heartbeat import HeartbeatPolicy
 from teamd.messages import MAX_MESSAGE_BYTES

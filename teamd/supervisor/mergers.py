@@ -7,10 +7,10 @@ finds it again.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 from teamd import clocks
 from teamd.clocks import Deadline
-from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS
 from teamd.merges.entry import Entries, MergeState

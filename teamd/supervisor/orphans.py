@@ -6,12 +6,12 @@ import os
 import signal
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from teamd.board.files import Tasks, id_in
 from teamd.board.news import claimers
 from teamd.board.rules import gone_from
-from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 from teamd import clocks
-from teamd.dataclass import dataclass, field
 from teamd.states import ChildExit
 from teamd.supervisor.single_process import SingleProcess
 

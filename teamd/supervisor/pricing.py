@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from teamd.budget.accounts import Terms
-from teamd.dataclass import replace
 from teamd.errors import TeamError
 
 TYPE_CHECKING = False

@@ -8,8 +8,7 @@ grows as with systemd's `RestartSteps=`.
 from __future__ import annotations
 
 from collections import deque
-
-from teamd.dataclass import dataclass, field
+from dataclasses import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

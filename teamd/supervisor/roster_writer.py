@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 from teamd.clocks import Deadline
-from teamd.dataclass import replace
 from teamd.errors import DamagedRoster, StoreError, TeamError
 from teamd.files import files
 from teamd.messages import LEAD, TEAMD, Message, again, new_id

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import product
 
 from teamd.approvals.approval import Approval, NoSuchApproval, Verdict
 from teamd.clocks import Deadline
-from teamd.dataclass import dataclass, field, replace
 from teamd.errors import ExitCode, StoreError, TeamError
 from teamd.states import Status
 from teamd.supervisor.lifecycle import State

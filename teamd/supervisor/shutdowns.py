@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from teamd.approvals.approval import Approval, Kind, NoSuchApproval, Verdict
-from teamd.dataclass import dataclass, field, replace
 from teamd.errors import ExitCode, TeamError
 from teamd.states import Status
 from teamd.supervisor.shutdown import (

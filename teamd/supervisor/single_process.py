@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass, field
 
 from teamd.clocks import Deadline
-from teamd.dataclass import dataclass, field
 from teamd.supervisor.fork import fork
 
 TYPE_CHECKING = False

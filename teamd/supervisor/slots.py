@@ -9,10 +9,10 @@ import os
 import selectors
 from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import count
 
 from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, Returned
-from teamd.dataclass import dataclass, field
 from teamd.supervisor.warmth import Warmth
 
 TYPE_CHECKING = False

@@ -6,10 +6,10 @@ import os
 import select
 import signal
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from teamd.clocks import Deadline
 from teamd.control import ControlRequest
-from teamd.dataclass import dataclass, field
 from teamd.errors import StoreError, TeamError
 from teamd.files import pidfile
 from teamd.messages import NAME, TEAMD

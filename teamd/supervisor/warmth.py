@@ -7,8 +7,9 @@ caching", on concurrent requests.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from teamd.clocks import Deadline
-from teamd.dataclass import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

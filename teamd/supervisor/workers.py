@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from teamd.dataclass import dataclass
+from dataclasses import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

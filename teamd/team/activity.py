@@ -16,8 +16,8 @@ import json
 import os
 from binascii import crc32
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 
-from teamd.dataclass import asdict, dataclass
 from teamd.errors import StoreError
 from teamd.files import files
 from teamd.files.safe_open import safe_open

@@ -6,9 +6,9 @@ Raw JSON of members exists only here.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 
-from teamd.dataclass import dataclass, field, fields
 from teamd.messages import ALL, NAME, TEAMD, USER
 from teamd.process_id import Identity
 from teamd.states import Status

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from teamd.dataclass import dataclass, field, replace
 from teamd.errors import UnknownTeammate
 from teamd.messages import LEAD, NAME, USER
 from teamd.states import Status

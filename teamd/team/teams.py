@@ -7,10 +7,10 @@ import os
 import sys
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from teamd import secret_environment
-from teamd.dataclass import dataclass
 from teamd.errors import SettingsError, StoreError, TeamError, UnknownTeam
 from teamd.files import directories, files, pidfile
 from teamd.files.find_team import all_teams

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
 from teamd.approvals.approval import AlreadyAnswered, Approval, Kind, Verdict, id_of
-from teamd.dataclass import dataclass
 from teamd.errors import StoreError
 from teamd.messages import LEAD
 from teamd.tools import Input, RepeatableTool, ToolError

@@ -9,12 +9,12 @@ import asyncio
 import json
 import time
 from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
-from teamd.dataclass import asdict, dataclass, replace
 from teamd.errors import StoreError, StrangeFile
 from teamd.files import directories, files
 from teamd.masking import Mask, MaskedOutput

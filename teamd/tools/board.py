@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from teamd.board.rules import Change
 from teamd.board.task import TaskStatus
-from teamd.dataclass import dataclass
 from teamd.tools import Input, InputT, RepeatableTool
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
-from teamd.dataclass import dataclass
 from teamd.errors import ExitCode
 from teamd.hosts.address import is_far
 from teamd.states import Status

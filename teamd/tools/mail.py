@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
-from teamd.dataclass import dataclass
 from teamd.errors import TeamError
 from teamd.messages import Message
 from teamd.tools import Input, InputT, RepeatableTool, ToolError

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import signal
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from teamd.dataclass import dataclass, field
 from teamd.masking import Mask, MaskedOutput
 from teamd.sandbox.shells import NoSandbox
 from teamd.tools import Input, Tool, ToolError

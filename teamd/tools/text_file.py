@@ -7,13 +7,13 @@ import codecs
 import os
 import stat
 from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
 from io import BytesIO
 from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from teamd.dataclass import dataclass
 from teamd.errors import StoreError
 from teamd.files import files
 from teamd.tools import ToolError

@@ -11,10 +11,10 @@ import json
 import os
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from hashlib import file_digest, sha256
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from teamd.dataclass import dataclass, field
 from teamd.files import directories, files, locks
 from teamd.files.paths import state_folder
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cache
 
-from teamd.dataclass import KW_ONLY, dataclass, field, fields
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import files, lines
 from teamd.files.ahead import SyncAhead

@@ -7,9 +7,9 @@ keys that a later version adds are passed over.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, TypeAlias, get_args
 
-from teamd.dataclass import dataclass, field, fields, replace
 from teamd.messages import Message
 from teamd.tokens import Usage
 

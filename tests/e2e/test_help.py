@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HEAVY = ("rich", "anthropic", "pydantic", "psutil", "prompt_toolkit", "asyncio")
 LOADED = f"""
 import sys
-from teamctl.group import cli
+from teamctl.main import cli
 cli.main(["help", "limits"], standalone_mode=False)
 sys.exit(", ".join(name for name in {HEAVY} if name in sys.modules) or 0)
 """

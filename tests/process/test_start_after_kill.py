@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 KILL_AND_START = """
 import os, sys
-from teamd.__main__ import build
+from teamd.__main__ import program
 from teamd.process_id import Identity
 killed = Identity.of(int(sys.argv[1]))
 os.kill(killed.pid, 9)
 while killed.alive and not killed.ending:
     pass
-build()(["start", "--team-dir", sys.argv[2]], prog_name="teamd", standalone_mode=False)
+program(["start", "--team-dir", sys.argv[2]], prog_name="teamd", standalone_mode=False)
 os._exit(0)  # without a warning that the new teamd still runs
 """
 

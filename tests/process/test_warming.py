@@ -48,9 +48,8 @@ paths = TeamPaths(Path(sys.argv[1]) / ".team")
 daemon.serve(paths, paths.settings, ready=ready)
 """
 SLOW: Final = {
-    "anthropic", "asyncio", "inspect", "logging", "psutil", "pydantic", "random",
-    "shutil", "tempfile", "tomllib", "traceback", "typing", "dataclasses", "teamd.agent.child",
-    "teamd.agent.loop", "teamd.models", "teamd.tools",
+    "anthropic", "psutil", "pydantic", "teamd.agent.child", "teamd.agent.loop",
+    "teamd.models", "teamd.tools",
 }  # fmt: skip
 
 # Serves a team that declares ann, and prints what stands in its files when it is ready, when

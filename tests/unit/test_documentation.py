@@ -10,8 +10,8 @@ import pytest
 
 from teamctl.commands import COMMANDS
 from teamctl.commands.help import read_topic, title_of, topics
-from teamctl.group import cli as teamctl
-from teamd.__main__ import build, program
+from teamctl.main import cli as teamctl
+from teamd.__main__ import program
 from teamd.files.paths import TeamPaths
 from teamd.messages import Message
 from teamd.settings import parse
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGES: Final = documents.pages()
-PROGRAMS: Final = {"teamctl": teamctl, "teamd": build()}
+PROGRAMS: Final = {"teamctl": teamctl, "teamd": program}
 LANGUAGES: Final = {"sh", "toml", "json", "markdown", "text", "ini"}
 FOREIGN: Final = {"--jinja", "--enable-auto-tool-choice", "-m"}  # of other programs
 # `chat` at a terminal, the unit file's commands and drop-in, and the campaigns of the test suite.

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamctl import output
-from teamctl.group import cli
+from teamctl.main import cli
 from teamctl.roster_table import cells
 from teamd import terminal
 from teamd.approvals.approval import Approval, Kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 from teamd.budget import records
 from teamd.budget.account import Account, Reservation
 from teamd.budget.accounts import Accounts, Terms
-from teamd.dataclass import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Final
 import click
 import pytest
 
-from teamctl.group import cli as teamctl
-from teamd.__main__ import build
+from teamctl.main import cli as teamctl
+from teamd.__main__ import program
 from teamd.cli import Choice
-from teamd.click_commands import examples_of
 from teamd.manual import pages
+from teamd.options import examples_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PROGRAMS: Final = {"teamctl": teamctl, "teamd": build()}
+PROGRAMS: Final = {"teamctl": teamctl, "teamd": program}
 MACROS: Final = {".TH", ".SH", ".PP", ".TP", ".nf", ".fi"}
 SECTIONS: Final = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "SEE ALSO"]
 _CALL: Final = re.compile(r"`(team(?:ctl|d) [^`]+)`")

@@ -9,7 +9,7 @@ import pytest
 
 from teamctl.chat import slash
 from teamctl.commands.help import read_topic
-from teamctl.group import cli
+from teamctl.main import cli
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamctl.group import cli
+from teamctl.main import cli
 from teamd.cli import Choice
 from teamd.errors import BadTeamName, TeamError
 from teamd.files.paths import TeamPaths

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
+import click
 import pytest
 
 from teamctl.when import parse_when
-from teamd.errors import WrongUsage
 
 NOW = time.mktime((2026, 3, 24, 12, 0, 0, 0, 0, -1))
 
@@ -36,5 +36,5 @@ def test_a_time_or_a_date(text: str, moment: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "yesterday", "10", "10y", "25:00", "9999999999d", "-5m"])
 def test_what_is_none_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(WrongUsage, match="is no time; give 10m, 2h, 3d, 17:05, 2026-03-24"):
+    with pytest.raises(click.UsageError, match="is no time; give 10m, 2h, 3d, 17:05, 2026-03-24"):
         parse_when(text, NOW)

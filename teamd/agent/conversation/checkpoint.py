@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, cast, get_args, get_origin, get_type_hints
 
 from teamd.agent.conversation.state import ConversationState
-from teamd.dataclass import fields, is_dataclass
 from teamd.messages import Message
 from teamd.transcript.file import message_in
 from teamd.transcript.records import Block, Checkpoint

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from contextlib import aclosing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent.conversation.context import BYTES_PER_TOKEN
 from teamd.agent.conversation.state import CONTEXT_FULL
 from teamd.agent.conversation.summary import DEMAND, clip_text, restate
-from teamd.dataclass import dataclass, replace
 from teamd.messages import again
 from teamd.models import Ask, TooLongError, UnusableError
 

@@ -8,11 +8,11 @@ as the one that made them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation.prompts import INTERRUPTED_CALL
 from teamd.agent.conversation.summary import GAP, render_cleared
-from teamd.dataclass import dataclass, field
 from teamd.models.encoding import count_same, digest_of, size_of, size_of_list
 
 if TYPE_CHECKING:

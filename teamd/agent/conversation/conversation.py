@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation.checkpoint import find_checkpoint, make_checkpoint
 from teamd.agent.conversation.state import ConversationState
-from teamd.dataclass import replace
 from teamd.errors import NotAMessage, StoreError
 from teamd.transcript import records
 from teamd.transcript.file import decode

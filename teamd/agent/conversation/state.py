@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation import prompts
 from teamd.agent.conversation.context import Context, TokenCounts
 from teamd.agent.conversation.summary import OpenItem, render_summary
 from teamd.agent.conversation.talk import Talk
-from teamd.dataclass import dataclass, field
 from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE
 from teamd.transcript import records
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 from xml.sax.saxutils import escape
 
 from teamd.agent.conversation.prompts import render_inbox
-from teamd.dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from teamd.messages import Message

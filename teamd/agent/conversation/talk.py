@@ -7,9 +7,9 @@ the records, so that a process that was killed leaves nothing uncounted.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from teamd.dataclass import dataclass, field
 from teamd.tools.mail import MAIL_TOOLS, NOT_SENT_AGAIN, SendMessage
 
 if TYPE_CHECKING:
