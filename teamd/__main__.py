@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import time
@@ -71,7 +70,6 @@ def start(choice: Choice, *, foreground: bool, ready_fd: int | None, secrets_fd:
         _tell_what_waits(choice.waiting(team)[1])
     if not choice.without_settings(team):
         choice.settings(team)  # a mistake in them is told before much is loaded
-    gc.disable()  # a sixth of the time to load it, and `serve` enables it
     from teamd.daemon import serve  # noqa: PLC0415 -- loads what the children run: half a second
 
     serve(team, choice.settings_file(team), ready=lambda: _ready(team, ready_fd))

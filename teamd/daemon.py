@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import resource
 import sys
@@ -34,13 +33,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-    from typing import Final
 
     from teamd.files.paths import TeamPaths
 
 # How many are made between two looks for garbage while the SDK is loaded. With as many looks as
 # usual, that takes a tenth longer.
-_NEW_OBJECTS: Final = 4_000
 
 
 def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
@@ -96,7 +93,6 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         check=check,
         merge=merge,
         post=post,
-        rehearse=teammate.rehearse,
     )
 
 
@@ -143,24 +139,11 @@ def serve(
         journal.note("ready", pid=os.getpid(), team=str(paths.root))
         ready()
         _remember(paths, journal)
-        gc.enable()  # garbage between what children share would cost each of them 2 MB
-        with few_looks_for_garbage():
-            supervisor.begin()
+        supervisor.begin()
         notify("WATCHDOG=1")  # it may have taken seconds
         supervisor.run()
         notify("STOPPING=1")
         journal.note("stopped")
-
-
-@contextmanager
-def few_looks_for_garbage() -> Iterator[None]:
-    """Look for garbage less often than usual, for the length of a block."""
-    usual = gc.get_threshold()
-    gc.set_threshold(_NEW_OBJECTS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
 
 
 @contextmanager
@@ -211,13 +194,7 @@ def _detached(paths: TeamPaths, program: ChildProgram, files: tuple[int, int]) -
         leave()
         return program.post()
 
-    def rehearse() -> None:
-        leave()
-        if program.rehearse is not None:
-            program.rehearse()
-
-    ahead = None if program.rehearse is None else rehearse
-    return replace(program, run=run, check=check, merge=merge, post=post, rehearse=ahead)
+    return replace(program, run=run, check=check, merge=merge, post=post)
 
 
 def _remember(paths: TeamPaths, journal: Journal) -> None:

@@ -6,23 +6,14 @@ Besides the commands by name that a sentence tells its reader to type.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import time
 from dataclasses import dataclass, field
-from itertools import repeat
-from json.encoder import encode_basestring as _quote
 from types import MappingProxyType
 
 from teamd.errors import BadName, BadTeamName, NotAMessage
-from teamd.message_json import (
-    is_moment,
-    parse_lines,
-    parse_object,
-    parse_plain,
-    paused_collection,
-)
+from teamd.message_json import is_moment, parse_object
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +44,6 @@ FRESH_KEY: Final = "fresh"  # true besides, where that begins a new conversation
 MAX_MESSAGE_BYTES: Final = 1_048_576
 MAX_INBOX_BYTES: Final = 67_108_864
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _MADE_ID: Final = re.compile(r"([0-9a-f]{14})-[0-9a-f]{16}")
 # Commands in a sentence. Those that are about the project, not about a team, are left as they are.
 _COMMAND: Final = r"`(teamctl|teamd) (?=[a-z])(?!(?:create|delete|demo|init|teams)\b)"
@@ -152,17 +142,6 @@ class Message:
         """
         if "\0" in self.content:
             raise NotAMessage("a message cannot hold a NUL character; leave it out")
-        if not self._is_plain():
-            return self._encode_all()
-        # As the encoder writes it, in a third of its time.
-        text = (
-            f'{{"id": {_quote(self.id)}, "type": {_quote(self.type)}, '
-            f'"from": {_quote(self.sender)}, "to": {_quote(self.to)}, '
-            f'"content": {_quote(self.content)}, "timestamp": {self.timestamp!r}}}\n'
-        )
-        return text.encode("utf-8", "replace")
-
-    def _encode_all(self) -> bytes:
         known = {
             **self.extra,
             "id": self.id,
@@ -177,10 +156,6 @@ class Message:
         except ValueError as error:
             raise NotAMessage("a message cannot hold an infinite number") from error
         return text.encode("utf-8", "replace") + b"\n"
-
-    def _is_plain(self) -> bool:
-        """Return whether it has no keys but those that each message has, and a time."""
-        return not self.extra and type(self.timestamp) is float and math.isfinite(self.timestamp)
 
     @classmethod
     def decode(
@@ -203,14 +178,6 @@ class Message:
             NotAMessage: it is not JSON, not UTF-8, holds a NUL, is no object, has no text content
                 or is nested beyond all use.
         """
-        plain = cls.decode_plain(line, to=to)
-        return plain or cls.decode_odd(line, to=to, nameless=nameless, undated=undated)
-
-    @classmethod
-    def decode_odd(
-        cls, line: bytes, *, to: str, nameless: Callable[[], str], undated: Callable[[], float]
-    ) -> Message:
-        """Do what `decode` does, for a line that `decode_plain` does not take."""
         fields = parse_object(line)
         content = fields.pop("content", None)
         if not isinstance(content, str):
@@ -231,48 +198,8 @@ class Message:
             extra=MappingProxyType(fields),
         )
 
-    @classmethod
-    def decode_plain(cls, line: bytes, *, to: str) -> Message | None:
-        """Do what `decode` does, for a line with all that a message has and no more; else `None`.
-
-        That is nearly every one.
-        """
-        fields = parse_plain(line)
-        if fields is None:
-            return None
-        return cls(
-            sender=fields["from"],
-            to=to,
-            content=fields["content"],
-            type=fields["type"],
-            id=fields["id"],
-            timestamp=fields["timestamp"],
-            extra=_NOTHING,
-        )
-
-    @classmethod
-    def decode_lines(cls, block: bytes, *, to: str) -> list[Message] | None:
-        """Do what `decode` does with each line, in one go, where nothing is to be mended in any.
-
-        Returns:
-            A message a line; `None` where the lines are to be read one by one.
-        """
-        with paused_collection():
-            found = parse_lines(block)
-            # Their class has changed behind mypy's back, see `_Draft`.
-            return None if found is None else list(map(_Draft, found, repeat(to)))  # type: ignore[arg-type]
-
     def to_json(self) -> dict[str, Any]:
         """The message as the object that `--json` and the transcript hold."""
-        if self._is_plain() and "\0" not in self.content:
-            return {
-                "id": _as_written(self.id),
-                "type": _as_written(self.type),
-                "from": _as_written(self.sender),
-                "to": _as_written(self.to),
-                "content": _as_written(self.content),
-                "timestamp": self.timestamp,
-            }
         decoded: dict[str, Any] = json.loads(self.encode())
         return decoded
 
@@ -291,33 +218,8 @@ class Message:
         return _text(self.extra.get("summary"))
 
 
-class _Draft:
-    """A message in the making.
-
-    A frozen class sets each field by a call, and takes four times as long for a hundred thousand.
-    """
-
-    __slots__ = Message.__slots__
-
-    def __init__(self, found: Any, to: str) -> None:
-        self.sender = found.sender
-        self.to = to
-        self.content = found.content
-        self.type = found.type
-        self.id = found.id
-        self.timestamp = found.timestamp
-        self.extra = _NOTHING
-        self.id_given = True
-        self.__class__ = Message  # type: ignore[assignment]  # of the same fields, and frozen
-
-
 def _text(value: object) -> str:
     return _without_surrogates(value).replace("\0", "") if isinstance(value, str) else ""
-
-
-def _as_written(text: str) -> str:
-    """Return a text as it is once it was encoded and read again."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _without_surrogates(text: str) -> str:

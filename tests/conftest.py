@@ -18,7 +18,6 @@ import pytest
 from hypothesis import settings
 
 from teamd.files.paths import STATE_VARIABLE
-from teamd.huge_pages import use_huge_pages
 from tests.e2e.harness import opened
 from tests.forked.client import SHARED_VARIABLE
 
@@ -97,8 +96,6 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.enable()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        use_huge_pages()
 
 
 def _rank(parts: tuple[str, ...]) -> int:

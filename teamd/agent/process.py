@@ -5,12 +5,10 @@ from __future__ import annotations
 import gc
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 
 from teamd import credentials, secret_environment
 from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
-from teamd.message_json import load_decoder
 from teamd.team.roster import Roster
 
 TYPE_CHECKING = False
@@ -114,7 +112,7 @@ class TeammateProcess:
         wants_sdk = model.script is None and not self._sdk_loaded
         if self._loaded and not wants_sdk:
             return
-        import teamd.agent.rehearsal  # noqa: F401, PLC0415 -- and all that a teammate needs
+        import teamd.agent.child  # noqa: F401, PLC0415 -- and all that a teammate needs
         from teamd import tools  # noqa: PLC0415 -- with the agent's modules
         from teamd.budget import records  # noqa: PLC0415
         from teamd.sandbox import bubblewrap  # noqa: PLC0415
@@ -122,35 +120,19 @@ class TeammateProcess:
         if program := self.probe_sandbox().program:
             bubblewrap.build_base(program)  # looks through /etc, once for all
         tools.warm_up()
-        load_decoder()
         records.load_decoder()
         with suppress(StoreError):  # whoever calls the model says so
             self._ledger.prepare()
         if wants_sdk:
-            from teamd.models import claude, rehearsal  # noqa: F401, PLC0415 -- loads the SDK
+            from teamd.models import claude  # noqa: PLC0415 -- loads the SDK
             from teamd.models.prices import Prices  # noqa: PLC0415
 
             claude.warm_up()
             Prices({})  # reads those that ship
             self._sdk_loaded = True
-        from teamd.huge_pages import use_huge_pages  # noqa: PLC0415
-
         gc.collect()
         gc.freeze()  # a collection in a child would un-share every page it walks over
-        use_huge_pages()
         self._loaded = True
-
-    def rehearse(self) -> None:
-        """Do to nobody what a teammate does first, as far as that leaves no trace."""
-        if not self._sdk_loaded:
-            return
-        from teamd.agent.rehearsal import rehearse  # noqa: PLC0415 -- see `load`
-        from teamd.models.rehearsal import rehearse as rehearse_call  # noqa: PLC0415 -- the same
-
-        for part in (rehearse_call, partial(rehearse, self._common())):
-            with suppress(Exception):  # a teammate is slower then, and is one
-                part()
-        gc.collect()  # nothing of who it was is open any more
 
     def caution(self) -> str | None:
         """Return what whoever spawns should know now, before the first model call tells."""

@@ -12,6 +12,7 @@ another time zone, or after a change of the clock, count it there as well.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from contextlib import suppress
 from decimal import Decimal
@@ -22,7 +23,6 @@ from teamd.budget.account import COUNTS, Account, Reservation, is_money
 from teamd.budget.accounts import Terms
 from teamd.budget.refusals import Raise
 from teamd.budget.uses import DAMAGED
-from teamd.message_json import holds_one_a_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _DECODER: Final = json.JSONDecoder(parse_float=Decimal)
 _MODULE: Final = "msgspec"
+_STRAY_NEWLINE: Final = re.compile(rb"\n(?:(?<!}\n)|(?!{|\Z))")  # not between two objects
 
 
 def encode(record: dict[str, Any]) -> bytes:
@@ -106,7 +107,16 @@ def _parse_calls(lines: bytes) -> list[Any] | None:
     except (ValueError, RecursionError):
         return None
     sound = all(one.usd is None or is_money(one.usd) for one in found)
-    return found if sound and holds_one_a_line(lines, len(found)) else None
+    return found if sound and _holds_one_a_line(lines, len(found)) else None
+
+
+def _holds_one_a_line(block: bytes, count: int) -> bool:
+    """Return whether each line of a block holds one of the `count` objects that it has.
+
+    JSON text escapes newlines, so a newline between two objects separates them.
+    """
+    lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    return lines == count and not _STRAY_NEWLINE.search(block)
 
 
 def _apply_each(accounts: Accounts, lines: bytes) -> None:

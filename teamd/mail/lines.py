@@ -180,15 +180,6 @@ def markers_at(fd: int, start: int, end: int) -> bytes:
     return b"" if found is None else found[0]
 
 
-def without_markers(block: bytes) -> bytes:
-    """Lines, but for markers that are the last of them."""
-    while True:
-        start = block.rfind(b"\n", 0, -1) + 1
-        if not is_marker(block[start:]):
-            return block
-        block = block[:start]
-
-
 def sort_all(
     content: bytes, batch: str, *, to: str, longest: Callable[[bytes], int]
 ) -> Iterator[tuple[bytes, Message | str | None]]:
@@ -222,14 +213,12 @@ def sort(
     undated: Callable[[], float] = time.time,
 ) -> Message | str | None:
     """A message, why it is none, or `None` for blank lines and markers, which are neither."""
-    if len(line) <= max_bytes and (plain := Message.decode_plain(line, to=to)):
-        return plain
     if is_nothing(line):
         return None
     if len(line) > max_bytes:
         return f"it is longer than {max_bytes} bytes"
     try:
-        return Message.decode_odd(line, to=to, nameless=nameless, undated=undated)
+        return Message.decode(line, to=to, nameless=nameless, undated=undated)
     except NotAMessage as error:
         return str(error)
 

@@ -327,7 +327,7 @@ class Mailbox:
 
         It can where a reader knows all of it again after a power cut, by its ids.
         """
-        if found.plain or not position.in_inbox:
+        if not position.in_inbox:
             return True
         if found.refused:
             return False

@@ -68,13 +68,11 @@ class Found:
         messages: in order.
         refused: lines between them that are no message, and why.
         end: the offset behind all of these.
-        plain: whether all was read at a glance: nothing is refused, and each has an id of its own.
     """
 
     messages: tuple[Message, ...]
     refused: tuple[tuple[bytes, str], ...]
     end: int
-    plain: bool = False
 
 
 @dataclass(slots=True)
@@ -156,10 +154,6 @@ class Spool:
             limit: the most that is found.
             raw: what `read` has returned of them.
         """
-        if raw and _are_short(raw, self.max_bytes):
-            plain = Message.decode_lines(lines.without_markers(raw), to=self.owner)
-            if plain is not None:
-                return Found(tuple(plain), (), position.at + len(raw), plain=True)
         messages: list[Message] = []
         refused: list[tuple[bytes, str]] = []
         refused_bytes = 0
@@ -254,18 +248,6 @@ class Spool:
         if len(line) > self.max_bytes:
             self.max_bytes = max(self.max_bytes, self.granted())
         return self.max_bytes
-
-
-def _are_short(block: bytes, longest: int) -> bool:
-    """Return whether no line is longer, as far as is seen at a glance.
-
-    None is where each stretch of half that length has an end of a line in it.
-    """
-    stretch = longest // 2
-    return len(block) <= longest or all(
-        block.find(b"\n", start, start + stretch) >= 0
-        for start in range(0, len(block) - stretch, stretch)
-    )
 
 
 def _has_no_body(start: bytes) -> bool:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import signal
+import socket
 from dataclasses import dataclass, field
 
 from teamd import clocks
+from teamd.call_slots import CHANNEL
 from teamd.clocks import Deadline
 from teamd.errors import StoreError
-from teamd.heartbeat import Watchdog
+from teamd.heartbeat import HeartbeatMemory, Watchdog
 from teamd.mail.mailbox import Mailbox
 from teamd.states import ChildExit
-from teamd.supervisor.fork import any_ended
-from teamd.supervisor.forks import Forks
+from teamd.supervisor.fork import ChildStart, any_ended, fork
 from teamd.supervisor.lifecycle import TABLE, Action, Life, LifeEvent, State, describe_exit
 from teamd.supervisor.lives import Lives
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Final
 
-    from teamd.heartbeat import HeartbeatPolicy
+    from teamd.heartbeat import Heartbeat, HeartbeatPolicy
     from teamd.journal import Journal
     from teamd.process_id import Identity
-    from teamd.supervisor.fork import ChildProgram
+    from teamd.supervisor.fork import Child, ChildProgram
     from teamd.supervisor.lifecycle import EndNotice
     from teamd.supervisor.live_settings import LiveSettings
     from teamd.supervisor.roster_writer import RosterWriter
@@ -67,16 +68,12 @@ class Children(Lives):
     _behind: bool = False  # whether others have ended, or are due
     _next_look: Deadline = field(default_factory=lambda: Deadline.after(0.0, clocks.awake))
     _lives: dict[str, Life] = field(default_factory=dict)
-    _forks: Forks = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._forks = Forks(self.program, self.settings, self.descriptors)
+    _memory: HeartbeatMemory = field(default_factory=HeartbeatMemory)
 
     def begin(self) -> None:
         """Load what children need; whoever was to start before is forked in the next round."""
         self.program.load()
         self._begun = True
-        self._forks.want()
 
     def start(self, name: str) -> None:
         """Give a teammate a process, unless it has one; earlier crashes count no more."""
@@ -108,14 +105,9 @@ class Children(Lives):
 
     def kill_all(self) -> None:
         """Kill every process at once; nobody is told, and nothing is written down."""
-        self.close()
         for life in self._lives.values():
             if life.child is not None:
                 life.child.signal(signal.SIGKILL)
-
-    def close(self) -> None:
-        """Have no process ready any more."""
-        self._forks.end()
 
     def ring(self, names: Iterable[str], *, with_slots: bool = False) -> None:
         """Wake those of the names that have a process.
@@ -147,7 +139,6 @@ class Children(Lives):
         self._behind = False
         if not any_ended():  # one question for all of them
             return codes
-        self._forks.reap()
         until = Deadline.after(_ROUND_SECONDS)
         for life in list(self._lives.values()):
             if self._behind:
@@ -170,7 +161,6 @@ class Children(Lives):
                 self._step(life, LifeEvent.DUE)
                 if until.left <= 0:
                     return
-        self._forks.do_due()
 
     def check_heartbeats(self) -> None:
         """See whose heartbeat has been missing for too long, and whose has come back."""
@@ -199,16 +189,12 @@ class Children(Lives):
         if self._behind:
             return 0.0
         dues = [life.due.left for life in self._lives.values() if life.due is not None]
-        return max(0.0, min(self._next_look.left, self._forks.next_due_seconds, *dues))
+        return max(0.0, min(self._next_look.left, *dues))
 
     def descriptors(self) -> list[int]:
         """Return the descriptors that no process may keep which is forked now."""
         bells = [life.child.bell for life in self._lives.values() if life.child is not None]
-        return [*self.private, *bells, *self.slots.descriptors, *self._forks.own_descriptors()]
-
-    def pids(self) -> set[int]:
-        """Return the pids of all processes, with that of one that is nobody's yet."""
-        return Lives.pids(self) | self._forks.pids()
+        return [*self.private, *bells, *self.slots.descriptors]
 
     def interrupt(self, name: str) -> None:
         """Have a teammate break off its turn; its process goes on."""
@@ -290,15 +276,15 @@ class Children(Lives):
             return
         name = life.name
         life.due = None
+        heartbeat = life.heartbeat = life.heartbeat or self._memory.make()
         try:
-            forked = self._forks.fork(name, life.heartbeat, hibernates=hibernates)
+            life.child, slots = self._fork_process(name, heartbeat, hibernates=hibernates)
         except OSError as error:
             reason = f"no process could be forked: {error.strerror}"
             self._step(life, LifeEvent.CRASHED, reason, TROUBLE_SECONDS)
             return
-        life.child, life.heartbeat = forked.child, forked.heartbeat
-        self.slots.open(name, forked.slots)
-        life.watchdog = Watchdog(forked.heartbeat, self.heartbeats)
+        self.slots.open(name, slots)
+        life.watchdog = Watchdog(heartbeat, self.heartbeats)
         self._look_within(_LOOK_SECONDS)
         life.begun_at = clocks.elapsed()
         record = self.roster.hibernates if hibernates else self.roster.begun
@@ -306,6 +292,37 @@ class Children(Lives):
         self.journal.note(event, name=name, pid=life.child.identity.pid)
         member = self.roster.team.find(name)
         record(name, life.child.identity, self.program.sandbox(name, member.role if member else ""))
+
+    def _fork_process(
+        self, name: str, heartbeat: Heartbeat, *, hibernates: bool
+    ) -> tuple[Child, int]:
+        """Fork the process of a teammate.
+
+        Returns:
+            The process, and the supervisor's end of its channel for slots of model calls.
+
+        Raises:
+            OSError: there are no processes or descriptors left.
+        """
+        self.program.load()  # settings that were read again may want more, or name other secrets
+        heartbeat.beat()
+        own, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
+        with own, theirs:
+            own.setblocking(False)
+            theirs.setblocking(False)
+
+            def run(bell: int) -> int:
+                start = ChildStart(
+                    name=name,
+                    bell=bell,
+                    slots=theirs.fileno(),
+                    heartbeat=heartbeat,
+                    hibernates=hibernates,
+                )
+                return self.program.run(start)
+
+            child = fork(run, close=(*self.descriptors(), own.fileno()))
+            return child, own.detach()
 
     def _signal(self, life: Life, number: signal.Signals) -> None:
         if life.child is not None:

@@ -76,7 +76,6 @@ class ChildProgram:
         check: is the process that checks a task; returns the exit code.
         merge: is the process that empties the merge queue; returns the exit code.
         post: is the process that talks to other hosts; returns the exit code.
-        rehearse: does what a teammate does first, to nobody; `None` where that saves no time.
     """
 
     run: Callable[[ChildStart], int]
@@ -88,7 +87,6 @@ class ChildProgram:
     check: Callable[[CheckStart], int] = lambda _: ChildExit.STOPPED
     merge: Callable[[], int] = lambda: ChildExit.STOPPED
     post: Callable[[], int] = lambda: ChildExit.STOPPED
-    rehearse: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

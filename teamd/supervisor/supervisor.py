@@ -195,7 +195,6 @@ class Supervisor:
         self._stopping = self.inbox.closing = True
         self.context.copies.stop()
         self.workers.close()
-        self.context.children.close()
         self._end_all(seconds)
 
     def _end_all(self, seconds: float) -> None:

@@ -29,7 +29,6 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.mail.spool import BatchLimit
-from teamd.message_json import load_decoder
 from teamd.messages import MAX_MESSAGE_BYTES, Message
 from teamd.states import Status
 from teamd.team.roster import Roster
@@ -83,7 +82,6 @@ class Teamd:
         return lambda sender, n: post.send(Message(sender=sender, to="bob", content=text(n)))
 
     def read(self, wanted: int) -> Iterator[bytes]:
-        load_decoder()  # each teammate has it from before it was forked
         box = Mailbox(self._paths, "bob", durable=self._durable)
         kept = Transcript(self._paths.transcript("bob"), durable=self._durable)
 

@@ -23,7 +23,6 @@ _SUPERVISOR: Final = "teamd/supervisor/supervisor:Supervisor.run"
 _FORKED: Final = "teamd/supervisor/fork:fork"
 _PROCESS: Final = "teamd/agent/child:_live"
 _AGENT: Final = "teamd/agent/loop:Loop.run"
-_REHEARSAL: Final = "teamd/agent/rehearsal:rehearse"
 _SENT: Final = (
     (_COMMAND, "pwrite inbox/ann.jsonl"),
     (_AGENT, "pread inbox/ann.jsonl"),
@@ -90,7 +89,6 @@ def _has_asked(log: Path) -> bool:
 def _hops(log: Path, way: tuple[tuple[str, str | tuple[str, ...]], ...]) -> list[str]:
     """The functions on the way, in the order in which they come."""
     lines = [line.split("\t") for line in log.read_text(encoding="utf-8").splitlines()]
-    lines = [line for line in lines if _REHEARSAL not in line]  # the next one's, meanwhile
     found = dict.fromkeys(hop for step in way for hop in _first(lines, *step))
     print(f"{len(found)} hops:", *found, sep="\n  ")  # noqa: T201 -- for who runs it with `-s`
     return list(found)

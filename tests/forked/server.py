@@ -74,7 +74,6 @@ def load() -> None:
         with suppress(ModuleNotFoundError):  # one of them is for Linux
             importlib.import_module(late)
     from teamd import tools  # noqa: PLC0415 -- this program imports at its time
-    from teamd.huge_pages import use_huge_pages  # noqa: PLC0415
     from teamd.models import claude  # noqa: PLC0415
     from teamd.sandbox import bubblewrap  # noqa: PLC0415
 
@@ -83,7 +82,6 @@ def load() -> None:
     bubblewrap.build_base("bwrap")  # looks through all of /etc
     gc.collect()
     gc.freeze()
-    use_huge_pages()
 
 
 class Server:
