@@ -189,7 +189,7 @@ class Children(Lives):
         if self._behind:
             return 0.0
         dues = [life.due.left for life in self._lives.values() if life.due is not None]
-        return max(0.0, min(self._next_look.left, *dues))
+        return max(0.0, min((self._next_look.left, *dues)))
 
     def descriptors(self) -> list[int]:
         """Return the descriptors that no process may keep which is forked now."""

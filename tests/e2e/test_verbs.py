@@ -129,13 +129,6 @@ def test_ps_lists_teamd_the_teammates_and_their_commands(team: Project) -> None:
         listed: list[dict[str, Any]] = json.loads(team.do("teamctl", "ps", "--json"))["processes"]
         return listed
 
-    def ready() -> bool:
-        """Whether the process is there that is to be the next teammate: it is teamd's own."""
-        return any(
-            (one["name"], one["parent"]) == ("teamd", team.supervisor) for one in processes()
-        )
-
-    wait_until(ready, what="a process is ready")
     found = processes()
     assert (found[0]["pid"], found[0]["name"], found[0]["command"]) == (
         team.supervisor,
