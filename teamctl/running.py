@@ -29,7 +29,7 @@ def ensure_running(choice: Choice, *, no_start: bool) -> TeamPaths:
         return choice.existing()
     # A name that is misspelt must not make a team.
     paths = choice.existing() if choice.team or choice.team_dir else choice.existing_or_here()
-    if pidfile.supervisor(paths, surely=False) is not None:
+    if pidfile.supervisor(paths) is not None:
         return paths
     file = choice.settings_file(paths)
     directories.make_private_directory(paths.home)

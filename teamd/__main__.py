@@ -166,7 +166,7 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
     code = start_in_background(team, file if choice.config else None, meanwhile=look)
     if code == ExitCode.DONE:  # else the last word is why it did not start
         _tell_what_waits(*waiting)
-        pid = pidfile.check(team, surely=False).pid  # it has just said so itself
+        pid = pidfile.check(team).pid  # it has just said so itself
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
         click.echo(plain(team.addressed(said)))
         _warn_of_sandbox(team)

@@ -211,7 +211,7 @@ def submit(paths: TeamPaths, request: ControlRequest, *, durable: bool = False) 
     Raises:
         NoTeamd: none runs.
     """
-    pidfile.check(paths, surely=False)
+    pidfile.check(paths)
     Mailbox(paths, TEAMD, durable=durable).put(request.encode())
 
 
@@ -225,7 +225,7 @@ def collect(paths: TeamPaths, request_id: str) -> ControlReply | None:
     content = files.read(file)
     if content is None:
         try:
-            pidfile.check(paths, surely=False)
+            pidfile.check(paths)
         except NoTeamd:
             if (content := files.read(file)) is None:  # or it has replied just before it ended
                 raise

@@ -136,7 +136,7 @@ class _Chat:
             TeamError: the lead or its supervisor has gone; without a person to tell, also where
                 the lead does not read.
         """
-        pidfile.check(self._lead.paths, surely=False)
+        pidfile.check(self._lead.paths)
         member = Roster(self._lead.paths).read().get(LEAD)
         why_waiting = explain_wait(self._lead.paths, member)
         self._listener.look()  # after the roster: what it wrote before it went, it wrote

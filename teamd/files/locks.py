@@ -8,6 +8,7 @@ its holder ends, even by a kill.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -233,16 +234,22 @@ def _take(fd: int, path: Path) -> bool:
 
 @cache
 def _load_portalocker() -> ModuleType:
-    """Import portalocker, which takes 40 ms that a command without a lock does not pay.
+    """Import portalocker, which takes 50 ms that a command without a lock does not pay.
 
-    A class of it that is not used here asks for the folder for temporary files as it is imported.
-    On a full disk that search fails, so it is not made.
+    Two steps of that import are for classes that are not used here, and are left out: it asks for
+    the folder for temporary files, which fails on a full disk, and it imports redis if that is
+    installed, which takes 100 ms more.
     """
     import tempfile  # noqa: PLC0415 -- only for this import
 
-    known, tempfile.tempdir = tempfile.tempdir, "/"
+    folder, redis = tempfile.tempdir, sys.modules.get("redis")
+    tempfile.tempdir, sys.modules["redis"] = "/", None  # type: ignore[assignment]
     try:
         import portalocker  # noqa: PLC0415 -- see above
     finally:
-        tempfile.tempdir = known
+        tempfile.tempdir = folder
+        if redis is None:
+            del sys.modules["redis"]
+        else:
+            sys.modules["redis"] = redis
     return portalocker

@@ -67,21 +67,15 @@ def stands(claim: int, paths: TeamPaths) -> bool:
     return True
 
 
-def supervisor(paths: TeamPaths, *, surely: bool = True) -> Identity | None:
-    """The process that serves this team, `None` while there is none.
+def supervisor(paths: TeamPaths) -> Identity | None:
+    """Return the process that serves this team, `None` while there is none.
 
-    Args:
-        paths: the team.
-        surely: whether a stranger is not taken for it, whatever the file says, while another
-            process serves the team. Only who signals it has to know: the kernel takes 5 to 20 ms
-            to tell who holds a lock, and none to tell that somebody does.
+    A process that the file names and that does not hold the lock is a stranger.
     """
     named = _named(paths)
     if named is None or not named.alive:
         return None
-    lock = paths.supervisor  # of whoever serves it
-    held = locks.is_held_by(named.pid, lock) if surely else locks.is_locked(lock)
-    return named if held else None
+    return named if locks.is_held_by(named.pid, paths.supervisor) else None
 
 
 def surely_nobody(paths: TeamPaths) -> bool:
@@ -92,13 +86,13 @@ def surely_nobody(paths: TeamPaths) -> bool:
         return False
 
 
-def check(paths: TeamPaths, *, surely: bool = True) -> Identity:
-    """The process that serves this team, see `supervisor`.
+def check(paths: TeamPaths) -> Identity:
+    """Return the process that serves this team.
 
     Raises:
         NoTeamd: there is none.
     """
-    there = supervisor(paths, surely=surely)
+    there = supervisor(paths)
     if there is None:
         raise NoTeamd(paths.root)
     return there

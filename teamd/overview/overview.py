@@ -120,7 +120,7 @@ class OverviewReader:
             StoreError: the roster cannot be read.
         """
         paths, team = self._paths, self._roster.read()
-        there = pidfile.supervisor(paths, surely=False)
+        there = pidfile.supervisor(paths)
         requests = self._find_requests(team)
         wanted = self._with_costs and bool(team.members)
         used, trouble = self._costs() if wanted else (None, "")

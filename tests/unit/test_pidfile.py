@@ -130,23 +130,6 @@ def test_a_stranger_is_not_taken_for_the_supervisor_whatever_the_file_says(
             os.close(claim)
 
 
-def test_who_signals_nobody_asks_no_more_than_whether_the_team_is_served(paths: TeamPaths) -> None:
-    """The kernel waits for all processors before it tells who holds a lock: 5 to 20 ms."""
-    with child("import sys; sys.stdin.read()") as stranger:
-        there = Identity.of(stranger.pid)
-        assert there is not None
-        content = json.dumps({"pid": there.pid, "started": there.started})
-        paths.supervisor.write_text(content, encoding="utf-8")
-        assert pidfile.supervisor(paths, surely=False) is None
-        claim = pidfile.claim(paths)
-        assert pidfile.check(paths, surely=False) == ME
-        paths.supervisor.write_text(content, encoding="utf-8")
-        assert pidfile.check(paths, surely=False) == there
-        os.close(claim)
-        with pytest.raises(NoTeamd):
-            pidfile.check(paths, surely=False)
-
-
 def test_a_supervisor_mends_what_others_wrote_over_its_name(paths: TeamPaths) -> None:
     """Otherwise nobody could reach it, and none could be started in its place."""
     claim = pidfile.claim(paths)
