@@ -14,6 +14,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import portalocker
+
 from teamd.errors import InboxFull
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
@@ -60,6 +62,15 @@ def write_foreign(paths: TeamPaths, sender: str, count: str, size: str) -> None:
     for n in range(int(count)):
         with paths.inbox(OWNER).open("ab", 0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
+            line = json.dumps({"from": sender, "n": n, "content": "x" * int(size)})
+            file.write(line.encode() + b"\n")
+
+
+def write_with_portalocker(paths: TeamPaths, sender: str, count: str, size: str) -> None:
+    """Do the same with portalocker; unbuffered, since the lock goes before a buffer is flushed."""
+    for n in range(int(count)):
+        with paths.inbox(OWNER).open("ab", 0) as file:
+            portalocker.lock(file, portalocker.LockFlags.EXCLUSIVE)
             line = json.dumps({"from": sender, "n": n, "content": "x" * int(size)})
             file.write(line.encode() + b"\n")
 

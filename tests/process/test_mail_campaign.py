@@ -55,16 +55,18 @@ class Campaign:
         self._write(mail_programs.write, sender, count, size, durability, queue)
 
     def write_foreign(self, count: int, size: int) -> None:
-        """Have a program take part that knows nothing of ours."""
-        sender = f"foreign{len(self._writers)}"
-        self._sent[sender] = (count, size)
-        self._write(mail_programs.write_foreign, sender, count, size)
+        """Have two programs take part that know nothing of ours: by fcntl, and by portalocker."""
+        for program in (mail_programs.write_foreign, mail_programs.write_with_portalocker):
+            sender = f"foreign{len(self._writers)}"
+            self._sent[sender] = (count, size)
+            self._write(program, sender, count, size)
 
     def write_by_shell(self, count: int) -> None:
         """Have a shell script take part, with nothing but `flock` and `echo`."""
         argv = ["sh", "-c", SHELL, "sh", str(self._paths.inbox(OWNER)), "shell", str(count)]
         self._sent["shell"] = (count, 3)
-        self._started.append(subprocess.Popen(argv, text=True))
+        self._shell = subprocess.Popen(argv, text=True)
+        self._started.append(self._shell)
 
     def read(self, durability: str) -> None:
         """Have a reader begin."""
@@ -87,7 +89,7 @@ class Campaign:
 
     def wait_for_shell(self) -> None:
         """Return when the shell script has sent everything."""
-        assert self._started[-1].wait(100) == 0
+        assert self._shell.wait(300) == 0
 
     def wait_for_reader(self) -> None:
         """Return when everything was taken and is done."""
@@ -163,7 +165,7 @@ def test_foreign_programs_take_part_on_equal_terms(campaign: Campaign) -> None:
     campaign.read("os")
     for _ in range(2):
         campaign.write(800, 100, "os")
-        campaign.write_foreign(400, 5000)
+        campaign.write_foreign(200, 5000)
     campaign.write_by_shell(60)
     campaign.wait_for_writers()
     campaign.wait_for_shell()
@@ -187,8 +189,10 @@ def test_killed_readers_lose_nothing(
     dying = campaign.read_and_die(durability, seed)
     for _ in range(3):
         campaign.write(count, 100, durability, queue=5000)
-    campaign.write_foreign(100, 5000)
+    campaign.write_foreign(count // 2, 5000)
+    campaign.write_by_shell(count // 5)
     campaign.wait_for_writers()
+    campaign.wait_for_shell()
     kills = [int(line) for line in dying.communicate("")[0].split()]
     campaign.read(durability)
     campaign.wait_for_reader()
