@@ -65,7 +65,7 @@ class ModelStack:
             beside: whether the teammate itself does other things meanwhile.
         """
         settings, paths, name = self._settings, self._env.paths, self._env.name
-        free, server = settings.script is not None, self._server
+        free, server = settings.script is not None, self.server
         model, ledger, process = self._server_model, self._ledger, Identity.own()
         known, settle = conversation.counts.requests(conversation.context), conversation.settle
         metered = Metered(
@@ -105,7 +105,7 @@ class ModelStack:
         )
 
     @property
-    def _server(self) -> str:
+    def server(self) -> str:
         """Identify the server: base URL, headers and script, as JSON."""
         settings = self._settings
         url = settings.base_url or os.environ.get("ANTHROPIC_BASE_URL")

@@ -127,6 +127,7 @@ class TeammateTools:
             ),
             settings=env.settings.model,
             model_name=lambda _: env.settings.model.name,
+            server=self.models.server,
         )
         calls = CallBudget(self.calls.most) if background else self.calls
         return await run_subagent(compaction, calls, prompt)

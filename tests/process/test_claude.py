@@ -8,6 +8,7 @@ import os
 import threading
 from itertools import pairwise
 from pkgutil import resolve_name
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +26,7 @@ from tests.strict.replies import Answer, decline, say, tool_calls, use
 from tests.strict.server import StrictServer, by_name
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from teamd.models.claude import Claude
@@ -117,9 +119,9 @@ def test_what_the_model_said_is_taken_back_block_by_block() -> None:
 class Noted(Answer):
     """An answer with keys that say nothing, as the service sends them at times."""
 
-    def content(self) -> list[dict[str, Any]]:
+    def content(self, body: Mapping[str, Any] = MappingProxyType({})) -> list[dict[str, Any]]:
         """Add them."""
-        return [{**block, "citations": None} for block in super().content()]
+        return [{**block, "citations": None} for block in super().content(body)]
 
 
 def test_keys_without_a_value_are_left_out() -> None:

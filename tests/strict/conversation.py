@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.strict.blocks import check_blocks, check_keys, listed
 from tests.strict.errors import refuse
 from tests.strict.issued import thoughts
-from tests.strict.signatures import genuine
+from tests.strict.signatures import Prefix
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tests.strict.blocks import Block
     from tests.strict.issued import Issued
 
@@ -45,6 +47,7 @@ class Turn:
 
 
 NOTHING = Turn("user", [])
+_NO_FRAME: Final[Mapping[str, Any]] = {}
 
 
 def turns(messages: list[dict[str, Any]]) -> list[Turn]:
@@ -59,11 +62,18 @@ def turns(messages: list[dict[str, Any]]) -> list[Turn]:
     return merged
 
 
-def check_conversation(messages: list[Any], issued: Issued, *, thinks: bool = True) -> None:
+def check_conversation(
+    messages: list[Any],
+    issued: Issued,
+    *,
+    thinks: bool = True,
+    frame: Mapping[str, Any] = _NO_FRAME,
+) -> None:
     """Refuse messages that are no conversation.
 
     Args:
         messages: as in the body.
+        frame: the body, of which system prompt and tools come before the messages.
         issued: what the service has sent so far.
         thinks: false if the request disables thinking, and may so leave thinking out.
     """
@@ -78,6 +88,7 @@ def check_conversation(messages: list[Any], issued: Issued, *, thinks: bool = Tr
     _check_unique(said)
     for index, (turn, after) in enumerate(pairwise([NOTHING, *said, NOTHING]), start=-1):
         _check_pair(turn, after, index)
+    _check_signed(messages, Prefix(frame))
     _check_thinking(said, issued, thinks=thinks)
 
 
@@ -140,16 +151,25 @@ def _check_thinking(said: list[Turn], issued: Issued, *, thinks: bool) -> None:
     for index, turn in enumerate(said):
         if turn.role == "user":
             continue
-        _check_signed(turn, index)
+        _check_last(turn, index)
         if thinks and index > loop_begins:
             _check_kept(turn, issued, index)
 
 
-def _check_signed(turn: Turn, index: int) -> None:
-    for at, block in enumerate(turn.content):
-        kind = block["type"]
-        if kind in {"thinking", "redacted_thinking"} and not genuine(block):
-            refuse(f"messages.{index}.content.{at}: Invalid `signature` in `{kind}` block")
+def _check_signed(messages: list[Any], prefix: Prefix) -> None:
+    for index, message in enumerate(messages):
+        for at, block in enumerate(listed(message["content"], "messages")):
+            kind = block["type"]
+            if kind in {"thinking", "redacted_thinking"} and not prefix.is_genuine(block):
+                refuse(
+                    f"messages.{index}.content.{at}: Invalid `signature` in `{kind}` block. The "
+                    "block is bound to a different conversation. Remove the block, or set "
+                    '`thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
+                )
+            prefix.add(message["role"], block)
+
+
+def _check_last(turn: Turn, index: int) -> None:
     if turn.content[-1]["type"] in {"thinking", "redacted_thinking"}:
         refuse(
             f"messages.{index}: The final block in an assistant message cannot be `thinking`.",
@@ -160,7 +180,8 @@ def _check_kept(turn: Turn, issued: Issued, index: int) -> None:
     kept = thoughts(turn.content)
     for call in turn.calls:
         sent = issued.thinking_before(call)
-        if tuple(thought for thought in kept if thought in sent) != sent:
+        still = tuple(thought for thought in kept if thought in sent)
+        if still not in {(), sent}:  # all of it may be removed, as the error of a signature says
             refuse(
                 f"messages.{index}: `thinking` or `redacted_thinking` blocks in the latest "
                 "assistant message cannot be modified. These blocks must remain as they were in "

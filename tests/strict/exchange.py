@@ -76,7 +76,8 @@ class Exchange:
         """Encode an answer; without one, ask the test's model for it."""
         chosen = self._model(self._accepted.asked) if answer is None else answer
         usage = self._memory.cache.account(self._accepted.body)
-        message = chosen.message(model=self._accepted.body["model"], usage=usage)
+        body = self._accepted.body
+        message = chosen.message(model=body["model"], usage=usage, body=body)
         self._memory.issued.remember(message)
         self._accepted.message = message
         return encode(message)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from tests.strict.signatures import sign
+from tests.strict.signatures import Prefix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_NOTHING: Final[Mapping[str, Any]] = {"messages": []}
 # A tool's name and its input; a string is streamed as it stands, so that it may be broken JSON.
 Call = tuple[str, Mapping[str, Any] | str]
 
@@ -39,16 +40,22 @@ class Answer:
     stop_details: Mapping[str, Any] | None = None
     usage: Mapping[str, int] = field(default_factory=dict)
 
-    def content(self) -> list[dict[str, Any]]:
-        """Return the content blocks, each tool call under an id never used before."""
+    def content(self, body: Mapping[str, Any] = _NOTHING) -> list[dict[str, Any]]:
+        """Return the content blocks, each tool call under an id never used before.
+
+        Args:
+            body: of the request, to which thinking is bound.
+        """
         blocks: list[dict[str, Any]] = []
+        prefix = Prefix.of_request(body)
         if self.thinking is not None:
-            signature = sign(self.thinking)
+            signature = prefix.sign(self.thinking)
             blocks.append(
                 {"type": "thinking", "thinking": self.thinking, "signature": signature},
             )
+            prefix.add("assistant", blocks[-1])
         if self.redacted:
-            blocks.append({"type": "redacted_thinking", "data": sign("redacted")})
+            blocks.append({"type": "redacted_thinking", "data": prefix.sign_redacted()})
         if self.text:
             blocks.append({"type": "text", "text": self.text})
         blocks += [
@@ -57,9 +64,11 @@ class Answer:
         ]
         return blocks
 
-    def message(self, *, model: str, usage: Mapping[str, Any]) -> dict[str, Any]:
+    def message(
+        self, *, model: str, usage: Mapping[str, Any], body: Mapping[str, Any] = _NOTHING
+    ) -> dict[str, Any]:
         """Return a whole message under a new id, its usage completed with the output's."""
-        content = self.content()
+        content = self.content(body)
         return {
             "id": new_id("msg"),
             "type": "message",

@@ -144,7 +144,8 @@ def _check_prompt(body: dict[str, Any], terms: Terms, issued: Issued) -> None:
     _check_thinking(thinking, body.get("max_tokens"))
     check_tools(body)
     check_blocks(listed(body.get("system") or [], "system"), "system", "system")
-    check_conversation(body["messages"], issued, thinks=thinking.get("type") != "disabled")
+    thinks = thinking.get("type") != "disabled"
+    check_conversation(body["messages"], issued, thinks=thinks, frame=body)
     check_cache_control(body.get("cache_control"), "")
     check_breakpoints(body)
     tokens = prompt_tokens(body)

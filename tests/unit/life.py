@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from teamd.agent.approvals import Plans
 from teamd.agent.conversation.compaction import Compaction
+from teamd.agent.conversation.context import frame_of
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.delivery import Delivery
 from teamd.agent.environment import Environment
@@ -66,15 +67,29 @@ def quiet_pulse() -> Pulse:
     return Pulse(Heartbeat(), every_seconds=NEVER_SECONDS)
 
 
-def replied(answer: Answer) -> Reply:
-    """Turn a strict server's answer into what a model gives."""
-    message = answer.message(model=MODEL, usage={})
+def body_of(ask: Ask) -> dict[str, Any]:
+    """Return the body of a request."""
+    return {
+        "model": ask.model,
+        "max_tokens": ask.max_tokens,
+        "stream": True,
+        "system": [{"type": "text", "text": ask.system}],
+        "tools": ask.tools,
+        "messages": ask.messages,
+    }
+
+
+def replied(answer: Answer, ask: Ask | None = None) -> Reply:
+    """Turn a strict server's answer into what a model gives, with thinking bound to a request."""
+    body = {"messages": []} if ask is None else body_of(ask)
+    message = answer.message(model=MODEL, usage={}, body=body)
     usage = Usage(input_tokens=10, cache_read_tokens=20, cache_write_tokens=30, output_tokens=4)
     return Reply(
         content=message["content"],
         stop_reason=message["stop_reason"],
         model=MODEL,
         usage=usage,
+        frame="" if ask is None else frame_of(ask, ""),
     )
 
 
@@ -86,15 +101,7 @@ class Judge:
 
     def check(self, ask: Ask) -> None:
         """Raise `ApiError` unless the service would answer."""
-        body: dict[str, Any] = {
-            "model": ask.model,
-            "max_tokens": ask.max_tokens,
-            "stream": True,
-            "system": [{"type": "text", "text": ask.system}],
-            "tools": ask.tools,
-            "messages": ask.messages,
-        }
-        check_create(body, VERSION, TERMS, self._issued)
+        check_create(body_of(ask), VERSION, TERMS, self._issued)
 
     def remember(self, reply: Reply) -> None:
         """Take note of what was answered."""
@@ -129,7 +136,7 @@ class Player:
         play = self._plays.popleft() if self._plays else say("Nothing to do.")
         if isinstance(play, Exception):
             raise play
-        reply = replied(play)
+        reply = replied(play, ask)
         self.judge.remember(reply)
         return reply
 

@@ -60,8 +60,7 @@ class Talk:
         """Ask if there is something to ask, and do what the reply says."""
         if not self.now.owes_reply:
             return
-        self._check()
-        reply = replied(answer)
+        reply = replied(answer, self._check())
         pauses = reply.stop_reason == "pause_turn"
         # What the strict server does not do: take back two paused turns merged into one, or tell
         # a thought of a paused turn from the same thought in what follows it.
@@ -127,17 +126,17 @@ class Talk:
         if not self.now.owes_reply:
             self.now.end_turn(reply.stop_reason, reply.text)
 
-    def _check(self) -> None:
+    def _check(self) -> Ask:
         self.asked += 1
-        self._judge.check(
-            Ask(
-                model=MODEL,
-                system=self.now.opened.system,
-                tools=[TOOL],
-                messages=self.now.context.messages(),
-                max_tokens=1000,
-            )
+        ask = Ask(
+            model=MODEL,
+            system=self.now.opened.system,
+            tools=[TOOL],
+            messages=self.now.context.messages(),
+            max_tokens=1000,
         )
+        self._judge.check(ask)
+        return ask
 
 
 def weight(messages: list[dict[str, Any]]) -> int:

@@ -14,14 +14,15 @@ from tests.strict.asked import Asked, by_name
 from tests.strict.cache import PromptCache, prompt_tokens
 from tests.strict.errors import ApiError
 from tests.strict.issued import Issued
-from tests.strict.replies import say, use
+from tests.strict.replies import say
 from tests.strict.rules import Terms, check_count, check_create, check_headers, parse_body
-from tests.strict.signatures import sign
+from tests.strict.signatures import Prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 VERSION = "2026-10-21"
+ISSUED = "(issued)"
 TERMS = Terms(keys=("k",), models=("claude",), context_tokens=20_000, output_tokens=64_000)
 HEADERS = {"authorization": "Bearer k", "anthropic-version": VERSION}
 MARK: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
@@ -32,8 +33,8 @@ def text(words: str = "hello", **more: Any) -> dict[str, Any]:
     return {"type": "text", "text": words, **more}
 
 
-def thought(words: str = "hm", signature: str | None = None) -> dict[str, Any]:
-    return {"type": "thinking", "thinking": words, "signature": signature or sign(words)}
+def thought(words: str = "hm", signature: str = ISSUED) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": words, "signature": signature}
 
 
 def call(tool_id: str = "toolu_1", **more: Any) -> dict[str, Any]:
@@ -57,15 +58,28 @@ def tool(name: str = "bash", **more: Any) -> dict[str, Any]:
 
 
 def body(*messages: Any, **more: Any) -> dict[str, Any]:
-    return {
+    """Return a body; thinking whose signature is `ISSUED` was issued behind what is before it."""
+    made: dict[str, Any] = {
         "model": "claude",
         "max_tokens": 1000,
         "stream": True,
         "system": "You are 'alice', role: tester",
         "tools": [tool()],
-        "messages": list(messages) or [user(text())],
+        "messages": copy.deepcopy(list(messages)) or [user(text())],
         **more,
     }
+    prefix = Prefix(made)
+    for message in made["messages"]:
+        blocks = message.get("content") if isinstance(message, dict) else None
+        for block in blocks if isinstance(blocks, list) else ():
+            if not isinstance(block, dict):
+                continue
+            if block.get("signature") == ISSUED:
+                block["signature"] = prefix.sign(block["thinking"])
+            if block.get("data") == ISSUED:
+                block["data"] = prefix.sign_redacted()
+            prefix.add(message.get("role", ""), block)
+    return made
 
 
 def refusal(wrong: dict[str, Any], issued: Issued | None = None, version: str = VERSION) -> str:
@@ -75,6 +89,12 @@ def refusal(wrong: dict[str, Any], issued: Issued | None = None, version: str = 
     except ApiError as error:
         return error.message
     return ""
+
+
+def changed_signature() -> str:
+    """Return the signature of other words, behind the same prefix."""
+    sent = body(user(text()), assistant(thought(), text()))
+    return str(sent["messages"][1]["content"][0]["signature"])
 
 
 LOOP = [
@@ -109,7 +129,7 @@ GOOD = {
     "enabled thinking": body(thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=2000),
     "redacted thinking": body(
         user(text()),
-        assistant({"type": "redacted_thinking", "data": sign("redacted")}, text()),
+        assistant({"type": "redacted_thinking", "data": ISSUED}, text()),
         user(text()),
     ),
     "a choice of tools": body(tool_choice={"type": "tool", "name": "bash"}),
@@ -226,7 +246,7 @@ BAD = {
         user(text()), assistant({**thought(), **MARK}, text()), user(text())
     ),
     "Invalid `signature` in `thinking`": body(
-        user(text()), assistant({**thought(), "thinking": "changed"}, text()), user(text())
+        user(text()), assistant(thought("changed", changed_signature()), text()), user(text())
     ),
     "messages.1.content.0: Invalid `signature`": body(
         user(text()), assistant(thought(signature="unknown"), text()), user(text())
@@ -319,16 +339,42 @@ def test_a_paused_turn_may_be_sent_back_as_the_last_message() -> None:
     assert refusal(paused, issued) == ""
 
 
-def test_thinking_issued_with_a_call_is_kept_while_its_tool_loop_lasts() -> None:
+def test_thinking_of_a_tool_loop_is_kept_whole_or_removed_whole() -> None:
     issued = Issued()
-    message = use(("bash", {}), thinking="hm").message(model="claude", usage={})
+    answer = say(calls=[("bash", {})], thinking="hm", redacted=True)
+    message = answer.message(model="claude", usage={}, body=body(user(text())))
     issued.remember(message)
-    _, asked = message["content"]
-    stripped = [user(text()), assistant(asked), user(result(asked["id"]))]
-    assert "cannot be modified" in refusal(body(*stripped), issued)
-    assert refusal(body(*stripped, thinking={"type": "disabled"}), issued) == ""
-    over = body(*stripped, assistant(text()), user(text()))
-    assert refusal(over, issued) == ""
+    first, second, asked = message["content"]
+    behind = user(result(asked["id"]))
+    assert refusal(body(user(text()), assistant(first, second, asked), behind), issued) == ""
+    halved = refusal(body(user(text()), assistant(first, asked), behind), issued)
+    assert "cannot be modified" in halved
+    assert refusal(body(user(text()), assistant(asked), behind), issued) == ""
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "the system prompt": lambda sent: sent.update(system="You are 'bob'"),
+    "a tool": lambda sent: sent["tools"].append(tool("other")),
+    "an earlier message": lambda sent: sent["messages"][0]["content"].append(text("more")),
+    "earlier thinking": lambda sent: sent["messages"][1]["content"].pop(0),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_thinking_is_bound_to_all_that_came_before_it(
+    change: Callable[[dict[str, Any]], object],
+) -> None:
+    first, second = assistant(thought("a"), text()), assistant(thought("b"), text())
+    sent = body(user(text()), first, user(text()), second, user(text()))
+    assert refusal(sent) == ""
+    change(sent)
+    assert "bound to a different conversation" in refusal(sent)
+
+
+def test_a_breakpoint_of_the_cache_is_no_change_before_thinking() -> None:
+    sent = body(user(text()), assistant(thought(), text()), user(text()))
+    sent["messages"][0]["content"][0] |= MARK
+    assert refusal(sent) == ""
 
 
 @given(

@@ -51,7 +51,7 @@ class Tight(Player):
             raise TooLongError(f"the conversation is too long for it ({tokens} tokens)", limit)
         self.asked.append(copy(ask))
         self.judge.check(ask)
-        reply = replied(self._answer(ask))
+        reply = replied(self._answer(ask), ask)
         reply = replace(reply, usage=Usage(input_tokens=tokens, output_tokens=100))
         self.judge.remember(reply)
         return reply

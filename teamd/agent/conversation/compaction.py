@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from teamd.agent.conversation.context import BYTES_PER_TOKEN
+from teamd.agent.conversation.context import BYTES_PER_TOKEN, frame_of
 from teamd.agent.conversation.state import CONTEXT_FULL
 from teamd.agent.conversation.summary import DEMAND, clip_text, restate
 from teamd.messages import again
@@ -48,6 +48,7 @@ class Compaction:
     Attributes:
         settings: how long the conversation and a reply may become.
         model_name: returns the model to ask; gets the one that the role asks for.
+        server: identifies who answers: thinking is sent back to nobody else.
         asker: whose conversation a person begins anew where nothing helps.
         open_work: what a summary restates of it.
     """
@@ -57,6 +58,7 @@ class Compaction:
     toolbox: Toolbox
     settings: ModelSettings
     model_name: Callable[[str | None], str]
+    server: str = ""
     asker: str = ""
     open_work: OpenWork = tuple
     _fills: int = 0
@@ -109,12 +111,17 @@ class Compaction:
 
     def _ask(self) -> Ask:
         """Return the request of the conversation as it is now."""
+        ask = self._frame()
+        return replace(ask, messages=self.conversation.context.messages(frame_of(ask, self.server)))
+
+    def _frame(self) -> Ask:
+        """Return a request of the conversation as it is now, without its messages."""
         opened = self.conversation.opened
         return Ask(
             model=self.model_asked,
             system=opened.system,
             tools=self.toolbox.schemas(opened.tools),
-            messages=self.conversation.context.messages(),
+            messages=[],
             max_tokens=self.settings.max_tokens,
             asker=self.asker,
         )
@@ -148,7 +155,7 @@ class Compaction:
         if self._fills > _FILLS:
             self._fills = 0  # the next mail is another try
             command = again(self.asker, "--fresh")
-            raise UnusableError(_FULL.format(model=self._ask().model, command=command))
+            raise UnusableError(_FULL.format(model=self.model_asked, command=command))
         self._learn(self.conversation.context.measured)
         await self._summarise()
 
@@ -168,9 +175,11 @@ class Compaction:
         """Have the model summarise the conversation, or as much of it as it takes."""
         context, texts, skipped, failed = self.conversation.context, True, 0, 0
         while skipped < context.length and failed < _ATTEMPTS:
-            messages = context.messages_with(DEMAND, skipped=skipped, texts=texts)
+            ask = self._frame()
+            frame = frame_of(ask, self.server)
+            messages = context.messages_with(DEMAND, skipped=skipped, texts=texts, frame=frame)
             try:
-                reply = await self.model.reply(replace(self._ask(), messages=messages, aside=True))
+                reply = await self.model.reply(replace(ask, messages=messages, aside=True))
             except TooLongError as error:
                 self._learn(error.limit_tokens)
                 texts, skipped = self._show_less(skipped, texts=texts)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from teamd.models import Ask, Block, ChatMessage
     from teamd.tokens import Usage
 
+THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 REMEMBERED: Final = 4  # requests; the very last may have been one for a summary, or refused
 BYTES_PER_TOKEN: Final = 4  # of English text; what the server counts corrects it each time
 _WORTH_BYTES: Final = 100  # clearing less than that would hide more than it saves
@@ -33,21 +34,37 @@ class _Exchange:
     Attributes:
         number: the reply's.
         told: empty where a turn was gone on with.
-        messages: both, as the Messages API takes them.
+        frame: names all of its request but the messages, see `frame_of`; empty if unknown.
     """
 
     number: int
     told: list[Block]
     said: list[Block]
-    messages: list[ChatMessage] = field(init=False)
+    frame: str = ""
+    _messages: list[ChatMessage] = field(init=False)
+    _without_thinking: list[ChatMessage] = field(init=False)
 
     def __post_init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
-        """Make other messages of it, since something in it has changed."""
+        """Build new messages, since something in the exchange has changed."""
         told: list[ChatMessage] = [{"role": "user", "content": self.told}] if self.told else []
-        self.messages = [*told, {"role": "assistant", "content": self.said}]
+        self._messages = [*told, {"role": "assistant", "content": self.said}]
+        self._without_thinking = self._messages
+        spoken = [block for block in self.said if block["type"] not in THINKING]
+        if len(spoken) < len(self.said):
+            self._without_thinking = [*told, {"role": "assistant", "content": spoken}]
+
+    def messages(self, *, thinking: bool = True) -> list[ChatMessage]:
+        """Return both messages as the Messages API takes them: the same objects each time."""
+        return self._messages if thinking else self._without_thinking
+
+    def drop_thinking(self) -> list[Block]:
+        """Remove the thinking blocks for good, and return them."""
+        dropped = [block for block in self.said if block["type"] in THINKING]
+        self.said = [block for block in self.said if block["type"] not in THINKING]
+        return dropped
 
 
 @dataclass(slots=True)
@@ -108,15 +125,21 @@ class Context:
             {"type": "tool_result", "tool_use_id": call, "content": content, "is_error": is_error}
         )
 
-    def add_reply(self, number: int, content: list[Block]) -> None:
-        """Add what the model said to all that was told so far; numbers grow."""
+    def add_reply(self, number: int, content: list[Block], frame: str = "") -> None:
+        """Add what the model said to all that was told so far.
+
+        Args:
+            number: of the reply; numbers grow.
+            content: the blocks of the reply.
+            frame: of its request, see `frame_of`.
+        """
         for call in self.calls:
             # Where there is none yet: the API takes no call without one.
             self.add_result(call["id"], INTERRUPTED_CALL, is_error=True)
         if not self._exchanges and not self.pending:
             self.add_text(GAP)  # the API takes no conversation that the model begins
         said = [self._weighed(block) for block in content]
-        self._exchanges.append(_Exchange(number, self.pending, said))
+        self._exchanges.append(_Exchange(number, self.pending, said, frame))
         self._results, self._texts = {}, []
         self.calls = [block for block in content if block["type"] == "tool_use"]
 
@@ -127,33 +150,56 @@ class Context:
         self.add_text(text)
         self._head = list(self._texts)
 
-    def messages(self) -> list[ChatMessage]:
-        """Return all of it, as the Messages API takes it."""
-        return _messages(self._exchanges, self.pending)
+    def messages(self, frame: str | None = None) -> list[ChatMessage]:
+        """Return the whole conversation, as the Messages API takes it.
+
+        A model signs its thinking over everything before it: system prompt, tools, and messages
+        with their thinking. So only the thinking of the last replies in a row whose request had
+        this very frame is sent back. Source: the API's documentation, "Preserved thinking".
+
+        Args:
+            frame: of the request that the messages are for; `None` keeps all thinking.
+        """
+        bound = self._count_unbound(frame)
+        exchanges = enumerate(self._exchanges)
+        messages = [one for at, each in exchanges for one in each.messages(thinking=at >= bound)]
+        return [*messages, {"role": "user", "content": self.pending}] if self.pending else messages
+
+    def _count_unbound(self, frame: str | None) -> int:
+        """Count the exchanges up to the last one whose thinking does not hold in this frame."""
+        if frame is None:
+            return 0
+        others = (at for at in range(self.length, 0, -1) if self._exchanges[at - 1].frame != frame)
+        return next(others, 0)
 
     def earlier_messages(self, length: int, told: int) -> list[ChatMessage]:
         """Return what it was with so many exchanges, and so many blocks behind them."""
         behind = self._exchanges[length].told if length < self.length else self.pending
         return _messages(self._exchanges[:length], behind[:told])
 
-    def messages_with(self, text: str, *, skipped: int, texts: bool) -> list[ChatMessage]:
-        """Return all of it with a demand at its end, or only the newer part of it.
+    def messages_with(
+        self, text: str, *, skipped: int, texts: bool, frame: str | None = None
+    ) -> list[ChatMessage]:
+        """Return the conversation with a demand at its end, or only the newer part of it.
 
         Args:
             text: the demand.
-            skipped: how many exchanges to leave out, the oldest; what stands above them stays.
+            skipped: how many of the oldest exchanges to leave out; what is above them stays. The
+                rest comes without thinking, which is bound to what is left out.
             texts: whether to show what was told since the last reply, besides results.
+            frame: see `messages`.
         """
         demand = {"type": "text", "text": text}
         kept = self._exchanges[skipped:]
         told = [*self._results.values(), *(self._texts if texts else ()), demand]
         if not skipped:
-            return _messages(kept, told)
+            behind: ChatMessage = {"role": "user", "content": told}
+            return [*self.messages(frame)[: -1 if self.pending else None], behind]
         above = [*self._head, {"type": "text", "text": GAP}]
         if not kept:
             return _messages([], [*above, *_texts_of(told)])
         first = _Exchange(kept[0].number, [*above, *_texts_of(kept[0].told)], kept[0].said)
-        return _messages([first, *kept[1:]], told)
+        return _messages([first, *kept[1:]], told, thinking=False)
 
     def find_clearable(self, *, kept: int) -> tuple[int, int]:
         """Return up to which reply results would be cleared, and how many bytes that would save.
@@ -162,20 +208,30 @@ class Context:
             kept: how many of the last exchanges keep their results.
         """
         through = self._exchanges[-1 - kept].number if len(self._exchanges) > kept else 0
-        return through, sum(saved for _, _, saved in self._clearings(through))
+        return through, sum(saved for *_, saved in self._clearings(through))
 
     def clear(self, through: int) -> None:
-        """Put a short text in the place of every long result of the replies up to that one."""
-        for block, text, saved in list(self._clearings(through)):
+        """Put a short text in the place of every long result of the replies up to that one.
+
+        The thinking behind the first of them is bound to what it was, and is removed as well.
+        """
+        first = None
+        for at, block, text, saved in list(self._clearings(through)):
+            first = at if first is None else first
             block["content"] = [{"type": "text", "text": text}]
             self.bytes -= saved
+        for exchange in self._exchanges[self.length if first is None else first :]:
+            self.bytes -= sum(map(size_of, exchange.drop_thinking()))
         for exchange in self._exchanges:
             exchange.renew()
 
-    def _clearings(self, through: int) -> Iterator[tuple[Block, str, int]]:
-        """Yield each result that is worth clearing, what would stand there, and what that saves."""
+    def _clearings(self, through: int) -> Iterator[tuple[int, Block, str, int]]:
+        """Yield each result that is worth clearing, what would stand there, and what that saves.
+
+        Before them comes the place of the exchange that tells the result.
+        """
         groups = [*(one.told for one in self._exchanges[1:]), list(self._results.values())]
-        for exchange, told in zip(self._exchanges, groups, strict=False):
+        for at, (exchange, told) in enumerate(zip(self._exchanges, groups, strict=False), start=1):
             if exchange.number > through:
                 return
             names = {call["id"]: call["name"] for call in exchange.said if "name" in call}
@@ -185,7 +241,7 @@ class Context:
                     text = render_cleared(names[block["tool_use_id"]], _size(old))
                     saved = _size(old) - _size(text)
                     if saved >= _WORTH_BYTES:
-                        yield block, text, saved
+                        yield at, block, text, saved
 
     def _weighed(self, block: Block) -> Block:
         self.bytes += size_of(block)
@@ -287,8 +343,10 @@ def frame_of(ask: Ask, server: str) -> str:
     return digest_of(server, ask.model, ask.system, tools=ask.tools)[:32]
 
 
-def _messages(exchanges: list[_Exchange], told: list[Block]) -> list[ChatMessage]:
-    messages = [message for exchange in exchanges for message in exchange.messages]
+def _messages(
+    exchanges: list[_Exchange], told: list[Block], *, thinking: bool = True
+) -> list[ChatMessage]:
+    messages = [one for exchange in exchanges for one in exchange.messages(thinking=thinking)]
     return [*messages, {"role": "user", "content": told}] if told else messages
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.agent.conversation import prompts
-from teamd.agent.conversation.context import Context, TokenCounts
+from teamd.agent.conversation.context import THINKING, Context, TokenCounts
 from teamd.agent.conversation.summary import OpenItem, render_summary
 from teamd.agent.conversation.talk import Talk
 from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 CONTEXT_FULL: Final = "model_context_window_exceeded"
 CUT_OFF_REASONS: Final = frozenset({"max_tokens", CONTEXT_FULL})
-_THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 
 # What another conversation does not end.
@@ -208,7 +207,7 @@ class ConversationState:
         self.open_items = [item for item in self.open_items if not item.passing]
         content = _returnable(reply.content)
         if content and reply.stop_reason != "refusal":
-            self.context.add_reply(self.turns, content)
+            self.context.add_reply(self.turns, content, reply.frame)
             self._reply_number = self._length
             self.unanswered = self.context.calls
             self.begun = set()
@@ -284,6 +283,6 @@ def _gist(message: Message) -> str:
 def _returnable(content: list[Block]) -> list[Block]:
     """Return what the API takes back: no blank text, and no thinking that came to nothing."""
     kept = [block for block in content if block["type"] != "text" or block["text"].strip()]
-    while kept and kept[-1]["type"] in _THINKING:
+    while kept and kept[-1]["type"] in THINKING:
         kept.pop()
     return kept
