@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from teamd.agent.conversation import prompts
-from teamd.agent.conversation.state import CUT_OFF_REASONS
+from teamd.models import CUT_OFF_REASONS
 from teamd.tools import Result, ToolError
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ async def follow(
         PermissionPending: one waits for a person, and so do those behind it.
     """
     conversation = talk.conversation
-    calls, whole = conversation.unanswered, conversation.stop_reason == "tool_use"
+    # Gateways send whole calls under `end_turn`, `stop` or `tool_calls` as well.
+    calls, whole = conversation.unanswered, conversation.stop_reason not in CUT_OFF_REASONS
     cut_off = Result(text=prompts.CUT_OFF_CALL, is_error=True)
     for call in calls:
         conversation.add_result(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from teamd.tokens import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+CONTEXT_FULL: Final = "model_context_window_exceeded"
+CUT_OFF_REASONS: Final = frozenset({"max_tokens", CONTEXT_FULL})  # the last block may be half
 
 Block = dict[str, Any]
 ChatMessage = dict[str, Any]  # a message of the Messages API

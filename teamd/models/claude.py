@@ -21,7 +21,7 @@ from anthropic.types import Message, ParsedMessage, RawMessageStreamEvent
 from teamd import credentials
 from teamd.errors import TeamError
 from teamd.masking import Mask
-from teamd.models import Reply, TransientError, UnusableError, canned
+from teamd.models import CUT_OFF_REASONS, Reply, TransientError, UnusableError, canned
 from teamd.models.encoding import PerMessage, breakpoints, encode, encode_body
 from teamd.models.errors import as_model_error, may_have_begun
 from teamd.tokens import Usage
@@ -217,7 +217,7 @@ def _size(event: object) -> int:
 def _whole(message: Message, inputs: Mapping[int, str]) -> Reply:
     if not isinstance(message.stop_reason, str):
         raise TransientError("the model's server ended its reply half way")
-    if message.stop_reason == "tool_use":
+    if message.stop_reason not in CUT_OFF_REASONS:
         # The SDK makes something of half an input too, and half a call must never run.
         for whole in filter(None, inputs.values()):
             json.loads(whole)

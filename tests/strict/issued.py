@@ -41,7 +41,7 @@ class Issued:
 def thoughts(content: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the signatures of a message's thinking blocks, in order."""
     keys = {"thinking": "signature", "redacted_thinking": "data"}
-    return tuple(block[keys[block["type"]]] for block in content if block["type"] in keys)
+    return tuple(block.get(keys[block["type"]], "") for block in content if block["type"] in keys)
 
 
 def _gist(content: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

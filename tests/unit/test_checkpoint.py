@@ -16,8 +16,9 @@ from teamctl.layout import Layout
 from teamctl.transcript_view import TranscriptView
 from teamd.agent.conversation.checkpoint import FORMAT
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.conversation.state import CONTEXT_FULL, ConversationState
+from teamd.agent.conversation.state import ConversationState
 from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE, Message
+from teamd.models import CONTEXT_FULL
 from teamd.tokens import Usage
 from teamd.transcript import records
 from teamd.transcript.file import Transcript

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.agent.conversation.context import BYTES_PER_TOKEN, frame_of
-from teamd.agent.conversation.state import CONTEXT_FULL
 from teamd.agent.conversation.summary import DEMAND, clip_text, restate
 from teamd.messages import again
-from teamd.models import Ask, TooLongError, UnusableError
+from teamd.models import CONTEXT_FULL, Ask, TooLongError, UnusableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

@@ -143,6 +143,11 @@ class Context:
         self._results, self._texts = {}, []
         self.calls = [block for block in content if block["type"] == "tool_use"]
 
+    def call_ids(self) -> set[str]:
+        """Return the ids of all tool calls."""
+        said = (block for exchange in self._exchanges for block in exchange.said)
+        return {block["id"] for block in said if block["type"] == "tool_use"}
+
     def restart(self, text: str) -> None:
         """Have nothing but this text, as the user's, instead of all there is."""
         self.calls, self._exchanges, self._results, self._texts = [], [], {}, []

@@ -7,6 +7,7 @@ reads the transcript comes to the same messages as the one that wrote it.
 from __future__ import annotations
 
 import os
+import re
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from teamd.transcript.file import Transcript
 
 
+_CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _LEAST_BYTES: Final = 1 << 17  # read in a few milliseconds
 _TIMES: Final = 4  # what the checkpoint takes; a conversation that only grows needs none
 
@@ -63,7 +65,8 @@ class Conversation(ConversationState):
 
     def add_reply(self, reply: Reply) -> None:
         """Put a whole reply of the model into it, for `settle` to bring to the disk."""
-        self.record(records.Replied(content=reply.content, **_facts(reply)), durable=False)
+        content = _with_own_ids(reply.content, self.context.call_ids())
+        self.record(records.Replied(content=content, **_facts(reply)), durable=False)
 
     def begin_call(self, call: Block, *, durable: bool = True) -> None:
         """Note that a tool call of the last reply is begun, see `record`."""
@@ -163,6 +166,21 @@ class Conversation(ConversationState):
     def settle_ahead(self) -> None:
         """Begin to settle, where there is something else to do before that has to have ended."""
         self._transcript.settle_ahead()
+
+
+def _with_own_ids(content: list[Block], known: set[str]) -> list[Block]:
+    """Return the blocks of a reply in which each call has an id that the API takes back.
+
+    Gateways send calls with an empty id, or with one that an earlier call had: each gets a new one.
+    """
+    blocks = []
+    for block in content:
+        if block["type"] == "tool_use":
+            if not _CALL_ID.fullmatch(block["id"]) or block["id"] in known:
+                block = {**block, "id": f"call_{os.urandom(12).hex()}"}  # noqa: PLW2901
+            known.add(block["id"])
+        blocks.append(block)
+    return blocks
 
 
 def _facts(reply: Reply) -> dict[str, Any]:

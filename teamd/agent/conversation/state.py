@@ -12,14 +12,12 @@ from teamd.agent.conversation.context import THINKING, Context, TokenCounts
 from teamd.agent.conversation.summary import OpenItem, render_summary
 from teamd.agent.conversation.talk import Talk
 from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE
+from teamd.models import CONTEXT_FULL
 from teamd.transcript import records
 
 if TYPE_CHECKING:
     from teamd.messages import Message
     from teamd.models import Block
-
-CONTEXT_FULL: Final = "model_context_window_exceeded"
-CUT_OFF_REASONS: Final = frozenset({"max_tokens", CONTEXT_FULL})
 
 
 # What another conversation does not end.
@@ -281,8 +279,29 @@ def _gist(message: Message) -> str:
 
 
 def _returnable(content: list[Block]) -> list[Block]:
-    """Return what the API takes back: no blank text, and no thinking that came to nothing."""
-    kept = [block for block in content if block["type"] != "text" or block["text"].strip()]
+    """Return the blocks that the API takes back.
+
+    Blank text, thinking without a signature and blocks of unknown types are shown, and not sent
+    back. Thinking behind such a block in the same reply is bound to it, and not sent back either.
+    """
+    kept: list[Block] = []
+    whole = True
+    for block in content:
+        if _is_returnable(block) and (whole or block["type"] not in THINKING):
+            kept.append(block)
+        else:
+            whole = False
     while kept and kept[-1]["type"] in THINKING:
         kept.pop()
     return kept
+
+
+def _is_returnable(block: Block) -> bool:
+    match block["type"]:
+        case "text":
+            return bool(block["text"].strip())
+        case "thinking":
+            return bool(block.get("signature"))
+        case "redacted_thinking":
+            return bool(block.get("data"))
+    return bool(block["type"] == "tool_use")
