@@ -115,7 +115,7 @@ def test_a_compacted_teammate_does_not_forget_its_team(cramped: Project) -> None
 
 @pytest.mark.slow
 def test_a_subagent_outgrows_its_context_and_comes_to_its_end(cramped: Project) -> None:
-    count = 17
+    count = 20
     assert count * OUTPUT_BYTES / 4 > 2 * CONTEXT
     plain = steps(count)
 

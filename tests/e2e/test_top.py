@@ -235,7 +235,7 @@ def test_the_first_picture_needs_no_textual(project: Project) -> None:
     """It takes longer to load than a person waits for the first row."""
     code = (
         "import sys, teamctl.commands.top, teamctl.top.first, teamd.overview.overview\n"
-        "print([name for name in ('textual', 'rich', 'asyncio', 'click') if name in sys.modules])"
+        "print([name for name in ('textual', 'rich', 'asyncio') if name in sys.modules])"
     )
     assert project.run(sys.executable, "-c", code).stdout.strip() == "[]"
 
