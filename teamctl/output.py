@@ -71,8 +71,14 @@ def console() -> Console:
     """Return a console for tables: as wide as the terminal, and unbounded elsewhere."""
     from rich.console import Console  # noqa: PLC0415 -- 20 ms, only where something is drawn
 
+    class PipedConsole(Console):
+        """Leaves a closed pipe to the command's edge; rich itself would exit with status 1."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
     drawn = sys.stdout.isatty()
-    return Console(width=None if drawn else _WIDE, highlight=False, soft_wrap=not drawn)
+    return PipedConsole(width=None if drawn else _WIDE, highlight=False, soft_wrap=not drawn)
 
 
 def table(headings: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
     from teamd.files.paths import TeamPaths
 
-# How many are made between two looks for garbage while the SDK is loaded. With as many looks as
-# usual, that takes a tenth longer.
-
 
 def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
     """Return what the children run; what is slow to load of it is loaded before the first fork.

@@ -33,17 +33,17 @@ def team_options(run: Callable[..., R]) -> Callable[..., R]:
     They may stand before or after the command's name.
     """
 
-    @click.option(
-        "--config",
-        metavar="FILE",
-        help="The settings file  [default: the team's own team.toml, else the project's].",
-    )
+    @click.option("--team", metavar="NAME", help="The team .teams/NAME/ of this project.")
     @click.option(
         "--team-dir",
         metavar="DIR",
         help="The team directory  [default: $TEAMD_DIR, else .team/ here or above].",
     )
-    @click.option("--team", metavar="NAME", help="The team .teams/NAME/ of this project.")
+    @click.option(
+        "--config",
+        metavar="FILE",
+        help="The settings file  [default: the team's own team.toml, else the project's].",
+    )
     @functools.wraps(run)
     def with_choice(
         *args: Any, team: str | None, team_dir: str | None, config: str | None, **values: Any

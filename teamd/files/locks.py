@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -28,6 +29,7 @@ TIMEOUT_SECONDS: Final = 10.0
 # and would release the lock before its file object is flushed, which loses mail.
 _CHECK_INTERVAL_SECONDS: Final = 0.005
 _PROBES: Final = 2
+_importing: Final = threading.Lock()
 
 
 @contextmanager
@@ -238,18 +240,21 @@ def _load_portalocker() -> ModuleType:
 
     Two steps of that import are for classes that are not used here, and are left out: it asks for
     the folder for temporary files, which fails on a full disk, and it imports redis if that is
-    installed, which takes 100 ms more.
+    installed, which takes 100 ms more. Threads import it one after the other.
     """
     import tempfile  # noqa: PLC0415 -- only for this import
 
-    folder, redis = tempfile.tempdir, sys.modules.get("redis")
-    tempfile.tempdir, sys.modules["redis"] = "/", None  # type: ignore[assignment]
-    try:
-        import portalocker  # noqa: PLC0415 -- see above
-    finally:
-        tempfile.tempdir = folder
-        if redis is None:
-            del sys.modules["redis"]
-        else:
-            sys.modules["redis"] = redis
-    return portalocker
+    with _importing:
+        if (loaded := sys.modules.get("portalocker")) is not None:
+            return loaded
+        folder, redis = tempfile.tempdir, sys.modules.get("redis")
+        try:
+            tempfile.tempdir, sys.modules["redis"] = folder or "/", None  # type: ignore[assignment]
+            import portalocker  # noqa: PLC0415 -- see above
+        finally:
+            tempfile.tempdir = folder
+            if redis is None:
+                sys.modules.pop("redis", None)
+            else:
+                sys.modules["redis"] = redis
+        return portalocker

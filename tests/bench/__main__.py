@@ -34,11 +34,7 @@ def main() -> int:
     if given.save and given.names:
         parser.error("a run is saved whole: give no names")
     options = ["--short"] if given.short else []
-    outputs = {
-        name: _run(name, options)
-        for name in given.names or _NAMES
-        if not (given.short and name == "steps")
-    }
+    outputs = {name: _run(name, options) for name in given.names or _NAMES}
     if failed := [name for name, output in outputs.items() if output is None]:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
         return 1

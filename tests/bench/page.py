@@ -53,7 +53,7 @@ SECTIONS: Final[Mapping[str, str]] = {
     "steps": "Where the time of these goes, one step behind the other, and why each is needed. To "
     "note each step's end takes a few microseconds more.",
     "spawn": "From the request for a teammate until its first model call is on the wire. The "
-    "supervisor was idle before, so that a process was kept ready.",
+    "supervisor was idle before.",
     "memory": "What a teammate takes of the memory. Pages that processes share count in parts.",
     "resume": "How long it takes to read a conversation again, by the length of its transcript.",
     "growth": "What a team costs at several sizes. A broadcast wakes everybody.",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _MARKS: Final = Path(__file__).with_name("marks")
 # Where one process is held up, it notes the end of its step behind that of another one's next.
 _MORE_ROUNDS: Final = 5  # until each was seen whole
-_RESTED_SECONDS: Final = 0.8  # one more process is forked ahead half a second after the last
+_RESTED_SECONDS: Final = 0.8  # the supervisor is idle again
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +132,8 @@ SPAWN: Final = (
     Step("the supervisor sees the request", "nobody polls",
          ">teamd.supervisor.handlers:carry_out", supervisor=True),
     Step("the prompt is put, and synced", "the work is not lost, whoever is killed",
-         ">teamd.supervisor.forks:Forks.fork", supervisor=True),
-    Step("the process that was forked ahead gets its name", "a fork copies the table of all pages",
+         ">teamd.supervisor.children:Children._fork_process", supervisor=True),
+    Step("its process is forked", "a fork copies the table of all pages",
          ">teamd.agent.child:live"),
     Step("its files, tools and conversation are opened", "a teammate of its own",
          "<teamd.agent.child:build_loop"),

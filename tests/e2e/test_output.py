@@ -7,6 +7,8 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.strict.replies import say
 
 if TYPE_CHECKING:
@@ -81,3 +83,10 @@ def test_an_interrupt_ends_what_follows_without_a_word(team: Project) -> None:
         _, errors = following.communicate(timeout=20)
     assert following.returncode == 130
     assert errors.strip() == ""
+
+
+@pytest.mark.parametrize("command", ["team", "usage"])
+def test_a_table_whose_reader_has_gone_is_no_failure(project: Project, command: str) -> None:
+    project.enlist("ann")
+    waits = f"{{ sleep 0.2; teamctl {command}; echo $? > status; }} | true; cat status"
+    assert project.do("bash", "-c", waits) == "0\n"

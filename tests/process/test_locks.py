@@ -13,7 +13,7 @@ from teamd.files import locks
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
-from tests.children import child, holding
+from tests.children import child, holding, said
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +43,29 @@ from teamd.files.paths import TeamPaths
 box = Mailbox(TeamPaths(Path(sys.argv[1])), "bob")
 print("begins", flush=True)
 box.put(Message(sender="alice", to="bob", content="x"))
+"""
+
+
+TOGETHER = """
+import sys, tempfile, threading
+from pathlib import Path
+from teamd.files import locks
+start, failed = threading.Barrier(8), []
+
+def lock(number):
+    start.wait()
+    try:
+        with locks.locked(Path(sys.argv[1]) / f"{number}.lock"):
+            pass
+    except BaseException as error:
+        failed.append(error)
+
+threads = [threading.Thread(target=lock, args=(number,)) for number in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(failed, tempfile.tempdir, "redis" in sys.modules)
 """
 
 
@@ -112,3 +135,8 @@ def test_a_message_of_our_own_waits_only_for_its_turn(tmp_path: Path) -> None:
     with holding(paths.inbox("bob")):
         Mailbox(paths, "alice").put(Message(sender="bob", to="alice", content="x"))
         assert Mailbox(paths, "alice").queued() == 1
+
+
+def test_threads_may_take_the_first_locks_of_a_process_together(tmp_path: Path) -> None:
+    """As the first requests of a page do: portalocker is imported at the first lock."""
+    assert said(TOGETHER, tmp_path) == "[] None False\n"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
+from teamctl.main import cli
 from teamd import terminal
 from teamd.cli import Choice
 
@@ -29,6 +30,11 @@ def test_two_teams_are_refused_and_the_choice_is_unchanged() -> None:
     with pytest.raises(click.UsageError, match="--team and --team-dir name a team each"):
         choice.take(team=None, team_dir="b", config=None)
     assert choice == Choice(team="a")
+
+
+def test_help_lists_the_options_of_a_team_from_its_name_to_its_settings() -> None:
+    shown = cli.get_help(click.Context(cli))
+    assert shown.index("--team NAME") < shown.index("--team-dir") < shown.index("--config")
 
 
 def test_no_color_removes_colors_and_keeps_other_styles(monkeypatch: pytest.MonkeyPatch) -> None:
