@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from teamd.agent.conversation import prompts
 from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.prompts import system_prompt
 from teamd.agent.delivery import Delivery
@@ -15,15 +17,18 @@ from teamd.agent.model_stack import ModelStack
 from teamd.agent.tools import TeammateTools, make_board
 from teamd.agent.turn import Cancellation
 from teamd.agent.work import claim_next, list_open_work
+from teamd.errors import TeamError
+from teamd.messages import new_id
 from teamd.settings import roles
 from teamd.tools import Toolbox
 from teamd.tools.workspace import Workspace
-from teamd.transcript.records import Opened
+from teamd.transcript.records import NewsAdded, Opened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from teamd.agent.conversation.conversation import Conversation
     from teamd.agent.environment import Environment
     from teamd.files.paths import TeamPaths
     from teamd.settings.skills import Skill
@@ -44,10 +49,17 @@ def build_loop(env: Environment) -> Loop:
         asker=env.name,
         open_work=partial(list_open_work, env.name, tools.board, env.approvals, env.roster),
     )
+    opening = lambda: _opening(env, tools.find_skills())  # noqa: E731 -- one line
+
+    def news() -> Iterator[NewsAdded]:
+        yield from tools.news()
+        if compaction.system_notes and env.conversation.owes_reply:
+            yield from _find_new_instructions(env.conversation, opening)
+
     delivery = Delivery(
         env=env,
-        opening=lambda: _opening(env, tools.find_skills()),
-        news=tools.news,
+        opening=opening,
+        news=news,
         summarise=compaction.request,
         turn=turn,
     )
@@ -88,6 +100,20 @@ def _claim(env: Environment) -> Callable[[], bool]:
         return lambda: False
     role = lambda: env.roster.get(env.name).role  # noqa: E731 -- one line, used once
     return partial(claim_next, make_board(env), role, env.journal)
+
+
+def _find_new_instructions(
+    conversation: Conversation, opening: Callable[[], Opened]
+) -> Iterator[NewsAdded]:
+    """Yield the instructions, where they are no longer those that the conversation has."""
+    with suppress(TeamError):  # a role file that is being edited
+        system = opening().system
+        text = prompts.NEW_INSTRUCTIONS.format(instructions=system)
+        known = conversation.instructions or prompts.NEW_INSTRUCTIONS.format(
+            instructions=conversation.opened.system
+        )
+        if text != known:
+            yield NewsAdded(about=f"instructions {new_id()}", text=text, instructions=True)
 
 
 def _opening(env: Environment, found: Sequence[Skill]) -> Opened:

@@ -171,6 +171,8 @@ class Metered:
         except ModelError as error:
             if not error.begun:
                 account = NOTHING
+            elif error.usage is not None:
+                account = _account(error.usage, self._find_price(ask.model))
             raise
         finally:
             self.ledger.settle(reservation, account)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from teamd.agent.conversation import prompts
 from teamd.models import CUT_OFF_REASONS
+from teamd.models.tool_input import explain_invalid
 from teamd.tools import Result, ToolError
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ async def follow(
 async def _run_call(talk: Compaction, call: Block, show: Callable[[Block], None]) -> Result:
     """Run a tool call, unless an earlier process began it and it must not be repeated."""
     name, conversation = call["name"], talk.conversation
+    if (wrong := explain_invalid(call["input"])) is not None:
+        return Result(text=prompts.INVALID_CALL.format(wrong=wrong), is_error=True)
     if call["id"] in conversation.begun and not talk.toolbox.repeats(name):
         return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
     # On the disk before it changes anything: what was asked, and that it was begun.

@@ -33,6 +33,7 @@ class Ask:
         begun: called once the reply begins: by then the server has what is cached of the request.
         aside: whether the reply is said to nobody, such as a summary.
         asker: the teammate whose conversation it is; empty for a subagent's.
+        system_notes: whether `messages` may have the role `system`.
     """
 
     model: str
@@ -44,6 +45,7 @@ class Ask:
     begun: Callable[[], None] = lambda: None
     aside: bool = False
     asker: str = ""
+    system_notes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +76,11 @@ class ModelError(Exception):
 
     Attributes:
         begun: whether the server may have begun to answer, and charges for it.
+        usage: what the server has said that it charges; `None` where it has not.
     """
 
     begun = False
+    usage: Usage | None = None
 
 
 class TransientError(ModelError):
@@ -89,6 +93,23 @@ class TransientError(ModelError):
     def __init__(self, sentence: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(sentence)
         self.retry_after_seconds = retry_after_seconds
+
+
+class OddReplyError(TransientError):
+    """The server sent something that is not a reply.
+
+    Attributes:
+        what: it sent, for example "a web page: <html>…"; an excerpt follows the colon.
+    """
+
+    def __init__(self, what: str, server: str = "the model's server") -> None:
+        super().__init__(f"{server} sent {what}")
+        self.what = what
+
+    @property
+    def kind(self) -> str:
+        """What it sent, without the excerpt."""
+        return self.what.partition(":")[0]
 
 
 class RefusedError(TransientError):
@@ -137,6 +158,32 @@ class TooLongError(UnusableError):
     def __init__(self, sentence: str, limit_tokens: int | None = None) -> None:
         super().__init__(sentence)
         self.limit_tokens = limit_tokens
+
+
+class RefusedMessageError(UnusableError):
+    """The server refuses one message of the request; without it, the rest may pass.
+
+    Attributes:
+        message: its index in the request.
+        block: the index of the refused block in it; `None` where the server does not say.
+        thinking: whether the block is one of thinking.
+        system: whether the server refuses the role `system`.
+    """
+
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        message: int,
+        block: int | None = None,
+        thinking: bool = False,
+        system: bool = False,
+    ) -> None:
+        super().__init__(sentence)
+        self.system = system
+        self.message = message
+        self.block = block
+        self.thinking = thinking
 
 
 class Model(Protocol):

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd.messages import again
 from teamd.models import (
     ModelError,
+    OddReplyError,
     RefusedError,
+    RefusedMessageError,
     TooLongError,
     TransientError,
     UnusableError,
@@ -35,6 +37,10 @@ STATUS_OF_TYPE: Final = {
     "overloaded_error": 529,
 }
 _OK: Final = 200
+_BAD_REQUESTS: Final = frozenset({400, 422})
+# The API says "messages.3.content.0: …", others "messages[3].content[0]" or "messages.3: …".
+_SYSTEM_ROLE: Final = re.compile(r"""role ['"]system['"]|role: Input should be 'user'""")
+_MESSAGE: Final = re.compile(r"\bmessages[.\[](\d{1,6})\]?(?:\.content[.\[](\d{1,6})\]?)?")
 _TOO_LARGE: Final = 413
 _SERVER_ERROR: Final = 500
 _LONGEST_MESSAGE: Final = 300
@@ -64,6 +70,8 @@ def as_model_error(
         name: of the teammate that asked; empty for a subagent.
         mask: takes secrets out of what the server says, which may repeat the key.
     """
+    if isinstance(error, OddReplyError):
+        error = OddReplyError(_short(mask(error.what)), url)
     if isinstance(error, ModelError):
         return error
     status: int | None = getattr(error, "status_code", None)
@@ -77,7 +85,23 @@ def as_model_error(
         return failure(f"{url} answered {status}: {said}", _retry_after(error))
     if status == _TOO_LARGE or _TOO_LONG.search(said):
         return TooLongError(f"the conversation is too long for {model} ({said})", _limit(said))
-    return UnusableError(_sentence(status, said, model=model, url=url, name=name))
+    sentence = _sentence(status, said, model=model, url=url, name=name)
+    if status in _BAD_REQUESTS and (refused := _find_message(said, sentence)) is not None:
+        return refused
+    return UnusableError(sentence)
+
+
+def _find_message(said: str, sentence: str) -> RefusedMessageError | None:
+    """Return the error with the message that the server refuses, where it names one."""
+    found = _MESSAGE.search(said)
+    if _SYSTEM_ROLE.search(said):
+        message = int(found[1]) if found else 0
+        return RefusedMessageError(sentence, message=message, system=True)
+    if found is None:
+        return None
+    block = None if found[2] is None else int(found[2])
+    thinking = "thinking" in said or "signature" in said
+    return RefusedMessageError(sentence, message=int(found[1]), block=block, thinking=thinking)
 
 
 def may_have_begun(error: Exception) -> bool:
@@ -85,7 +109,7 @@ def may_have_begun(error: Exception) -> bool:
 
     It cannot where the server told a status instead, or was never connected to.
     """
-    told = getattr(error, "status_code", None) is not None
+    told = isinstance(error, OddReplyError) or getattr(error, "status_code", None) is not None
     cause = error.__cause__ or error
     return not told and type(cause).__name__ not in _UNSENT
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from teamd.models import RefusedError, TransientError, UnusableError
+from teamd.models import OddReplyError, RefusedError, TransientError, UnusableError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,20 +67,30 @@ class Retrying:
         Raises:
             UnusableError: the last attempt failed too, or a person has to do something.
         """
+        odd = ""
         try:
             for attempt in range(self.policy.attempts - 1):
                 try:
                     return await self.model.reply(ask)
+                except OddReplyError as error:
+                    if error.kind == odd:  # not an outage, and the server may charge for each
+                        raise self._give_up(error, "twice in a row") from error
+                    odd = error.kind
+                    await self._pause(attempt, error)
                 except TransientError as error:
+                    odd = ""
                     await self._pause(attempt, error)
             return await self.model.reply(ask)
         except TransientError as error:
-            rest = self.policy.rest_seconds
-            why = f"{error}; gave up after {self.policy.attempts} attempts"
-            again = f"next one in {rest:g} s or with the next mail"
-            raise UnusableError(f"{why}, {again}", again_in_seconds=rest) from error
+            why = f"gave up after {self.policy.attempts} attempts"
+            raise self._give_up(error, why) from error
         finally:
             self.settled()
+
+    def _give_up(self, error: TransientError, why: str) -> UnusableError:
+        rest = self.policy.rest_seconds
+        again = f"next one in {rest:g} s or with the next mail"
+        return UnusableError(f"{error}; {why}, {again}", again_in_seconds=rest)
 
     async def _pause(self, attempt: int, error: TransientError) -> None:
         import asyncio  # noqa: PLC0415 -- the supervisor has the policy alone

@@ -128,11 +128,17 @@ class NoteAdded(_Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewsAdded(_Record):
-    """The model was told what happened beside the conversation; `about` names that."""
+    """The model was told what happened beside the conversation; `about` names that.
+
+    Attributes:
+        instructions: whether the text has the instructions that hold from now on.
+    """
 
     kind: ClassVar[str] = "news"
+    optional: ClassVar[frozenset[str]] = frozenset({"instructions"})
     about: str = ""
     text: str = ""
+    instructions: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +205,26 @@ class ResultsCleared(_Record):
 
     kind: ClassVar[str] = "cleared"
     through: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageRepaired(_Record):
+    """A part of the context that the server refused was replaced.
+
+    Attributes:
+        reply: the number of the reply that the message came before or is; 0: none came since.
+        role: of the message.
+        block: the index of the block in it; `None` for all of them.
+        thinking: whether only thinking was removed.
+        notice: a line that the lead is owed until `NoticeSent`.
+    """
+
+    kind: ClassVar[str] = "repaired"
+    reply: int = 0
+    role: str = "user"
+    block: int | None = None
+    thinking: bool = False
+    notice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,8 +309,8 @@ class Checkpoint(_Record):
 
 Record: TypeAlias = (
     Opened | Delivered | NoteAdded | NewsAdded | TaskBegun | Replied | CallStarted | CallAnswered
-    | ResultsCleared | Summarised | SummaryFailed | TurnEnded | MailHeld | NoticeSent | Checkpoint
-    | Unknown
+    | ResultsCleared | MessageRepaired | Summarised | SummaryFailed | TurnEnded | MailHeld
+    | NoticeSent | Checkpoint | Unknown
 )  # fmt: skip
 KINDS: Final[tuple[type[Record], ...]] = tuple(kind for kind in get_args(Record) if kind.kind)
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, Final
 
 from tests.strict.blocks import listed
@@ -77,9 +78,15 @@ class Asked:
         return turns(self.messages)
 
     @property
+    def _last(self) -> Turn:
+        """The last turn of the user."""
+        return next(turn for turn in reversed(self.turns) if turn.role == "user")
+
+    @property
     def last_text(self) -> str:
-        """The text of the last turn, tool results left out."""
-        return text_of(self.turns[-1].content)
+        """The text since the last reply, tool results left out."""
+        since = takewhile(lambda turn: turn.role != "assistant", reversed(self.turns))
+        return "\n".join(text_of(turn.content) for turn in reversed([*since]))
 
     @cached_property
     def heard(self) -> str:
@@ -104,7 +111,7 @@ class Asked:
                 text=text_of(block.get("content") or []),
                 is_error=block.get("is_error", False),
             )
-            for block in self.turns[-1].content
+            for block in self._last.content
             if block["type"] == "tool_result"
         ]
 

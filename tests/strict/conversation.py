@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
@@ -47,6 +48,9 @@ class Turn:
 
 
 NOTHING = Turn("user", [])
+# Models that take the role `system`. Source: the API's documentation, "Mid-conversation system
+# messages"; the first was Opus 4.8.
+SYSTEM_MODELS: Final = re.compile(r"claude-(?:opus-4-8|(?:opus|sonnet|fable|mythos)-5|haiku-5-5)\b")
 _NO_FRAME: Final[Mapping[str, Any]] = {}
 
 
@@ -81,6 +85,7 @@ def check_conversation(
         refuse("messages: at least one message is required")
     for index, message in enumerate(messages):
         _check_message(message, f"messages.{index}")
+    _check_system(messages, str(frame.get("model", "")))
     if messages[0]["role"] != "user":
         refuse('messages: first message must use the "user" role')
     said = turns(messages)
@@ -96,14 +101,26 @@ def _check_message(message: Any, where: str) -> None:
     if not isinstance(message, dict):
         refuse(f"{where}: Input should be an object")
     check_keys(message, {"role", "content"}, where)
-    if message.get("role") not in {"user", "assistant"}:
-        refuse(f"{where}.role: Input should be 'user' or 'assistant'")
+    if message.get("role") not in {"user", "assistant", "system"}:
+        refuse(f"{where}.role: Input should be 'user', 'assistant' or 'system'")
     if "content" not in message:
         refuse(f"{where}.content: Field required")
     if message["content"] in ("", []):
         refuse(f"{where}: all messages must have non-empty content")
     blocks = listed(message["content"], f"{where}.content")
     check_blocks(blocks, message["role"], f"{where}.content")
+
+
+def _check_system(messages: list[Any], model: str) -> None:
+    roles = ["", *(message["role"] for message in messages), ""]
+    for index, (before, role, after) in enumerate(zip(roles, roles[1:], roles[2:], strict=False)):
+        if role == "system" and not SYSTEM_MODELS.match(model):
+            refuse(f"messages.{index}: role 'system' is not supported on this model")
+        if role == "system" and (before != "user" or after not in {"assistant", ""}):
+            refuse(
+                f"messages.{index}: a `system` message must follow a `user` message, and come last "
+                "or before an `assistant` message"
+            )
 
 
 def _check_end(last: Turn, issued: Issued) -> None:
@@ -149,7 +166,7 @@ def _check_thinking(said: list[Turn], issued: Issued, *, thinks: bool) -> None:
         index for index, turn in enumerate(said) if turn.role == "user" and not turn.results
     )
     for index, turn in enumerate(said):
-        if turn.role == "user":
+        if turn.role != "assistant":
             continue
         _check_last(turn, index)
         if thinks and index > loop_begins:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.strict.asked import Asked, Model
     from tests.strict.faults import Fault
     from tests.strict.replies import Answer
+    from tests.strict.wire import Wire
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,6 +72,11 @@ class Exchange:
     def closing(self) -> bool:
         """Whether the server is being closed."""
         return self._closed.is_set()
+
+    def wait_for_close(self, wire: Wire) -> None:
+        """Keep the connection open until the server closes."""
+        self._closed.wait()
+        wire.reset()
 
     def events(self, answer: Answer | None = None) -> list[bytes]:
         """Encode an answer; without one, ask the test's model for it."""

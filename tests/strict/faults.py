@@ -65,6 +65,18 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """A 400 with a message of its own, as when one block of the conversation is not taken."""
+
+    message: str
+    status: int = 400
+
+    def strike(self, wire: Wire, exchange: Exchange) -> None:  # noqa: ARG002  # as all do
+        """Send the error."""
+        wire.error(ApiError(self.status, "invalid_request_error", self.message))
+
+
+@dataclass(frozen=True, slots=True)
 class Reset:
     """A connection reset.
 

@@ -28,9 +28,8 @@ _REASONS: Final[list[object]] = [5, ["end_turn"], {}]
 _CALL: Final[dict[str, Any]] = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {}}
 
 MISSHAPEN: Final[list[Malformed]] = [
-    *(_with_block({**_CALL, key: wrong}) for key in ("id", "name", "input") for wrong in (None, 5)),
+    *(_with_block({**_CALL, "name": wrong}) for wrong in (None, 5)),
     _with_block({"type": "text", "text": 5}, "end_turn"),
-    _with_block({"type": "text"}, "end_turn"),
     _with_block({"text": "of no type"}, "end_turn"),
     *(_with_block({"type": "text", "text": "x"}, reason) for reason in _REASONS),
     _delta(index=77, delta={"type": "text_delta", "text": "x"}),

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from teamd.masking import Mask
-from teamd.models import ModelError, RefusedError, TooLongError, TransientError, UnusableError
+from teamd.models import (
+    ModelError,
+    RefusedError,
+    RefusedMessageError,
+    TooLongError,
+    TransientError,
+    UnusableError,
+)
 from teamd.models.errors import as_model_error
 
 URL = "http://localhost:8080/"
@@ -136,13 +143,30 @@ def test_what_is_too_long_for_the_model_is_told_apart_with_its_limit(
     "said",
     [
         "max_tokens: 200000 > 128000, which is the maximum allowed number of output tokens for x",
-        "messages.0: text content blocks must be non-empty",
         "tools.0.custom.description: String should have at most 1024 characters",
     ],
 )
 def test_another_refusal_is_none_of_that(said: str) -> None:
     """A summary would be made in vain, and what was said be lost for it."""
     assert type(judged(Refused(400, said))) is UnusableError
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "message", "block"),
+    [
+        (400, "messages.0: text content blocks must be non-empty", 0, None),
+        (400, "messages.3.content.12.tool_use.id: String should match pattern", 3, 12),
+        (400, "Invalid value for messages[7].content[2]", 7, 2),
+        (422, "messages.1.role: Input should be 'user' or 'assistant'", 1, None),
+    ],
+)
+def test_a_refused_message_is_named(
+    status: int, said: str, message: int, block: int | None
+) -> None:
+    error = judged(Refused(status, said))
+    assert isinstance(error, RefusedMessageError)
+    assert (error.message, error.block, error.thinking) == (message, block, False)
+    assert error.system == ("role" in said)
 
 
 @pytest.mark.parametrize("url", ["http://localhost:11434/v1", "http://localhost:11434/v1/"])

@@ -170,7 +170,7 @@ BAD = {
     "metadata.name: Extra": body(metadata={"name": "x"}),
     "at least one message": body(messages=[]),
     'first message must use the "user" role': body(assistant(text()), user(text())),
-    "role: Input should be": body({"role": "system", "content": "hello"}),
+    "role: Input should be": body({"role": "tool", "content": "hello"}),
     "messages.0.id: Extra": body({**user(text()), "id": "x"}),
     "messages.0: Input should be an object": body("hello"),
     "messages.0.content: Field required": body({"role": "user"}),

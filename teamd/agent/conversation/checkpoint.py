@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Another one with each change of what follows from records, or of what stands in the state: then
 # all records are read. A field that is more or less is found without it.
-FORMAT: Final = 2
+FORMAT: Final = 3
 _NAMES: Final = {"Message": Message, "Block": Block, "ChatMessage": Any}  # imported for types only
 
 

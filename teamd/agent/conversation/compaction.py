@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.agent.conversation.context import BYTES_PER_TOKEN, frame_of
 from teamd.agent.conversation.summary import DEMAND, clip_text, restate
 from teamd.messages import again
-from teamd.models import CONTEXT_FULL, Ask, TooLongError, UnusableError
+from teamd.models import CONTEXT_FULL, Ask, RefusedMessageError, TooLongError, UnusableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -28,6 +28,7 @@ _HALVINGS: Final = 8  # of what is kept word for word
 _PART: Final = 3  # of what is still shown, the oldest third is left out next
 _ATTEMPTS: Final = 2  # replies without a summary in them
 _FILLS: Final = 2  # replies in a row that filled the context, although a summary was made
+_REPAIRS: Final = 3  # of one request
 _PLAUSIBLE: Final = 1000  # tokens: no model that calls tools takes less
 _NO_SUMMARY: Final = frozenset({"refusal", "pause_turn"})
 _HOPELESS: Final = (
@@ -50,6 +51,7 @@ class Compaction:
         server: identifies who answers: thinking is sent back to nobody else.
         asker: whose conversation a person begins anew where nothing helps.
         open_work: what a summary restates of it.
+        system_notes: whether the server takes teamd's own notes under the role `system`.
     """
 
     conversation: Conversation
@@ -60,6 +62,7 @@ class Compaction:
     server: str = ""
     asker: str = ""
     open_work: OpenWork = tuple
+    system_notes: bool = False
     _fills: int = 0
     _requested: bool = False
 
@@ -101,17 +104,37 @@ class Compaction:
         async with aclosing(self._shortened()) as attempts:
             async for _ in attempts:
                 try:
-                    return await self.model.reply(self._ask())
+                    return await self._reply_repaired()
                 except TooLongError as error:
                     self._learn(error.limit_tokens)
                     refused = error
         hint = _HOPELESS.format(command=again(self.asker, "--fresh"))
         raise UnusableError(f"{refused}; {hint}") from refused
 
+    async def _reply_repaired(self) -> Reply:
+        """Ask; a message that the server refuses is replaced, and in the end all of them are."""
+        for _ in range(_REPAIRS):
+            try:
+                return await self.model.reply(self._ask())
+            except RefusedMessageError as error:
+                self._repair(error)
+        self._fall_back(0)
+        return await self.model.reply(self._ask())
+
     def _ask(self) -> Ask:
         """Return the request of the conversation as it is now."""
         ask = self._frame()
-        return replace(ask, messages=self.conversation.context.messages(frame_of(ask, self.server)))
+        frame, system = frame_of(ask, self.server), ask.system_notes
+        return replace(ask, messages=self.conversation.context.messages(frame, system=system))
+
+    def _repair(self, refused: RefusedMessageError) -> None:
+        """Replace the message that the server refused, or stop sending it system messages."""
+        if not refused.system:
+            self.conversation.repair(refused, system=self.system_notes)
+        elif self.system_notes:
+            self.system_notes = False
+        else:
+            raise refused
 
     def _frame(self) -> Ask:
         """Return a request of the conversation as it is now, without its messages."""
@@ -123,6 +146,7 @@ class Compaction:
             messages=[],
             max_tokens=self.settings.max_tokens,
             asker=self.asker,
+            system_notes=self.system_notes,
         )
 
     async def _make_room(self) -> bool:
@@ -176,12 +200,19 @@ class Compaction:
         while skipped < context.length and failed < _ATTEMPTS:
             ask = self._frame()
             frame = frame_of(ask, self.server)
-            messages = context.messages_with(DEMAND, skipped=skipped, texts=texts, frame=frame)
+            messages = context.messages_with(
+                DEMAND, skipped=skipped, texts=texts, frame=frame, system=ask.system_notes
+            )
             try:
                 reply = await self.model.reply(replace(ask, messages=messages, aside=True))
             except TooLongError as error:
                 self._learn(error.limit_tokens)
                 texts, skipped = self._show_less(skipped, texts=texts)
+                continue
+            except RefusedMessageError as error:
+                if not error.system:
+                    break
+                self._repair(error)
                 continue
             text = reply.text.strip()
             if text and reply.stop_reason not in _NO_SUMMARY:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 REMEMBERED: Final = 4  # requests; the very last may have been one for a summary, or refused
 BYTES_PER_TOKEN: Final = 4  # of English text; what the server counts corrects it each time
+REFUSED: Final = "<note>The model's server refused what was here, and it was removed.</note>"
 _WORTH_BYTES: Final = 100  # clearing less than that would hide more than it saves
 
 
@@ -35,30 +36,33 @@ class _Exchange:
         number: the reply's.
         told: empty where a turn was gone on with.
         frame: names all of its request but the messages, see `frame_of`; empty if unknown.
+        notes: the places in `told` of what teamd itself told.
     """
 
     number: int
     told: list[Block]
     said: list[Block]
     frame: str = ""
-    _messages: list[ChatMessage] = field(init=False)
-    _without_thinking: list[ChatMessage] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.renew()
+    notes: list[int] = field(default_factory=list)
+    _built: dict[tuple[bool, bool], list[ChatMessage]] = field(init=False, default_factory=dict)
 
     def renew(self) -> None:
         """Build new messages, since something in the exchange has changed."""
-        told: list[ChatMessage] = [{"role": "user", "content": self.told}] if self.told else []
-        self._messages = [*told, {"role": "assistant", "content": self.said}]
-        self._without_thinking = self._messages
-        spoken = [block for block in self.said if block["type"] not in THINKING]
-        if len(spoken) < len(self.said):
-            self._without_thinking = [*told, {"role": "assistant", "content": spoken}]
+        self._built = {}
 
-    def messages(self, *, thinking: bool = True) -> list[ChatMessage]:
-        """Return both messages as the Messages API takes them: the same objects each time."""
-        return self._messages if thinking else self._without_thinking
+    def messages(self, *, thinking: bool = True, system: bool = False) -> list[ChatMessage]:
+        """Return the messages as the Messages API takes them: the same objects each time.
+
+        Args:
+            thinking: whether with the thinking blocks.
+            system: whether notes have the role `system`.
+        """
+        key = thinking, system
+        if key not in self._built:
+            said = [one for one in self.said if thinking or one["type"] not in THINKING]
+            told = _tell(self.told, self.notes, system=system)
+            self._built[key] = [*told, {"role": "assistant", "content": said}]
+        return self._built[key]
 
     def drop_thinking(self) -> list[Block]:
         """Remove the thinking blocks for good, and return them."""
@@ -86,6 +90,7 @@ class Context:
     _exchanges: list[_Exchange] = field(default_factory=list)
     _results: dict[str, Block] = field(default_factory=dict)
     _texts: list[Block] = field(default_factory=list)
+    _notes: list[int] = field(default_factory=list)  # places in `_texts`
 
     @property
     def length(self) -> int:
@@ -96,6 +101,11 @@ class Context:
     def pending(self) -> list[Block]:
         """The blocks behind the last reply: results first, as the API wants them."""
         return [*self._results.values(), *self._texts]
+
+    @property
+    def _pending_notes(self) -> list[int]:
+        """The places in `pending` of what teamd itself told."""
+        return [len(self._results) + place for place in self._notes]
 
     def measure(self, tokens: int) -> None:
         """Take note that so many tokens were counted of the messages as they are now."""
@@ -112,8 +122,10 @@ class Context:
             return (self.bytes + fixed) // BYTES_PER_TOKEN
         return max(self.measured + (self.bytes - self._measured_bytes) // BYTES_PER_TOKEN, 0)
 
-    def add_text(self, text: str) -> None:
-        """Add a text of the user's."""
+    def add_text(self, text: str, *, note: bool = False) -> None:
+        """Add a text of the user's, or a note of teamd's own."""
+        if note:
+            self._notes.append(len(self._texts))
         self._texts.append(self._weighed({"type": "text", "text": text}))
 
     def add_result(self, call: str, text: str, *, is_error: bool) -> None:
@@ -139,8 +151,8 @@ class Context:
         if not self._exchanges and not self.pending:
             self.add_text(GAP)  # the API takes no conversation that the model begins
         said = [self._weighed(block) for block in content]
-        self._exchanges.append(_Exchange(number, self.pending, said, frame))
-        self._results, self._texts = {}, []
+        self._exchanges.append(_Exchange(number, self.pending, said, frame, self._pending_notes))
+        self._results, self._texts, self._notes = {}, [], []
         self.calls = [block for block in content if block["type"] == "tool_use"]
 
     def call_ids(self) -> set[str]:
@@ -150,25 +162,35 @@ class Context:
 
     def restart(self, text: str) -> None:
         """Have nothing but this text, as the user's, instead of all there is."""
-        self.calls, self._exchanges, self._results, self._texts = [], [], {}, []
+        self.calls, self._exchanges, self._results = [], [], {}
+        self._texts, self._notes = [], []
         self.bytes = 0
         self.add_text(text)
         self._head = list(self._texts)
 
-    def messages(self, frame: str | None = None) -> list[ChatMessage]:
+    def messages(self, frame: str | None = None, *, system: bool = False) -> list[ChatMessage]:
         """Return the whole conversation, as the Messages API takes it.
+
+        Args:
+            frame: of the request that the messages are for; `None` keeps all thinking.
+            system: whether the model takes notes under the role `system`.
+        """
+        pending = _tell(self.pending, self._pending_notes, system=system)
+        return [*self._answered(frame, system=system), *pending]
+
+    def _answered(self, frame: str | None, *, system: bool) -> list[ChatMessage]:
+        """Return the messages of the exchanges.
 
         A model signs its thinking over everything before it: system prompt, tools, and messages
         with their thinking. So only the thinking of the last replies in a row whose request had
         this very frame is sent back. Source: the API's documentation, "Preserved thinking".
-
-        Args:
-            frame: of the request that the messages are for; `None` keeps all thinking.
         """
         bound = self._count_unbound(frame)
-        exchanges = enumerate(self._exchanges)
-        messages = [one for at, each in exchanges for one in each.messages(thinking=at >= bound)]
-        return [*messages, {"role": "user", "content": self.pending}] if self.pending else messages
+        return [
+            message
+            for at, exchange in enumerate(self._exchanges)
+            for message in exchange.messages(thinking=at >= bound, system=system)
+        ]
 
     def _count_unbound(self, frame: str | None) -> int:
         """Count the exchanges up to the last one whose thinking does not hold in this frame."""
@@ -183,7 +205,13 @@ class Context:
         return _messages(self._exchanges[:length], behind[:told])
 
     def messages_with(
-        self, text: str, *, skipped: int, texts: bool, frame: str | None = None
+        self,
+        text: str,
+        *,
+        skipped: int,
+        texts: bool,
+        frame: str | None = None,
+        system: bool = False,
     ) -> list[ChatMessage]:
         """Return the conversation with a demand at its end, or only the newer part of it.
 
@@ -193,13 +221,13 @@ class Context:
                 rest comes without thinking, which is bound to what is left out.
             texts: whether to show what was told since the last reply, besides results.
             frame: see `messages`.
+            system: see `messages`.
         """
         demand = {"type": "text", "text": text}
         kept = self._exchanges[skipped:]
         told = [*self._results.values(), *(self._texts if texts else ()), demand]
         if not skipped:
-            behind: ChatMessage = {"role": "user", "content": told}
-            return [*self.messages(frame)[: -1 if self.pending else None], behind]
+            return [*self._answered(frame, system=system), {"role": "user", "content": told}]
         above = [*self._head, {"type": "text", "text": GAP}]
         if not kept:
             return _messages([], [*above, *_texts_of(told)])
@@ -229,6 +257,56 @@ class Context:
             self.bytes -= sum(map(size_of, exchange.drop_thinking()))
         for exchange in self._exchanges:
             exchange.renew()
+
+    def locate(self, index: int, *, system: bool) -> tuple[int, str]:
+        """Return the reply that a message of `messages` belongs to, and the message's role.
+
+        The reply's number is 0 for what was told since the last one.
+        """
+        for exchange in self._exchanges:
+            messages = exchange.messages(system=system)
+            if index < len(messages):
+                return exchange.number, messages[index]["role"]
+            index -= len(messages)
+        return 0, "user"
+
+    def repair(self, number: int, role: str, block: int | None, *, thinking: bool) -> None:
+        """Replace what a server has refused by a short text.
+
+        The thinking from there on is bound to it, and is removed. A reply is replaced whole, and
+        the results of its calls become texts.
+
+        Args:
+            number: of the reply, see `locate`.
+            role: of the message.
+            block: its index in the message; `None` for all of them.
+            thinking: whether only thinking was refused.
+        """
+        numbers = [exchange.number for exchange in self._exchanges]
+        at = numbers.index(number) if number in numbers else self.length
+        for exchange in self._exchanges[at:]:
+            exchange.drop_thinking()
+        if not thinking and role == "assistant" and at < self.length:
+            self._replace_reply(at)
+        elif not thinking:
+            told = self._exchanges[at].told if at < self.length else self.pending
+            for place, one in enumerate(told):
+                if block in (None, place):
+                    _replace_block(one)
+        self.bytes = sum(map(size_of, self.pending))
+        for exchange in self._exchanges:
+            self.bytes += sum(map(size_of, [*exchange.told, *exchange.said]))
+            exchange.renew()
+
+    def _replace_reply(self, at: int) -> None:
+        self._exchanges[at].said = [{"type": "text", "text": REFUSED}]
+        if at + 1 < self.length:
+            following = self._exchanges[at + 1]
+            following.told = [_as_text(block) for block in following.told]
+        else:
+            self._notes = self._pending_notes
+            self._texts = [_as_text(block) for block in self.pending]
+            self._results, self.calls = {}, []
 
     def _clearings(self, through: int) -> Iterator[tuple[int, Block, str, int]]:
         """Yield each result that is worth clearing, what would stand there, and what that saves.
@@ -345,7 +423,21 @@ class TokenCounts:
 
 def frame_of(ask: Ask, server: str) -> str:
     """Return a digest of all of a request but its messages, and of the server that counts it."""
-    return digest_of(server, ask.model, ask.system, tools=ask.tools)[:32]
+    role = ("system",) if ask.system_notes else ()
+    return digest_of(server, ask.model, ask.system, *role, tools=ask.tools)[:32]
+
+
+def _tell(told: list[Block], notes: list[int], *, system: bool) -> list[ChatMessage]:
+    """Return the messages before a reply.
+
+    The API takes a system message only behind one of the user. Source: its documentation,
+    "Mid-conversation system messages".
+    """
+    users = [block for place, block in enumerate(told) if place not in notes]
+    if system and notes and users:
+        own = [told[place] for place in notes]
+        return [{"role": "user", "content": users}, {"role": "system", "content": own}]
+    return [{"role": "user", "content": told}] if told else []
 
 
 def _messages(
@@ -353,6 +445,16 @@ def _messages(
 ) -> list[ChatMessage]:
     messages = [one for exchange in exchanges for one in exchange.messages(thinking=thinking)]
     return [*messages, {"role": "user", "content": told}] if told else messages
+
+
+def _replace_block(block: Block) -> None:
+    key = "content" if block["type"] == "tool_result" else "text"
+    block[key] = REFUSED if key == "text" else [{"type": "text", "text": REFUSED}]
+
+
+def _as_text(block: Block) -> Block:
+    """Return the result of a call that is gone as a text."""
+    return block["content"][0] if block["type"] == "tool_result" else block
 
 
 def _texts_of(told: list[Block]) -> list[Block]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from teamd.files.ahead import SyncAhead
     from teamd.messages import Message
-    from teamd.models import Block, Reply
+    from teamd.models import Block, RefusedMessageError, Reply
     from teamd.tools import Result
     from teamd.transcript.file import Transcript
 
@@ -112,6 +112,26 @@ class Conversation(ConversationState):
             return False
         self.record(records.ResultsCleared(through=through))
         return True
+
+    def repair(self, refused: RefusedMessageError, *, system: bool) -> None:
+        """Replace a part of the context that the server has refused, and tell the lead.
+
+        Args:
+            refused: names the part.
+            system: whether the request had notes under the role `system`.
+        """
+        reply, role = self.context.locate(refused.message, system=system)
+        name = self.opened.name or "a subagent"
+        notice = f"{name}: a part of the conversation was refused and removed, the work goes on"
+        self.record(
+            records.MessageRepaired(
+                reply=reply,
+                role=role,
+                block=refused.block,
+                thinking=refused.thinking,
+                notice=f"{notice} ({refused})",
+            )
+        )
 
     def summarise(self, restated: str, *, text: str, reply: Reply | None, skipped: int = 0) -> None:
         """Put a summary in the place of all that the model has seen, see `Summarised`."""

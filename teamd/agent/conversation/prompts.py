@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 _ATTRIBUTES = ("type", "summary", "request_id", "approve", "reason")
 
 CUT_OFF_CALL = "this call did not run: your reply was cut off before it was complete"
+INVALID_CALL = (
+    "this call did not run: its input is not a JSON object ({wrong}); send it again as one"
+)
 CUT_OFF_REPLY = "<note>Your reply was cut off at its length limit. Go on where you stopped.</note>"
+NEW_INSTRUCTIONS = (
+    "<note>Your instructions have changed. These replace the ones at the beginning:\n"
+    "{instructions}</note>"
+)
 INTERRUPTED_CALL = (
     "teamd was stopped while this call was under way. Whether it had any effect is not known: "
     "look before you repeat it."

@@ -66,6 +66,7 @@ class ConversationState:
         closed_requests: those of them that the model was told are done with.
         finished_plans: the ids of answered plans after whose answer a turn has ended.
         talk: how long it has done nothing but talk to other teammates.
+        instructions: the note with the instructions that replaced those of the system prompt.
     """
 
     opened: records.Opened = _UNOPENED
@@ -93,6 +94,7 @@ class ConversationState:
     closed_requests: set[str] = field(default_factory=set)
     finished_plans: set[str] = field(default_factory=set)
     talk: Talk = field(default_factory=Talk)
+    instructions: str = ""
     _answered_plans: set[str] = field(default_factory=set)
     _seen: set[str] = field(default_factory=set)
     _length: int = 0  # also counts what is unknown here: calls and tasks are named by it
@@ -122,6 +124,8 @@ class ConversationState:
             case records.NewsAdded():
                 self.told.add(record.about)
                 self.talk.end()
+                if record.instructions:
+                    self.instructions = record.text
                 self._tell(OpenItem(note=record.text, passing=True))
             case records.TaskBegun():
                 self._begin_task()
@@ -133,6 +137,12 @@ class ConversationState:
                 self._answer(record)
             case records.ResultsCleared():
                 self.context.clear(record.through)
+            case records.MessageRepaired():
+                self.counts.forget_messages()
+                self.context.repair(
+                    record.reply, record.role, record.block, thinking=record.thinking
+                )
+                self._owe(record.notice)
             case records.Summarised():
                 self._summarise(record)
             case records.SummaryFailed():
@@ -187,7 +197,8 @@ class ConversationState:
 
     def _tell(self, item: OpenItem) -> None:
         self.open_items.append(item)
-        self.context.add_text(item.note or prompts.render_inbox(item.messages))
+        text = item.note or prompts.render_inbox(item.messages)
+        self.context.add_text(text, note=bool(item.note) and item.passing)
         self.owes_reply = True
 
     def _reply(self, reply: records.Replied) -> None:
@@ -301,7 +312,11 @@ def _is_returnable(block: Block) -> bool:
         case "text":
             return bool(block["text"].strip())
         case "thinking":
-            return bool(block.get("signature"))
+            return _is_filled(block.get("signature"))
         case "redacted_thinking":
-            return bool(block.get("data"))
+            return _is_filled(block.get("data"))
     return bool(block["type"] == "tool_use")
+
+
+def _is_filled(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)

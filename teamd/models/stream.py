@@ -1,0 +1,397 @@
+"""Reads a reply: the event stream of the Messages API, or what other servers send in its place.
+
+Source: the API's documentation, "Streaming messages". Gateways number blocks from 1 or not at all,
+leave out `event:` lines and usage, or answer with the whole message as one JSON document.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from teamd.models import OddReplyError, Reply, TransientError
+from teamd.models.tool_input import parse_tool_input
+from teamd.tokens import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+
+    from teamd.models import Block
+
+MOST_BYTES: Final = 1 << 24  # of one reply, far beyond any model's; a server may never end it
+_PINGS_ONLY: Final = 3  # times the silence that is allowed
+_END_SECONDS: Final = 1.0  # for the end of the body behind the last event; then it is cut off
+_EVENT_BYTES: Final = 64  # that an event takes besides its text
+_SHOWN: Final = 120  # characters of an odd reply that an error quotes
+_END: Final = b"no more lines"  # recognized by its identity
+_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
+_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_NAME: Final = 128
+_DELTAS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
+_OPENAI: Final = "a reply in OpenAI's format, not in that of the Messages API"
+# Of the blocks that are sent back, the keys that the API takes; gateways add others.
+_KEYS: Final = {
+    "text": {"type", "text"},
+    "thinking": {"type", "thinking", "signature"},
+    "redacted_thinking": {"type", "data"},
+    "tool_use": {"type", "id", "name", "input", "caller"},
+}
+_ENDLESS: Final = f"the model's server sent more than {MOST_BYTES} bytes as one reply"
+
+
+class ErrorEvent(Exception):
+    """An error that the server sent with status 200, as the API does in the middle of a stream.
+
+    Attributes:
+        body: with `error`, as in the body of an HTTP error.
+    """
+
+    status_code = 200
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        super().__init__(str(body.get("error")))
+        self.body = dict(body)
+
+
+@dataclass(slots=True)
+class ReplyBuilder:
+    """Puts a reply together from events.
+
+    Attributes:
+        heard: gets each piece of text.
+        begun: whether the model has begun to reply, which the server charges for.
+        ended: whether the last event has come.
+    """
+
+    heard: Callable[[str], None] | None = None
+    begun: bool = False
+    ended: bool = False
+    _blocks: list[Block] = field(default_factory=list)
+    _inputs: dict[int, str] = field(default_factory=dict)  # JSON text by the place of the block
+    _places: dict[Any, int] = field(default_factory=dict)  # by the index that the server gives
+    _usage: dict[str, Any] = field(default_factory=dict)
+    _model: str = ""
+    _stop_reason: Any = None
+    _bytes: int = 0
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Take the next event; unknown ones are skipped.
+
+        Raises:
+            ErrorEvent: the event is an error.
+            OddReplyError: it cannot be part of a reply.
+            TransientError: the reply has become too long.
+        """
+        kind = event.get("type")
+        _require_reply(event)
+        self.begun = self.begun or kind != "ping"
+        match kind:
+            case "message_start":
+                self._add_message(event.get("message"))
+            case "message":
+                self._add_message(event)
+                self._stop_reason = event.get("stop_reason")
+                self.ended = True
+            case "content_block_start":
+                self._start_block(event.get("index"), event.get("content_block"))
+            case "content_block_delta":
+                self._add_delta(event.get("index"), _object(event.get("delta")))
+            case "message_delta":
+                reason = _object(event.get("delta")).get("stop_reason")
+                self._stop_reason = self._stop_reason if reason is None else reason
+                self._add_usage(event.get("usage"))
+            case "message_stop":
+                self.ended = True
+
+    @property
+    def usage(self) -> Usage | None:
+        """The tokens that the server reports; `None` if the report is missing or not complete."""
+        if self._stop_reason is None or not isinstance(self._usage.get("input_tokens"), int):
+            return None
+        counts = {name: _count(self._usage.get(key)) for name, key in _COUNTS.items()}
+        return Usage(**counts)
+
+    def build(self, model: str) -> Reply:
+        """Return the whole reply; `model` is named where the server does not name one.
+
+        Raises:
+            OddReplyError: it is not whole.
+        """
+        if self._stop_reason is None:
+            raise OddReplyError("half a reply, without a stop reason")
+        if not isinstance(self._stop_reason, str):
+            raise OddReplyError("a stop reason that is not a string")
+        for place, text in self._inputs.items():
+            self._blocks[place]["input"] = parse_tool_input(_joined(text))
+        return Reply(
+            content=[_finished(block) for block in self._blocks],
+            stop_reason=self._stop_reason,
+            model=self._model or model,
+            usage=self.usage or Usage(),
+        )
+
+    def _add_message(self, given: Any) -> None:
+        message = _object(given)
+        model, content = message.get("model"), message.get("content")
+        self._model = model if isinstance(model, str) else ""
+        self._add_usage(message.get("usage"))
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        for index, block in enumerate(content if isinstance(content, list) else ()):
+            self._start_block(index, block)
+
+    def _add_usage(self, usage: Any) -> None:
+        self._usage |= {key: count for key, count in _object(usage).items() if count is not None}
+
+    def _start_block(self, index: Any, given: Any) -> None:
+        block = {key: value for key, value in _object(given).items() if value is not None}
+        kind = block.get("type")
+        if not isinstance(kind, str):
+            raise OddReplyError("a block without a type")
+        place = self._places[_index(index)] = len(self._blocks)
+        self._blocks.append(block)
+        self._take_bytes("")
+        match kind:
+            case "text" | "thinking":
+                block[kind] = self._piece(block.get(kind), kind, heard=kind == "text")
+            case "tool_use":
+                self._start_call(place, block)
+
+    def _start_call(self, place: int, block: Block) -> None:
+        name, call_id, given = block.get("name"), block.get("id"), block.get("input")
+        if not isinstance(name, str) or not name:
+            raise OddReplyError("a tool call without a name")
+        block["name"] = _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME]
+        block["id"] = call_id if isinstance(call_id, str) else ""
+        # The API opens a call with an empty object and streams its text; gateways send all at once.
+        whole = given if isinstance(given, str) else json.dumps(given or {})
+        self._inputs[place] = "" if whole == "{}" else whole
+
+    def _add_delta(self, index: Any, delta: Mapping[str, Any]) -> None:
+        kind = delta.get("type")
+        match kind:
+            case "text_delta" | "thinking_delta":
+                key = _DELTAS[kind]
+                block = self._open_block(index, key)
+                block[key] += self._piece(delta.get(key), key, heard=key == "text")
+            case "signature_delta":
+                block = self._open_block(index, "thinking")
+                block["signature"] = self._piece(delta.get("signature"), "signature")
+            case "input_json_delta":
+                place = self._places.get(_index(index), len(self._blocks) - 1)
+                if place not in self._inputs:
+                    raise OddReplyError("the input of a tool call that it has not begun")
+                self._inputs[place] += self._piece(delta.get("partial_json"), "partial_json")
+
+    def _open_block(self, index: Any, kind: str) -> Block:
+        """Return the block of this index, or a new one where the server has not begun it."""
+        place = self._places.get(_index(index))
+        if place is None or self._blocks[place]["type"] != kind:
+            self._start_block(index, {"type": kind})
+            place = self._places[_index(index)]
+        return self._blocks[place]
+
+    def _piece(self, text: Any, key: str, *, heard: bool = False) -> str:
+        if not isinstance(text, str | None):
+            raise OddReplyError(f"a {key} that is not a string")
+        self._take_bytes(text or "")
+        if heard and text and self.heard is not None:
+            self.heard(text)
+        return text or ""
+
+    def _take_bytes(self, text: str) -> None:
+        self._bytes += _EVENT_BYTES + len(text)
+        if self._bytes > MOST_BYTES:
+            raise TransientError(_ENDLESS)
+
+
+_COUNTS: Final = {
+    "input_tokens": "input_tokens",
+    "cache_read_tokens": "cache_read_input_tokens",
+    "cache_write_tokens": "cache_creation_input_tokens",
+    "output_tokens": "output_tokens",
+}
+
+
+async def read_reply(
+    chunks: AsyncIterator[bytes], builder: ReplyBuilder, silence_seconds: float
+) -> None:
+    """Feed the body of an HTTP response to `builder`, up to the last event.
+
+    Pings keep the connection; they do not prolong the time in which the model must go on.
+
+    Raises:
+        ErrorEvent: the server sent an error.
+        OddReplyError: the body is not a reply.
+        TransientError: it sent too much, or only pings for three times `silence_seconds`.
+    """
+    most = _PINGS_ONLY * silence_seconds
+    clock = asyncio.get_running_loop().time
+    async with aclosing(_read_events(chunks, builder)) as events:
+        try:
+            async with asyncio.timeout(most) as silence:
+                async for event in events:
+                    if event.get("type") != "ping":
+                        silence.reschedule(clock() + most)
+                    builder.add(event)
+                    if builder.ended:
+                        break
+        except TimeoutError as error:
+            text = f"the model's server sent nothing but pings for {most:g} s"
+            raise TransientError(text) from error
+        if builder.ended:  # a connection whose body was read to its end is used again
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_END_SECONDS):
+                    async for _ in events:
+                        pass
+
+
+async def _read_events(
+    chunks: AsyncIterator[bytes], builder: ReplyBuilder
+) -> AsyncGenerator[Mapping[str, Any]]:
+    lines = _read_lines(chunks)
+    first = b""
+    async for line in lines:
+        if first := line.strip():
+            break
+    if first and not first.startswith(_FIELDS):
+        yield _parse_body(first + b"\n" + await _read_rest(lines))
+        return
+    parser, line = _EventParser(), first
+    try:
+        while line is not _END:
+            parser.take(line)
+            if parser.event:
+                yield parser.event
+            line = await anext(lines, _END)
+        parser.take(b"")
+    except OddReplyError:
+        builder.begun = True  # the model may have said it
+        raise
+    if not builder.begun:
+        raise OddReplyError("an empty body")
+
+
+@dataclass(slots=True)
+class _EventParser:
+    """Parses the lines of an event stream.
+
+    Attributes:
+        event: the event that the last line completed, if any.
+    """
+
+    event: dict[str, Any] | None = None
+    _name: str = ""
+    _data: str = ""
+
+    def take(self, line: bytes) -> None:
+        key, _, value = line.decode(errors="replace").partition(":")
+        value = value.removeprefix(" ")
+        self.event = None
+        if key == "event":
+            self._name = value
+        elif key == "data" and value.strip() != "[DONE]":
+            self._data = f"{self._data}\n{value}" if self._data else value
+            if (event := _parse_event(self._data)) is not None:
+                self.event, self._data = {"type": self._name, **event}, ""
+        elif not line:
+            if self._data:
+                raise OddReplyError(f"an event that is not JSON: {_excerpt(self._data)}")
+            self._name = ""
+
+
+async def _read_rest(lines: AsyncIterator[bytes]) -> bytes:
+    body = bytearray()
+    async for line in lines:
+        body += line + b"\n"
+        if len(body) > MOST_BYTES:
+            raise TransientError(_ENDLESS)
+    return bytes(body)
+
+
+async def _read_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r").removeprefix(b"\xef\xbb\xbf")
+        if len(rest) > MOST_BYTES:
+            raise TransientError(_ENDLESS)
+    if rest:
+        yield rest
+
+
+def _parse_event(data: str) -> dict[str, Any] | None:
+    """Return the event; `None` where the text is not JSON, or not yet."""
+    with suppress(ValueError, RecursionError):
+        event = json.loads(data)
+        if not isinstance(event, dict):
+            raise OddReplyError(f"an event that is not an object: {_excerpt(data)}")
+        return event
+    return None
+
+
+def _require_reply(event: Mapping[str, Any]) -> None:
+    kind = event.get("type")
+    if not kind and "choices" in event:
+        raise OddReplyError(_OPENAI)
+    if kind == "error" or (kind != "message" and "error" in event):
+        raise ErrorEvent(event)
+
+
+def _parse_body(data: bytes) -> dict[str, Any]:
+    """Return the message that a server sent as one JSON document in place of a stream."""
+    text = data.decode(errors="replace")
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        body = None
+    if isinstance(body, dict):
+        if body.get("error"):
+            return {**body, "type": "error"}
+        if "content" in body:
+            return {**body, "type": "message"}
+        if "choices" in body:
+            raise OddReplyError(_OPENAI)
+    if text.lstrip()[:1] == "<":
+        raise OddReplyError(f"a web page: {_excerpt(text)}")
+    raise OddReplyError(f"a body that is neither events nor a message: {_excerpt(text)}")
+
+
+def _finished(block: Block) -> Block:
+    keys = _KEYS.get(block["type"], block.keys())
+    whole = {key: value for key, value in block.items() if key in keys}
+    for key in ("text", "thinking"):
+        if isinstance(whole.get(key), str):
+            whole[key] = _joined(whole[key])
+    try:
+        json.dumps(whole, allow_nan=False)
+    except ValueError as error:
+        raise OddReplyError("a number that JSON does not have") from error
+    return whole
+
+
+def _joined(text: str) -> str:
+    """Join surrogate pairs, which servers split between two events."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _index(index: Any) -> Any:
+    return index if isinstance(index, int) else None
+
+
+def _count(tokens: Any) -> int:
+    return tokens if isinstance(tokens, int) and tokens > 0 else 0
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"

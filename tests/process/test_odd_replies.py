@@ -1,0 +1,230 @@
+"""Replies of gateways, from the socket to the next request, the ledger and the teammate's state."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from teamd.agent.conversation.context import REFUSED
+from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.model_stack import Metered
+from teamd.budget.ledger import Ledger
+from teamd.models.retry import Retrying, RetryPolicy
+from teamd.process_id import Identity
+from tests.strict.faults import Refusal
+from tests.strict.odd import ODD_REPLIES, WHOLE, OddReply, block, call, end, sse, start
+from tests.strict.replies import say
+from tests.strict.server import StrictServer, by_name
+from tests.unit.life import Life
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from teamd.models import Ask, Model, Reply
+
+POLICY = RetryPolicy(attempts=4, first_seconds=0.001, longest_seconds=0.002, rest_seconds=600)
+NEXT = say("Done.")
+
+
+class Served:
+    """A model behind a real socket, with retries and a ledger, as a teammate has it.
+
+    Attributes:
+        asked: the requests of the loop.
+        retries: the sentences of attempts that failed.
+    """
+
+    def __init__(self, url: str, ledger: Ledger) -> None:
+        self.asked: list[Ask] = []
+        self.retries: list[str] = []
+        self.claude = resolve_name("teamd.models.claude:Claude")(
+            base_url=url,
+            key_command=None,
+            headers={},
+            timeout_seconds=30.0,
+            cache=True,
+            key="test-key",
+        )
+        metered = Metered(self.claude, ledger, name="alice", process=Identity.own())
+        self._model: Model = Retrying(
+            metered, POLICY, tell=lambda error, *_: self.retries.append(str(error))
+        )
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Answer as a teammate's model does."""
+        self.asked.append(ask)
+        return await self._model.reply(ask)
+
+
+class Story:
+    """Alice meets odd replies and then an ordinary one."""
+
+    def __init__(self, folder: Path, server: StrictServer) -> None:
+        self.life = Life(folder)
+        self.ledger = Ledger(self.life.paths.ledger)
+        self.served = Served(server.url, self.ledger)
+        model: Any = self.served
+        self.life.model = model
+        self.life.send("work")
+
+    def live(self, *, calls: int, status: str = "idle") -> None:
+        """Let her live until she rests."""
+
+        async def life() -> None:
+            try:
+                async with self.life.lived():
+                    await self.life.rests(status, calls=calls)
+            finally:
+                await self.served.claude.close()
+
+        asyncio.run(life())
+
+    @property
+    def results(self) -> list[dict[str, Any]]:
+        """The results of the calls of the odd reply, as the next request tells them."""
+        content = self.served.asked[-1].messages[-1]["content"]
+        return [block for block in content if block["type"] == "tool_result"]
+
+    def booked(self) -> tuple[int, int, int]:
+        """Return input and output tokens of the calls, and how many count in full."""
+        used = self.ledger.read().used["alice"]
+        assert not self.ledger.read().held
+        return used.input_tokens, used.output_tokens, used.assumed_calls
+
+
+REPLIES = [odd for odd in ODD_REPLIES if odd.does is not None]
+NO_REPLIES = [odd for odd in ODD_REPLIES if odd.does is None]
+
+
+def test_there_are_at_least_120_odd_replies_and_each_has_a_name_of_its_own() -> None:
+    assert len({str(odd) for odd in ODD_REPLIES}) == len(ODD_REPLIES) >= 120
+
+
+@pytest.mark.parametrize("odd", REPLIES, ids=str)
+def test_an_odd_reply_is_understood(tmp_path: Path, odd: OddReply) -> None:
+    with StrictServer(by_name({"alice": [NEXT]})) as server:
+        server.faults.push(odd)
+        story = Story(tmp_path, server)
+        story.live(calls=1 if odd.ends else 2)
+        assert server.refused == []
+        following = (0, 0) if odd.ends else billed(server)
+    assert tuple(story.life.do.done) == odd.does
+    assert story.served.retries == []
+    if odd.error:
+        (result,) = story.results
+        assert result["is_error"]
+        assert odd.error in result["content"][0]["text"]
+    if odd.billed is None:
+        assert story.booked()[2] == 1, "a reply without usage counts in full"
+    else:
+        told = [sum(figures) for figures in zip(odd.billed, following, strict=True)]
+        assert story.booked() == (*told, 0)
+
+
+@pytest.mark.parametrize("odd", NO_REPLIES, ids=str)
+def test_what_is_not_a_reply_is_asked_again(tmp_path: Path, odd: OddReply) -> None:
+    with StrictServer(by_name({"alice": [NEXT]})) as server:
+        server.faults.push(odd)
+        story = Story(tmp_path, server)
+        story.live(calls=1)
+        assert server.refused == []
+        url, following = server.url, billed(server)
+    (sentence,) = story.served.retries
+    assert odd.sentence in sentence
+    assert url in sentence
+    assert "\n" not in sentence
+    _check_money(story, odd, failures=1, following=following)
+
+
+@pytest.mark.parametrize("odd", [odd for odd in NO_REPLIES if not odd.recovers], ids=str)
+def test_the_same_failure_twice_in_a_row_is_a_pause(tmp_path: Path, odd: OddReply) -> None:
+    with StrictServer(by_name({"alice": [NEXT]})) as server:
+        server.faults.push(odd, odd)
+        story = Story(tmp_path, server)
+        story.live(calls=1, status="paused")
+        assert len(server.requests) == 2
+        url = server.url
+    (notice,) = story.life.lead
+    for words in ("alice is paused", url, odd.sentence, "twice in a row", "next one in 600 s"):
+        assert words in notice
+    _check_money(story, odd, failures=2, following=(0, 0))
+
+
+FORGED = [start(), *block(0, {"type": "thinking", "thinking": "Hm", "signature": "c2ln"}),
+          *call(1), *end()]  # fmt: skip
+
+
+def test_thinking_that_the_server_does_not_take_back_is_removed(tmp_path: Path) -> None:
+    with StrictServer(by_name({"alice": [NEXT]})) as server:
+        server.faults.push(OddReply(name="forged", body=sse(FORGED)))
+        story = Story(tmp_path, server)
+        story.live(calls=3)
+        (refused,) = server.refused
+        last = server.requests[-1].body["messages"]
+    assert "messages.1.content.0: Invalid `signature`" in str(refused)
+    assert [block["type"] for block in last[1]["content"]] == ["tool_use"]
+    (notice,) = story.life.lead
+    assert "a part of the conversation was refused and removed, the work goes on" in notice
+    assert story.life.do.done == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("message", "texts"),
+    [
+        ("messages.1.content.1.tool_use.input: Input should be an object", ["work", REFUSED]),
+        ("messages.1: something is wrong", ["work", REFUSED]),
+        ("messages[1].content[1]: invalid", ["work", REFUSED]),
+        ("messages.2.content.0.tool_result.content: too odd", ["work", "I look.", REFUSED]),
+        ("messages.0.content.0.text: not allowed", [REFUSED, "I look."]),
+    ],
+)
+def test_a_message_that_the_server_refuses_is_replaced(
+    tmp_path: Path, message: str, texts: list[str]
+) -> None:
+    with StrictServer(by_name({"alice": [NEXT]})) as server:
+        server.faults.push(OddReply(name="plain", body=sse(WHOLE)), Refusal(message))
+        story = Story(tmp_path, server)
+        story.live(calls=3)
+        assert server.refused == []
+        sent = json.dumps(server.requests[-1].body["messages"])
+    assert story.life.do.done == ["a"], "the call is not repeated"
+    for text in texts:
+        assert json.dumps(text)[1:-1] in sent
+    assert message[:40] in story.life.lead[0]
+    again = story.life.conversation()
+    assert again.context.messages() == Conversation(again._transcript).context.messages()
+
+
+def test_a_conversation_that_the_server_keeps_refusing_is_replaced_by_a_summary(
+    tmp_path: Path,
+) -> None:
+    """Beginning anew with `--fresh` is never the only way out."""
+    refusal = Refusal("messages.1.content.0: no")
+    with StrictServer(by_name({"alice": [NEXT]})) as server:
+        server.faults.push(OddReply(name="plain", body=sse(WHOLE)), *[refusal] * 3)
+        story = Story(tmp_path, server)
+        story.live(calls=5)
+        (first, *_) = server.requests[-1].body["messages"]
+    assert "work" in json.dumps(first)
+    assert story.life.states[-1] == "idle"
+
+
+def billed(server: StrictServer) -> tuple[int, int]:
+    """Return input and output tokens that the server has charged for its last reply."""
+    message = server.requests[-1].message
+    assert message is not None
+    usage = message["usage"]
+    keys = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return sum(int(usage[key]) for key in keys), int(usage["output_tokens"])
+
+
+def _check_money(story: Story, odd: OddReply, *, failures: int, following: tuple[int, int]) -> None:
+    if odd.billed is None:
+        assert story.booked()[2] == failures, "half a reply counts in full"
+    else:
+        told = [failures * own + later for own, later in zip(odd.billed, following, strict=True)]
+        assert story.booked() == (*told, 0)
