@@ -46,6 +46,7 @@ def build_loop(env: Environment) -> Loop:
         settings=env.settings.model,
         model_name=partial(_model_name, env),
         server=tools.models.server,
+        facts=tools.models.facts,
         asker=env.name,
         open_work=partial(list_open_work, env.name, tools.board, env.approvals, env.roster),
     )

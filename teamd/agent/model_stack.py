@@ -15,12 +15,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd import clocks
 from teamd.agent.conversation.context import REMEMBERED, CountedRequest, frame_of
 from teamd.agent.throttle import Throttle
 from teamd.budget.account import NOTHING, Account, Reservation
 from teamd.errors import StoreError
 from teamd.files.safe_open import safe_open
 from teamd.messages import new_id
+from teamd.model_facts import UNKNOWN
+from teamd.model_pages import keep, read_kept, server_address
 from teamd.models import LimitError, ModelError, RefusedError
 from teamd.models.encoding import PerMessage, encode_tools, size_of, size_of_list, size_of_text
 from teamd.models.prices import FREE, Price, Prices
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from teamd.agent.environment import Environment
     from teamd.budget.accounts import Terms
     from teamd.budget.ledger import Ledger
+    from teamd.model_facts import ModelFacts
     from teamd.models import Ask, Model, Reply, TransientError
     from teamd.models.claude import Claude
     from teamd.tokens import Usage
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
 UNSEEN_TOKENS: Final = 1024
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0
+_ASK_AGAIN_SECONDS: Final = 60.0
 
 
 class ModelStack:
@@ -53,6 +58,27 @@ class ModelStack:
         self._env = env
         self._settings = env.settings.model
         self._ledger = env.ledger
+        self._facts: dict[str, ModelFacts | None] = {}
+        self._address = server_address(self._settings.base_url)
+        self._ask_again_at = 0.0
+
+    async def facts(self, model: str) -> ModelFacts:
+        """Return what the server says of a model; it is asked once a day.
+
+        A server that does not answer is asked again a minute later.
+        """
+        if self._settings.script is not None:
+            return UNKNOWN
+        known = self._facts.get(model)
+        if known is None:
+            known = self._facts[model] = read_kept(self._env.paths, self._address, model)
+        if known is None and clocks.elapsed() >= self._ask_again_at:
+            page = await self._claude.ask_page(model)
+            if page is None:
+                self._ask_again_at = clocks.elapsed() + _ASK_AGAIN_SECONDS
+            else:
+                known = self._facts[model] = keep(self._env.paths, self._address, model, page)
+        return known or UNKNOWN
 
     def make(
         self, conversation: Conversation, *, live: bool = False, beside: bool = False

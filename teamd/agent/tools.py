@@ -128,6 +128,7 @@ class TeammateTools:
             settings=env.settings.model,
             model_name=lambda _: env.settings.model.name,
             server=self.models.server,
+            facts=self.models.facts,
         )
         calls = CallBudget(self.calls.most) if background else self.calls
         return await run_subagent(compaction, calls, prompt)

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from teamd.model_facts import UNKNOWN, ModelFacts
 from teamd.tokens import Usage
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Ask:
         heard: gets the text of the reply piece by piece as it comes; what it got is no reply yet.
         begun: called once the reply begins: by then the server has what is cached of the request.
         aside: whether the reply is said to nobody, such as a summary.
+        facts: what the server says of the model: what the request may ask for.
         asker: the teammate whose conversation it is; empty for a subagent's.
         system_notes: whether `messages` may have the role `system`.
     """
@@ -44,6 +46,7 @@ class Ask:
     heard: Callable[[str], None] | None = None
     begun: Callable[[], None] = lambda: None
     aside: bool = False
+    facts: ModelFacts = UNKNOWN
     asker: str = ""
     system_notes: bool = False
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import anthropic
 import httpx2
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from teamd.models import Ask, Reply
 
 CONNECT_SECONDS: Final = 10.0
+PAGE_SECONDS: Final = 5.0  # for the page of a model
+_NO_PAGE: Final = frozenset({400, 404, 405, 410, 422, 501})
 _PATH: Final = b"v1/messages"
 
 
@@ -93,6 +97,25 @@ class Claude:
         """Find the key before the first request; where there is none, that tells what to mend."""
         with suppress(UnusableError):
             self._client = self._client or await self._connect()
+
+    async def ask_page(self, model: str) -> dict[str, Any] | None:
+        """Return the server's page of a model: empty if it has none, `None` if it does not answer.
+
+        Servers that imitate the API may answer with another status, with HTML or never.
+        """
+        try:
+            client = self._client or await self._connect()
+            async with asyncio.timeout(PAGE_SECONDS):
+                path = f"/v1/models/{quote(model, safe='')}"
+                page = (await client.get(path, cast_to=httpx2.Response)).json()
+        except anthropic.APIStatusError as error:
+            return {} if error.status_code in _NO_PAGE else None
+        except (ValueError, RecursionError):
+            return {}
+        # As in `reply`; whatever is wrong, the next request for a message reports it.
+        except Exception:  # noqa: BLE001
+            return None
+        return page if isinstance(page, dict) else {}
 
     async def close(self) -> None:
         """Give back connections."""

@@ -35,12 +35,12 @@ class Key:
 
     kind: ValueKind
     words: str
-    example: str | None = None
+    example: str | int | None = None
     loosens: Loosens | None = None
 
 
 def key(
-    kind: ValueKind, words: str, example: str | None = None, *, loosens: Loosens | None = None
+    kind: ValueKind, words: str, example: str | int | None = None, *, loosens: Loosens | None = None
 ) -> dict[str, Key]:
     """The metadata of a dataclass field that is a setting."""
     return {"key": Key(kind=kind, words=words, example=example, loosens=loosens)}
@@ -50,7 +50,7 @@ def setting(
     default: Any,
     kind: ValueKind,
     words: str,
-    example: str | None = None,
+    example: str | int | None = None,
     *,
     loosens: Loosens | None = None,
 ) -> Any:

@@ -62,7 +62,9 @@ class ModelSettings:
         loosens=if_set,
     )  # fmt: skip
     max_tokens: int = setting(16000, WHOLE, "tokens of one reply")
-    context_tokens: int = setting(200000, WHOLE, "what the model takes; less if its server says so")
+    context_tokens: int | None = setting(
+        None, WHOLE, "limits the context; else all of it, 200000 if unknown", 200000
+    )
     clear_at: float = setting(0.6, SHARE, "of the context: old tool results are cleared")
     compact_at: float = setting(0.8, SHARE, "of the context: a summary replaces the conversation")
     timeout_seconds: float = setting(600.0, SECONDS, "how long the server may be silent")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.strict.errors import ApiError
+from tests.strict.models import kind_of
 
 if TYPE_CHECKING:
     from tests.strict.rules import Terms
@@ -21,16 +22,21 @@ def entry(name: str, terms: Terms) -> dict[str, Any]:
     """Return what is known of a model.
 
     Raises:
-        ApiError: 404, no such model.
+        ApiError: 404, no such model, or no page of it.
     """
-    if name not in terms.models:
+    if name not in terms.models or not terms.pages:
         raise ApiError(404, "not_found_error", f"model: {name}")
+    kind = kind_of(name)
     return {
         "id": name,
         "type": "model",
         "display_name": name.replace("-", " ").title(),
         "created_at": "2026-01-01T00:00:00Z",
-        "lifecycle": "active",
+        "line": kind.line,
+        "capabilities": kind.capabilities(),
+        "lifecycle": "active" if terms.retires_at is None else "deprecated",
+        "deprecated_at": None if terms.retires_at is None else "2026-06-01T00:00:00Z",
+        "retires_at": terms.retires_at,
         "max_input_tokens": terms.context_tokens,
         "max_tokens": terms.output_tokens,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tests.strict.cache import PromptCache
@@ -62,11 +62,15 @@ class Exchange:
         model: Model,
         memory: Memory,
         closed: threading.Event,
+        *,
+        omits: bool = False,
     ) -> None:
         self._accepted = accepted
         self._model = model
         self._memory = memory
         self._closed = closed
+        display = accepted.body.get("thinking", {}).get("display")
+        self._omits = omits and display != "summarized"
 
     @property
     def closing(self) -> bool:
@@ -81,6 +85,8 @@ class Exchange:
     def events(self, answer: Answer | None = None) -> list[bytes]:
         """Encode an answer; without one, ask the test's model for it."""
         chosen = self._model(self._accepted.asked) if answer is None else answer
+        if self._omits and chosen.thinking:
+            chosen = replace(chosen, thinking="")
         usage = self._memory.cache.account(self._accepted.body)
         body = self._accepted.body
         message = chosen.message(model=body["model"], usage=usage, body=body)

@@ -11,6 +11,7 @@ from tests.strict.blocks import check_blocks, check_cache_control, check_keys, l
 from tests.strict.cache import check_breakpoints, prompt_tokens
 from tests.strict.conversation import check_conversation
 from tests.strict.errors import ApiError, refuse
+from tests.strict.models import EFFORTS, Kind, kind_of
 from tests.strict.tools import check_tools
 
 if TYPE_CHECKING:
@@ -63,12 +64,21 @@ class Terms:
         models: the names of its models.
         context_tokens: the longest prompt.
         output_tokens: the largest `max_tokens`.
+        retires_at: when its models retire, as the models endpoint says it.
+        pages: whether there is a models endpoint; where there is none, no model has more than what
+            servers that imitate the API have.
     """
 
     keys: tuple[str, ...]
     models: tuple[str, ...]
     context_tokens: int
     output_tokens: int
+    retires_at: str | None = None
+    pages: bool = True
+
+    def kind_of(self, model: str) -> Kind:
+        """Return what a model takes."""
+        return kind_of(model) if self.pages else Kind()
 
 
 def check_headers(headers: Mapping[str, str], terms: Terms) -> None:
@@ -140,9 +150,13 @@ def _check_types(body: dict[str, Any], known: dict[str, Types], required: set[st
 def _check_prompt(body: dict[str, Any], terms: Terms, issued: Issued) -> None:
     if body["model"] not in terms.models:
         raise ApiError(404, "not_found_error", f"model: {body['model']}")
+    kind = terms.kind_of(body["model"])
     thinking = body.get("thinking", {})
-    _check_thinking(thinking, body.get("max_tokens"))
+    _check_thinking(thinking, body.get("max_tokens"), kind)
+    _check_output_config(body.get("output_config", {}), body["model"], kind)
     check_tools(body)
+    if kind.bare:
+        _check_bare(body)
     check_blocks(listed(body.get("system") or [], "system"), "system", "system")
     thinks = thinking.get("type") != "disabled"
     check_conversation(body["messages"], issued, thinks=thinks, frame=body)
@@ -153,7 +167,32 @@ def _check_prompt(body: dict[str, Any], terms: Terms, issued: Issued) -> None:
         refuse(f"prompt is too long: {tokens} tokens > {terms.context_tokens} maximum")
 
 
-def _check_thinking(thinking: dict[str, Any], max_tokens: int | None) -> None:
+def _check_output_config(config: dict[str, Any], model: str, kind: Kind) -> None:
+    check_keys(config, {"effort", "format"}, "output_config")
+    effort = config.get("effort")
+    if effort is None:
+        return
+    if effort not in EFFORTS:
+        refuse("output_config.effort: Input should be 'low', 'medium', 'high', 'xhigh' or 'max'")
+    if not kind.efforts:
+        refuse("This model does not support the effort parameter.")
+    if effort not in kind.efforts:
+        supported = ", ".join(kind.efforts)
+        refuse(
+            f"output_config.effort: '{effort}' is not supported by {model}. "
+            f"Supported levels: {supported}"
+        )
+
+
+def _check_bare(body: dict[str, Any]) -> None:
+    for key in SAMPLING:
+        if key in body:
+            refuse(f"`{key}` is deprecated for this model.")
+    if body.get("tool_choice", {}).get("type") in {"any", "tool"}:
+        refuse("tool_choice: forcing tool use is not supported by this model.")
+
+
+def _check_thinking(thinking: dict[str, Any], max_tokens: int | None, kind: Kind) -> None:
     if not thinking:
         return
     keys = {
@@ -164,7 +203,11 @@ def _check_thinking(thinking: dict[str, Any], max_tokens: int | None) -> None:
     }
     if thinking.get("type") not in keys:
         refuse("thinking.type: Input should be 'adaptive', 'enabled', 'between_tools', 'disabled'")
+    if thinking["type"] not in kind.thinking:
+        refuse(f"`thinking.type: {thinking['type']}` is not supported for this model.")
     check_keys(thinking, keys[thinking["type"]], f"thinking.{thinking['type']}")
+    if thinking.get("display") not in (None, "summarized", "omitted"):
+        refuse(f"thinking.{thinking['type']}.display: Input should be 'summarized' or 'omitted'")
     if thinking["type"] != "enabled":
         return
     budget = thinking.get("budget_tokens")

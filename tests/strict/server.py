@@ -32,7 +32,8 @@ class StrictServer:
 
     Attributes:
         requests: those accepted, in order of arrival.
-        refused: those refused; a test of ours asserts that it is empty.
+        refused: those refused; a test of ours asserts that it is empty. A client may ask for the page
+            of any model, so those are not in it.
         broken: what the test's own model raised; the first is raised again at the end.
         faults: the plan of faults.
     """
@@ -45,6 +46,8 @@ class StrictServer:
         models: tuple[str, ...] = MODELS,
         context_tokens: int = 200_000,
         output_tokens: int = 128_000,
+        retires_at: str | None = None,
+        pages: bool = True,
     ) -> None:
         self._answer = answer
         self._terms = Terms(
@@ -52,6 +55,8 @@ class StrictServer:
             models=models,
             context_tokens=context_tokens,
             output_tokens=output_tokens,
+            retires_at=retires_at,
+            pages=pages,
         )
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -101,8 +106,9 @@ class StrictServer:
             self._route(incoming, body or {}, wire)
         except ApiError as error:
             error.body = body
-            with self._lock:
-                self.refused.append(error)
+            if incoming.method == "POST":
+                with self._lock:
+                    self.refused.append(error)
             wire.error(error)
         except ConnectionError:
             raise  # the client has gone, and the connection with it
@@ -140,7 +146,8 @@ class StrictServer:
                 fault=fault,
             )
             self.requests.append(accepted)
-        exchange = Exchange(accepted, self._answer, self._memory, self._closed)
+        omits = self._terms.kind_of(body["model"]).omits
+        exchange = Exchange(accepted, self._answer, self._memory, self._closed, omits=omits)
         if fault is not None:
             fault.strike(wire, exchange)
             return

@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Final
 from teamd.agent.conversation.context import BYTES_PER_TOKEN, frame_of
 from teamd.agent.conversation.summary import DEMAND, clip_text, restate
 from teamd.messages import again
+from teamd.model_facts import UNKNOWN
 from teamd.models import CONTEXT_FULL, Ask, RefusedMessageError, TooLongError, UnusableError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from teamd.agent.conversation.conversation import Conversation
     from teamd.agent.conversation.summary import OpenWork
+    from teamd.model_facts import ModelFacts
     from teamd.models import Model, Reply
     from teamd.settings.schema import ModelSettings
     from teamd.tools import Toolbox
 
+ASSUMED_CONTEXT_TOKENS: Final = 200_000  # where neither settings nor server say
 _KEPT: Final = 3  # the last replies keep the results of their calls: they are being worked with
 _WORTH_SHARE: Final = 0.1  # of the context; clearing less would cost more in caching than it saves
 _LEAST_EXCHANGES: Final = 3  # between two summaries, or they would be all that is done
@@ -41,6 +44,11 @@ _FULL: Final = (
 )
 
 
+async def ask_nobody(_model: str) -> ModelFacts:
+    """Return what is known of a model where no server says anything of it."""
+    return UNKNOWN
+
+
 @dataclass(kw_only=True, slots=True)
 class Compaction:
     """Asks a model, and makes room for the answer.
@@ -49,9 +57,9 @@ class Compaction:
         settings: how long the conversation and a reply may become.
         model_name: returns the model to ask; gets the one that the role asks for.
         server: identifies who answers: thinking is sent back to nobody else.
+        facts: returns what the server says of a model.
         asker: whose conversation a person begins anew where nothing helps.
         open_work: what a summary restates of it.
-        system_notes: whether the server takes teamd's own notes under the role `system`.
     """
 
     conversation: Conversation
@@ -60,9 +68,12 @@ class Compaction:
     settings: ModelSettings
     model_name: Callable[[str | None], str]
     server: str = ""
+    facts: Callable[[str], Awaitable[ModelFacts]] = ask_nobody
     asker: str = ""
     open_work: OpenWork = tuple
-    system_notes: bool = False
+    _known: ModelFacts = UNKNOWN
+    _refused_above: int | None = None
+    _system_refused: bool = False
     _fills: int = 0
     _requested: bool = False
 
@@ -74,7 +85,18 @@ class Compaction:
             opened = self.conversation.opened
             schemas = self.toolbox.schemas(opened.tools)
             fixed = len(opened.system.encode()) + len(json.dumps(schemas))
-        return context.estimate(fixed) / self.settings.context_tokens
+        return context.estimate(fixed) / self.context_tokens
+
+    @property
+    def context_tokens(self) -> int:
+        """The longest request: the least of what settings, the server's facts and refusals say."""
+        said = (self.settings.context_tokens, self._known.context_tokens, self._refused_above)
+        return min(filter(None, said), default=ASSUMED_CONTEXT_TOKENS)
+
+    @property
+    def system_notes(self) -> bool:
+        """Whether the server takes teamd's own notes under the role `system`."""
+        return self._known.system_messages and not self._system_refused
 
     @property
     def model_asked(self) -> str:
@@ -97,6 +119,7 @@ class Compaction:
         Raises:
             UnusableError: a person has to do something; also where nothing is left to shorten.
         """
+        self._known = await self.facts(self.model_asked)
         deliver()
         if await self._make_room():
             deliver()
@@ -132,7 +155,7 @@ class Compaction:
         if not refused.system:
             self.conversation.repair(refused, system=self.system_notes)
         elif self.system_notes:
-            self.system_notes = False
+            self._system_refused = True
         else:
             raise refused
 
@@ -144,7 +167,8 @@ class Compaction:
             system=opened.system,
             tools=self.toolbox.schemas(opened.tools),
             messages=[],
-            max_tokens=self.settings.max_tokens,
+            max_tokens=min(filter(None, (self.settings.max_tokens, self._known.output_tokens))),
+            facts=self._known,
             asker=self.asker,
             system_notes=self.system_notes,
         )
@@ -164,7 +188,7 @@ class Compaction:
         if not (requested and conversation.context.length):
             if self.fill < self.settings.clear_at:
                 return False
-            worth = _WORTH_SHARE * self.settings.context_tokens * BYTES_PER_TOKEN
+            worth = _WORTH_SHARE * self.context_tokens * BYTES_PER_TOKEN
             conversation.clear(kept=_KEPT, least_bytes=int(worth))
             long = conversation.context.length >= _LEAST_EXCHANGES
             if not long or self.fill < self.settings.compact_at:
@@ -235,7 +259,7 @@ class Compaction:
 
     def _limit_bytes(self, step: int) -> int:
         """Return how much is kept word for word: at first about a quarter of the context."""
-        return self.settings.context_tokens >> step
+        return self.context_tokens >> step
 
     def _show_less(self, skipped: int, *, texts: bool) -> tuple[bool, int]:
         """Return what to show of a conversation of which so much was too long to be summarised."""
@@ -249,5 +273,5 @@ class Compaction:
 
     def _learn(self, limit_tokens: int | None) -> None:
         """Believe the server about its model, so that it need not refuse the next time."""
-        if limit_tokens is not None and _PLAUSIBLE <= limit_tokens < self.settings.context_tokens:
-            self.settings = replace(self.settings, context_tokens=limit_tokens)
+        if limit_tokens is not None and _PLAUSIBLE <= limit_tokens < self.context_tokens:
+            self._refused_above = limit_tokens
