@@ -13,7 +13,7 @@ import click
 
 from teamd import secret_environment, terminal
 from teamd.cli import Choice, run
-from teamd.errors import DeadlinePassed, ExitCode, NoTeamd
+from teamd.errors import DeadlinePassed, ExitCode, NoTeamd, TeamError
 from teamd.files import directories, pidfile
 from teamd.options import IntRange, Seconds, add_examples, team_options, version_option
 from teamd.sandbox import SANDBOXED
@@ -21,10 +21,12 @@ from teamd.terminal import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, Final
 
     from teamd.files.paths import TeamPaths
     from teamd.overview.overview import Overview
+    from teamd.settings import Settings
 
 STOP_SECONDS: Final = 15.0
 _EXAMPLES: Final = {
@@ -70,6 +72,8 @@ def start(choice: Choice, *, foreground: bool, ready_fd: int | None, secrets_fd:
         _tell_what_waits(choice.waiting(team)[1])
     if not choice.without_settings(team):
         choice.settings(team)  # a mistake in them is told before much is loaded
+    if ready_fd is None:
+        _Models(team, choice.settings(team)).warn()
     from teamd.daemon import serve  # noqa: PLC0415 -- loads what the children run: half a second
 
     serve(team, choice.settings_file(team), ready=lambda: _ready(team, ready_fd))
@@ -157,11 +161,15 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
         choice.settings(team)  # a mistake in them is told, too
         raise pidfile.AlreadyRunning(team, there.pid)
     waiting: list[str] = []
+    models: list[_Models] = []
 
     def look() -> None:
         """Look while the supervisor starts, which itself tells of a mistake in the settings."""
         waiting.append(choice.waiting(team)[1])
         import_module("teamd.team.roster")  # for the warning
+        with suppress(TeamError):
+            models.append(_Models(team, choice.settings(team)))
+            models[0].begin_fetch()
 
     code = start_in_background(team, file if choice.config else None, meanwhile=look)
     if code == ExitCode.DONE:  # else the last word is why it did not start
@@ -170,7 +178,44 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
         click.echo(plain(team.addressed(said)))
         _warn_of_sandbox(team)
+        for named in models:
+            named.warn()
     return code
+
+
+class _Models:
+    """The models that settings and roster name, and whether they retire."""
+
+    def __init__(self, team: TeamPaths, settings: Settings) -> None:
+        from teamd.model_pages import server_address  # noqa: PLC0415 -- only for a start
+        from teamd.team.roster import Roster  # noqa: PLC0415 -- the same
+
+        model = settings.model
+        declared = (one.model for one in settings.teammates)
+        own = (one.model for one in Roster(team).read().members)
+        names = dict.fromkeys(filter(None, (model.name, *declared, *own)))
+        self._names = () if model.script is not None else tuple(names)
+        self._team, self._model = team, model
+        self._server = server_address(model.base_url)
+        self._wait: Callable[[], None] = lambda: None
+
+    def begin_fetch(self) -> None:
+        """Begin to ask the server, once a day; not where the key would have to be unlocked."""
+        from teamd import credentials, model_pages  # noqa: PLC0415 -- only for a start
+
+        key = None if self._model.key_command else credentials.in_environment()
+        if key is not None and self._names:
+            self._wait = model_pages.begin_fetch(
+                self._team, self._server, self._names, key, self._model.headers
+            )
+
+    def warn(self) -> None:
+        """Print a warning for each model that retires soon."""
+        from teamd.model_pages import warn_of_retirements  # noqa: PLC0415 -- only for a start
+
+        self._wait()
+        for sentence in warn_of_retirements(self._team, self._server, self._names):
+            click.echo(plain(f"teamd: {sentence}"), err=True)
 
 
 def _warn_of_sandbox(team: TeamPaths) -> None:

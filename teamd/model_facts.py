@@ -20,7 +20,8 @@ WARNING_DAYS: Final = 60  # before a model retires
 _LEAST_TOKENS: Final = 1000  # no model that calls tools has a smaller context
 _MOST_TOKENS: Final = 10**9
 _VERSION: Final = re.compile(r"claude-[a-z]+-(\d+)(?:-(\d))?(?:-\d{8})?")
-# The endpoint lists neither of these two; the documentation names the models.
+# The endpoint lists neither of these two. The documentation names the models; all of them list
+# adaptive thinking, which tells the API from servers that imitate it.
 _SYSTEM_MESSAGES_SINCE: Final = (4, 8)
 _PRESERVED_THINKING_SINCE: Final = (5, 1)
 DEPRECATED: Final = "deprecated"
@@ -66,7 +67,7 @@ class ModelFacts:
         page = _table(page)
         listed = _table(page.get("capabilities"))
         resolved = page.get("id")
-        version = _version(resolved if isinstance(resolved, str) else name) if listed else (0, 0)
+        version = _version(resolved if isinstance(resolved, str) else name)
         effort, context = _table(listed.get("effort")), _table(listed.get("context_management"))
         thinking = _table(_table(listed.get("thinking")).get("types"))
         adaptive = _supports(thinking, "adaptive")
@@ -78,7 +79,7 @@ class ModelFacts:
             efforts=frozenset(one for one in EFFORTS if _supports(effort, one)),
             adaptive_thinking=adaptive,
             preserved_thinking=adaptive and version >= _PRESERVED_THINKING_SINCE,
-            system_messages=version >= _SYSTEM_MESSAGES_SINCE,
+            system_messages=adaptive and version >= _SYSTEM_MESSAGES_SINCE,
             clear_tool_uses=_supports(context, "clear_tool_uses_20250919"),
             compaction=_supports(context, "compact_20260112"),
             strict_tools=_supports(listed, "structured_outputs"),

@@ -1,7 +1,7 @@
 """The pages of models: what `GET /v1/models/NAME` of a server answered, kept for a day.
 
-One file for each model and server: whoever asks first, a teammate, `teamd start` or
-`teamctl doctor`, spares the others the question.
+One file for each model and server: a teammate or `teamd start`, whichever asks first, spares the
+others the question.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from os import environ
 
 from teamd.credentials import BASE_URL_VARIABLE, without_login
@@ -18,13 +19,16 @@ from teamd.model_facts import ModelFacts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from typing import Any, Final
 
     from teamd.files.paths import TeamPaths
 
 DEFAULT_URL: Final = "https://api.anthropic.com"
+API_VERSION: Final = "2026-10-21"
 KEPT_SECONDS: Final = 86_400.0
+_MOMENT_SECONDS: Final = 1.0
 _MOST_BYTES: Final = 1 << 16  # of a page; one of the API has 3,000
 _DAMAGED: Final = (ValueError, KeyError, TypeError, RecursionError)
 
@@ -33,6 +37,81 @@ def server_address(base_url: str | None) -> str:
     """Return the address of the server that is asked, without a login."""
     base = base_url or environ.get(BASE_URL_VARIABLE) or DEFAULT_URL
     return without_login(base).rstrip("/")
+
+
+def fetch(
+    server: str, model: str, key: str, headers: Mapping[str, str], *, timeout_seconds: float
+) -> bytes:
+    """Ask a server for the page of a model, without the SDK: that takes a second to load.
+
+    Raises:
+        OSError: it cannot be reached, or (`HTTPError`) answers with another status than 200.
+        HTTPException, ValueError: it does not speak HTTP; a header or the address is impossible.
+    """
+    from urllib.parse import quote  # noqa: PLC0415 -- 50 ms with the next, only for this
+    from urllib.request import Request, urlopen  # noqa: PLC0415
+
+    if not server.startswith(("http://", "https://")):
+        raise ValueError(f"{server!r} is not the address of a server")
+    own = {"Authorization": f"Bearer {key}", "anthropic-version": API_VERSION}
+    url = f"{server}/v1/models/{quote(model, safe='')}"
+    request = Request(url, headers={**own, **headers})  # noqa: S310 -- http(s) only, see above
+    with urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310 -- the same
+        return bytes(answer.read(_MOST_BYTES))
+
+
+def begin_fetch(
+    paths: TeamPaths, server: str, models: Iterable[str], key: str, headers: Mapping[str, str]
+) -> Callable[[], None]:
+    """Begin to fetch the pages that are not kept.
+
+    Args:
+        paths: the team's.
+        server: its address, see `server_address`.
+        models: their names.
+        key: for the server.
+        headers: sent with each request.
+
+    Returns:
+        A function that waits a moment for the answers, and keeps those that have come.
+    """
+    import threading  # noqa: PLC0415 -- only for this
+
+    missing = [model for model in models if read_kept(paths, server, model) is None]
+    found: dict[str, Any] = {}
+
+    def fetch_all() -> None:
+        for model in missing:
+            found[model] = _fetch_page(server, model, key, headers)
+
+    # A daemon: a name server that does not answer must not keep the process.
+    thread = threading.Thread(target=fetch_all, daemon=True)
+    thread.start()
+
+    def wait() -> None:
+        thread.join(_MOMENT_SECONDS)
+        for model, page in dict(found).items():
+            if page is not None:
+                keep(paths, server, model, page)
+
+    return wait
+
+
+def _fetch_page(server: str, model: str, key: str, headers: Mapping[str, str]) -> Any:
+    from http.client import HTTPException  # noqa: PLC0415 -- see `fetch`
+
+    try:
+        page = fetch(server, model, key, headers, timeout_seconds=_MOMENT_SECONDS)
+        return json.loads(page)
+    except (OSError, HTTPException, ValueError, RecursionError):  # a teammate asks again
+        return None
+
+
+def warn_of_retirements(paths: TeamPaths, server: str, models: Iterable[str]) -> list[str]:
+    """Return a sentence for each model that retires soon, as far as its page is kept."""
+    now = datetime.now(UTC)
+    kept = (read_kept(paths, server, model) for model in models)
+    return [said for one in kept if one is not None and (said := one.warn_of_retirement(now))]
 
 
 def read_kept(paths: TeamPaths, server: str, model: str) -> ModelFacts | None:

@@ -6,19 +6,20 @@ import asyncio
 import json
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http.client import HTTPException
-from os import environ
 from typing import TYPE_CHECKING, Any, Final
 from urllib.error import HTTPError
-from urllib.parse import quote, urlsplit
-from urllib.request import Request, urlopen
+from urllib.parse import urlsplit
 
 from teamctl.doctor import Finding, Level
 from teamd import control, credentials
-from teamd.credentials import BASE_URL_VARIABLE, digest_of, without_login
+from teamd.credentials import BASE_URL_VARIABLE, digest_of
 from teamd.errors import TeamError
 from teamd.files import pidfile
 from teamd.messages import new_id
+from teamd.model_facts import ModelFacts
+from teamd.model_pages import DEFAULT_URL, fetch, server_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,10 +27,7 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
     from teamd.settings import Settings
 
-_DEFAULT_URL: Final = "https://api.anthropic.com"
-_API_VERSION: Final = "2026-10-21"
 _ANSWER_SECONDS: Final = 10.0
-_MOST_BYTES: Final = 1 << 20
 
 
 def check_model(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]:
@@ -42,7 +40,7 @@ def check_model(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]
     if settings.model.script is not None:
         yield Finding(Level.OK, f"the model's words come from {settings.model.script}")
         return
-    base = _address(settings)
+    base = server_address(settings.model.base_url)
     yield from (mistakes := list(_mistakes(base)))
     running = _ask_teamd(team, base)
     yield from running.findings
@@ -65,18 +63,12 @@ def check_model(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]
         what = "teamd runs with another key than the one here"
         yield Finding(Level.NOTE, what, "`teamd restart` takes the one here")
     if not mistakes:
-        yield _asked(settings, key, base)
-
-
-def _address(settings: Settings) -> str:
-    """Return the address of the server, without a login: that is not to be shown."""
-    base = settings.model.base_url or environ.get(BASE_URL_VARIABLE) or _DEFAULT_URL
-    return without_login(base).rstrip("/")
+        yield from _asked(settings, key, base)
 
 
 def _mistakes(base: str) -> Iterator[Finding]:
     """Say what makes an address one that no request can go to."""
-    remedy = f"give one such as {_DEFAULT_URL} in [model] base_url or {BASE_URL_VARIABLE}"
+    remedy = f"give one such as {DEFAULT_URL} in [model] base_url or {BASE_URL_VARIABLE}"
     try:
         parts = urlsplit(base)
         right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -121,32 +113,35 @@ def _ask_teamd(team: TeamPaths | None, base: str) -> _Running:
     mark = Level.OK if facts["key"] else Level.FAIL
     remedy = "" if facts["key"] else "see `teamctl help models`, then `teamd restart`"
     found = [Finding(mark, said.text, remedy)]
-    if (theirs := facts["base_url"] or _DEFAULT_URL) != base:
+    if (theirs := facts["base_url"] or DEFAULT_URL) != base:
         what = f"teamd asks {theirs}, and the settings and the environment here say {base}"
         found.append(Finding(Level.NOTE, what, "`teamd restart` takes what is here"))
     return _Running(tuple(found), bool(facts["key"]), facts["key_digest"], salt)
 
 
-def _asked(settings: Settings, key: str, base: str) -> Finding:
-    url = f"{base}/v1/models/{quote(settings.model.name, safe='')}"
-    headers = {"Authorization": f"Bearer {key}", "anthropic-version": _API_VERSION}
+def _asked(settings: Settings, key: str, base: str) -> Iterator[Finding]:
+    name = settings.model.name
     try:
-        request = Request(url, headers={**headers, **settings.model.headers})  # noqa: S310 -- http(s) only, see `_mistakes`
-        with urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310 -- the same
-            said = answer.read(_MOST_BYTES)
+        said = fetch(base, name, key, settings.model.headers, timeout_seconds=_ANSWER_SECONDS)
     except HTTPError as error:
         error.close()
-        return _status(error.code, base, settings.model.name)
+        yield _status(error.code, base, name)
+        return
     except (HTTPException, OSError, ValueError) as error:  # one that no header can carry, too
         what = f"{base} does not answer: {getattr(error, 'reason', error)}"
         remedy = "check the network, and [model] base_url or ANTHROPIC_BASE_URL"
-        return Finding(Level.FAIL, what, remedy)
+        yield Finding(Level.FAIL, what, remedy)
+        return
     found: Any = None
     with suppress(ValueError, RecursionError):
         found = json.loads(said)
-    if isinstance(found, dict) and "id" in found:
-        return Finding(Level.OK, f"{base} takes the key and knows {settings.model.name}")
-    return Finding(Level.NOTE, f"{base} answers, and does not tell which models it knows")
+    if not isinstance(found, dict) or "id" not in found:
+        yield Finding(Level.NOTE, f"{base} answers, and does not tell which models it knows")
+        return
+    yield Finding(Level.OK, f"{base} takes the key and knows {name}")
+    if warning := ModelFacts.read(name, found).warn_of_retirement(datetime.now(UTC)):
+        what, _, remedy = warning.partition("; ")
+        yield Finding(Level.NOTE, what, remedy)
 
 
 def _status(status: int, base: str, name: str) -> Finding:

@@ -125,7 +125,8 @@ def check_owner(path: Path) -> None:
 def find_strange(paths: TeamPaths) -> Iterator[StrangeFile]:
     """Yield what is in a team directory and would be refused where it is opened: links, say."""
     with translate_os_errors(paths.root):
-        for folder in (*paths.folders, paths.subagents, paths.all_seen, *paths.all_jobs.glob("*/")):
+        kept = (*paths.folders, paths.subagents, paths.all_seen, paths.models)
+        for folder in (*kept, *paths.all_jobs.glob("*/")):
             try:
                 found = list_files(folder, "*")
             except StrangeFile as error:

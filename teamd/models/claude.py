@@ -71,7 +71,7 @@ class Claude:
             UnusableError: no or a wrong key, an unknown model, a refused request.
         """
         client = self._client or await self._connect()
-        builder = ReplyBuilder(ask.heard)
+        builder = ReplyBuilder(ask.heard, ask.thought)
         try:
             async with await self._send(client, ask) as stream:
                 ask.begun()
@@ -105,7 +105,7 @@ class Claude:
         """
         try:
             client = self._client or await self._connect()
-            async with asyncio.timeout(PAGE_SECONDS):
+            async with asyncio.timeout(min(PAGE_SECONDS, self.timeout_seconds)):
                 path = f"/v1/models/{quote(model, safe='')}"
                 page = (await client.get(path, cast_to=httpx2.Response)).json()
         except anthropic.APIStatusError as error:

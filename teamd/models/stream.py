@@ -63,11 +63,13 @@ class ReplyBuilder:
 
     Attributes:
         heard: gets each piece of text.
+        thought: gets each piece of thinking.
         begun: whether the model has begun to reply, which the server charges for.
         ended: whether the last event has come.
     """
 
     heard: Callable[[str], None] | None = None
+    thought: Callable[[str], None] | None = None
     begun: bool = False
     ended: bool = False
     _blocks: list[Block] = field(default_factory=list)
@@ -157,7 +159,7 @@ class ReplyBuilder:
         self._take_bytes("")
         match kind:
             case "text" | "thinking":
-                block[kind] = self._piece(block.get(kind), kind, heard=kind == "text")
+                block[kind] = self._piece(block.get(kind), kind)
             case "tool_use":
                 self._start_call(place, block)
 
@@ -177,7 +179,7 @@ class ReplyBuilder:
             case "text_delta" | "thinking_delta":
                 key = _DELTAS[kind]
                 block = self._open_block(index, key)
-                block[key] += self._piece(delta.get(key), key, heard=key == "text")
+                block[key] += self._piece(delta.get(key), key)
             case "signature_delta":
                 block = self._open_block(index, "thinking")
                 block["signature"] = self._piece(delta.get("signature"), "signature")
@@ -195,12 +197,13 @@ class ReplyBuilder:
             place = self._places[_index(index)]
         return self._blocks[place]
 
-    def _piece(self, text: Any, key: str, *, heard: bool = False) -> str:
+    def _piece(self, text: Any, key: str) -> str:
         if not isinstance(text, str | None):
             raise OddReplyError(f"a {key} that is not a string")
         self._take_bytes(text or "")
-        if heard and text and self.heard is not None:
-            self.heard(text)
+        hear = {"text": self.heard, "thinking": self.thought}.get(key)
+        if text and hear is not None:
+            hear(text)
         return text or ""
 
     def _take_bytes(self, text: str) -> None:

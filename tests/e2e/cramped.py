@@ -26,10 +26,14 @@ OUTPUT_BYTES = 3000
 
 @contextmanager
 def small(
-    root: Path, settings: str = f"context_tokens = {CONTEXT}", *, context_tokens: int = CONTEXT
+    root: Path,
+    settings: str = f"context_tokens = {CONTEXT}",
+    *,
+    context_tokens: int = CONTEXT,
+    pages: bool = True,
 ) -> Iterator[Project]:
     """A project whose model has a small context, and whose settings say so."""
-    with opened(root, context_tokens=context_tokens) as project:
+    with opened(root, context_tokens=context_tokens, pages=pages) as project:
         project.write(
             "team.toml",
             f"[model]\n{settings}\n[limits]\ncalls_per_wake = 1000\n"

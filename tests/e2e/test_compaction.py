@@ -140,8 +140,8 @@ def test_a_subagent_outgrows_its_context_and_comes_to_its_end(cramped: Project) 
 
 @pytest.mark.slow
 def test_prompt_is_too_long_bricks_nobody(tmp_path: Path) -> None:
-    """The settings promise ten times more than the model takes, as after a change of model."""
-    with small(tmp_path, f"context_tokens = {10 * CONTEXT}") as project:
+    """The settings promise ten times more than the model takes; its server has no page of it."""
+    with small(tmp_path, f"context_tokens = {10 * CONTEXT}", pages=False) as project:
         project.stage.act("alice", steps(15))
         project.start()
         project.do("teamctl", "spawn", "alice", "stepper", TASK)

@@ -92,7 +92,8 @@ def _efforts(line: str, version: tuple[int, int]) -> tuple[str, ...]:
 
 def _thinking(line: str, version: tuple[int, int]) -> tuple[str, ...]:
     if version >= (5, 1):
-        return ("adaptive",) if line in {"opus", "fable", "mythos"} else ("adaptive", "between_tools")
+        always = line in {"opus", "fable", "mythos"}
+        return ("adaptive",) if always else ("adaptive", "between_tools")
     if version >= (4, 7):
         return ("adaptive", "disabled")
     return ("adaptive", "disabled", "enabled") if version == (4, 6) else ("disabled", "enabled")

@@ -32,8 +32,8 @@ class StrictServer:
 
     Attributes:
         requests: those accepted, in order of arrival.
-        refused: those refused; a test of ours asserts that it is empty. A client may ask for the page
-            of any model, so those are not in it.
+        refused: those refused; a test of ours asserts that it is empty. Questions for the page of a
+            model are not in it.
         broken: what the test's own model raised; the first is raised again at the end.
         faults: the plan of faults.
     """
