@@ -43,10 +43,12 @@ class Layout:
             return cls()
         return cls(get_terminal_size().columns, styled=os.environ.get("TERM") != "dumb")
 
-    def lines(self, text: str, indent: str = "", fg: str | None = None) -> Iterator[str]:
+    def lines(
+        self, text: str, indent: str = "", fg: str | None = None, *, dim: bool = False
+    ) -> Iterator[str]:
         """Yield the lines of a text from elsewhere; what is too long goes on below its start."""
         for part in self.wrap(text, len(indent)):
-            yield indent + terminal.style(part, fg=fg)
+            yield indent + terminal.style(part, fg=fg, dim=dim)
 
     def wrap(self, text: str, indent: int = 0) -> Iterator[str]:
         """Yield the lines of a text from elsewhere, without styles, for an indent that wide."""

@@ -10,6 +10,7 @@ from teamctl import output
 from teamd import terminal
 from teamd.messages import USER
 from teamd.transcript import records
+from teamd.transcript.live import thinking_of
 from teamd.transcript.outcome import find_trouble
 
 TYPE_CHECKING = False
@@ -113,7 +114,9 @@ class TranscriptView:
             case records.Replied():
                 yield from self._line(record.time, name, fg="green", bold=True)
                 for block in record.content:
-                    if block["type"] == "text":
+                    if (thinking := thinking_of(block)).strip():
+                        yield from self._layout.lines(f"thinking: {thinking}", _INDENT, dim=True)
+                    elif block["type"] == "text":
                         yield from self._said(block["text"])
                 speaker.calls = {call["id"]: call for call in record.calls}
             case records.NoteAdded():

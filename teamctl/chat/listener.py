@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,7 @@ from teamd.errors import StoreError
 from teamd.files import files
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, REQUEST, SHUTDOWN_ANSWER_TYPE, USER, Message
-from teamd.transcript import records
+from teamd.transcript import live, records
 from teamd.transcript.file import decode_lines
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ _REPLY: Final = b'"reply"'
 _LAST: Final = 3  # replies that a person is shown of those that were missed
 _REPLY_LINES: Final = 8
 _WHOLE: Final = f"`teamctl transcript {LEAD}` shows it whole"
+_MARK: Final = (live.BEGINS, live.ENDS)
+_MARKS: Final = re.compile(f"([{live.BEGINS}{live.ENDS}])")
+_THINKING: Final = "thinking: "
 _WHOLE_OWN: Final = "/inbox shows it whole"
 
 
@@ -50,9 +54,10 @@ class Listener:
         self._growing = GrowingFile(paths.transcript(LEAD))
         self._marks = False
         self._place = 0
-        self._reply_shown = LiveReply(paths.partial(LEAD))
-        self._retries = Retries(paths.log(LEAD))
         self._layout = Layout.of_output()
+        on_terminal = self._layout.width is not None  # a program wants the reply alone
+        self._reply_shown = LiveReply(paths.partial(LEAD), thinking=on_terminal)
+        self._retries = Retries(paths.log(LEAD))
         self.doing = LeadProgress()
         self._own = Mailbox(paths, USER)
         self._unseen = Unseen()
@@ -161,7 +166,7 @@ class Listener:
                 self._end(record)
 
     def _reply(self, reply: records.Replied) -> None:
-        self._write(self._reply_shown.rest(output.plain(reply.text)))
+        self._write(self._reply_shown.rest(live.compose(reply.content)))
         self._end_line()
         for call in reply.calls:
             self._line(f"· {describe_call(call)}", dim=True)
@@ -218,14 +223,20 @@ def _news(message: Message) -> str | None:
 class LiveReply:
     """The words of a reply that is under way, and how many of them have been shown.
 
+    Args:
+        path: where they are.
+        thinking: whether thinking is shown, too.
+
     Attributes:
         open_line: whether what was shown last did not end its line.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, thinking: bool = True) -> None:
         self._path = path
+        self._thinking = thinking
         self._attempt = b""
         self._shown = ""
+        self._dim = False
         self.open_line = False
 
     def more(self) -> str:
@@ -236,22 +247,44 @@ class LiveReply:
         again = ""
         if attempt != self._attempt:
             again = "\n" if self.open_line else ""  # it broke off, and is said anew
-            self._attempt, self._shown = attempt, ""
-        whole = output.plain(said.decode(errors="ignore"))  # a character may be half there
+            self._attempt, self._shown, self._dim = attempt, "", False
+        whole = self._plain(said.decode(errors="ignore"))  # a character may be half there
         return again + self._show(whole[len(self._shown) :])
 
     def rest(self, whole: str) -> str:
-        """Return what is left to show of a reply that stands in the conversation now."""
+        """Return what is left to show of a reply that stands in the conversation now.
+
+        Args:
+            whole: the reply, see `live.compose`.
+        """
+        whole = self._plain(whole)
         if whole.startswith(self._shown):
             left = whole[len(self._shown) :]
         else:
-            left = ("\n" if self.open_line else "") + whole
+            left, self._dim = ("\n" if self.open_line else "") + whole, False
         left = self._show(left)
-        self._shown = ""
+        self._shown, self._dim = "", False
         return left
+
+    def _plain(self, text: str) -> str:
+        """Return what may be shown of a text; the marks around thinking stay."""
+        parts = _MARKS.split(text)
+        return "".join(part if part in _MARK else output.plain(part) for part in parts)
 
     def _show(self, text: str) -> str:
         self._shown += text
-        if text:
-            self.open_line = not text.endswith("\n")
-        return text
+        return "".join(map(self._styled, _MARKS.split(text)))
+
+    def _styled(self, part: str) -> str:
+        """Return a part as it is shown: thinking is dim, and has lines of its own."""
+        if part in _MARK:
+            self._dim = part == live.BEGINS
+            if not self._thinking:
+                return ""
+            ends = "\n" if self.open_line else ""
+            self.open_line = self._dim
+            return ends + (terminal.style(_THINKING, dim=True) if self._dim else "")
+        if not part or (self._dim and not self._thinking):
+            return ""
+        self.open_line = not part.endswith("\n")
+        return terminal.style(part, dim=True) if self._dim else part

@@ -20,6 +20,7 @@ from teamd.errors import NotAMessage, TeamError
 from teamd.files import files, lines
 from teamd.messages import Message
 from teamd.transcript.file import decode_lines
+from teamd.transcript.live import split
 from teamd.transcript.records import mail_in
 
 if TYPE_CHECKING:
@@ -69,8 +70,9 @@ class TranscriptTab:
         return [*self._grown.rows, *self._under_way()]
 
     def _under_way(self) -> Iterator[Row]:
-        said = (files.read(self._partial) or b"").decode("utf-8", "replace")
-        for number, line in enumerate(output.plain(said).splitlines()[1:]):  # the first is a name
+        _, _, come = (files.read(self._partial) or b"").decode("utf-8", "replace").partition("\n")
+        said = "".join(f"thinking: {part}\n" if thinks else part for part, thinks in split(come))
+        for number, line in enumerate(output.plain(said).splitlines()):
             yield Row(f"partial {number}", Text(f"  {line}", style="dim"))
 
 

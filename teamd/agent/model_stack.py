@@ -30,6 +30,7 @@ from teamd.models.prices import FREE, Price, Prices
 from teamd.models.retry import Retrying, RetryPolicy
 from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
+from teamd.transcript.live import LiveText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -274,6 +275,7 @@ class LiveOutput:
     _half: bool = True  # may have been read; an earlier process may have been killed in mid-reply
     _stands: bool = True  # as far as is known
     _named: bool = False
+    _text: LiveText = field(default_factory=LiveText)
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer; where the file cannot be written nobody looks on, and that is all."""
@@ -284,11 +286,18 @@ class LiveOutput:
             self._append("")
         self._half = True
         try:
-            reply = await self.model.reply(replace(ask, heard=self._append))
+            heard = replace(ask, heard=self._hear, thought=self._think)
+            reply = await self.model.reply(heard)
             self._half = False
         finally:
             self._remove()
         return reply
+
+    def _hear(self, text: str) -> None:
+        self._append(self._text.add(text, thinks=False))
+
+    def _think(self, text: str) -> None:
+        self._append(self._text.add(text, thinks=True))
 
     def _append(self, text: str) -> None:
         begins, self._stands = not self._named, True
@@ -304,7 +313,7 @@ class LiveOutput:
                 os.close(fd)
 
     def _remove(self) -> None:
-        self._named = False
+        self._named, self._text = False, LiveText()
         if self._stands:
             with suppress(OSError):
                 self.path.unlink(missing_ok=True)

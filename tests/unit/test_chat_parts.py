@@ -8,6 +8,7 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent
@@ -180,3 +181,30 @@ def test_a_reply_that_became_another_one_is_shown_whole_on_a_line_of_its_own(
     file.write_text("2\nDone")
     assert reply.more() == "Done"
     assert reply.rest("Done.") == "."
+
+
+def test_thinking_is_shown_dimmed_and_once(tmp_path: Path) -> None:
+    file = tmp_path / "partial"
+    reply = LiveReply(file)
+    file.write_text("a\n\x0eI lo")
+    assert reply.more() == click.style("thinking: ", dim=True) + click.style("I lo", dim=True)
+    file.write_text("a\n\x0eI look.\x0fAll")
+    assert reply.more() == click.style("ok.", dim=True) + "\nAll"
+    assert reply.rest("\x0eI look.\x0fAll is well.") == " is well."
+    assert reply.open_line
+
+
+def test_a_reply_of_another_attempt_is_shown_whole(tmp_path: Path) -> None:
+    file = tmp_path / "partial"
+    reply = LiveReply(file)
+    file.write_text("a\n\x0eI lo")
+    reply.more()
+    assert click.unstyle(reply.rest("\x0eNo.\x0fAll is well.")) == ("\nthinking: No.\nAll is well.")
+
+
+def test_a_program_gets_the_reply_without_the_thinking(tmp_path: Path) -> None:
+    file = tmp_path / "partial"
+    reply = LiveReply(file, thinking=False)
+    file.write_text("a\n\x0eI look.\x0fAll")
+    assert reply.more() == "All"
+    assert reply.rest("\x0eI look.\x0fAll is well.") == " is well."

@@ -7,9 +7,12 @@ import errno
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from teamd.agent.model_stack import LiveOutput
 from teamd.models import Ask, Reply, TransientError
+from teamd.transcript.live import BEGINS, ENDS, LiveText, compose, split
 from tests.strict.replies import say
 from tests.unit.life import MODEL, replied
 
@@ -22,14 +25,17 @@ _ASK = {"model": MODEL, "system": "", "tools": [], "messages": [], "max_tokens":
 class Speaker:
     """Says its words to whoever hears it, and notes what can be read then."""
 
-    def __init__(self, path: Path, words: str = "Some words.") -> None:
+    def __init__(self, path: Path, words: str = "Some words.", thinks: str = "") -> None:
         self._path = path
         self.words = words
+        self.thinks = thinks
         self.fails = False
         self.read: list[str | None] = []
 
     async def reply(self, ask: Ask) -> Reply:
         """Say them."""
+        if ask.thought is not None and self.thinks:
+            ask.thought(self.thinks)
         if ask.heard is not None and self.words:
             ask.heard(self.words)
         self.read.append(self._path.read_text() if self._path.exists() else None)
@@ -50,6 +56,31 @@ def test_words_stand_in_the_file_until_the_reply_is_whole(tmp_path: Path) -> Non
     assert said is not None
     assert said.partition("\n")[2] == "Some words."
     assert not path.exists()
+
+
+def test_thinking_is_told_from_what_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "lead.partial"
+    speaker = Speaker(path, thinks=f"Hm{BEGINS}m.")
+    live = LiveOutput(speaker, path)
+    for _ in range(2):
+        asyncio.run(live.reply(Ask(**_ASK)))  # type: ignore[arg-type]
+    for read in speaker.read:
+        assert read is not None
+        assert list(split(read.partition("\n")[2])) == [("Hmm.", True), ("Some words.", False)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["text", "thinking"]), st.text("a\n\x0e\x0f"))))
+def test_what_came_is_the_beginning_of_the_whole(blocks: list[tuple[str, str]]) -> None:
+    """Or a chat would show a reply twice."""
+    whole = compose([{"type": kind, kind: text} for kind, text in blocks])
+    live, come = LiveText(), ""
+    for kind, text in blocks:
+        if text:
+            come += live.add(text, thinks=kind == "thinking")
+            assert whole.startswith(come)
+    said = "".join(text for kind, text in blocks if kind == "text")
+    shown = "".join(part for part, thinks in split(whole) if not thinks)
+    assert shown == said.replace(BEGINS, "").replace(ENDS, "")
 
 
 def test_a_summary_is_heard_by_nobody_nor_what_a_killed_process_left(tmp_path: Path) -> None:

@@ -100,6 +100,8 @@ def test_a_transcript_shows_what_comes_and_what_is_under_way(paths: TeamPaths) -
     assert any("Hello" in line for line in texts(tab))
     paths.partial("alice").write_text("attempt\nand so")
     assert texts(tab)[-1] == "  and so"
+    paths.partial("alice").write_text("attempt\n\x0eHm\x0fand so")
+    assert texts(tab)[-2:] == ["  thinking: Hm", "  and so"]
     paths.partial("alice").unlink()
     with path.open("a") as file:
         file.write(_REPLY % "Bye")

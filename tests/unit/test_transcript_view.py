@@ -229,3 +229,20 @@ def test_a_result_whose_call_is_not_shown_still_has_its_speaker() -> None:
     heading, took, result = shown(begun("1", 0), answered("1", 3, "built"))
     assert heading.endswith(" ann")
     assert (took.strip(), result.strip()) == ("→ 3 s", "built")
+
+
+def test_thinking_is_shown_dimmed_where_it_has_a_text() -> None:
+    content = [
+        {"type": "thinking", "thinking": "First\nI look.", "signature": "s"},
+        {"type": "thinking", "thinking": "", "signature": "s"},
+        {"type": "redacted_thinking", "data": "d"},
+        {"type": "text", "text": "I looked."},
+    ]
+    view = TranscriptView(Layout(), full=False)
+    lines = list(view.show("ann", Replied(content=content, time=NOW)))
+    assert [click.unstyle(line) for line in lines[1:]] == [
+        "  thinking: First",
+        "  I look.",
+        "  I looked.",
+    ]
+    assert [line.startswith("  \x1b[2m") for line in lines[1:]] == [True, True, False]

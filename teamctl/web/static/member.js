@@ -114,7 +114,7 @@ function transcript(found, name) {
     const at = h('time.note', {}, clock(one.time));
     switch (one.record) {
       case 'mail': return h('li.card.in', { 'data-key': key }, (one.messages ?? []).map((mail) => [h('p', {}, at.cloneNode(true), ' ', h('strong', {}, `${mail.from} → ${name}`), mail.type === 'message' ? null : h('span.tag', {}, mail.type)), h('pre', {}, mail.content)]));
-      case 'reply': return h('li', { 'data-key': key }, h('p', {}, at, ' ', h('strong', {}, name)), (one.content ?? []).map((block) => (block.type === 'text' ? h('pre', {}, block.text) : block.type === 'thinking' ? h('details', {}, h('summary', {}, 'Thinking'), h('pre', {}, block.thinking)) : block.type === 'tool_use' ? call(block) : null)));
+      case 'reply': return h('li', { 'data-key': key }, h('p', {}, at, ' ', h('strong', {}, name)), (one.content ?? []).map((block) => (block.type === 'text' ? h('pre', {}, block.text) : block.type === 'thinking' ? (block.thinking ? h('pre.note', {}, block.thinking) : null) : block.type === 'tool_use' ? call(block) : null)));
       case 'result': return calls.has(one.tool_use_id) ? null : h('li', { 'data-key': key }, h('details.call', {}, h('summary', {}, one.is_error ? 'A result ✗ failed' : 'A result'), h('pre', {}, one.content)));
       case 'note': case 'news': return h('li.note', { 'data-key': key }, at, h('pre', {}, one.text));
       case 'summary': return h('li', { 'data-key': key }, h('details', {}, h('summary', {}, at, ' its context was full: it goes on from a summary'), h('pre', {}, one.text), h('pre', {}, one.restated)));
