@@ -72,11 +72,11 @@ class Deeds:
             name: the teammate's.
             role: what it is.
             prompt: its next task.
-            how: `model`, `fresh`, `plan` and `worktree`, as the command has them.
+            how: `model`, `effort`, `fresh`, `plan` and `worktree`, as the command has them.
         """
         check_name(name)
         facts = {"name": name, "role": role, "prompt": without_secrets(prompt)}
-        left_out = {"model": None, "fresh": False, "plan": None, "worktree": None}
+        left_out = {"model": None, "effort": None, "fresh": False, "plan": None, "worktree": None}
         seconds = COPY_SECONDS if how.get("worktree") else REQUEST_SECONDS
         return self._ask("spawn", facts | left_out | how, seconds)
 

@@ -12,11 +12,13 @@ from teamd import terminal
 from teamd.board.files import read_all
 from teamd.budget.account import NOTHING
 from teamd.budget.uses import read_used
+from teamd.errors import TeamError
 from teamd.mail import lines
 from teamd.mail.mailbox import Mailbox
 from teamd.options import team_options
 from teamd.overview.members import WAITING
 from teamd.overview.overview import OverviewReader
+from teamd.settings import roles
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Replied
 
@@ -44,7 +46,7 @@ def command(choice: Choice, name: str, *, as_json: bool) -> None:
     seen = OverviewReader(paths).read()
     view = seen.find(seen.team.get(name).name)
     assert view is not None  # noqa: S101 -- each member of the team is seen
-    facts = _facts(paths, view.member)
+    facts = {**_facts(paths, view.member), "effort": _effort(choice, paths, view.member)}
     if as_json:
         output.print_json({"member": {**view.to_json(), **facts}})
         return
@@ -86,7 +88,7 @@ def _lines(paths: TeamPaths, view: MemberView, facts: dict[str, Any]) -> Iterato
         yield "process", f"pid {member.pid}, since {output.ago(member.since)}"
     yield "used", _used(member, facts)
     yield "mail", f"{facts['queued']} wait" + _rejected(paths, member, facts)
-    yield from _terms(paths, member)
+    yield from _terms(paths, member, facts["effort"])
     for task in facts["tasks"]:
         yield "task", f"{task['id']} [{task['status']}] {task['subject']}"
     for asked in facts["requests"]:
@@ -104,10 +106,25 @@ def _state(view: MemberView) -> str:
     return f"{view.state}{since}" + (f": {why}" if why else "")
 
 
-def _terms(paths: TeamPaths, member: Member) -> Iterator[tuple[str, str]]:
-    """Yield how it works, where that is not as the settings say for all."""
+def _effort(choice: Choice, paths: TeamPaths, member: Member) -> str | None:
+    """Return the effort that its model is asked for; `None` where a file cannot be read."""
+    if member.effort:
+        return member.effort
+    try:
+        settings = choice.settings(paths)
+        folders = roles.folders(paths.agents, settings.team.workspace)
+        role = roles.find(member.role, folders)
+    except TeamError:  # `doctor` says what is wrong
+        return None
+    return (role.effort if role else None) or settings.model.effort
+
+
+def _terms(paths: TeamPaths, member: Member, effort: str | None) -> Iterator[tuple[str, str]]:
+    """Yield how it works: its effort, and what is not as the settings say for all."""
     if member.model:
         yield "model", member.model
+    if effort:
+        yield "effort", f"{effort}, if the model takes one"
     if member.plan:
         yield "plan", "it acts only once a plan of its own is approved"
     if member.worktree:

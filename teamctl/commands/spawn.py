@@ -13,6 +13,7 @@ from teamd.errors import ExitCode, TeamError
 from teamd.files import directories, files
 from teamd.files.safe_open import PRIVATE_FILE
 from teamd.messages import check_name
+from teamd.model_facts import EFFORTS
 from teamd.options import FloatRange, IntRange, TextCommand, team_options
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 
@@ -31,6 +32,11 @@ _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answe
 @click.argument("role")
 @click.argument("prompt")
 @click.option("--model", help="Use this model instead of the one in the settings.")
+@click.option(
+    "--effort",
+    type=click.Choice(EFFORTS),
+    help="How much effort its model takes  [default: that of the role or the settings].",
+)
 @arguments.fresh_option
 @click.option(
     "--plan/--no-plan",
@@ -163,7 +169,8 @@ def shutdown(
 
 def _given(facts: dict[str, Any]) -> dict[str, bool]:
     """Return which options say something of a teammate besides its name, role and prompt."""
-    said = {f"--{name}": facts[name] is not None for name in ("model", "plan", "worktree")}
+    options = ("model", "effort", "plan", "worktree")
+    said = {f"--{name}": facts[name] is not None for name in options}
     return {**said, "--fresh": facts["fresh"]}
 
 
@@ -184,7 +191,7 @@ def _saved(choice: Choice, paths: TeamPaths, facts: dict[str, Any]) -> tuple[Pat
     from teamd.settings.write import with_teammate  # noqa: PLC0415 -- the same
 
     file = paths.own_settings if choice.config is None else choice.settings_file(paths)
-    declared = {key: facts[key] for key in ("name", "role", "prompt", "model")}
+    declared = {key: facts[key] for key in ("name", "role", "prompt", "model", "effort")}
     teammate = Teammate(**declared, plan=facts["plan"] or False, worktree=facts["worktree"])
     old = read_file(file) or b""
     new = with_teammate(old, teammate, path=file)

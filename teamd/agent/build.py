@@ -45,6 +45,7 @@ def build_loop(env: Environment) -> Loop:
         ),
         settings=env.settings.model,
         model_name=partial(_model_name, env),
+        effort=partial(_effort, env),
         server=tools.models.server,
         facts=tools.models.facts,
         asker=env.name,
@@ -96,6 +97,10 @@ def _model_name(env: Environment, of_role: str | None) -> str:
     return env.roster.get(env.name).model or of_role or env.settings.model.name
 
 
+def _effort(env: Environment, of_role: str | None) -> str:
+    return env.roster.get(env.name).effort or of_role or env.settings.model.effort
+
+
 def _claim(env: Environment) -> Callable[[], bool]:
     if env.leads or not env.settings.tasks.auto_claim:
         return lambda: False
@@ -125,6 +130,7 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
         role=member.role,
         team=env.roster.team_name(),
         model=role.model,
+        effort=role.effort,
         tools=role.tools,
         plan=member.plan,
         spawned_by=member.spawned_by,

@@ -127,6 +127,7 @@ class TeammateTools:
             ),
             settings=env.settings.model,
             model_name=lambda _: env.settings.model.name,
+            effort=lambda _: env.settings.model.effort,
             server=self.models.server,
             facts=self.models.facts,
         )

@@ -31,8 +31,10 @@ class Ask:
             changed since an earlier request is another object.
         max_tokens: the most that the reply may have.
         heard: gets the text of the reply piece by piece as it comes; what it got is no reply yet.
+        thought: gets the text of its thinking in the same way.
         begun: called once the reply begins: by then the server has what is cached of the request.
         aside: whether the reply is said to nobody, such as a summary.
+        effort: the level of effort; sent where the model has it.
         facts: what the server says of the model: what the request may ask for.
         asker: the teammate whose conversation it is; empty for a subagent's.
         system_notes: whether `messages` may have the role `system`.
@@ -44,8 +46,10 @@ class Ask:
     messages: list[ChatMessage]
     max_tokens: int
     heard: Callable[[str], None] | None = None
+    thought: Callable[[str], None] | None = None
     begun: Callable[[], None] = lambda: None
     aside: bool = False
+    effort: str = ""
     facts: ModelFacts = UNKNOWN
     asker: str = ""
     system_notes: bool = False

@@ -131,10 +131,23 @@ def encode_body(ask: Ask, messages: Sequence[bytes], *, mark: bool) -> bytes:
             are the same for many teammates, whose system prompts differ.
     """
     system: Block = {"type": "text", "text": ask.system}
-    frame = {"model": ask.model, "max_tokens": ask.max_tokens, "stream": True}
+    frame = {"model": ask.model, "max_tokens": ask.max_tokens, "stream": True, **_options(ask)}
     head = encode({**frame, "system": [marked(system) if mark else system]}).removesuffix(b"}")
     tools = encode_tools(ask.tools, mark=mark)
     return b'%s,"tools":%s,"messages":[%s]}' % (head, tools, b",".join(messages))
+
+
+def _options(ask: Ask) -> dict[str, Any]:
+    """Return the options that the model is known to take; thinking is not bound to them.
+
+    Without `display` most models return thinking without its text.
+    """
+    options: dict[str, Any] = {}
+    if ask.facts.adaptive_thinking:
+        options["thinking"] = {"type": "adaptive", "display": "summarized"}
+    if ask.effort in ask.facts.efforts:
+        options["output_config"] = {"effort": ask.effort}
+    return options
 
 
 def digest_of(*parts: str, tools: Sequence[Block]) -> str:

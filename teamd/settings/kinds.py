@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from teamd.errors import BadName
 from teamd.messages import LEAD, NAME, check_name
+from teamd.model_facts import EFFORTS
 from teamd.settings.quoting import bare, printable
 
 TYPE_CHECKING = False
@@ -225,6 +226,9 @@ COMMAND: Final = ValueKind("non-empty text", _is_text)  # what teamd itself runs
 BRANCH: Final = ValueKind('the name of a branch, such as "team/main"', _is_branch)
 CHECK: Final = ValueKind(
     'a command such as "pytest -q", or "" for none', lambda value: value == "" or _is_text(value)
+)
+EFFORT: Final = ValueKind(
+    '"low", "medium", "high", "xhigh" or "max"', lambda value: value in EFFORTS
 )
 DURABILITY: Final = ValueKind('"disk" or "os"', lambda value: value in ("disk", "os"))
 TEAM_NAME: Final = ValueKind(_NAME_WORDS, _is_name)

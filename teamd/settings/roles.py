@@ -1,7 +1,7 @@
 """Role files: Markdown that says what a role is, as `.claude/agents/` holds them.
 
-`spawn alice reviewer` finds `reviewer.md`. Its front matter may name a `model` and the `tools`
-that such a teammate may use; the text behind it becomes a part of the system prompt.
+`spawn alice reviewer` finds `reviewer.md`. Its front matter may name a `model`, an `effort` and the
+`tools` that such a teammate may use; the text behind it becomes a part of the system prompt.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from teamd.errors import SettingsError
+from teamd.model_facts import EFFORTS
 from teamd.settings import front_matter
 
 if TYPE_CHECKING:
@@ -42,12 +43,14 @@ class Role:
 
     Attributes:
         model: `None` for that of the team.
+        effort: of its model; `None` for that of the team.
         tools: those of the workspace that it may use; `None` for all. Mail, board and whatever
             else makes a member of the team are never taken away.
         instructions: become a part of the system prompt.
     """
 
     model: str | None = None
+    effort: str | None = None
     tools: frozenset[str] | None = None
     instructions: str = ""
 
@@ -87,8 +90,13 @@ def find(role: str, folders: Iterable[Path]) -> Role | None:
 def _role(document: front_matter.Document) -> Role:
     model = document.text("model")
     tools = document.words("tools")
+    effort = document.text("effort")
+    if effort not in ("", INHERIT, *EFFORTS):
+        mistake = f"effort must be {', '.join(EFFORTS)} or {INHERIT}, not {effort!r}"
+        raise SettingsError(document.path, [mistake])
     return Role(
         model=None if model in ("", INHERIT) else _MODELS.get(model, model),
+        effort=None if effort in ("", INHERIT) else effort,
         tools=None if tools is None or ALL_TOOLS in tools else frozenset(_known(tools)),
         instructions=document.body,
     )

@@ -30,7 +30,9 @@ from teamd.settings.reach import Reach, Tools
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Final, Literal
+    from typing import Final, Literal, TypeAlias
+
+    Effort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
 
 _WILDCARDS: Final = frozenset("*?[")
 
@@ -61,6 +63,9 @@ class ModelSettings:
         None, kinds.COMMAND, "prints the key; else $ANTHROPIC_API_KEY", "pass show anthropic",
         loosens=if_set,
     )  # fmt: skip
+    effort: Effort = setting(
+        "medium", kinds.EFFORT, "what a reply may take: low, medium, high, xhigh or max"
+    )
     max_tokens: int = setting(16000, WHOLE, "tokens of one reply")
     context_tokens: int | None = setting(
         None, WHOLE, "limits the context; else all of it, 200000 if unknown", 200000
@@ -211,6 +216,7 @@ class Teammate(Reach):
     role: str = field(metadata=key(TEXT, "what it is, in a word or two"))
     prompt: str = field(metadata=key(TEXT, "what it is to do first"))
     model: str | None = setting(None, TEXT, "else that of [model]", "claude-haiku-4-5")
+    effort: Effort | None = setting(None, kinds.EFFORT, "else that of role or [model]", "high")
     plan: bool = setting(
         False, FLAG, "it acts only on a plan that you approved", loosens=switched_off
     )

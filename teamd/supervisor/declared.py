@@ -64,6 +64,7 @@ def _request(teammate: Teammate) -> SpawnRequest:
         role=teammate.role,
         prompt=teammate.prompt,
         model=teammate.model,
+        effort=teammate.effort,
         plan=teammate.plan,
         worktree=teammate.worktree,
     )

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from teamd.approvals.approval import Approval, Kind, find_waiting
 from teamd.approvals.store import Approvals
-from teamd.errors import TeamError, Unsynced
+from teamd.errors import NotAMessage, TeamError, Unsynced
 from teamd.hosts.address import is_far
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
+from teamd.model_facts import EFFORTS
 from teamd.states import Status
 from teamd.supervisor.pricing import at_price_of_now
 
@@ -28,6 +29,7 @@ class SpawnRequest:
     """A teammate that is wanted, and its task.
 
     Attributes:
+        effort: of its model; `None` for that of the role or the team.
         plan: `None` for as before.
         worktree: whether it is to work in a copy of its own; `None` for as before as well.
     """
@@ -36,6 +38,7 @@ class SpawnRequest:
     role: str
     prompt: str
     model: str | None = None
+    effort: str | None = None
     fresh: bool = False
     plan: bool | None = None
     worktree: bool | None = None
@@ -49,11 +52,15 @@ class SpawnRequest:
             BadName: no teammate can have that name.
         """
         plan, worktree = (request.arguments.get(key) for key in ("plan", "worktree"))
+        effort = request.arguments.get("effort")
+        if effort not in (None, *EFFORTS):
+            raise NotAMessage(f"effort must be one of {', '.join(EFFORTS)}")
         return cls(
             name=check_name(request.text("name")),
             role=request.text("role"),
             prompt=request.text("prompt"),
             model=request.model,
+            effort=effort,
             fresh=request.flag("fresh"),
             plan=plan if isinstance(plan, bool) else None,
             worktree=worktree if isinstance(worktree, bool) else None,
@@ -239,7 +246,8 @@ def _admit(context: TeamContext, wanted: SpawnRequest, prompt: Message | None = 
     spawned_by = sender if "@" in sender and not is_far(sender) else None
     said = {"plan": wanted.plan, "worktree": wanted.worktree}
     told = {key: value for key, value in said.items() if value is not None}  # others as before
-    roster.admit(name, wanted.role, model=wanted.model, spawned_by=spawned_by, **told)
+    asked = {"model": wanted.model, "effort": wanted.effort, "spawned_by": spawned_by}
+    roster.admit(name, wanted.role, **asked, **told)
     try:
         roster.publish()
         context.ledger.let_go(name)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _KINDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("name", "agent_id", "role", "color"), str),
-    **dict.fromkeys(("model", "reason", "sandbox", "spawned_by", "paused_by"), str | None),
+    **dict.fromkeys(("model", "effort", "reason", "sandbox"), str | None),
+    **dict.fromkeys(("spawned_by", "paused_by"), str | None),
     **dict.fromkeys(("turns", "input_tokens", "output_tokens", "restarts"), int),
     **dict.fromkeys(("started", "since", "until", "status_since"), int | float | None),
     "pid": int | None,
@@ -62,6 +63,7 @@ class Member:
     status_since: float | None = None
     restarts: int = 0
     model: str | None = None
+    effort: str | None = None
     color: str = COLOURS[0]
     turns: int = 0
     input_tokens: int = 0

@@ -64,6 +64,7 @@ class Opened(_Record):
         secret: known to nobody else, for ids that nobody can guess.
         name: the teammate's; empty for a subagent, like `role` and `team`.
         model: the one that the role asks for; `None` for that of the team.
+        effort: the same of the model's effort.
         tools: those of the workspace that it may use; `None` for all.
         plan: whether it works by plan; `None` where the record does not tell.
         spawned_by: the address of a lead elsewhere that it reports to.
@@ -71,7 +72,7 @@ class Opened(_Record):
 
     kind: ClassVar[str] = "opened"
     optional: ClassVar[frozenset[str]] = frozenset(
-        {"secret", "name", "role", "team", "plan", "spawned_by"}
+        {"secret", "name", "role", "team", "effort", "plan", "spawned_by"}
     )
     format: int = FORMAT
     nonce: str = ""
@@ -81,6 +82,7 @@ class Opened(_Record):
     role: str = ""
     team: str = ""
     model: str | None = None
+    effort: str | None = None
     tools: frozenset[str] | None = None
     plan: bool | None = None
     spawned_by: str | None = None

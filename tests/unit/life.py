@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from teamd.agent.approvals import Plans
-from teamd.agent.conversation.compaction import Compaction
+from teamd.agent.conversation.compaction import Compaction, ask_nobody
 from teamd.agent.conversation.context import frame_of
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.delivery import Delivery
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from teamd.agent.conversation.summary import OpenWork
+    from teamd.model_facts import ModelFacts
     from teamd.team.team import Team
 
 MODEL = "claude-sonnet-5-5"
@@ -213,6 +214,7 @@ class Life:
         self.fetch: Callable[[], bool] = lambda: False
         self.opening = Opened(system=SYSTEM)
         self.model_name = MODEL
+        self.facts: Callable[[str], Awaitable[ModelFacts]] = ask_nobody
         self.news: list[NewsAdded] = []
         self.more: list[Tool[Any]] = []
         self.mailbox = self.post.mailbox("alice")
@@ -357,6 +359,8 @@ class Life:
             toolbox=Toolbox(tools, gate=env.plans.refusal, permit=env.permissions.check),
             settings=env.settings.model,
             model_name=lambda of_role: of_role or self.model_name,
+            effort=lambda of_role: of_role or env.settings.model.effort,
+            facts=self.facts,
             asker=env.name,
             open_work=self.open_work,
         )

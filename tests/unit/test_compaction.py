@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from teamd.agent.conversation.summary import DEMAND
+from teamd.model_facts import ModelFacts
 from teamd.settings.schema import ModelSettings
 from teamd.transcript.records import Opened
 from tests.strict.replies import Answer, decline, say, use
@@ -288,3 +289,46 @@ def test_the_demand_ends_the_request_and_stays_out_of_the_conversation(tmp_path:
     assert model.summaries
     assert all(DEMAND not in words(ask) for ask in model.asked if not demands(ask))
     assert all(ask.aside == demands(ask) for ask in model.asked), "nobody is told a summary"
+
+
+@pytest.mark.parametrize(
+    ("setting", "server", "used"),
+    [
+        (None, None, 200_000),
+        (None, 1_000_000, 1_000_000),
+        (5_000, 1_000_000, 5_000),
+        (1_000_000, 5_000, 5_000),
+        (300_000, None, 300_000),
+    ],
+)
+def test_the_context_is_the_least_of_what_settings_and_server_say(
+    tmp_path: Path, setting: int | None, server: int | None, used: int
+) -> None:
+    life = Life(tmp_path, say("Done."), room=ModelSettings(context_tokens=setting))
+
+    async def facts(_: str) -> ModelFacts:
+        return ModelFacts(context_tokens=server, output_tokens=100)
+
+    async def scenario() -> int:
+        async with life.made() as loop:
+            await loop.compaction.reply(loop.delivery.deliver)
+            return loop.compaction.context_tokens
+
+    life.facts = facts
+    life.send("Go.")
+    assert asyncio.run(scenario()) == used
+    (ask,) = life.model.asked
+    assert (ask.max_tokens, ask.effort, ask.facts.output_tokens) == (100, "medium", 100)
+
+
+def test_the_context_that_a_server_names_is_kept_to(tmp_path: Path) -> None:
+    life, model = tight(tmp_path, steps(60), room=ModelSettings())
+
+    async def facts(_: str) -> ModelFacts:
+        return ModelFacts(context_tokens=CONTEXT)
+
+    life.facts = facts
+    life.send("Do all 60 steps, then report to lead.")
+    lives(life)
+    assert life.do.done[-1] == "60"
+    assert model.refused == []

@@ -6,10 +6,13 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.models.encoding import digest_of, encode, encode_tools, marked
+from teamd.model_facts import ModelFacts
+from teamd.models import Ask
+from teamd.models.encoding import digest_of, encode, encode_body, encode_tools, marked
 
 if TYPE_CHECKING:
     from teamd.models import Block
@@ -32,3 +35,28 @@ def test_a_list_of_tools_is_never_taken_for_another_one(
             head = encode(some).removesuffix(b"]")
             whole = b"%s,%s]" % (head, encode(tools))
             assert digest_of(*some, tools=tools) == hashlib.sha256(whole).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("facts", "effort", "options"),
+    [
+        (ModelFacts(), "medium", {}),
+        (ModelFacts(efforts=frozenset({"low"})), "medium", {}),
+        (ModelFacts(efforts=frozenset({"low"})), "", {}),
+        (ModelFacts(efforts=frozenset({"low"})), "low", {"output_config": {"effort": "low"}}),
+        (
+            ModelFacts(adaptive_thinking=True),
+            "low",
+            {"thinking": {"type": "adaptive", "display": "summarized"}},
+        ),
+    ],
+)
+def test_a_request_asks_for_what_the_model_is_known_to_take(
+    facts: ModelFacts, effort: str, options: dict[str, object]
+) -> None:
+    ask = Ask(
+        model="m", system="s", tools=[], messages=[], max_tokens=1, facts=facts, effort=effort
+    )
+    body = json.loads(encode_body(ask, [], mark=False))
+    plain = {"model", "max_tokens", "stream", "system", "tools", "messages"}
+    assert {key: value for key, value in body.items() if key not in plain} == options

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from teamd.errors import SettingsError
 from teamd.settings import roles
 
 if TYPE_CHECKING:
@@ -90,3 +91,21 @@ def test_no_role_reaches_outside_its_folder(role: str) -> None:
             return False
 
     assert roles.find(role, [Trap()]) is None  # type: ignore[list-item]
+
+
+def test_a_role_has_an_effort_or_that_of_the_team(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", "hard", "---\neffort: xhigh\n---\nBody")
+    write(folder, "same", "---\neffort: inherit\n---\nBody")
+    hard, same = roles.find("hard", [folder]), roles.find("same", [folder])
+    assert hard is not None
+    assert same is not None
+    assert (hard.effort, same.effort) == ("xhigh", None)
+
+
+def test_an_effort_that_no_model_has_is_named(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", "r", "---\neffort: 11\n---\nBody")
+    with pytest.raises(SettingsError) as caught:
+        roles.find("r", [folder])
+    assert caught.value.mistakes == (
+        "effort must be low, medium, high, xhigh, max or inherit, not '11'",
+    )

@@ -116,6 +116,7 @@ def test_every_setting_is_read(file: Path) -> None:
         name = "m"
         base_url = "https://example.org/api"
         key_command = "pass show key"
+        effort = "max"
         max_tokens = 1
         context_tokens = 5000
         clear_at = 0.1
@@ -219,6 +220,7 @@ def test_every_setting_is_read(file: Path) -> None:
             name="m",
             base_url="https://example.org/api",
             key_command="pass show key",
+            effort="max",
             max_tokens=1,
             context_tokens=5000,
             clear_at=0.1,

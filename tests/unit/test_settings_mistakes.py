@@ -22,6 +22,7 @@ USD = "a number of USD from 0, for no limit, to 1000000000"
 RATE = "a number of USD from 0 to 1000000000"
 SECONDS = "a number of seconds above 0 and up to 1000000"
 SHARE = "a number above 0 and up to 1"
+EFFORT = '"low", "medium", "high", "xhigh" or "max"'
 WHOLE = "a whole number of at least 1"
 NAME = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
 ADDRESS = "an address that begins with http:// or https://"
@@ -68,6 +69,8 @@ def mistakes(text: str, file: Path) -> tuple[str, ...]:
         ("model", 'base_url = "http://a b"', f'model.base_url must be {ADDRESS}, not "http://a b"'),
         ("model", 'base_url = "http://"', f'model.base_url must be {ADDRESS}, not "http://"'),
         ("model", "key_command = true", "model.key_command must be non-empty text, not true"),
+        ("model", 'effort = "most"', f'model.effort must be {EFFORT}, not "most"'),
+        ("model", "effort = [1]", f"model.effort must be {EFFORT}, not a list"),
         ("model", 'max_tokens = "many"', f'model.max_tokens must be {WHOLE}, not "many"'),
         ("model", "context_tokens = 0", f"model.context_tokens must be {WHOLE}, not 0"),
         ("model", "clear_at = 0", f"model.clear_at must be {SHARE}, not 0"),

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 VERSION = "2026-10-21"
 ISSUED = "(issued)"
-TERMS = Terms(keys=("k",), models=("claude",), context_tokens=20_000, output_tokens=64_000)
+SONNET, OPUS, OLD = "claude-sonnet-5-5", "claude-opus-4-5", "claude-haiku-4-5"
+NAMES = ("claude", SONNET, OPUS, OLD)
+TERMS = Terms(keys=("k",), models=NAMES, context_tokens=20_000, output_tokens=64_000)
 HEADERS = {"authorization": "Bearer k", "anthropic-version": VERSION}
 MARK: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
 HOUR: dict[str, Any] = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
@@ -138,7 +140,15 @@ GOOD = {
         stop_sequences=["x"],
         service_tier="auto",
         cache_control=None,
-        output_config={"effort": "low"},
+        output_config={"effort": None},
+    ),
+    "effort": body(model=SONNET, output_config={"effort": "xhigh"}),
+    "effort of an older model": body(model=OPUS, output_config={"effort": "high"}),
+    "thinking of a new model": body(
+        model=SONNET, thinking={"type": "adaptive", "display": "omitted"}
+    ),
+    "a budget of an older model": body(
+        model=OLD, thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=2000
     ),
 }
 
@@ -265,6 +275,18 @@ BAD = {
     ),
     "budget_tokens: Input": body(thinking={"type": "enabled", "budget_tokens": 100}),
     "must be greater than `thinking": body(thinking={"type": "enabled", "budget_tokens": 1024}),
+    "thinking.adaptive.display: Input": body(thinking={"type": "adaptive", "display": "full"}),
+    "`thinking.type: disabled` is not": body(model=SONNET, thinking={"type": "disabled"}),
+    "`thinking.type: enabled` is not": body(
+        model=SONNET, thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=2000
+    ),
+    "`thinking.type: adaptive` is not": body(model=OLD, thinking={"type": "adaptive"}),
+    "tool_choice: forcing": body(model=SONNET, tool_choice={"type": "any"}),
+    "output_config.effort: Input": body(model=SONNET, output_config={"effort": "little"}),
+    "output_config.task: Extra": body(model=SONNET, output_config={"task": 1}),
+    "does not support the effort": body(model=OLD, output_config={"effort": "low"}),
+    "does not support the effort parameter": body(output_config={"effort": "low"}),
+    "'max' is not supported": body(model=OPUS, output_config={"effort": "max"}),
     "prompt is too long: 200": body(user(text("word" * 20_000))),
 }
 
@@ -283,6 +305,8 @@ def test_an_unknown_model_is_not_found() -> None:
 
 def test_the_older_version_still_takes_sampling_parameters() -> None:
     assert refusal(body(temperature=1.0), version="2023-06-01") == ""
+    said = refusal(body(model=SONNET, temperature=1.0), version="2023-06-01")
+    assert said == "`temperature` is deprecated for this model."
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ class Compaction:
     Attributes:
         settings: how long the conversation and a reply may become.
         model_name: returns the model to ask; gets the one that the role asks for.
+        effort: returns the effort to ask for; gets the one that the role asks for.
         server: identifies who answers: thinking is sent back to nobody else.
         facts: returns what the server says of a model.
         asker: whose conversation a person begins anew where nothing helps.
@@ -67,6 +68,7 @@ class Compaction:
     toolbox: Toolbox
     settings: ModelSettings
     model_name: Callable[[str | None], str]
+    effort: Callable[[str | None], str] = lambda _: ""
     server: str = ""
     facts: Callable[[str], Awaitable[ModelFacts]] = ask_nobody
     asker: str = ""
@@ -168,6 +170,7 @@ class Compaction:
             tools=self.toolbox.schemas(opened.tools),
             messages=[],
             max_tokens=min(filter(None, (self.settings.max_tokens, self._known.output_tokens))),
+            effort=self.effort(opened.effort),
             facts=self._known,
             asker=self.asker,
             system_notes=self.system_notes,
