@@ -30,6 +30,7 @@ API_VERSION: Final = "2026-10-21"
 KEPT_SECONDS: Final = 86_400.0
 _MOMENT_SECONDS: Final = 1.0
 _MOST_BYTES: Final = 1 << 16  # of a page; one of the API has 3,000
+_MOST_LIST_BYTES: Final = 1 << 20
 _DAMAGED: Final = (ValueError, KeyError, TypeError, RecursionError)
 
 
@@ -40,9 +41,11 @@ def server_address(base_url: str | None) -> str:
 
 
 def fetch(
-    server: str, model: str, key: str, headers: Mapping[str, str], *, timeout_seconds: float
+    server: str, key: str, headers: Mapping[str, str], model: str | None, *, timeout_seconds: float
 ) -> bytes:
-    """Ask a server for the page of a model, without the SDK: that takes a second to load.
+    """Ask a server for the page of a model, or for its list of models where `model` is `None`.
+
+    The SDK is not used: it takes a second to load.
 
     Raises:
         OSError: it cannot be reached, or (`HTTPError`) answers with another status than 200.
@@ -54,10 +57,11 @@ def fetch(
     if not server.startswith(("http://", "https://")):
         raise ValueError(f"{server!r} is not the address of a server")
     own = {"Authorization": f"Bearer {key}", "anthropic-version": API_VERSION}
-    url = f"{server}/v1/models/{quote(model, safe='')}"
+    which = "?limit=1000" if model is None else f"/{quote(model, safe='')}"
+    url = f"{server}/v1/models{which}"
     request = Request(url, headers={**own, **headers})  # noqa: S310 -- http(s) only, see above
     with urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310 -- the same
-        return bytes(answer.read(_MOST_BYTES))
+        return bytes(answer.read(_MOST_LIST_BYTES))
 
 
 def begin_fetch(
@@ -101,7 +105,7 @@ def _fetch_page(server: str, model: str, key: str, headers: Mapping[str, str]) -
     from http.client import HTTPException  # noqa: PLC0415 -- see `fetch`
 
     try:
-        page = fetch(server, model, key, headers, timeout_seconds=_MOMENT_SECONDS)
+        page = fetch(server, key, headers, model, timeout_seconds=_MOMENT_SECONDS)
         return json.loads(page)
     except (OSError, HTTPException, ValueError, RecursionError):  # a teammate asks again
         return None

@@ -7,6 +7,7 @@ import json
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
 from urllib.error import HTTPError
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from teamd.settings import Settings
 
 _ANSWER_SECONDS: Final = 10.0
+_MOST_SHOWN: Final = 10  # names of models in one line
+_NO_PAGE: Final = (404, 405)  # for one model: many servers have only the list
 
 
 def check_model(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]:
@@ -120,9 +123,18 @@ def _ask_teamd(team: TeamPaths | None, base: str) -> _Running:
 
 
 def _asked(settings: Settings, key: str, base: str) -> Iterator[Finding]:
+    """Ask for the model's own page, or where the server has none for its list of models."""
     name = settings.model.name
+    ask = partial(fetch, base, key, settings.model.headers, timeout_seconds=_ANSWER_SECONDS)
     try:
-        said = fetch(base, name, key, settings.model.headers, timeout_seconds=_ANSWER_SECONDS)
+        try:
+            found = _parse(ask(name))
+        except HTTPError as error:
+            error.close()
+            if error.code not in _NO_PAGE:
+                raise
+            yield _listed(_parse(ask(None)), base, name)
+            return
     except HTTPError as error:
         error.close()
         yield _status(error.code, base, name)
@@ -132,9 +144,6 @@ def _asked(settings: Settings, key: str, base: str) -> Iterator[Finding]:
         remedy = "check the network, and [model] base_url or ANTHROPIC_BASE_URL"
         yield Finding(Level.FAIL, what, remedy)
         return
-    found: Any = None
-    with suppress(ValueError, RecursionError):
-        found = json.loads(said)
     if not isinstance(found, dict) or "id" not in found:
         yield Finding(Level.NOTE, f"{base} answers, and does not tell which models it knows")
         return
@@ -144,12 +153,33 @@ def _asked(settings: Settings, key: str, base: str) -> Iterator[Finding]:
         yield Finding(Level.NOTE, what, remedy)
 
 
+def _parse(said: bytes) -> Any:
+    """Return the JSON; `None` for anything else."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(said)
+    return None
+
+
+def _listed(found: Any, base: str, name: str) -> Finding:
+    """Say whether a list of models has one."""
+    data = found.get("data") if isinstance(found, dict) else None
+    entries = data if isinstance(data, list) else []
+    names = [str(one["id"]) for one in entries if isinstance(one, dict) and "id" in one]
+    if {name, f"{name}:latest"} & set(names):  # a tag of Ollama's that may be left out
+        return Finding(Level.OK, f"{base} takes the key and lists {name}")
+    if not names:
+        return _status(404, base, name)
+    shown = ", ".join(names[:_MOST_SHOWN]) + (", …" if len(names) > _MOST_SHOWN else "")
+    what = f"{base} knows no model {name!r}; it lists {shown}"
+    return Finding(Level.NOTE, what, "check [model] name in team.toml")
+
+
 def _status(status: int, base: str, name: str) -> Finding:
     match status:
         case 401 | 403:
             remedy = "check ANTHROPIC_API_KEY or [model] key_command"
             return Finding(Level.FAIL, f"{base} refuses the key ({status})", remedy)
-        case 404:
+        case 404 | 405:
             what = f"{base} knows no model {name!r}, or does not tell"
             return Finding(Level.NOTE, what, "check [model] name in team.toml")
     return Finding(Level.NOTE, f"{base} answered {status}", "try again later")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def listing(terms: Terms) -> dict[str, Any]:
     """Return the one page of models."""
-    data = [entry(name, terms) for name in terms.models]
+    data = [_entry(name, terms) for name in terms.models]
     ends = {"first_id": terms.models[0], "last_id": terms.models[-1]}
     return {"data": data, "has_more": False, **ends}
 
@@ -24,8 +24,14 @@ def entry(name: str, terms: Terms) -> dict[str, Any]:
     Raises:
         ApiError: 404, no such model, or no page of it.
     """
-    if name not in terms.models or not terms.pages:
+    if not terms.pages:
+        raise ApiError(404, "not_found_error", "Not found")
+    if name not in terms.models:
         raise ApiError(404, "not_found_error", f"model: {name}")
+    return _entry(name, terms)
+
+
+def _entry(name: str, terms: Terms) -> dict[str, Any]:
     kind = kind_of(name)
     return {
         "id": name,

@@ -17,6 +17,7 @@ from teamd.settings import Settings
 from teamd.settings.hosts import HostSettings
 from teamd.settings.schema import ModelSettings
 from teamd.settings.trust import TrustStore
+from tests.strict.server import StrictServer, by_name
 from tests.unit.calls import call
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         (200, b"<html>", Level.NOTE, "answers, and does not tell which models it knows"),
         (403, b"", Level.FAIL, "refuses the key (403)"),
         (404, b"", Level.NOTE, "knows no model 'm', or does not tell"),
+        (405, b"", Level.NOTE, "knows no model 'm', or does not tell"),
         (503, b"", Level.NOTE, "answered 503"),
     ],
 )
@@ -74,6 +76,24 @@ def test_each_answer_of_the_models_server_has_its_sentence(
     settings = Settings(model=ModelSettings(name="m", base_url=base))
     *_, found = check_model(settings, None)
     assert (found.level, found.what) == (level, f"{base} {sentence}")
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "sentence"),
+    [
+        ("small", Level.OK, "takes the key and lists small"),
+        ("tiny", Level.OK, "takes the key and lists tiny"),  # as `tiny:latest`
+        ("big", Level.NOTE, "knows no model 'big'; it lists small, tiny:latest"),
+    ],
+)
+def test_a_model_without_a_page_is_looked_up_in_the_list(
+    monkeypatch: pytest.MonkeyPatch, name: str, level: Level, sentence: str
+) -> None:
+    with StrictServer(by_name({}), models=("small", "tiny:latest"), pages=False) as server:
+        for variable, value in server.environment.items():
+            monkeypatch.setenv(variable, value)
+        *_, found = check_model(Settings(model=ModelSettings(name=name)), None)
+    assert (found.level, found.what) == (level, f"{server.url} {sentence}")
 
 
 def test_a_key_command_that_fails_is_to_be_mended() -> None:
