@@ -59,6 +59,17 @@ def tool(name: str = "bash", **more: Any) -> dict[str, Any]:
     return {"name": name, "description": "runs", "input_schema": {"type": "object"}, **more}
 
 
+OBJECT: dict[str, Any] = {"type": "object", "additionalProperties": False}
+
+
+def strict(name: str = "bash", **more: Any) -> dict[str, Any]:
+    return tool(name, strict=True, input_schema=OBJECT | more)
+
+
+def optional(count: int, kind: Any = None) -> dict[str, Any]:
+    return {"properties": {f"p{n}": kind or {"type": "string"} for n in range(count)}}
+
+
 def body(*messages: Any, **more: Any) -> dict[str, Any]:
     """Return a body; thinking whose signature is `ISSUED` was issued behind what is before it."""
     made: dict[str, Any] = {
@@ -135,6 +146,11 @@ GOOD = {
         user(text()),
     ),
     "a choice of tools": body(tool_choice={"type": "tool", "name": "bash"}),
+    "as many strict tools as there may be": body(tools=[strict(f"t{n}") for n in range(20)]),
+    "as many optional parameters of strict tools": body(tools=[strict(**optional(24))]),
+    "more of tools that are not strict": body(
+        tools=[tool(f"t{n}", input_schema=OBJECT | optional(30)) for n in range(30)]
+    ),
     "every other key": body(
         metadata={"user_id": "u"},
         stop_sequences=["x"],
@@ -237,6 +253,25 @@ BAD = {
     "description: Input": body(tools=[tool(description=None)]),
     "tools.0.custom.parameters: Extra": body(tools=[tool(parameters={})]),
     "tools.0: Input": body(tools=["bash"]),
+    "custom.strict: Input": body(tools=[tool(strict=1)]),
+    "tools.0.custom: For 'object' type, 'additionalProperties'": body(tools=[tool(strict=True)]),
+    "'additionalProperties' must be explicitly set to false": body(
+        tools=[strict(properties={"a": {"type": "array", "items": {"type": "object"}}})]
+    ),
+    "properties minLength, x are not supported": body(
+        tools=[strict(properties={"a": {"type": "string", "minLength": 1, "x": 1}})]
+    ),
+    "'minItems' values": body(tools=[strict(properties={"a": {"type": "array", "minItems": 2}})]),
+    "Too many strict tools (21)": body(tools=[strict(f"t{n}") for n in range(21)]),
+    "Too many optional parameters in strict schemas (25)": body(
+        tools=[strict("a", **optional(20)), strict("b", **optional(5))]
+    ),
+    "Too many parameters with union types in strict schemas (17)": body(
+        tools=[
+            strict("a", **optional(9, {"type": ["string", "null"]})),
+            strict("b", **optional(8, {"anyOf": [{"type": "string"}, {"type": "null"}]})),
+        ]
+    ),
     "tool_choice.type": body(tool_choice={"type": "required"}),
     "tool_choice: may only": body(tools=[], tool_choice={"type": "auto"}),
     "Tool 'ls' not found": body(tool_choice={"type": "tool", "name": "ls"}),
