@@ -17,10 +17,11 @@ from teamd.agent.model_stack import ModelStack
 from teamd.agent.tools import TeammateTools, make_board
 from teamd.agent.turn import Cancellation
 from teamd.agent.work import claim_next, list_open_work
-from teamd.errors import TeamError
+from teamd.errors import SettingsError, TeamError
 from teamd.messages import new_id
 from teamd.settings import roles
 from teamd.tools import Toolbox
+from teamd.tools.skills import LoadSkill
 from teamd.tools.workspace import Workspace
 from teamd.transcript.records import NewsAdded, Opened
 
@@ -104,6 +105,9 @@ def _effort(env: Environment, of_role: str | None) -> str:
 def _claim(env: Environment) -> Callable[[], bool]:
     if env.leads or not env.settings.tasks.auto_claim:
         return lambda: False
+    with suppress(SettingsError):  # reported when a conversation begins
+        if "task_update" in _dropped_tools(env, _role(env)):  # it could not complete one
+            return lambda: False
     role = lambda: env.roster.get(env.name).role  # noqa: E731 -- one line, used once
     return partial(claim_next, make_board(env), role, env.journal)
 
@@ -122,9 +126,17 @@ def _find_new_instructions(
             yield NewsAdded(about=f"instructions {new_id()}", text=text, instructions=True)
 
 
+def _role(env: Environment) -> roles.Role:
+    return find_role(env.paths, env.project, env.roster.get(env.name).role) or roles.Role()
+
+
+def _dropped_tools(env: Environment, role: roles.Role) -> frozenset[str]:
+    return role.dropped_tools(env.settings.model.tools)
+
+
 def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
-    member = env.roster.get(env.name)
-    role = find_role(env.paths, env.project, member.role) or roles.Role()
+    member, role = env.roster.get(env.name), _role(env)
+    dropped = _dropped_tools(env, role)
     opened = Opened(
         name=member.name,
         role=member.role,
@@ -132,6 +144,7 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
         model=role.model,
         effort=role.effort,
         tools=role.tools,
+        dropped=dropped,
         plan=member.plan,
         spawned_by=member.spawned_by,
     )
@@ -143,7 +156,7 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
         above=above,
         host=env.settings.hosts.name,
         instructions=role.instructions,
-        skills=found,
+        skills=() if LoadSkill.name in dropped else found,
     )
     workspace = Workspace(folder, hidden=env.paths.off_limits(folder))
     system = env.mask.text(prompt + read_project_instructions(workspace))

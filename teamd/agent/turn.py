@@ -119,7 +119,7 @@ async def _run_call(talk: Compaction, call: Block, show: Callable[[Block], None]
         name,
         call["input"],
         key=conversation.key_of(call),
-        granted=conversation.opened.tools,
+        granted=talk.granted,
         begin=begin,
     )
 

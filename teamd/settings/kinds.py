@@ -230,6 +230,7 @@ CHECK: Final = ValueKind(
 EFFORT: Final = ValueKind(
     '"low", "medium", "high", "xhigh" or "max"', lambda value: value in EFFORTS
 )
+TOOL_SET: Final = ValueKind('"all" or "basic"', lambda value: value in ("all", "basic"))
 DURABILITY: Final = ValueKind('"disk" or "os"', lambda value: value in ("disk", "os"))
 TEAM_NAME: Final = ValueKind(_NAME_WORDS, _is_name)
 TEAMMATE_NAME: Final = ValueKind(_NAME_WORDS, _is_teammate_name)

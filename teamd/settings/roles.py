@@ -1,7 +1,8 @@
 """Role files: Markdown that says what a role is, as `.claude/agents/` holds them.
 
-`spawn alice reviewer` finds `reviewer.md`. Its front matter may name a `model`, an `effort` and the
-`tools` that such a teammate may use; the text behind it becomes a part of the system prompt.
+`spawn alice reviewer` finds `reviewer.md`. Its front matter may name a `model`, an `effort`, the
+`tools` that such a teammate may use and the `disallowedTools` that it goes without; the text behind
+it becomes a part of the system prompt.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.errors import SettingsError
 from teamd.model_facts import EFFORTS
 from teamd.settings import front_matter
+from teamd.settings.validation import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 INHERIT: Final = "inherit"
-ALL_TOOLS: Final = "*"
+ALL_TOOLS: Final = frozenset({"*", "all"})
+BASIC: Final = "basic"
+BASIC_TOOLS: Final = frozenset({"bash", "read_file", "write_file", "edit_file", "send_message"})
 # The short names that such files use; each means the newest of its kind that the SDK knows.
 _MODELS: Final = {
     "haiku": "claude-haiku-5-5",
@@ -44,15 +48,23 @@ class Role:
     Attributes:
         model: `None` for that of the team.
         effort: of its model; `None` for that of the team.
-        tools: those of the workspace that it may use; `None` for all. Mail, board and whatever
-            else makes a member of the team are never taken away.
+        tools: those of the workspace that it may use; `None` for all.
+        dropped: tools of any kind that it goes without.
+        basic: whether it has the basic tools alone; `None` leaves that to `[model] tools`.
         instructions: become a part of the system prompt.
     """
 
     model: str | None = None
     effort: str | None = None
     tools: frozenset[str] | None = None
+    dropped: frozenset[str] = frozenset()
+    basic: bool | None = None
     instructions: str = ""
+
+    def dropped_tools(self, model_tools: str) -> frozenset[str]:
+        """Return the tools that it goes without in a team with such a `[model] tools`."""
+        basic = model_tools == BASIC if self.basic is None else self.basic
+        return self.dropped | (frozenset(TOOLS) - BASIC_TOOLS if basic else frozenset())
 
 
 def folders(team: Path, workspace: Path) -> list[Path]:
@@ -94,10 +106,13 @@ def _role(document: front_matter.Document) -> Role:
     if effort not in ("", INHERIT, *EFFORTS):
         mistake = f"effort must be {', '.join(EFFORTS)} or {INHERIT}, not {effort!r}"
         raise SettingsError(document.path, [mistake])
+    whole_set = frozenset() if tools is None else {BASIC, *ALL_TOOLS}.intersection(tools)
     return Role(
         model=None if model in ("", INHERIT) else _MODELS.get(model, model),
         effort=None if effort in ("", INHERIT) else effort,
-        tools=None if tools is None or ALL_TOOLS in tools else frozenset(_known(tools)),
+        tools=None if tools is None or whole_set else frozenset(_known(tools)),
+        dropped=frozenset(_known(document.words("disallowedTools") or ())),
+        basic=BASIC in whole_set if whole_set else None,
         instructions=document.body,
     )
 

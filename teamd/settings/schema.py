@@ -83,6 +83,9 @@ class ModelSettings:
         default_factory=lambda: MappingProxyType({}),
         metadata=key(kinds.HEADERS, 'sent with each request: { X-Project = "a" }', loosens=if_set),
     )
+    tools: Literal["all", "basic"] = setting(
+        "all", kinds.TOOL_SET, '"basic": bash, files and send_message, for a small model'
+    )
     cache: bool = setting(True, FLAG, "prompt caching: what was sent before costs less")
     script: Path | None = setting(
         None, kinds.FILE, "plays turns from this file, asks no model: for demos", "turns.json",

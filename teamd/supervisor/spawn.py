@@ -10,6 +10,7 @@ from teamd.errors import NotAMessage, TeamError, Unsynced
 from teamd.hosts.address import is_far
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
 from teamd.model_facts import EFFORTS
+from teamd.settings.roles import Role
 from teamd.states import Status
 from teamd.supervisor.pricing import at_price_of_now
 
@@ -172,7 +173,12 @@ def check(context: TeamContext, name: str, member: Member | None, wanted: SpawnR
         TeamError: as for `spawn`.
     """
     _check_member(context, name, member, wanted)
-    context.program.find_role(wanted.role)  # raises where it is damaged
+    role = context.program.find_role(wanted.role) or Role()  # raises where it is damaged
+    if wanted.plan and "submit_plan" in role.dropped_tools(context.settings.now.model.tools):
+        raise TeamError(
+            f"{name} could not submit a plan, since its tools are without submit_plan; leave out "
+            "--plan, or change the role file or [model] tools"
+        )
     context.roster.check()
 
 

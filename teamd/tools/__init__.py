@@ -7,17 +7,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.json_schema import GenerateJsonSchema
 
 from teamd.masking import Mask
 from teamd.messages import new_id
 from teamd.tools.output import clip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 # Of one result, however long a list or a name in it is; [tools] output_bytes mostly is far less.
 _MOST_BYTES: Final = 1 << 22
+_KEYWORDS: Final = ("type", "description", "enum", "default", "items", "properties", "required")
 
 
 class ToolError(Exception):
@@ -41,9 +41,7 @@ class PermissionPending(Exception):
 class Input(BaseModel):
     """Input of a tool. Unknown keys are refused, so that a misspelt one is noticed."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, json_schema_extra=lambda schema: schema.pop("title")
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class CommandInput(Input):
@@ -67,8 +65,9 @@ class Tool(Generic[InputT]):
             works by plan needs an approved one. A class that says nothing is taken to act.
         repeatable: whether a call may be run again when nobody knows how far it came.
         looks: whether a call only looks at something, so that it leaves no trace anywhere.
-        grantable: whether a role file decides who has it: what reaches the workspace. The others
-            make a member of the team, and nobody goes without them.
+        changes: whether every call that succeeds changes a file. A command may change one or not.
+        grantable: whether it reaches the workspace. A role's list of tools decides who has such a
+            tool; the others make a member of the team, and a role has to drop them by name.
     """
 
     name: ClassVar[str]
@@ -77,6 +76,7 @@ class Tool(Generic[InputT]):
     acts: ClassVar[bool] = True
     repeatable: ClassVar[bool] = False
     looks: ClassVar[bool] = False
+    changes: ClassVar[bool] = False
     grantable: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
@@ -88,7 +88,8 @@ class Tool(Generic[InputT]):
     @cache  # 20 ms for all tools, and the same for every teammate
     def describe(cls) -> dict[str, Any]:
         """Return how the model reads of it; nobody changes what is returned."""
-        schema = cls.Input.model_json_schema(schema_generator=_Untitled)
+        # The docstring of the input says less than the tool's description.
+        schema = _slim(cls.Input.model_json_schema() | {"description": ""})
         return {"name": cls.name, "description": cls.description, "input_schema": schema}
 
     def command_of(self, arguments: InputT, /) -> str | None:  # noqa: ARG002 -- of some
@@ -117,11 +118,42 @@ class RepeatableTool(Tool[InputT]):
     repeatable = True
 
 
-class _Untitled(GenerateJsonSchema):
-    """Leaves out the titles that pydantic derives of fields: tokens that say nothing."""
+def _slim(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema with only the keywords that help a model to write the input.
 
-    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 -- pydantic's
-        return False
+    Titles, bounds, empty defaults and `null` for an optional parameter cost tokens in each request.
+    The input is checked against the whole declaration, and a mistake is explained to the model.
+    """
+    if choices := schema.get("anyOf"):
+        (only,) = (choice for choice in choices if choice != {"type": "null"})
+        schema = only | schema
+    slim = {key: schema[key] for key in _KEYWORDS if schema.get(key)}
+    if "items" in slim:
+        slim["items"] = _slim(slim["items"])
+    if "properties" in schema:
+        slim["properties"] = {name: _slim(one) for name, one in schema["properties"].items()}
+    return slim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """The tools that a teammate may use.
+
+    Attributes:
+        workspace: those that reach the workspace; `None` for all.
+        dropped: tools of any kind that it goes without.
+    """
+
+    workspace: frozenset[str] | None = None
+    dropped: frozenset[str] = frozenset()
+
+    def allows(self, tool: Tool[Any]) -> bool:
+        """Return whether a tool may be used."""
+        listed = not tool.grantable or self.workspace is None or tool.name in self.workspace
+        return listed and tool.name not in self.dropped
+
+
+_EVERY_TOOL: Final = Grant()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,20 +190,17 @@ class Toolbox:
         self._mask = mask or Mask()
         # Made once: they are sent with every request, and must be the same bytes each time.
         self._schemas = [tool.describe() for tool in self._tools.values()]
-        self._granted: frozenset[str] | None = None
+        self._granted = _EVERY_TOOL
         self._shown = self._schemas  # where that is granted
 
-    def schemas(self, granted: Collection[str] | None = None) -> list[dict[str, Any]]:
+    def schemas(self, granted: Grant = _EVERY_TOOL) -> list[dict[str, Any]]:
         """Return the `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12).
 
-        Args:
-            granted: which of the tools that reach the workspace; `None` for all.
-
         Returns:
-            The same list for the same ones, which is not to be changed.
+            The same list for the same grant, which is not to be changed.
         """
         if granted != self._granted:
-            self._granted = None if granted is None else frozenset(granted)
+            self._granted = granted
             self._shown = [one for one in self._schemas if self._has(one["name"], granted)]
         return self._shown
 
@@ -183,9 +212,13 @@ class Toolbox:
         """Return whether a call of this tool changes nothing, or there is no such tool."""
         return name not in self._tools or self._tools[name].looks
 
-    def _has(self, name: str, granted: Collection[str] | None) -> bool:
+    def changes(self, name: str) -> bool:
+        """Return whether every call of this tool that succeeds changes a file."""
+        return name in self._tools and self._tools[name].changes
+
+    def _has(self, name: str, granted: Grant) -> bool:
         tool = self._tools.get(name)
-        return tool is not None and (granted is None or not tool.grantable or name in granted)
+        return tool is not None and granted.allows(tool)
 
     async def run(
         self,
@@ -193,7 +226,7 @@ class Toolbox:
         arguments: object,
         *,
         key: str = "",
-        granted: Collection[str] | None = None,
+        granted: Grant = _EVERY_TOOL,
         begin: Callable[[], None] = lambda: None,
     ) -> Result:
         """Run one call to its end; every failure is a `Result`, never an exception.
@@ -202,7 +235,7 @@ class Toolbox:
             name: the tool's.
             arguments: as the model gave them.
             key: names this very call, see `Tool.call`; a new one where it is empty.
-            granted: which of the tools that reach the workspace may run; `None` for all.
+            granted: which tools may run.
             begin: called when nothing keeps the call from running, right before it does.
 
         Raises:
@@ -216,7 +249,7 @@ class Toolbox:
         name: str,
         arguments: object,
         key: str,
-        granted: Collection[str] | None,
+        granted: Grant,
         begin: Callable[[], None],
     ) -> Result:
         if not self._has(name, granted):
@@ -244,9 +277,7 @@ class Toolbox:
             return _failure(error, said)
         return Result(text=_clean(said + (text if text.strip() else "(no output)")))
 
-    def _check(
-        self, tool: Tool[Any], arguments: Input, key: str, granted: Collection[str] | None
-    ) -> str:
+    def _check(self, tool: Tool[Any], arguments: Input, key: str, granted: Grant) -> str:
         """Raise what keeps a call from running; return what was said with a permission."""
         self._check_gate(tool)
         said = self._permit(tool.name, arguments, key)

@@ -20,6 +20,7 @@ from teamd.files import directories, files
 from teamd.masking import Mask, MaskedOutput
 from teamd.message_json import is_moment
 from teamd.tools import Input, RepeatableTool, Tool, ToolError
+from teamd.tools.ids import JobId  # noqa: TC001 -- pydantic reads it
 from teamd.tools.output import OutputFile, clip
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ class BackgroundRun(Tool[BackgroundRunInput]):
 class CheckBackgroundInput(Input):
     """What `check_background` takes."""
 
-    job_id: str | None = Field(default=None, description="without it, all jobs are listed")
+    job_id: JobId | None = Field(default=None, description="without it, all jobs are listed")
 
 
 class CheckBackground(RepeatableTool[CheckBackgroundInput]):
@@ -276,7 +277,7 @@ class CheckBackground(RepeatableTool[CheckBackgroundInput]):
 class StopBackgroundInput(Input):
     """What `stop_background` takes."""
 
-    job_id: str
+    job_id: JobId
 
 
 class StopBackground(RepeatableTool[StopBackgroundInput]):
@@ -296,4 +297,4 @@ class StopBackground(RepeatableTool[StopBackgroundInput]):
 
 
 def _line(job: Job) -> str:
-    return f"job {job.id}: {job.state}: {job.what}"
+    return f"job_id: {job.id} [{job.state}] {job.what}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from teamd.board.rules import Change
 from teamd.board.task import TaskStatus
 from teamd.tools import Input, InputT, RepeatableTool
+from teamd.tools.ids import TaskId  # noqa: TC001 -- pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
     from teamd.board.board import Board, Changed
     from teamd.board.files import Tasks
     from teamd.board.task import Task
-
-
-def _as_text(value: object) -> object:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-TaskId = Annotated[str, BeforeValidator(_as_text)]  # many a model takes an id for a number
 
 
 @dataclass
@@ -65,7 +59,7 @@ class TaskCreate(_BoardTool[TaskCreateInput]):
     async def call(self, arguments: TaskCreateInput, key: str) -> str:
         """Make it, or find what this very call has made already."""
         task = self.board.add(**dict(arguments), key=key)
-        return f"task {task.id} is made"
+        return f"task_id: {task.id}"
 
 
 class TaskGetInput(Input):
@@ -178,7 +172,7 @@ class ClaimTask(_BoardTool[ClaimTaskInput]):
         """Claim it, atomically."""
         task = self.board.claim(arguments.task_id).task
         self.begin_task()
-        words = f"task {task.id} is yours and in progress: {task.subject}"
+        words = f"task_id: {task.id} is yours and in progress: {task.subject}"
         return f"{words}\n\n{task.description}" if task.description else words
 
 
@@ -202,7 +196,7 @@ def _line(task: Task, tasks: Tasks) -> str:
         facts.append(f"blocked by {', '.join(blockers)}")
     if task.role:
         facts.append(f"for a {task.role}")
-    return f"{task.id} [{', '.join(facts)}] {task.subject}"
+    return f"task_id: {task.id} [{', '.join(facts)}] {task.subject}"
 
 
 def _describe_change(changed: Changed, tasks: Tasks) -> str:

@@ -264,6 +264,7 @@ _DECODERS: Final[dict[str, Any]] = {
     "messages": _messages,
     "usage": _usage,
     "tools": _names,
+    "dropped": frozenset,
     "closes": tuple,
     "senders": tuple,
     "time": lambda value: _moment(value) or 0.0,

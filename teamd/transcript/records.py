@@ -66,13 +66,14 @@ class Opened(_Record):
         model: the one that the role asks for; `None` for that of the team.
         effort: the same of the model's effort.
         tools: those of the workspace that it may use; `None` for all.
+        dropped: tools of any kind that it goes without.
         plan: whether it works by plan; `None` where the record does not tell.
         spawned_by: the address of a lead elsewhere that it reports to.
     """
 
     kind: ClassVar[str] = "opened"
     optional: ClassVar[frozenset[str]] = frozenset(
-        {"secret", "name", "role", "team", "effort", "plan", "spawned_by"}
+        {"secret", "name", "role", "team", "effort", "dropped", "plan", "spawned_by"}
     )
     format: int = FORMAT
     nonce: str = ""
@@ -84,6 +85,7 @@ class Opened(_Record):
     model: str | None = None
     effort: str | None = None
     tools: frozenset[str] | None = None
+    dropped: frozenset[str] = frozenset()
     plan: bool | None = None
     spawned_by: str | None = None
 

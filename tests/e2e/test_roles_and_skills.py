@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from tests.e2e.lessons.toolset import TEAMMATE
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.e2e.harness import Project
+
+NO_PLAN: Final = (
+    "teamctl: {name} could not submit a plan, since its tools are without submit_plan; leave out "
+    "--plan, or change the role file or [model] tools"
+)
 
 
 def test_a_role_file_gives_prompt_model_and_tools(team: Project) -> None:
@@ -30,6 +36,37 @@ def test_a_role_file_gives_prompt_model_and_tools(team: Project) -> None:
     assert not {"bash", "write_file", "edit_file", "background_run"} & names
     assert "no tool named 'bash'" in second.asked.last_results[0].text
     assert not (team.folder / "forbidden").exists()
+
+
+def test_a_role_file_drops_tools_of_any_kind(team: Project) -> None:
+    front = "disallowedTools: task_create, submit_plan, bash"
+    team.write(".team/agents/clerk.md", f"---\n{front}\n---\nBe brief.\n")
+    team.do("teamctl", "spawn", "cleo", "clerk", "Go.", "--wait")
+    assert set(team.asked("cleo")[0].asked.tools) == TEAMMATE.keys() - {
+        "task_create", "submit_plan", "bash",
+    }  # fmt: skip
+    refused = team.run("teamctl", "spawn", "carl", "clerk", "Go.", "--plan")
+    assert (refused.status, refused.complaint) == (1, NO_PLAN.format(name="carl"))
+    assert not team.member("carl")
+
+
+def test_basic_tools_are_five_and_a_shutdown_needs_no_answer(project: Project) -> None:
+    """A small model is asked no more than it can do: teamd approves once it is idle."""
+    project.write("team.toml", '[model]\ntools = "basic"\n')
+    project.start()
+    wait = "touch at-work; until [ -e go ]; do sleep 0.05; done"
+    project.stage.play("tina", use(("bash", {"command": wait})), say("Done."))
+    project.do("teamctl", "spawn", "tina", "clerk", "Work.")
+    wait_until((project.folder / "at-work").exists, what="she works")
+    five = {"bash", "read_file", "write_file", "edit_file", "send_message"}
+    assert set(project.asked("tina")[0].asked.tools) == five
+    asking = project.begin("teamctl", "shutdown", "tina", "--timeout", "50")
+    wait_until(lambda: "shutdown_request" in project.mail("tina"), what="the request")
+    project.write("go", "")
+    assert asking.wait(60) == 0
+    assert project.member("tina")["status"] == "shutdown"
+    refused = project.run("teamctl", "spawn", "tony", "clerk", "Go.", "--plan")
+    assert (refused.status, refused.complaint) == (1, NO_PLAN.format(name="tony"))
 
 
 def test_the_model_of_spawn_goes_before_that_of_the_role(team: Project) -> None:

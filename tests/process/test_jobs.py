@@ -90,10 +90,10 @@ def test_a_job_runs_beside_other_calls_and_rings_when_it_ends(bench: Bench) -> N
         begun = await bench.run("echo first; while [ ! -e go ]; do sleep 0.01; done; exit 3")
         assert begun.text == "job_id: 1"
         await until(lambda: "first" in bench.jobs.output("1", 100), what="its first words")
-        assert (await bench.check("1")).startswith("job 1: running: ")
+        assert (await bench.check("1")).startswith("job_id: 1 [running] ")
         assert (await bench.box.run("bash", {"command": "touch go"})).is_error is False
         await bench.ended("1")
-        assert (await bench.check("1")).startswith("job 1: exit status 3: ")
+        assert (await bench.check("1")).startswith("job_id: 1 [exit status 3] ")
         assert bench.rings == 1
 
     do(scenario())
@@ -107,7 +107,7 @@ def test_stopping_ends_all_that_it_started_also_in_a_session_of_its_own(bench: B
         running = [Identity.of(bench.pid(name)) for name in ("deep", "top")]
         assert None not in running
         stopped = await bench.box.run("stop_background", {"job_id": "1"})
-        assert stopped.text.startswith(f"job 1: {STOPPED}: ")
+        assert stopped.text.startswith(f"job_id: 1 [{STOPPED}] ")
         again = await bench.box.run("stop_background", {"job_id": "1"})
         assert again.text == stopped.text
         for name, before in zip(("deep", "top"), running, strict=True):
@@ -156,7 +156,7 @@ def test_an_unknown_job_is_an_error_that_names_those_that_are_there(bench: Bench
             answer = await bench.box.run(tool, {"job_id": "7"})
             assert answer == Result(text="no job '7'; there are: 1", is_error=True)
         listed = await bench.box.run("check_background", {})
-        assert listed.text == "job 1: exit status 0: true"
+        assert listed.text == "job_id: 1 [exit status 0] true"
 
     do(scenario())
 
@@ -202,7 +202,7 @@ def test_a_damaged_file_of_a_job_harms_nobody_and_its_number_is_not_used_again(
     async def scenario() -> None:
         bench = Bench(tmp_path)
         assert [(job.id, job.what) for job in bench.jobs.all()] == [("3", "make"), ("4", LOST)]
-        assert "job 4: ended with the process of its teammate" in await bench.check("4")
+        assert "job_id: 4 [ended with the process of its teammate]" in await bench.check("4")
         assert (await bench.run("true")).text.startswith("job_id: 5")
         await bench.ended("5")
 
@@ -221,6 +221,6 @@ def test_a_secret_in_an_output_is_never_on_the_disk_whatever_pieces_it_comes_in(
         assert (bench.folder / "jobs" / "1.out").read_text() == f"is {MASK}.{MASK}\n"
         await bench.run("printf sk-01234")
         await bench.ended("2")
-        assert await bench.check("2") == "job 2: exit status 0: printf sk-01234\nsk-01234"
+        assert await bench.check("2") == "job_id: 2 [exit status 0] printf sk-01234\nsk-01234"
 
     asyncio.run(scenario())

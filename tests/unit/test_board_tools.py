@@ -12,7 +12,7 @@ from teamd.board.board import Board
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
 from teamd.states import Status
-from teamd.tools import CommandInput, Input, Result, Tool, Toolbox, ToolError
+from teamd.tools import CommandInput, Grant, Input, Result, Tool, Toolbox, ToolError
 from teamd.tools.board import board_tools
 from tests.unit.life import enrol
 
@@ -32,31 +32,31 @@ def run(board: Board, tool: str, key: str = "", **arguments: Any) -> Result:
 
 
 def test_a_task_is_made_claimed_and_completed(board: Board) -> None:
-    assert run(board, "task_create", subject="Write it").text == "task 1 is made"
+    assert run(board, "task_create", subject="Write it").text == "task_id: 1"
     made = run(board, "task_create", subject="Test it", blocked_by=["1"], role="tester")
-    assert made.text == "task 2 is made"
+    assert made.text == "task_id: 2"
     refused = run(board, "claim_task", task_id="2")
     assert refused.is_error
     assert "task 2 is blocked by task 1; take another one" in refused.text
     assert run(board, "claim_task", task_id="1").text == (
-        "task 1 is yours and in progress: Write it"
+        "task_id: 1 is yours and in progress: Write it"
     )
     assert run(board, "task_list").text.splitlines() == [
-        "1 [in_progress, owner alice] Write it",
-        "2 [pending, blocked by 1, for a tester] Test it",
+        "task_id: 1 [in_progress, owner alice] Write it",
+        "task_id: 2 [pending, blocked by 1, for a tester] Test it",
     ]
     assert run(board, "task_update", task_id="1", status="completed").text.splitlines() == [
-        "1 [completed, owner alice] Write it",
-        "not blocked any more: 2 [pending, for a tester] Test it",
+        "task_id: 1 [completed, owner alice] Write it",
+        "not blocked any more: task_id: 2 [pending, for a tester] Test it",
     ]
     shown = json.loads(run(board, "task_get", task_id="2").text)
     assert (shown["status"], shown["blocked_by"], shown["blocked"]) == ("pending", ["1"], False)
 
 
 def test_a_call_that_is_repeated_after_a_crash_makes_one_task(board: Board) -> None:
-    assert run(board, "task_create", key="n-3-0", subject="x").text == "task 1 is made"
-    assert run(board, "task_create", key="n-3-0", subject="x").text == "task 1 is made"
-    assert run(board, "task_create", key="n-3-1", subject="x").text == "task 2 is made"
+    assert run(board, "task_create", key="n-3-0", subject="x").text == "task_id: 1"
+    assert run(board, "task_create", key="n-3-0", subject="x").text == "task_id: 1"
+    assert run(board, "task_create", key="n-3-1", subject="x").text == "task_id: 2"
     for tool in ("claim_task", "task_update"):
         arguments = {"status": "completed"} if tool == "task_update" else {}
         for _ in range(2):
@@ -86,10 +86,23 @@ def test_the_inputs_are_those_of_the_contract(board: Board) -> None:
     }
 
 
-def test_an_id_may_be_given_as_a_number(board: Board) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [1, "1", " 1\n", '"1"', "'1'", "`1`", "#1", "task_1", "task-1", "Task 1", "task #1", "task1",
+     "task_id: 1", "task_id=1", 'task_id: "1"', "TASK_ID 1"],
+)  # fmt: skip
+def test_an_id_is_understood_as_models_write_it(board: Board, given: object) -> None:
     run(board, "task_create", subject="x")
-    run(board, "task_create", subject="y", blocked_by=[1])
-    assert json.loads(run(board, "task_get", task_id=2).text)["blocked_by"] == ["1"]
+    run(board, "task_create", subject="y", blocked_by=[given])
+    assert json.loads(run(board, "task_get", task_id="2").text)["blocked_by"] == ["1"]
+    assert json.loads(run(board, "task_get", task_id=given).text)["subject"] == "x"
+
+
+@pytest.mark.parametrize("given", ["-1", "1.0", "../1", "job_1", "1 2", "x1", "", "#", "1" * 99])
+def test_what_only_looks_like_an_id_is_refused(board: Board, given: str) -> None:
+    run(board, "task_create", subject="x")
+    refused = run(board, "task_get", task_id=given)
+    assert refused == Result(text=f"no task has the id {given!r}; there are: 1", is_error=True)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +171,7 @@ def test_a_check_is_a_command_for_which_bash_is_needed(
         return ""
 
     def call(box: Toolbox, granted: frozenset[str] | None = None) -> Result:
-        return asyncio.run(box.run(name, arguments, granted=granted))
+        return asyncio.run(box.run(name, arguments, granted=Grant(workspace=granted)))
 
     tools: list[Tool[Any]] = [Bash(), *board_tools(board, lambda: None)]
     refused = "'git push' is a command, and you have no bash; mail lead about it"

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+BASIC = ["bash", "read_file", "write_file", "edit_file", "send_message"]
+
+
 def write(folder: Path, name: str, text: str) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / f"{name}.md").write_text(text, encoding="utf-8")
@@ -57,6 +60,29 @@ def test_no_tools_line_means_all_and_an_empty_one_none(tmp_path: Path) -> None:
     assert everything.tools is None
     assert nothing is not None
     assert nothing.tools == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("front", "team", "dropped", "kept"),
+    [
+        ("", "all", [], ["bash", "task_list", "submit_plan", "shutdown_response"]),
+        ("", "basic", ["background_run", "task_list", "submit_plan", "shutdown_response"], BASIC),
+        ("tools: basic", "all", ["background_run", "task_list", "load_skill"], BASIC),
+        ("tools: all", "basic", [], ["bash", "task_list"]),
+        ('tools: "*"', "basic", [], ["bash", "task_list"]),
+        ("tools: [bash]", "basic", ["task_list"], BASIC),
+        ("disallowedTools: task_list, submit_plan", "all", ["task_list", "submit_plan"], BASIC),
+        ("disallowedTools: [Bash]", "all", ["bash", "background_run"], ["task_list"]),
+        ("tools: basic\ndisallowedTools: send_message", "all", ["send_message"], ["bash"]),
+    ],
+)
+def test_any_tool_can_be_dropped(
+    tmp_path: Path, front: str, team: str, dropped: list[str], kept: list[str]
+) -> None:
+    found = roles.find("r", [write(tmp_path / "a", "r", f"---\n{front}\n---\nBody")])
+    assert found is not None
+    assert set(dropped) <= found.dropped_tools(team)
+    assert not set(kept) & found.dropped_tools(team)
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,7 @@ def test_every_setting_is_read(file: Path) -> None:
         retry_seconds = 4
         concurrent_calls = 2
         headers = { X-Project = "a b" }
+        tools = "basic"
         cache = false
         script = "turns.json"
         [limits]
@@ -231,6 +232,7 @@ def test_every_setting_is_read(file: Path) -> None:
             retry_seconds=4,
             concurrent_calls=2,
             headers={"X-Project": "a b"},
+            tools="basic",
             cache=False,
             script=file.parent / "turns.json",
         ),

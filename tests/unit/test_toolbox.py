@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from pydantic import Field
 
 from teamd.errors import StoreError, TeamError
 from teamd.masking import MASK, Mask
-from teamd.tools import Input, Result, Tool, Toolbox, ToolError, warm_up
+from teamd.tools import Grant, Input, Result, Tool, Toolbox, ToolError, warm_up
 from teamd.tools.board import TaskList
 from teamd.tools.mail import SendMessage
 from teamd.tools.shell import Bash
@@ -110,20 +110,43 @@ def test_whatever_comes_the_text_can_be_sent(arguments: object) -> None:
         assert result.text.encode()
 
 
-def test_a_schema_holds_no_derived_titles() -> None:
-    (schema,) = Toolbox([Echo()]).schemas()
-    assert schema["name"] == "echo"
-    assert schema["description"] == "Say it again."
-    assert schema["input_schema"] == {
+class Many(Input):
+    """One parameter of each kind."""
+
+    ids: tuple[str, ...] = Field(default=(), description="of tasks")
+    state: Literal["open", "over"] | None = None
+    seconds: Annotated[int, Field(gt=0, description="at most")] | None = None
+
+
+class Sort(Tool[Many]):
+    """Has parameters of each kind."""
+
+    name: ClassVar[str] = "sort"
+    description: ClassVar[str] = "Sort it."
+
+
+def test_a_schema_holds_only_what_helps_to_fill_it_in() -> None:
+    """Titles, bounds, nulls and empty defaults are tokens of each request."""
+    echo, sort = Toolbox([Echo(), Sort()]).schemas()
+    assert (echo["name"], echo["description"]) == ("echo", "Say it again.")
+    assert echo["input_schema"] == {
         "type": "object",
-        "description": "Some words.",
-        "properties": {
-            "words": {"type": "string"},
-            "times": {"type": "integer", "default": 1, "exclusiveMinimum": 0, "maximum": 9},
-        },
+        "properties": {"words": {"type": "string"}, "times": {"type": "integer", "default": 1}},
         "required": ["words"],
-        "additionalProperties": False,
     }
+    assert sort["input_schema"] == {
+        "type": "object",
+        "properties": {
+            "ids": {"type": "array", "description": "of tasks", "items": {"type": "string"}},
+            "state": {"type": "string", "enum": ["open", "over"]},
+            "seconds": {"type": "integer", "description": "at most"},
+        },
+    }
+
+
+def test_a_tool_without_parameters_has_an_empty_object() -> None:
+    """Some servers take no schema without `properties`."""
+    assert TaskList.describe()["input_schema"] == {"type": "object", "properties": {}}
 
 
 def test_all_tools_are_described_before_a_fork() -> None:
@@ -156,14 +179,23 @@ def test_the_same_tools_are_the_same_list_and_others_another_one() -> None:
     toolbox = Toolbox([Echo(), Shell()])
     all_of_them = ["echo", "shell"]
     for granted, names in [
-        (None, all_of_them),
-        (frozenset[str](), ["echo"]),
-        ({"shell"}, all_of_them),
-        (None, all_of_them),
+        (Grant(), all_of_them),
+        (Grant(workspace=frozenset()), ["echo"]),
+        (Grant(workspace=frozenset({"shell"})), all_of_them),
+        (Grant(dropped=frozenset({"echo"})), ["shell"]),
+        (Grant(workspace=frozenset({"shell"}), dropped=frozenset({"shell"})), ["echo"]),
+        (Grant(), all_of_them),
     ]:
         shown = toolbox.schemas(granted)
         assert [schema["name"] for schema in shown] == names
         assert toolbox.schemas(granted) is shown
+
+
+def test_a_dropped_tool_does_not_run() -> None:
+    box = Toolbox([Echo(), Shell()])
+    granted = Grant(dropped=frozenset({"echo"}))
+    refused = asyncio.run(box.run("echo", {"words": "x"}, granted=granted))
+    assert refused == Result(text="no tool named 'echo'; there are: shell", is_error=True)
 
 
 @pytest.mark.parametrize("fail", [None, ToolError])

@@ -12,6 +12,7 @@ from teamd.agent.conversation.summary import DEMAND, clip_text, restate
 from teamd.messages import again
 from teamd.model_facts import UNKNOWN
 from teamd.models import CONTEXT_FULL, Ask, RefusedMessageError, TooLongError, UnusableError
+from teamd.tools import Grant
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -84,9 +85,9 @@ class Compaction:
         """The share of the context that the next request takes."""
         context, fixed = self.conversation.context, 0
         if not context.measured:  # what was counted holds them already
-            opened = self.conversation.opened
-            schemas = self.toolbox.schemas(opened.tools)
-            fixed = len(opened.system.encode()) + len(json.dumps(schemas))
+            system = self.conversation.opened.system
+            schemas = self.toolbox.schemas(self.granted)
+            fixed = len(system.encode()) + len(json.dumps(schemas))
         return context.estimate(fixed) / self.context_tokens
 
     @property
@@ -99,6 +100,12 @@ class Compaction:
     def system_notes(self) -> bool:
         """Whether the server takes teamd's own notes under the role `system`."""
         return self._known.system_messages and not self._system_refused
+
+    @property
+    def granted(self) -> Grant:
+        """The tools that the conversation has had from its beginning."""
+        opened = self.conversation.opened
+        return Grant(workspace=opened.tools, dropped=opened.dropped)
 
     @property
     def model_asked(self) -> str:
@@ -167,7 +174,7 @@ class Compaction:
         return Ask(
             model=self.model_asked,
             system=opened.system,
-            tools=self.toolbox.schemas(opened.tools),
+            tools=self.toolbox.schemas(self.granted),
             messages=[],
             max_tokens=min(filter(None, (self.settings.max_tokens, self._known.output_tokens))),
             effort=self.effort(opened.effort),

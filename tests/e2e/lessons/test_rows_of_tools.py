@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.handshakes import REQUEST, WORK
 from tests.e2e.lessons.toolset import ALL, LEAD, TEAMMATE, inputs
 from tests.e2e.stories import told
+from tests.strict.cache import prompt_tokens
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tests.strict.exchange import Accepted
     from tests.strict.replies import Answer, Call
 
+FIXED_TOKENS: Final = 2100  # of tools and system prompt, which each request pays for
 EVERYBODYS: Final[tuple[Call, ...]] = (
     ("bash", {"command": "echo made by bash > made"}),
     ("read_file", {"path": "made"}),
@@ -41,8 +43,8 @@ EVERYBODYS: Final[tuple[Call, ...]] = (
 )
 ANSWERS: Final = (
     "(no output)", "made by bash", "written", "written", "sent to pal", "no new mail",
-    "task 1 is made", "task 2 is made", '"blocked_by"', "blocked by 1", "task 1 is yours",
-    "1 [completed", "job_id: 1", "job 1: running", "job 1: stopped", "Tag it.",
+    "task_id: 1", "task_id: 2", '"blocked_by"', "blocked by 1", "task_id: 1 is yours",
+    "1 [completed", "job_id: 1", "job_id: 1 [running]", "job_id: 1 [stopped]", "Tag it.",
 )  # fmt: skip
 
 
@@ -59,7 +61,9 @@ def test_teammates_tools(project: Project) -> None:
     _begin_with_skill_and_pal(project)
     project.do("teamctl", "spawn", "tom", "clerk", "Use them.")
     wait_until((project.folder / "busy-tom").exists, what="he has used them")
-    assert inputs(project.asked("tom", least=1)[0]) == TEAMMATE
+    first = project.asked("tom", least=1)[0]
+    assert inputs(first) == TEAMMATE
+    assert prompt_tokens({**first.body, "messages": []}) <= FIXED_TOKENS
     _assert_used(project, project.asked("tom", least=2)[1])
     _assert_it_leaves(project, "tom")
     assert project.records("tom", "result")[-1]["content"] == "approved; you are shut down now"
@@ -156,8 +160,8 @@ def test_one_task_tool_three_modes(project: Project) -> None:
         ["job_id: 1"],
         ["job_id: 2"],
         ["wim (guard) is at work"],
-        ["job 1: done: task: Find it meanwhile.", "The answer is 42."],
-        ["job 2: stopped: task: Never end."],
+        ["job_id: 1 [done] task: Find it meanwhile.", "The answer is 42."],
+        ["job_id: 2 [stopped] task: Never end."],
     ]
     project.wait_for("wim", "idle")
     assert "Keep watch." in project.asked("wim", least=1)[0].asked.last_text

@@ -1,0 +1,32 @@
+"""Ids as models write them: `1`, `"1"`, `#1`, `task_1` and `task_id: 1` name the same task."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Final
+
+from pydantic import BeforeValidator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LONGEST: Final = 64  # characters; a longer text is not an id
+
+
+def _reader(noun: str) -> Callable[[object], object]:
+    """Return what finds the number in an id; any other value stays as it is, to be refused."""
+    name = rf"{noun}[\s_-]*(?:id)?[\s_:=#-]*"
+    written = re.compile(rf"[\s#\"'`]*(?:{name})?[\"'`]*([0-9]+)[\s\"'`]*", re.IGNORECASE)
+
+    def read(value: object) -> object:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        short = isinstance(value, str) and len(value) <= _LONGEST
+        found = written.fullmatch(str(value)) if short else None
+        return found[1] if found else value
+
+    return read
+
+
+TaskId = Annotated[str, BeforeValidator(_reader("task"))]
+JobId = Annotated[str, BeforeValidator(_reader("job"))]
