@@ -19,6 +19,8 @@ def explain_end(name: str, ended: records.TurnEnded) -> str | None:
     reasons = {
         records.PAUSED: f"{name} is paused: {ended.text}",
         records.LIMIT: used_up,
+        records.REPEATED: f"{name} repeated one call until its turn was ended; send it a message "
+        "to let it go on",
         "refusal": f"the model of {name} refused to go on; ask differently",
         records.INTERRUPTED: f"the turn of {name} was interrupted",
     }

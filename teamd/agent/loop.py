@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from teamd import clocks
+from teamd.agent.repeats import STOPPED, Repeats
 from teamd.agent.turn import TurnCancelled, follow
 from teamd.agent.wakeup import soon
 from teamd.errors import StoreError, TeamError
@@ -17,7 +18,7 @@ from teamd.messages import again
 from teamd.models import LimitError, UnusableError
 from teamd.states import Status
 from teamd.tools import PermissionPending
-from teamd.transcript.records import LIMIT, PAUSED, NoticeSent
+from teamd.transcript.records import LIMIT, PAUSED, REPEATED, NoticeSent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -61,6 +62,10 @@ class Loop:
     learn_key: Callable[[], Awaitable[None]] | None = None
     _worked_at: float = field(default_factory=clocks.awake)
     _just_delivered: bool = False
+    _repeats: Repeats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._repeats = Repeats(self.compaction.toolbox)
 
     async def run(self) -> None:
         """Live until cancelled; return when it may hibernate, with all that it knows on disk."""
@@ -113,6 +118,8 @@ class Loop:
         if not self._just_delivered:
             self.delivery.deliver()
             self._send_notices()  # to those whose mail is held
+            if self.env.conversation.new_mail:
+                self._repeats.forget()
         self._just_delivered = False
 
     async def _learn_key(self) -> None:
@@ -166,6 +173,7 @@ class Loop:
         What an earlier process was in the middle of is done to its end in the same way.
         """
         self.calls.renew()
+        self._repeats = Repeats(self.compaction.toolbox)
         while True:
             if self.env.conversation.unfollowed:
                 self._just_delivered = False
@@ -189,15 +197,26 @@ class Loop:
         self.env.reporter.report(Status.WORKING)
 
     def _end_at_limit(self) -> None:
+        made = f"{self.calls.most} model calls without ending its turn"
+        self._stop(LIMIT, f"stopped after {made}")
+
+    def _end_repeating(self) -> None:
+        made = f"the same call of {self._repeats.stuck_at} {STOPPED} times in a turn"
+        self._stop(REPEATED, f"was stopped since it made {made}, with nothing new,")
+
+    def _stop(self, outcome: str, why: str) -> None:
         name = self.env.name
-        stopped = f"{name} stopped after {self.calls.most} model calls without ending its turn"
-        notice = f"{stopped} and is idle now; send {name} a message to let it go on"
-        self.env.conversation.end_turn(LIMIT, "", notice=notice)
+        notice = f"{name} {why} and is idle now; send {name} a message to let it go on"
+        self.env.conversation.end_turn(outcome, "", notice=notice)
 
     async def _follow(self) -> bool:
         """Do what the last reply asks for; return whether the turn has ended."""
         self.env.slots.decline()
-        await follow(self.compaction, self.turn.run, self.env.presence.begin_tool)
+        show = self.env.presence.begin_tool
+        await follow(self.compaction, self.turn.run, self._repeats, show)
+        if self._repeats.stuck_at:
+            self._end_repeating()
+            return True
         if self.env.conversation.owes_reply:
             return False
         self._end_turn()

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from teamd.agent.conversation import prompts
+from teamd.agent.repeats import NOT_RUN, Repeats
 from teamd.models import CUT_OFF_REASONS
 from teamd.models.tool_input import explain_invalid
 from teamd.tools import Result, ToolError
@@ -77,6 +78,7 @@ class Cancellation:
 async def follow(
     talk: Compaction,
     guard: Callable[[Coroutine[Any, Any, Result]], Awaitable[Result]],
+    repeats: Repeats,
     show: Callable[[Block], None] = lambda _: None,
 ) -> None:
     """Do what the last reply asks for: its calls, or to go on where it was cut off.
@@ -84,6 +86,7 @@ async def follow(
     Args:
         talk: the conversation, and the tools that it may use.
         guard: runs each call.
+        repeats: the calls of this turn; once it is stuck, no further call runs.
         show: told of each as it begins.
 
     Raises:
@@ -92,11 +95,14 @@ async def follow(
     conversation = talk.conversation
     # Gateways send whole calls under `end_turn`, `stop` or `tool_calls` as well.
     calls, whole = conversation.unanswered, conversation.stop_reason not in CUT_OFF_REASONS
-    cut_off = Result(text=prompts.CUT_OFF_CALL, is_error=True)
     for call in calls:
-        conversation.add_result(
-            call, await guard(_run_call(talk, call, show)) if whole else cut_off
-        )
+        if not whole:
+            result = Result(text=prompts.CUT_OFF_CALL, is_error=True)
+        elif repeats.stuck_at:
+            result = Result(text=NOT_RUN, is_error=True)
+        else:
+            result = repeats.judge(call, await guard(_run_call(talk, call, show)))
+        conversation.add_result(call, result)
     if conversation.stop_reason in CUT_OFF_REASONS and not calls:
         conversation.add_note(prompts.CUT_OFF_REPLY)
 
@@ -140,15 +146,20 @@ async def run_subagent(compaction: Compaction, calls: CallBudget, prompt: str) -
     """
     conversation = compaction.conversation
     conversation.add_note(prompt, task=True)
+    repeats = Repeats(compaction.toolbox)
     made = 0
     while calls.take():
         made += 1
         conversation.add_reply(await compaction.reply())
-        await follow(compaction, lambda call: call)
+        await follow(compaction, lambda call: call, repeats)
         if not conversation.owes_reply:
             reason, said = conversation.stop_reason, conversation.said
             conversation.end_turn(reason, said)
             return said or f"(it ended without a word: {reason})"
-    used_up = f"after {made} model calls, and none is left of the {calls.most} of calls_per_wake"
+        if repeats.stuck_at:
+            break
+    why = f"after {made} model calls, and none is left of the {calls.most} of calls_per_wake"
+    if repeats.stuck_at:
+        why = f"when it repeated one call of {repeats.stuck_at} again and again"
     said = conversation.said or "(none)"
-    raise ToolError(f"the subagent was not done {used_up}; its last words: {said}")
+    raise ToolError(f"the subagent was not done {why}; its last words: {said}")

@@ -97,6 +97,7 @@ class WriteFile(Tool[WriteInput]):
         "edit_file."
     )
     acts = True
+    changes = True
     grantable = True
 
     def __init__(self, *, workspace: Workspace, versions: Versions) -> None:
@@ -124,6 +125,7 @@ class EditFile(Tool[EditInput]):
         "unless replace_all is true. Read the file first; once somebody else has changed it, again."
     )
     acts = True
+    changes = True
     grantable = True
 
     def __init__(self, *, workspace: Workspace, versions: Versions) -> None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from teamd.mail.mailbox import Mailbox
     from teamd.mail.routing import Post
 
-NOT_SENT_AGAIN: Final = "not sent again"
 _MOST_COUNTED: Final = 100
 
 
@@ -64,7 +63,8 @@ class SendMessage(_PostTool[SendMessageInput]):
         if to.lower() == self.sender.lower():
             raise ToolError("that is you; a message to yourself is of no use")
         if any(self._is(to, known) for known in self.receivers(arguments.content)):
-            return f"{NOT_SENT_AGAIN}: {to} got the same text from you less than 10 minutes ago"
+            why = f"{to} got the same text from you less than 10 minutes ago"
+            raise ToolError(f"not sent again: {why}")
         extra = {} if arguments.summary is None else {"summary": arguments.summary}
         text, sender = arguments.content, self.sender
         message = Message(id=f"{key}-{to}", sender=sender, to=to, content=text, extra=extra)

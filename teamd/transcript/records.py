@@ -19,6 +19,7 @@ FORMAT: Final = 1
 # How a turn ended, besides the stop reasons of the model.
 PAUSED: Final = "paused"
 LIMIT: Final = "limit"
+REPEATED: Final = "repeated"  # one call, again and again
 INTERRUPTED: Final = "interrupted"
 _NO_USAGE: Final = Usage()
 

@@ -42,15 +42,15 @@ class Terms:
     Attributes:
         calls: how many make a turn of a teammate; each but the last is answered with a tool call.
         tool: the tool's name.
-        given: its input.
+        given: its input; `{}` in a value is the number of the request.
         seconds: how long each answer takes.
         room: how many requests are answered at once; others are refused with 429.
         retry_after: what is said to those; nothing where it is empty.
     """
 
     calls: int = 1
-    tool: str = "task_list"
-    given: dict[str, Any] = field(default_factory=dict)
+    tool: str = "task_get"
+    given: dict[str, str] = field(default_factory=lambda: {"task_id": "{}"})
     seconds: float = 0.0
     room: int = 1_000_000
     retry_after: str = ""
@@ -133,13 +133,16 @@ class Server:
         self._steps[name] += 1
         times = counts.served.get(name, (0, 0.0))[0] + 1
         counts.served[name] = (times, time.monotonic())
-        return _response("200 OK", "text/event-stream", self._reply(name, f"toolu_{name}{times}"))
+        return _response("200 OK", "text/event-stream", self._reply(name, times))
 
-    def _reply(self, name: str, call_id: str) -> bytes:
+    def _reply(self, name: str, number: int) -> bytes:
         terms = self._terms
         if self._steps[name] % terms.calls == 0:
             return _stream({"type": "text", "text": "Done."}, "end_turn")
-        call = {"type": "tool_use", "id": call_id, "name": terms.tool, "input": terms.given}
+        # A call that is repeated in a turn is answered as an error, and ends the turn in the end.
+        given = {key: value.format(number) for key, value in terms.given.items()}
+        call_id = f"toolu_{name}{number}"
+        call = {"type": "tool_use", "id": call_id, "name": terms.tool, "input": given}
         return _stream(call, "tool_use")
 
     async def _note(self, request: Request) -> None:

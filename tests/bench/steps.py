@@ -196,7 +196,7 @@ class Scene:
         assert found is not None
         return found.pid
 
-    def turns(self, tool: str, given: dict[str, Any], calls: int) -> list[tuple[float, float]]:
+    def turns(self, tool: str, given: dict[str, str], calls: int) -> list[tuple[float, float]]:
         """Have a teammate make so many calls of a tool; from one request to the next, each time."""
         self._service.seen()
         self._service.answer(tool=tool, given=given, calls=calls + 1)
@@ -295,8 +295,8 @@ def measure(rounds: int, calls: int) -> dict[str, list[list[float]]]:
                 keep("a spawn", [subject.spawn(f"t{number}")], pid)
                 keep("a wake", [subject.wake()], pid)
                 for tool, given in (
-                    ("bash", {"command": "true"}),
-                    ("read_file", {"path": "note.txt"}),
+                    ("bash", {"command": "true # {}"}),
+                    ("read_file", {"path": "note.txt", "limit": "{}"}),
                 ):
                     keep(f"a turn with {tool}", subject.turns(tool, given, calls), pid)
             finally:

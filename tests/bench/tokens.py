@@ -66,7 +66,8 @@ class Task:
         self.done += 1
         if self.done == self._pause_at:
             return say(_SAID, calls=[("bash", {"command": "touch begun; sleep 60"})])
-        return say(_SAID, calls=[("read_file", {"path": "note.txt"})])
+        page = {"path": "note.txt", "limit": 1000 + self.done}  # no call is repeated
+        return say(_SAID, calls=[("read_file", page)])
 
 
 def measure(case: Case, calls: int) -> tuple[list[str], bool]:

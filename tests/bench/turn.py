@@ -12,7 +12,7 @@ import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anthropic
 
@@ -25,6 +25,7 @@ from tests.shells import sandboxed_shell
 from tests.waiting import wait_until
 
 _BIN: Final = Path(sys.executable).parent
+_READ: Final = {"path": "note.txt", "limit": "{}"}
 _CALLS: Final = 10  # a wake
 _GROWN: Final = 40  # a wake: few enough for the limit on calls
 
@@ -49,7 +50,7 @@ class Team:
         )
         return done.stdout
 
-    def wake(self, tool: str, given: dict[str, Any], calls: int = _CALLS) -> list[float]:
+    def wake(self, tool: str, given: dict[str, str], calls: int = _CALLS) -> list[float]:
         """Have it make so many calls of a tool; seconds from each request to the next."""
         self.service.seen()  # of others: forgotten
         self.service.answer(tool=tool, given=given, calls=calls + 1)
@@ -120,17 +121,17 @@ def measure(rounds: int, grown: int = 0) -> str:
         try:
             team.run("teamctl", "spawn", "ann", "coder", "Wait.", "--wait")  # a first request
             for _ in range(0, grown, _GROWN):
-                team.wake("read_file", {"path": "note.txt"}, _GROWN)
+                team.wake("read_file", _READ, _GROWN)
             gaps: dict[str, list[float]] = {"bash": [], "read_file": []}
 
-            def turns(tool: str, given: dict[str, Any]) -> float:
+            def turns(tool: str, given: dict[str, str]) -> float:
                 seconds = team.wake(tool, given)
                 gaps[tool] += seconds
                 return median(seconds)
 
             cases = {
-                "a turn with bash": lambda: turns("bash", {"command": "true"}),
-                "a turn with read_file": lambda: turns("read_file", {"path": "note.txt"}),
+                "a turn with bash": lambda: turns("bash", {"command": "true # {}"}),
+                "a turn with read_file": lambda: turns("read_file", _READ),
                 "the SDK's bare call": lambda: bare_calls(service),
                 "bwrap … true": lambda: timed(argv),
                 "append and fdatasync": lambda: bare_sync(root),

@@ -25,7 +25,7 @@ _NEW_SECONDS = 2.0
 def held(project: Project) -> Project:
     """A team whose lead has come to its limit, some time ago."""
     project.write("team.toml", _SETTINGS.format(20_000))
-    project.stage.act("lead", lambda _: use(("bash", {"command": "true"})))
+    project.stage.act("lead", lambda asked: use(("bash", {"command": f"true {len(asked.turns)}"})))
     project.start()
     ended = project.run("teamctl", "chat", "go")
     assert ended.status == 1
@@ -83,7 +83,7 @@ def test_at_a_terminal_it_is_said_and_the_next_line_is_read(held: Project) -> No
 @pytest.mark.slow
 def test_a_spawn_that_waits_is_refused_at_a_limit_as_before(held: Project) -> None:
     """It asks before it sends anything: what stands in the inbox would be another task."""
-    held.stage.act("al", lambda _: use(("bash", {"command": "true"})))
+    held.stage.act("al", lambda asked: use(("bash", {"command": f"true {len(asked.turns)}"})))
     ended = held.run("teamctl", "spawn", "al", "coder", "go", "--wait")
     assert "al is paused: the next call does not fit" in ended.complaint
     held.wait_for("al", "paused")

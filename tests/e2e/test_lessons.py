@@ -212,8 +212,8 @@ def test_the_calls_of_one_wake_are_those_of_its_subagents_in_the_foreground_too(
 ) -> None:
     """Else one wake could make as many times its calls as its model asks for subagents."""
     project.write("team.toml", "[limits]\ncalls_per_wake = 3\n")
-    task = ("task", {"prompt": "Look around for ever."})
-    project.stage.act("lead", lambda _: use(*[task] * 6))
+    tasks = [("task", {"prompt": f"Look around for ever, {number}."}) for number in range(6)]
+    project.stage.act("lead", lambda _: use(*tasks))
     project.stage.act("subagent", lambda _: use(("bash", {"command": "true"})))
     project.start()
     chat = project.run("teamctl", "chat", "Look around.")

@@ -291,11 +291,11 @@ def test_the_calls_of_a_subagent_leave_what_is_known_of_its_teammate(project: Pr
     """Else the lead would be bounded by its bytes after each of them, and stop far too early."""
     most = 70_000
     configure(project, {"teammate_tokens": most})
-    look = use(("bash", {"command": "true"}))
+    looks = [use(("bash", {"command": f"true {number}"})) for number in range(5)]
     use_up(project, "lead")
     project.start()
     project.do("teamctl", "chat", "Go.")
-    project.stage.play("subagent", *[look] * 5, say("It is done."))
+    project.stage.play("subagent", *looks, say("It is done."))
     project.stage.play("lead", use(("task", {"prompt": "Look."})), say("So it is."))
     assert project.do("teamctl", "chat", "Have it looked at.") == "So it is.\n"
     assert len(project.asked("subagent")) == 6

@@ -75,7 +75,7 @@ def test_who_is_paused_is_shut_down_without_a_model_call(project: Project) -> No
 @pytest.mark.slow
 def test_a_shutdown_ends_although_the_model_never_answers(team: Project) -> None:
     """A shutdown that never ends is among what users of the nearest product complain about."""
-    team.stage.act("dirk", lambda _: use(("read_inbox", {})))
+    team.stage.act("dirk", lambda asked: use(("task_get", {"task_id": str(len(asked.turns))})))
     team.do("teamctl", "spawn", "dirk", "clerk", "Run for ever.")
     wait_until(lambda: team.asked("dirk"), what="dirk works")
     begun = time.monotonic()

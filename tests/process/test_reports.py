@@ -56,7 +56,7 @@ class Reader(threading.Thread):
 
 def _script() -> str:
     """Each teammate calls a tool so many times; then even ones end, and odd ones cannot go on."""
-    calls = [{"use": [["read_inbox", {}]]}] * CALLS
+    calls = [{"use": [["task_get", {"task_id": str(number)}]]} for number in range(CALLS)]
     ends = ({"say": "Done."}, {"expect": "what nobody says"})
     turns = {f"t{number}": [*calls, ends[number % 2]] for number in range(TEAM)}
     return json.dumps({"turns": turns})

@@ -250,12 +250,13 @@ def test_a_large_mail_does_not_cost_her_what_she_knew(tmp_path: Path) -> None:
 
 
 def test_results_larger_than_the_context_are_cleared(tmp_path: Path) -> None:
-    many = use(*[DO] * 20)
+    words = [f"x{number}" for number in range(20)]
+    many = use(*[("do", {"word": word}) for word in words])
     life, model = tight(tmp_path, lambda _: many if len(model.asked) == 1 else say("Read."))
     life.send("work")
     lives(life)
     assert "paused" not in life.states
-    assert life.do.done == ["x"] * 20
+    assert life.do.done == words
     assert model.summaries, "what she knew besides is not lost for them"
 
 

@@ -125,7 +125,8 @@ def test_parallel_calls_are_all_answered_in_order(tmp_path: Path) -> None:
 
 def test_one_wake_takes_fifty_calls_then_she_idles_and_the_lead_knows(tmp_path: Path) -> None:
     """A loop without end would burn money; silence about it would look like work."""
-    life = Life(tmp_path, *[use(("do", {"word": "x"}))] * 50, say("At last."))
+    words = [f"x{number}" for number in range(50)]
+    life = Life(tmp_path, *[use(("do", {"word": word})) for word in words], say("At last."))
     life.send("work")
 
     async def scenario() -> None:
@@ -133,12 +134,12 @@ def test_one_wake_takes_fifty_calls_then_she_idles_and_the_lead_knows(tmp_path: 
             await life.rests(calls=50)
             (told,) = life.lead
             assert "alice stopped after 50 model calls" in told
-            assert life.do.done == ["x"] * 50
+            assert life.do.done == words
             life.send("go on")
             await life.rests(calls=51)
 
     asyncio.run(scenario())
-    assert results(life.model.last()) == ["did x"]
+    assert results(life.model.last()) == ["did x49"]
     assert "go on" in texts(life.model.last())
 
 

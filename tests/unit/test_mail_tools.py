@@ -137,7 +137,7 @@ def test_read_inbox_counts_and_takes_nothing(
 
 
 def test_the_same_text_twice_within_ten_minutes_is_one_message(post: Post) -> None:
-    """The sender is told, and it is no error: two that thank each other would go on for ever."""
+    """It is an error: a weak model takes any other answer for a sent message, and goes on."""
     sent: list[str] = []
     toolbox = Toolbox([SendMessage(post, "alice", lambda _: sent)])
 
@@ -147,7 +147,7 @@ def test_the_same_text_twice_within_ten_minutes_is_one_message(post: Post) -> No
     assert send("bob").text == "sent to bob"
     sent.append("BOB")
     again = send("bob@default")
-    assert not again.is_error
+    assert again.is_error
     assert again.text == ("not sent again: bob got the same text from you less than 10 minutes ago")
     assert len(inbox(post, "bob")) == 1
     assert send("lead").text == "sent to lead", "another receiver gets it"

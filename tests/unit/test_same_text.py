@@ -8,7 +8,6 @@ import pytest
 
 from teamd.agent.conversation.state import ConversationState
 from teamd.agent.conversation.talk import SAME_TEXT_SECONDS
-from teamd.tools.mail import NOT_SENT_AGAIN
 from teamd.transcript.records import CallAnswered, Opened, Replied
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def test_a_text_is_remembered_for_ten_minutes() -> None:
 
 def test_what_was_not_sent_again_makes_it_last_no_longer() -> None:
     """Else one who repeats it all the time could never send it again."""
-    state = after(*sent(BEGAN), *sent(BEGAN + 500, f"{NOT_SENT_AGAIN}: bob got it"))
+    state = after(*sent(BEGAN), *sent(BEGAN + 500, "not sent again", is_error=True))
     assert receivers(state, BEGAN + SAME_TEXT_SECONDS) == []
 
 

@@ -228,7 +228,7 @@ class ConversationState:
         call = answered.tool_use_id
         for block in self.unanswered:
             if block["id"] == call and not answered.is_error:
-                self.talk.note_result(block, answered.content, answered.time)
+                self.talk.note_success(block, answered.time)
         self.unanswered = [block for block in self.unanswered if block["id"] != call]
         self.unfollowed = bool(self.unanswered)
         self.owes_reply = True
@@ -255,8 +255,8 @@ class ConversationState:
             if ended.outcome == records.INTERRUPTED:  # a person is there
                 self.talk.end()
             self.talk.rest()
-        # Neither of these is an end of the work.
-        if ended.outcome not in (records.PAUSED, records.LIMIT):
+        # None of these is an end of the work.
+        if ended.outcome not in (records.PAUSED, records.LIMIT, records.REPEATED):
             self.open_items = []
             self.finished_plans |= self._answered_plans
 

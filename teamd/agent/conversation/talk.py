@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from teamd.tools.mail import MAIL_TOOLS, NOT_SENT_AGAIN, SendMessage
+from teamd.tools.mail import MAIL_TOOLS, SendMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -64,14 +64,13 @@ class Talk:
         self.wakes += self._is_talk
         self._is_talk = True
 
-    def note_result(self, call: Block, result: str, moment: float) -> None:
-        """Remember what was sent; a call that was answered without an error has sent something."""
+    def note_success(self, call: Block, moment: float) -> None:
+        """Remember what was sent by a call that was answered without an error."""
         match call:
             case {"name": SendMessage.name, "input": {"to": str(to), "content": str(content)}}:
-                if not result.startswith(NOT_SENT_AGAIN):
-                    late = moment - SAME_TEXT_SECONDS
-                    self._sent = [sent for sent in self._sent if sent.moment > late]
-                    self._sent.append(_Sent(to, _digest(content), moment))
+                late = moment - SAME_TEXT_SECONDS
+                self._sent = [sent for sent in self._sent if sent.moment > late]
+                self._sent.append(_Sent(to, _digest(content), moment))
 
     def receivers(self, content: str, now: float) -> Iterator[str]:
         """Yield who has been sent this text in the last ten minutes, as the sender spelt them."""

@@ -204,9 +204,10 @@ def has_asked(project: Project, calls: int) -> bool:
     return len(project.server.requests) > calls
 
 
-def work_for_ever(_: Asked) -> Answer:
-    """Call a tool again and again, at a dollar or less a reply."""
-    return say(calls=[("task_list", {})], usage={"output_tokens": random.randint(20, 90)})
+def work_for_ever(asked: Asked) -> Answer:
+    """Call a tool again and again, at a dollar or less a reply, and never in the same way."""
+    call = ("task_get", {"task_id": str(len(asked.turns))})
+    return say(calls=[call], usage={"output_tokens": random.randint(20, 90)})
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def test_identity(team: Project) -> None:
 
 def test_rounds(team: Project) -> None:
     """At most 50 model calls a wake by default; then idle, and said so."""
-    team.stage.act("rob", lambda _: use(("read_inbox", {})))
+    team.stage.act("rob", lambda asked: use(("task_get", {"task_id": str(len(asked.turns))})))
     team.do("teamctl", "spawn", "rob", "runner", "Run for ever.")
     wait_until(lambda: len(team.asked("rob")) >= 50, timeout_seconds=60, what="fifty calls")
     team.wait_for("rob", "idle", turns=50)

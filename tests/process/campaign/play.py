@@ -51,9 +51,10 @@ class Play:
             return use(*(self._call(asked.name) for _ in range(self._chance.choice((1, 1, 2, 3)))))
 
     def _call(self, name: str) -> Call:
+        self._count += 1
         if self._chance.random() < 0.4:
             seconds = self._chance.choice(("0.01", "0.02", "0.05"))
-            return "bash", {"command": f"echo begun; sleep {seconds}; echo done"}
-        self._count += 1
+            unlike = f"# {self._count}"  # a call that is repeated is answered as an error
+            return "bash", {"command": f"echo begun; sleep {seconds}; echo done {unlike}"}
         to = self._chance.choice([other for other in (*self._names, "lead") if other != name])
         return "send_message", {"to": to, "content": f"tool-{name}-{self._count}"}

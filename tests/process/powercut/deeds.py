@@ -14,6 +14,7 @@ from teamd.agent.approvals import Plans
 from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.permissions import Permissions
+from teamd.agent.repeats import Repeats
 from teamd.agent.turn import follow
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
@@ -421,7 +422,7 @@ def follow_reply(paths: TeamPaths, tool: str) -> None:
         settings=ModelSettings(),
         model_name=lambda _: "m",
     )
-    asyncio.run(follow(talk, lambda run: run))
+    asyncio.run(follow(talk, lambda run: run, Repeats(talk.toolbox)))
 
 
 def damage_ledger(paths: TeamPaths) -> None:
