@@ -141,7 +141,7 @@ def test_a_subagent_outgrows_its_context_and_comes_to_its_end(cramped: Project) 
 @pytest.mark.slow
 def test_prompt_is_too_long_bricks_nobody(tmp_path: Path) -> None:
     """The settings promise ten times more than the model takes; its server has no page of it."""
-    with small(tmp_path, f"context_tokens = {10 * CONTEXT}", pages=False) as project:
+    with small(tmp_path, f"context_tokens = {10 * CONTEXT}", no_page_status=404) as project:
         project.stage.act("alice", steps(15))
         project.start()
         project.do("teamctl", "spawn", "alice", "stepper", TASK)

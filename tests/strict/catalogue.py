@@ -24,8 +24,8 @@ def entry(name: str, terms: Terms) -> dict[str, Any]:
     Raises:
         ApiError: 404, no such model, or no page of it.
     """
-    if not terms.pages:
-        raise ApiError(404, "not_found_error", "Not found")
+    if terms.no_page_status is not None:
+        raise ApiError(terms.no_page_status, "not_found_error", "Not found")
     if name not in terms.models:
         raise ApiError(404, "not_found_error", f"model: {name}")
     return _entry(name, terms)

@@ -65,8 +65,8 @@ class Terms:
         context_tokens: the longest prompt.
         output_tokens: the largest `max_tokens`.
         retires_at: when its models retire, as the models endpoint says it.
-        pages: whether there is a models endpoint; where there is none, no model has more than what
-            servers that imitate the API have.
+        no_page_status: answers a request for one model where the server has only the list of
+            models, such as 404 or 405; `None` for a server with a page for each model, as the API.
     """
 
     keys: tuple[str, ...]
@@ -74,11 +74,11 @@ class Terms:
     context_tokens: int
     output_tokens: int
     retires_at: str | None = None
-    pages: bool = True
+    no_page_status: int | None = None
 
     def kind_of(self, model: str) -> Kind:
-        """Return what a model takes."""
-        return kind_of(model) if self.pages else Kind()
+        """Return what a model takes; without pages only what servers that imitate the API take."""
+        return kind_of(model) if self.no_page_status is None else Kind()
 
 
 def check_headers(headers: Mapping[str, str], terms: Terms) -> None:

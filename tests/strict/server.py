@@ -47,7 +47,7 @@ class StrictServer:
         context_tokens: int = 200_000,
         output_tokens: int = 128_000,
         retires_at: str | None = None,
-        pages: bool = True,
+        no_page_status: int | None = None,
     ) -> None:
         self._answer = answer
         self._terms = Terms(
@@ -56,7 +56,7 @@ class StrictServer:
             context_tokens=context_tokens,
             output_tokens=output_tokens,
             retires_at=retires_at,
-            pages=pages,
+            no_page_status=no_page_status,
         )
         self._lock = threading.Lock()
         self._closed = threading.Event()

@@ -78,6 +78,7 @@ def test_each_answer_of_the_models_server_has_its_sentence(
     assert (found.level, found.what) == (level, f"{base} {sentence}")
 
 
+@pytest.mark.parametrize("status", [404, 405])
 @pytest.mark.parametrize(
     ("name", "level", "sentence"),
     [
@@ -87,9 +88,10 @@ def test_each_answer_of_the_models_server_has_its_sentence(
     ],
 )
 def test_a_model_without_a_page_is_looked_up_in_the_list(
-    monkeypatch: pytest.MonkeyPatch, name: str, level: Level, sentence: str
+    monkeypatch: pytest.MonkeyPatch, name: str, level: Level, sentence: str, status: int
 ) -> None:
-    with StrictServer(by_name({}), models=("small", "tiny:latest"), pages=False) as server:
+    models = ("small", "tiny:latest")
+    with StrictServer(by_name({}), models=models, no_page_status=status) as server:
         for variable, value in server.environment.items():
             monkeypatch.setenv(variable, value)
         *_, found = check_model(Settings(model=ModelSettings(name=name)), None)
