@@ -20,7 +20,6 @@ EXAMPLES: Final = {
     "spawn": (
         'teamctl spawn alice coder "Write the tests of parse.py." --wait',
         "teamctl spawn bob reviewer - < task.md     # reads the task from a file",
-        'teamctl spawn carol coder "Find the race in cache.py." --effort high',
     ),
     "team": ("teamctl team --watch", "teamctl team --hosts     # with those of other hosts"),
     "ps": ("teamctl ps", "teamctl ps --json"),

@@ -122,8 +122,7 @@ def read_kept(paths: TeamPaths, server: str, model: str) -> ModelFacts | None:
     """Return the facts of a page that was kept within the last day, if there is one."""
     try:
         found = json.loads(files.read(_path(paths, server, model)) or b"null")
-        whose, asked = (found["server"], found["model"]), found["asked"]
-        if whose != (server, model) or not 0 <= time.time() - asked < KEPT_SECONDS:
+        if not 0 <= time.time() - found["asked"] < KEPT_SECONDS:
             return None
         return ModelFacts.read(model, found["page"])
     except (StoreError, *_DAMAGED):  # it is asked for again

@@ -198,6 +198,24 @@ def test_refusals_come_as_the_sdk_names_them() -> None:
     assert server.requests == []
 
 
+@pytest.mark.parametrize(
+    ("model", "display", "text"),
+    [
+        ("claude-sonnet-5-5", None, ""),
+        ("claude-sonnet-5-5", "omitted", ""),
+        ("claude-sonnet-5-5", "summarized", "Hm."),
+        ("claude-sonnet-4-6", None, "Hm."),
+    ],
+)
+def test_the_text_of_thinking_is_left_out_where_nobody_asks_for_it(
+    model: str, display: str | None, text: str
+) -> None:
+    thinking = {"type": "adaptive", **({"display": display} if display else {})}
+    with StrictServer(always(say("Done.", thinking="Hm.")), models=(model,)) as server:
+        message = run(ask(server, model=model, thinking=thinking))
+    assert message.content[0].thinking == text
+
+
 def test_models_are_listed_with_their_limits() -> None:
     async def look(server: StrictServer) -> tuple[list[str], int | None]:
         async with client(server) as made:
