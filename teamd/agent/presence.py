@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # What a tool is about, the first of them that the model gives.
 _TELLING: Final = ("command", "path", "to", "subject", "task_id", "job_id", "name", "teammate")
+_PURPOSE_LENGTH: Final = 50  # a model could hide the command behind a longer one
 _MEMORY_SECONDS: Final = 60.0  # the kernel walks over all pages to tell: some milliseconds
 
 
@@ -95,5 +96,7 @@ def _describe(tool: str, arguments: Any) -> str:
     """Return a tool's name and what it is about, as far as a word tells."""
     with suppress(AttributeError, StopIteration):  # a model may give anything
         told = next(arguments[key] for key in _TELLING if isinstance(arguments.get(key), str))
+        if tool == "bash" and isinstance(purpose := arguments.get("description"), str):
+            told = f"{purpose[:_PURPOSE_LENGTH]}: {told}"
         return f"{tool} {told}"
     return tool

@@ -28,6 +28,7 @@ class BashInput(Input):
 
     command: str
     timeout: Annotated[int, Field(gt=0, le=_DAY_SECONDS, description="seconds")] | None = None
+    description: Annotated[str, Field(description="its purpose, for the person")] | None = None
 
 
 @dataclass(kw_only=True)

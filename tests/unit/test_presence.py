@@ -109,6 +109,19 @@ def test_a_tool_is_shown_with_what_tells_most_and_no_secret(tmp_path: Path) -> N
     assert "s3cr3t" not in path.read_text()
 
 
+def test_a_command_is_shown_with_its_purpose_and_never_hidden_by_it(tmp_path: Path) -> None:
+    path = tmp_path / "ann.json"
+    mine = presence(path)
+    mine.begin_tool({"name": "bash", "input": {"description": "Run tests", "command": "pytest"}})
+    doing = shown(path).doing
+    assert doing is not None
+    assert doing.what == "bash Run tests: pytest"
+    mine.begin_tool({"name": "bash", "input": {"description": "x" * 500, "command": "rm -rf ."}})
+    doing = shown(path).doing
+    assert doing is not None
+    assert doing.what.endswith(": rm -rf .")
+
+
 def test_whatever_a_model_gives_as_arguments_is_shown_somehow(tmp_path: Path) -> None:
     path = tmp_path / "ann.json"
     mine = presence(path)

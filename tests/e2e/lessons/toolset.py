@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tests.strict.exchange import Accepted
 
-# The contract's table, grown by `role?` of a task, by jobs that are all listed without a `job_id`,
-# and by an agent that leads, which answers a shutdown_request as everybody does, and interrupts and
-# pauses those that it leads.
+# The contract's table, grown by a command's `description?`, by `role?` of a task, by jobs that are
+# all listed without a `job_id`, and by an agent that leads, which answers a shutdown_request as
+# everybody does, and interrupts and pauses those that it leads.
 ALL: Final = {
-    "bash": "command timeout?",
+    "bash": "command timeout? description?",
     "read_file": "path offset? limit?",
     "write_file": "path content",
     "edit_file": "path old_text new_text replace_all?",
