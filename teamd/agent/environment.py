@@ -154,7 +154,9 @@ class Environment:
             rules=self.settings.permissions,
             ask_seconds=tools.ask_seconds,
             approvers=tools.approvers,
-            workspace=Workspace(root, hidden=self.paths.off_limits(root)),
+            workspace=Workspace(
+                root, hidden=self.paths.off_limits(root), home=self.paths.home_of(self.name)
+            ),
             approvals=self.approvals,
             paths=self.paths,
             journal=self.journal,

@@ -119,7 +119,7 @@ class Permissions:
         command = getattr(arguments, "command", None)
         path = getattr(arguments, "path", None)
         if path is not None:
-            path = self.workspace.resolve(path).relative_to(self.workspace.root).as_posix()
+            path = self.workspace.shown(self.workspace.resolve(path))
         return Call(tool=tool, teammate=self.name, command=command, path=path)
 
     def _ask(self, tool: str, arguments: Input, key: str, judgement: Judgement) -> Approval:

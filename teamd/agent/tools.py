@@ -145,9 +145,13 @@ class TeammateTools:
         return make_board(self.env)
 
     def _workspace_tools(self, versions: Versions) -> list[Tool[Any]]:
-        root, most = self.env.settings.team.workspace, self.env.settings.tools.output_bytes
+        env = self.env
+        root, most = env.settings.team.workspace, env.settings.tools.output_bytes
         workspace = Workspace(
-            root, hidden=self.env.paths.off_limits(root), protected=self._protected_places
+            root,
+            hidden=env.paths.off_limits(root),
+            protected=self._protected_places,
+            home=env.paths.home_of(env.name),
         )
         return [
             self._bash,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from teamd.files.directories import make_private_directory
 from teamd.files.safe_open import FOLDER
 from teamd.sandbox.places import GIT, is_protected
+from teamd.sandbox.policy import HOME
 from teamd.tools import ToolError
 
 if TYPE_CHECKING:
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 # O_NONBLOCK: opening a FIFO would wait for its other end; O_NOCTTY: a terminal would become ours.
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+# How bash in the sandbox calls the home.
+_IN_HOME: Final = re.compile(rf"(~|\$HOME|\$\{{HOME\}}|{re.escape(HOME)})(/|$)")
 
 
 class Workspace:
@@ -29,6 +34,8 @@ class Workspace:
         root: the folder.
         hidden: folders that may lie in it and stay out of reach, such as the team directory.
         protected: returns the places in it that stay as they are.
+        home: the teammate's home, which is within reach as well, by the names that its commands
+            call it by, wherever it lies; it is made when something is first written to it.
     """
 
     def __init__(
@@ -36,27 +43,32 @@ class Workspace:
         root: Path,
         hidden: Sequence[Path] = (),
         protected: Callable[[Path], Iterable[Place]] = lambda _: (),
+        home: Path | None = None,
     ) -> None:
         self.root: Final = Path(os.path.realpath(root))
         self._protected = protected
+        self._home = None if home is None else Path(os.path.realpath(home))
         self._hidden = tuple(Path(os.path.realpath(folder)) for folder in hidden)
 
     def resolve(self, path: str) -> Path:
-        """The place that a path means, given from the root or absolute, links followed.
+        """The place that a path means, given from root or home or absolute, links followed.
 
         Raises:
-            ToolError: it is outside the workspace, or hidden.
+            ToolError: it is outside the workspace and the home, or hidden.
         """
         try:
             # Not strict: what is to be written need not be there. What cannot be looked into
             # stays as it is in the result, and cannot be opened by that name either.
-            place = Path(os.path.realpath(self.root / path))
+            place = Path(os.path.realpath(self.root / self._expand(path)))
             hidden = self._is_hidden(place)
         except ValueError as error:  # NULs, lone surrogates
             raise ToolError(f"no file can be called {path!r}") from error
+        if self._is_in_home(place):
+            return place
         if not place.is_relative_to(self.root):
             why = f"{path!r} is outside the workspace {self.root}"
-            raise ToolError(f"{why}; only what is in it can be used")
+            also = "" if self._home is None else " and in your home ~"
+            raise ToolError(f"{why}; only what is in it{also} can be used")
         if hidden:
             why = f"{path!r} is in a team directory, which is not for tools"
             raise ToolError(f"{why}; use another place in the workspace {self.root}")
@@ -68,14 +80,23 @@ class Workspace:
         Raises:
             ToolError: it is, or lies in, a place that stays as it is.
         """
+        if self._is_in_home(place):
+            return
         of_git = place.relative_to(self.root).parts[:1] == (GIT,)
         if of_git or is_protected(place, self._protected(self.root)):
             why = "it runs by itself, or tells agents what to do"
             raise ToolError(f"{self.shown(place)} is protected and stays as it is: {why}")
 
     def shown(self, place: Path) -> str:
-        """Return how a resolved path is called in a sentence."""
-        return str(place.relative_to(self.root))
+        """Return how a resolved path is called in a sentence, and in a rule of team.toml."""
+        shown = str(place.relative_to(self._base(place)))
+        if self._is_in_home(place):
+            return "~" if shown == "." else f"~/{shown}"
+        return f"./{shown}" if _IN_HOME.match(shown) else shown  # a folder that is called ~
+
+    def is_base(self, place: Path) -> bool:
+        """Return whether a resolved path is the root or the home itself."""
+        return place == self._base(place)
 
     def open(self, place: Path) -> int:
         """Open a resolved regular file for reading; the caller closes the descriptor.
@@ -86,7 +107,7 @@ class Workspace:
         """
         with self.folder(place) as folder:
             try:
-                fd = os.open("." if place == self.root else place.name, _FILE, dir_fd=folder)
+                fd = os.open("." if self.is_base(place) else place.name, _FILE, dir_fd=folder)
             except OSError as error:
                 raise OSError(error.errno, error.strerror, str(place)) from error
         kind = os.fstat(fd).st_mode
@@ -97,7 +118,7 @@ class Workspace:
 
     @contextmanager
     def folder(self, place: Path, *, create: bool = False) -> Iterator[int]:
-        """Open the folder that a resolved path lies in, going down from the root.
+        """Open the folder that a resolved path lies in, going down from the root or the home.
 
         No link is followed on the way: there was none when the path was resolved, and a command
         that puts one there since, to lead outside, has the open fail.
@@ -109,15 +130,32 @@ class Workspace:
         Raises:
             OSError: a folder is missing, is no folder, …
         """
-        fd = os.open(self.root, FOLDER)
+        base = self._base(place)
+        if create and base == self._home:
+            make_private_directory(base.parent)
+            make_private_directory(base)
+        fd = os.open(base, FOLDER)
         try:
-            for part in place.relative_to(self.root).parts[:-1]:
+            for part in place.relative_to(base).parts[:-1]:
                 inner = _enter(fd, part, place, create=create)
                 os.close(fd)
                 fd = inner
             yield fd
         finally:
             os.close(fd)
+
+    def _expand(self, path: str) -> str:
+        """Return a path with the home itself in place of its name."""
+        found = _IN_HOME.match(path)
+        if self._home is None or found is None or Path(path).is_relative_to(self.root):
+            return path
+        return str(self._home / path[found.end() :].lstrip("/"))
+
+    def _is_in_home(self, place: Path) -> bool:
+        return self._home is not None and place.is_relative_to(self._home)
+
+    def _base(self, place: Path) -> Path:
+        return self._home if self._home and self._is_in_home(place) else self.root
 
     def _is_hidden(self, place: Path) -> bool:
         """Return whether it is a hidden folder or in one, also by another spelling of its name."""

@@ -365,7 +365,7 @@ def ours(tmp_path: Path) -> Iterator[Make]:
             rules=rules,
             ask_seconds=60.0,
             approvers=(),
-            workspace=Workspace(workspace),
+            workspace=Workspace(workspace, home=tmp_path / "home"),
             approvals=life.approvals,
             paths=life.paths,
             journal=journal,
@@ -394,6 +394,16 @@ def test_an_absolute_path_is_judged_too(ours: Make, tmp_path: Path) -> None:
     rule = Permission(tool="write_file", path="docs/**", then="deny")
     with pytest.raises(ToolError, match="is denied"):
         ours(rule).check("write_file", writes(f"{tmp_path}/workspace/docs/a"), "k")
+
+
+@pytest.mark.parametrize("path", ["~/a", "$HOME/a", "${HOME}/docs/../a"])
+def test_a_file_of_the_home_is_judged_by_its_short_name(ours: Make, path: str) -> None:
+    ours(Permission(tool="write_file", path="docs/**", then="deny")).check(
+        "write_file", writes("~/docs/a"), "k"
+    )
+    rule = Permission(tool="write_file", path="~/**", then="deny")
+    with pytest.raises(ToolError, match="is denied"):
+        ours(rule).check("write_file", writes(path), "k")
 
 
 @pytest.mark.parametrize("path", ["src/a", "a", "docsx"])

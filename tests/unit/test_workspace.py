@@ -227,3 +227,57 @@ def test_what_is_written_goes_into_the_folder_that_was_opened(tmp_path: Path) ->
         path_in(folder, place).write_text("mine")
     assert (tmp_path / "root/was/file").read_text() == "mine"
     assert not (tmp_path / "outside/file").exists()
+
+
+# the home
+
+
+@pytest.fixture
+def with_home(tmp_path: Path) -> Workspace:
+    """A workspace whose team directory holds the home, as in most teams."""
+    (tmp_path / "root/.team").mkdir(parents=True)
+    home = tmp_path / "root/.team/homes/ann/home"
+    return Workspace(tmp_path / "root", hidden=[tmp_path / "root/.team"], home=home)
+
+
+@pytest.mark.parametrize("start", ["~", "$HOME", "${HOME}", "/home/teammate"])
+def test_the_home_has_the_names_that_commands_call_it_by(with_home: Workspace, start: str) -> None:
+    place = with_home.resolve(f"{start}/deep/file")
+    assert place == with_home.root / ".team/homes/ann/home/deep/file"
+    assert with_home.shown(place) == "~/deep/file"
+    assert with_home.is_base(with_home.resolve(start))
+    with_home.check_writable(place)
+    with pytest.raises(FileNotFoundError):
+        with_home.open(place)
+    with with_home.folder(place, create=True) as folder:
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=folder))
+    os.close(with_home.open(place))
+    assert with_home.resolve(f"{start}/.bashrc").parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("path", ["~/..", "~/../../config.json", "$HOME/link/config.json"])
+def test_no_way_leads_from_the_home_into_the_team_directory(
+    with_home: Workspace, path: str
+) -> None:
+    home = with_home.resolve("~")
+    home.mkdir(parents=True)
+    (home / "link").symlink_to("../../..")
+    with pytest.raises(ToolError, match="is in a team directory"):
+        with_home.resolve(path)
+
+
+@pytest.mark.parametrize("path", ["~x/a", "$HOMEx/a", "a/~/b", "$USER/a"])
+def test_other_names_are_of_the_workspace(with_home: Workspace, path: str) -> None:
+    assert with_home.resolve(path) == with_home.root / path
+
+
+def test_a_folder_that_is_called_like_the_home_is_told_apart(with_home: Workspace) -> None:
+    place = with_home.resolve("./~/a")
+    assert place == with_home.root / "~/a"
+    assert with_home.resolve(with_home.shown(place)) == place
+
+
+def test_what_is_outside_of_both_is_refused(with_home: Workspace) -> None:
+    why = r"is outside the workspace .*; only what is in it and in your home ~ can be used"
+    with pytest.raises(ToolError, match=why):
+        with_home.resolve("/etc/passwd")
