@@ -1,4 +1,4 @@
-"""Crash-safe files: the only module that appends or renames.
+"""Crash-safe files: the only module that appends or renames, besides `rewrite`.
 
 **What is safe from a power cut.** A file's data is safe once the file was synced, its name once its
 directory was. The functions here that are durable return only then, so what this process has
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from teamd.files.kept import KeptFile
 
 DAMAGED: Final = ".damaged-"  # in the name of a file that was put aside
+_ANY_FILE: Final = 0o666
 _CHUNK: Final = 1 << 20
 
 
@@ -208,7 +209,7 @@ def replace(
     path: Path,
     data: bytes,
     *,
-    mode: int = PRIVATE_FILE,
+    mode: int | None = PRIVATE_FILE,
     durable: bool = True,
     confirm: Callable[[], None] = lambda: None,
 ) -> None:
@@ -220,7 +221,7 @@ def replace_by_parts(
     path: Path,
     parts: Iterable[bytes],
     *,
-    mode: int = PRIVATE_FILE,
+    mode: int | None = PRIVATE_FILE,
     durable: bool = True,
     confirm: Callable[[], None] = lambda: None,
 ) -> None:
@@ -231,14 +232,14 @@ def replace_by_parts(
     Args:
         path: that is replaced.
         parts: of the new content, in their order.
-        mode: of the new file.
+        mode: of the new file; `None` for what umask and folder give to any program's files.
         durable: on disk when this returns.
         confirm: called right before the rename; what it raises leaves the old content.
 
     Raises:
         StoreError: disk full, read-only, …
     """
-    aside = path.with_name(f".teamd-{os.urandom(8).hex()}.tmp")
+    aside = name_beside(path)
     with translate_os_errors(path):
         try:
             _write_aside(aside, parts, mode, durable=durable)
@@ -250,6 +251,11 @@ def replace_by_parts(
             raise
         if durable:
             sync_directory(path.parent)
+
+
+def name_beside(path: Path) -> Path:
+    """Return a name in the same folder for a file that is still being written."""
+    return path.with_name(f".teamd-{os.urandom(8).hex()}.tmp")
 
 
 def exists(path: Path) -> bool:
@@ -284,11 +290,13 @@ def sync(fd: int) -> None:
         os.fdatasync(fd)
 
 
-def _write_aside(aside: Path, parts: Iterable[bytes], mode: int, *, durable: bool) -> None:
+def _write_aside(aside: Path, parts: Iterable[bytes], mode: int | None, *, durable: bool) -> None:
     # O_EXCL: whoever may write to the folder cannot have put a link there for us to follow.
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    fd = os.open(aside, flags, _ANY_FILE if mode is None else mode)
     try:
-        os.fchmod(fd, mode)
+        if mode is not None:
+            os.fchmod(fd, mode)
         end = 0
         for part in parts:
             write_all(fd, part, end)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import re
+from codecs import BOM_UTF8
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from pydantic import Field
 
 from teamd.tools import Input, RepeatableTool, Tool, ToolError
-from teamd.tools.text_file import NotText, Page, TextFile, encode, read_page, take_snapshot
+from teamd.tools.text_file import (
+    NotText,
+    Page,
+    TextFile,
+    describe_form,
+    encode,
+    read_page,
+    take_snapshot,
+)
+from teamd.tools.text_form import Replacement, name_line_endings, take_form
 from teamd.tools.versions import LARGEST_BYTES, version_of
 
 if TYPE_CHECKING:
@@ -64,16 +73,16 @@ class ReadFile(RepeatableTool[ReadInput]):
         """Return a page, then in brackets what it does not show."""
         found = TextFile(self._workspace, arguments.path)
         with found.open() as file:
-            page = await self._read(found, file, arguments)
+            page, form = await self._read(found, file, arguments)
         if page.text:
-            return "\n".join([page.text, *_notes(page)])
+            return "\n".join([page.text, *_notes(page, form)])
         if page.end == 0:
             return f"[{found.shown} is empty]"
         size = f"{found.shown} has {_count(page.end, 'line')}"
         raise ToolError(f"{size}; offset {arguments.offset} is past its end")
 
-    async def _read(self, found: TextFile, file: BinaryIO, asked: ReadInput) -> Page:
-        """Read a page, and note what the teammate has seen with it."""
+    async def _read(self, found: TextFile, file: BinaryIO, asked: ReadInput) -> tuple[Page, str]:
+        """Read a page and name the file's form; note what the teammate has seen with it."""
         content, version = await take_snapshot(file)
         start, limit = asked.offset, asked.limit
         note = partial(self._versions.note_read, found.place, version)
@@ -84,11 +93,11 @@ class ReadFile(RepeatableTool[ReadInput]):
             raise
         if page.text or page.end == 0:
             note(first=start if page.end else 1, last=page.end, more=page.more != 0)
-        return page
+        return page, describe_form(content, start=start == 1, end=page.more == 0)
 
 
 class WriteFile(Tool[WriteInput]):
-    """Makes a file, or gives one new content at once; its mode stays."""
+    """Makes a file, or gives one new content at once; all else about it stays."""
 
     name = "write_file"
     description = (
@@ -106,13 +115,17 @@ class WriteFile(Tool[WriteInput]):
 
     async def call(self, arguments: WriteInput, _key: str) -> str:
         """Write and return how much was written."""
-        file, data = TextFile(self._workspace, arguments.path), encode(arguments.content)
+        file, content = TextFile(self._workspace, arguments.path), arguments.content
+        encode(content)  # before anything is read
         file.check_writable()
         with self._versions.changing() as change:
             change.check(file.place, file.shown, file.version(), whole=True)
+            written = take_form(file.replaced_text(), content)
+            data = encode(written)
             _replace(file, data, change, whole=True)
-        lines = len(arguments.content.removesuffix("\n").split("\n")) if data else 0
-        return f"wrote {_count(lines, 'line')}, {_count(len(data), 'byte')} to {file.shown}"
+        lines = len(content.removesuffix("\n").split("\n")) if data else 0
+        said = f"wrote {_count(lines, 'line')}, {_count(len(data), 'byte')} to {file.shown}"
+        return said if written == content else f"{said}; kept {_name_form(data)}"
 
 
 class EditFile(Tool[EditInput]):
@@ -163,21 +176,22 @@ def _edit(text: str, arguments: EditInput, shown: str) -> tuple[str, str]:
     Raises:
         ToolError: what is to be replaced does not stand there, or too often.
     """
-    old = _with_line_ends_of(text, arguments.old_text)
-    new = _with_line_ends_of(text, arguments.new_text)
-    count = text.count(old)
-    if count == 0:
+    change = Replacement(text, arguments.old_text, arguments.new_text)
+    if (count := change.count) == 0:
         mend = "give it exactly, with its white space and without line numbers"
         raise ToolError(f"old_text does not stand in {shown}; look with read_file and {mend}")
     if count > 1 and not arguments.replace_all:
         mend = "give more of what is around it, or set replace_all"
         raise ToolError(f"old_text stands {count} times in {shown}; {mend}")
-    if len(text) + count * (len(new) - len(old)) > LARGEST_BYTES:
+    if change.size > LARGEST_BYTES:
         raise ToolError(f"{shown} would become larger than {LARGEST_BYTES >> 20} MiB")
-    line = text.count("\n", 0, text.index(old)) + 1
+    if (new := change.apply()) == text:
+        mend = "change those with bash, such as sed -i 's/\\r$//'"
+        raise ToolError(f"edit_file keeps line endings and byte order mark of {shown}; {mend}")
+    line = text.count("\n", 0, change.first) + 1
     where = f"in line {line}" if count == 1 else f"the first in line {line}"
     said = f"replaced {_count(count, 'occurrence')} in {shown}, {where}"
-    return text.replace(old, new), said
+    return new, said
 
 
 def _check(arguments: EditInput) -> None:
@@ -187,16 +201,14 @@ def _check(arguments: EditInput) -> None:
         raise ToolError("old_text and new_text are the same; nothing to do")
 
 
-def _with_line_ends_of(text: str, part: str) -> str:
-    """The part as it stands in a file whose lines all end in CR LF, which the model cannot see."""
-    crlf = text.count("\r\n")
-    return re.sub("\r?\n", "\r\n", part) if crlf and crlf == text.count("\n") else part
+def _name_form(data: bytes) -> str:
+    """Name what was kept of the form of a file."""
+    bom = "UTF-8 BOM" if data.startswith(BOM_UTF8) else ""
+    return " and ".join(filter(None, [name_line_endings(data), bom]))
 
 
-def _notes(page: Page) -> list[str]:
-    notes = []
-    if page.crlf:
-        notes.append("[lines end in CR LF]")
+def _notes(page: Page, form: str) -> list[str]:
+    notes = [f"[{form}]"] if form else []
     if page.cut:
         there = f"{page.cut[0]} of its {page.cut[1]} bytes"
         notes.append(f"[line {page.end} is cut: {there}; bash cut -b shows the others]")

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from teamd.errors import StoreError
 from teamd.files import files
+from teamd.files.rewrite import rewrite
 from teamd.tools import ToolError
+from teamd.tools.text_form import name_line_endings
 from teamd.tools.versions import LARGEST_BYTES, version_in, version_of, version_of_large
 from teamd.tools.workspace import Workspace, not_a_file, path_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_NEW_FILE_MODE: Final = 0o644
 _NAMES_COMPARED: Final = 2000
 _CHUNK: Final = 1 << 20  # read between two looks at the rest of the loop
 _LINE_COST: Final = 64  # what a line costs in time, counted as if bytes
@@ -32,8 +33,11 @@ _PROBE: Final = 8192  # where a NUL tells a binary file
 _COUNTED_BYTES: Final = 256 << 20  # further than this the lines that follow are not counted
 
 
+_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
 class NotText(ValueError):
-    """The file holds a NUL, or what is not UTF-8."""
+    """The file holds a NUL, or what is not UTF-8; `str()` names the encoding if it is known."""
 
 
 class TextFile:
@@ -67,21 +71,27 @@ class TextFile:
         """Return all of it, line ends as they are, and its version."""
         with self.open() as file:
             data = file.read(LARGEST_BYTES + 1)
-            if b"\0" in data:
-                raise NotText
+            _refuse_binary(data)
             if len(data) > LARGEST_BYTES:
                 most = f"{LARGEST_BYTES >> 20} MiB"
                 raise ToolError(f"{self.shown} is larger than {most}; use bash sed")
             return data.decode(), version_of(data)
 
+    def replaced_text(self) -> str:
+        """Return the text that new content replaces; empty if none can be read."""
+        try:
+            return self.text()[0]
+        except ToolError:
+            return ""
+
     def check_writable(self) -> None:
         """See that it may be written to."""
-        if self.place == self._workspace.root:
+        if self._workspace.is_base(self.place):
             raise ToolError(not_a_file(self.shown, stat.S_IFDIR))
         self._workspace.check_writable(self.place)
 
     def replace(self, data: bytes, confirm: Callable[[], None] = lambda: None) -> None:
-        """Give it new content at once, keeping its mode, or make it.
+        """Give it new content and leave all else about it as it is, see `rewrite`; or make it.
 
         The folders it needs are made. A failure leaves the old content, and so does what `confirm`
         raises, which is called at the last moment.
@@ -90,35 +100,45 @@ class TextFile:
         with self._translate_errors(), self._workspace.folder(self.place, create=True) as folder:
             path = path_in(folder, self.place)
             try:
-                files.replace(path, data, mode=self._mode(folder), confirm=confirm)
+                if self._exists(folder):
+                    rewrite(path, data, confirm=confirm)
+                else:
+                    files.replace(path, data, mode=None, confirm=confirm)
             except StoreError as error:
                 raise ToolError(str(error).replace(str(path), self.shown)) from error
 
-    def _mode(self, folder: int) -> int:
+    def _exists(self, folder: int) -> bool:
+        """Return whether there is such a file; raise `ToolError` if it is not a writable one."""
         name = self.place.name
         try:
             kind = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
         except FileNotFoundError:
-            os.umask(umask := os.umask(0o077))  # there is no other way to ask for it
-            return _NEW_FILE_MODE & ~umask
+            return False
         if not stat.S_ISREG(kind):
             raise ToolError(not_a_file(self.shown, kind))
         if not os.access(name, os.W_OK, dir_fd=folder):
             # Renaming would not mind; who took the right to write away does.
             raise ToolError(f"{self.shown} is read-only; use bash chmod if it is to be changed")
-        return kind & 0o777  # new content inherits no setuid, as with write(2)
+        return True
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
         try:
             yield
-        except (NotText, UnicodeDecodeError) as error:
-            mend = "look at it with bash: file, xxd, iconv"
-            raise ToolError(f"{self.shown} is not UTF-8 text; {mend}") from error
+        except NotText as error:
+            if not str(error):
+                raise self._not_utf8() from error
+            mend = f"convert it with bash: iconv -f {error} -t UTF-8"
+            raise ToolError(f"{self.shown} is {error} text, not UTF-8; {mend}") from error
+        except UnicodeDecodeError as error:
+            raise self._not_utf8() from error
         except FileNotFoundError as error:
             raise ToolError(f"{self.shown} does not exist{self._similar_names()}") from error
         except OSError as error:
             raise ToolError(f"{self.shown}: {error.strerror or error}") from error
+
+    def _not_utf8(self) -> ToolError:
+        return ToolError(f"{self.shown} is not UTF-8 text; look at it with bash: file, xxd, iconv")
 
     def _similar_names(self) -> str:
         """The end of the sentence about a missing file: names that may have been meant."""
@@ -170,14 +190,12 @@ class Page:
         end: the number of the last line shown, or of the file's last line if none is.
         more: how many lines follow; `None` if too much follows to be counted.
         cut: if the one line shown was too long: how many bytes are shown, and how many it has.
-        crlf: whether lines end in CR LF; the CR is not shown.
     """
 
     text: str
     end: int
     more: int | None
-    cut: tuple[int, int] | None
-    crlf: bool
+    cut: tuple[int, int] | None = None
 
 
 async def read_page(file: BinaryIO, *, offset: int, limit: int, room: int) -> Page:
@@ -188,15 +206,15 @@ async def read_page(file: BinaryIO, *, offset: int, limit: int, room: int) -> Pa
     Raises:
         NotText: what is shown is no text.
     """
-    if b"\0" in file.read(_PROBE):
-        raise NotText
-    file.seek(0)
+    probe = file.read(_PROBE)
+    _refuse_binary(probe)
+    file.seek(len(codecs.BOM_UTF8) if probe.startswith(codecs.BOM_UTF8) else 0)
     lines = _Lines(file)
     for number in range(1, offset):
         if not (await lines.next(_CHUNK))[1]:
-            return Page(text="", end=number - 1, more=0, cut=None, crlf=False)
+            return Page(text="", end=number - 1, more=0)
     shown: list[str] = []
-    end, crlf = offset - 1, False
+    end = offset - 1
     while end < offset - 1 + limit:
         prefix = f"{end + 1:6}\t"
         budget = room - len(prefix) if shown else max(room - len(prefix), _LONGEST_CHARACTER)
@@ -211,10 +229,29 @@ async def read_page(file: BinaryIO, *, offset: int, limit: int, room: int) -> Pa
         end += 1
         if not fits:
             cut = (len(text.encode()), size)
-            return Page(text=shown[0], end=end, more=await lines.count(), cut=cut, crlf=False)
-        crlf |= data.endswith(b"\r\n")
+            return Page(text=shown[0], end=end, more=await lines.count(), cut=cut)
         room -= len(prefix) + size
-    return Page(text="\n".join(shown), end=end, more=await lines.count(), cut=None, crlf=crlf)
+    return Page(text="\n".join(shown), end=end, more=await lines.count())
+
+
+def describe_form(file: BinaryIO, *, start: bool, end: bool) -> str:
+    """Name what is unusual about a text and cannot be seen in its lines; empty if nothing is.
+
+    Args:
+        file: of which the line endings are counted, if it is not too large to be held.
+        start: whether its first line is shown.
+        end: whether its last line is shown.
+    """
+    file.seek(0)
+    data = file.getvalue() if isinstance(file, BytesIO) else file.read(_CHUNK)
+    found = [name_line_endings(data)]
+    if start and data.startswith(codecs.BOM_UTF8):
+        found.append("UTF-8 BOM")
+    if end and file.seek(0, os.SEEK_END):
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) != b"\n":
+            found.append("no newline at the end")
+    return "; ".join(filter(None, found))
 
 
 class _Lines:
@@ -252,6 +289,13 @@ class _Lines:
         if self._since_pause > _CHUNK:
             self._since_pause = 0
             await asyncio.sleep(0)
+
+
+def _refuse_binary(data: bytes) -> None:
+    if data.startswith(_UTF16) and not data.startswith(codecs.BOM_UTF32_LE):
+        raise NotText("UTF-16")
+    if b"\0" in data:
+        raise NotText
 
 
 def _decode(data: bytes, *, whole: bool) -> str:

@@ -34,7 +34,7 @@ def test_no_swapped_link_leads_out(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     (root / "folder").mkdir(parents=True)
     outside.mkdir()
-    (root / "folder/read").write_text("mine")
+    (root / "folder/read").write_text("mine\n")
     (outside / "read").write_text("secret")
     (root / "link").symlink_to("../outside")
     workspace = Workspace(root)

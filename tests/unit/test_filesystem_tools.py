@@ -62,7 +62,7 @@ def refused(box: Toolbox, name: str, **arguments: object) -> str:
 
 
 def test_lines_are_numbered_as_by_cat(box: Toolbox, tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("one\n\n\tthrée")
+    (tmp_path / "a").write_text("one\n\n\tthrée\n")
     assert read(box) == "     1\tone\n     2\t\n     3\t\tthrée"
 
 
@@ -119,6 +119,7 @@ def test_pages_hold_every_line_once(
     path = tmp_path_factory.getbasetemp() / "pages"
     whole = "\n".join(lines) + "\n" * ends
     path.write_bytes(whole.encode())
+    whole = whole.removeprefix("\ufeff")  # no part of a line
     lines = whole.removesuffix("\n").split("\n") if whole else []
     seen: list[str] = []
     while True:
@@ -139,12 +140,44 @@ def test_pages_hold_every_line_once(
     assert len(seen) == len(lines)
 
 
-def test_crlf_is_told_once(box: Toolbox, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"1\r\n2\r\n")
-    assert read(box) == "     1\t1\n     2\t2\n[lines end in CR LF]"
+@pytest.mark.parametrize(
+    ("data", "note"),
+    [
+        (b"1\n2\n", ""),
+        (b"1\r\n2\r\n", "\n[CRLF line endings]"),
+        (b"1\r\n2\n", "\n[mixed line endings: 1 CRLF of 2]"),
+        (b"\xef\xbb\xbf1\n2\n", "\n[UTF-8 BOM]"),
+        (b"1\n2", "\n[no newline at the end]"),
+        (
+            b"\xef\xbb\xbf1\r\n2",
+            "\n[CRLF line endings; UTF-8 BOM; no newline at the end]",
+        ),
+    ],
+)
+def test_an_unusual_form_is_named_below_the_lines(
+    box: Toolbox, tmp_path: Path, data: bytes, note: str
+) -> None:
+    (tmp_path / "a").write_bytes(data)
+    assert read(box) == f"     1\t1\n     2\t2{note}"
 
 
-@pytest.mark.parametrize("data", [b"a\0b", b"\xff\xfeh\0i\0", b"caf\xe9\n", b"\xed\xa0\x80"])
+def test_the_form_is_named_on_the_page_that_shows_it(box: Toolbox, tmp_path: Path) -> None:
+    """Line endings on each, since they matter to an edit of it."""
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbf1\n2\r\n3")
+    ends = "mixed line endings: 1 CRLF of 2"
+    assert f"\n[{ends}; UTF-8 BOM]\n" in read(box, limit=1)
+    assert f"\n[{ends}]\n" in read(box, offset=2, limit=1)
+    assert read(box, offset=3).endswith(f"\n[{ends}; no newline at the end]")
+
+
+def test_utf_16_is_refused_by_its_name(box: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("hi", encoding="utf-16")
+    for name, more in {"read_file": {}, "edit_file": {"old_text": "a", "new_text": "b"}}.items():
+        text = refused(box, name, path="a", **more)
+        assert text == "a is UTF-16 text, not UTF-8; convert it with bash: iconv -f UTF-16 -t UTF-8"
+
+
+@pytest.mark.parametrize("data", [b"a\0b", b"\xff\xfe\0\0h\0\0\0", b"caf\xe9\n", b"\xed\xa0\x80"])
 def test_what_is_no_text_is_refused(box: Toolbox, tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a").write_bytes(data)
     for name, more in {"read_file": {}, "edit_file": {"old_text": "a", "new_text": "b"}}.items():
@@ -294,6 +327,42 @@ def test_modes_are_kept(box: Toolbox, tmp_path: Path) -> None:
     assert (tmp_path / "new").stat().st_mode & 0o7777 == 0o640
 
 
+@pytest.mark.parametrize(
+    ("before", "content", "after", "kept"),
+    [
+        (b"1\r\n", "1\n2\n", b"1\r\n2\r\n", "; kept CRLF line endings"),
+        (b"\xef\xbb\xbf1\n", "2\n", b"\xef\xbb\xbf2\n", "; kept UTF-8 BOM"),
+        (b"1\r\n2\n", "1\n3\n", b"1\r\n3\n", "; kept mixed line endings: 1 CRLF of 2"),
+        (
+            b"\xef\xbb\xbf1\r\n",
+            "2\n",
+            b"\xef\xbb\xbf2\r\n",
+            "; kept CRLF line endings and UTF-8 BOM",
+        ),
+        (b"1\n", "1\r\n", b"1\r\n", ""),
+        (b"caf\xe9\r\n", "1\n", b"1\n", ""),
+    ],
+)
+def test_new_content_has_the_form_of_the_old(  # noqa: PLR0917 -- pytest gives them by name
+    box: Toolbox, tmp_path: Path, before: bytes, content: str, after: bytes, kept: str
+) -> None:
+    (tmp_path / "a").write_bytes(before)
+    run(box, "read_file", path="a")
+    text = run(box, "write_file", path="a", content=content).text
+    assert (tmp_path / "a").read_bytes() == after
+    assert text.removeprefix(text.partition(";")[0]) == kept
+
+
+@pytest.mark.parametrize("name", ["write_file", "edit_file"])
+def test_other_names_of_a_file_are_changed_with_it(box: Toolbox, tmp_path: Path, name: str) -> None:
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "b").hardlink_to(tmp_path / "a")
+    more = {"write_file": {"content": "new"}, "edit_file": {"old_text": "old", "new_text": "new"}}
+    read(box)
+    assert not run(box, name, path="a", **more[name]).is_error
+    assert (tmp_path / "b").read_text() == "new"
+
+
 def test_a_link_stays_a_link(box: Toolbox, tmp_path: Path) -> None:
     (tmp_path / "target").write_text("old")
     (tmp_path / "link").symlink_to("target")
@@ -416,6 +485,17 @@ def test_line_ends_stay_as_they_are(
     (tmp_path / "a").write_bytes(before)
     assert not edit(box, *old_new).is_error
     assert (tmp_path / "a").read_bytes() == after
+
+
+def test_an_edit_of_line_endings_alone_is_refused(box: Toolbox, tmp_path: Path) -> None:
+    """It would change nothing, and say that it had."""
+    (tmp_path / "a").write_bytes(b"1\r\n2\r\n")
+    told = edit(box, "1\r\n2", "1\n2")
+    assert told.is_error
+    assert told.text == (
+        "edit_file keeps line endings and byte order mark of a; "
+        "change those with bash, such as sed -i 's/\\r$//'"
+    )
 
 
 def test_an_edit_that_would_fill_the_memory_is_refused(box: Toolbox, tmp_path: Path) -> None:
