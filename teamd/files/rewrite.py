@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 # The folder takes no new file, or the file is a mount point.
 _NO_RENAME: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY}
-# They belong to the old content: rights of a program, and checksums that the kernel makes.
+# The kernel itself sets or removes these when content is written: checksums, rights of a program.
 _OF_CONTENT: Final = {"security.capability", "security.ima", "security.evm"}
 _PERMISSIONS: Final = 0o777  # new content inherits no setuid, as with write(2)
 

@@ -140,8 +140,9 @@ def _take_line_ends(old: str, new: str, around: str) -> str:
 
 def _split(text: str) -> tuple[list[str], list[str]]:
     """Return the lines of a text, and how each ends: the last one does not."""
-    parts = re.split("(\r?\n)", text)
-    return parts[::2], [*parts[1::2], ""]
+    *whole, last = text.split(_LF)
+    ends = [_CRLF if line.endswith("\r") else _LF for line in whole]
+    return [*(line.removesuffix("\r") for line in whole), last], [*ends, ""]
 
 
 def _pair(old: list[str], new: list[str]) -> dict[int, int]:

@@ -79,6 +79,7 @@ def test_new_content_with_the_same_lines_is_the_same_file(
         ("1\r\n2\n3\r\n", "3", "a\nb", "1\r\n2\na\r\nb\r\n"),
         ("1\n2\r\n3", "3", "a\nb", "1\n2\r\na\r\nb"),
         ("1\r\n2\n3\r\n", "1\n2\n3\n", "x\n2\ny\n", "x\r\n2\ny\r\n"),
+        ("1\r\n2\n3\r\n4\n", "1\n2\n3\n4", "x\na\n2\n3\ny", "x\r\na\r\n2\n3\r\ny\n"),
         ("1\r\n2\n", "2", "a\r\nb", "1\r\na\r\nb\n"),
         ("1\n2\n", "2", "a\r\nb", "1\na\r\nb\n"),
         (f"{BOM}1\n", f"{BOM}1", "2", f"{BOM}2\n"),
