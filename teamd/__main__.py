@@ -13,6 +13,7 @@ import click
 
 from teamd import secret_environment, terminal
 from teamd.cli import Choice, run
+from teamd.connection import check_connection
 from teamd.errors import DeadlinePassed, ExitCode, NoTeamd, TeamError
 from teamd.files import directories, pidfile
 from teamd.options import IntRange, Seconds, add_examples, team_options, version_option
@@ -94,7 +95,9 @@ def stop(choice: Choice, timeout: float) -> int:
 def restart(choice: Choice, timeout: float) -> int:
     """Stop the supervisor if it runs, then start it."""
     team = choice.existing_or_here()
-    choice.settings(team)  # a mistake in the settings must not cost a running team
+    # A mistake in the settings or the environment must not cost a running team.
+    if choice.settings(team).model.script is None:
+        check_connection()
     with suppress(NoTeamd):  # none runs, or it has ended by itself by now
         _stop(team, timeout)
     return _start_in_background(choice, team)

@@ -12,6 +12,7 @@ from io import TextIOWrapper
 
 from teamd import credentials
 from teamd.agent.process import TeammateProcess
+from teamd.connection import check_connection
 from teamd.errors import StoreError
 from teamd.files import directories, locks, pidfile
 from teamd.files.watch import SLOW_SECONDS
@@ -110,11 +111,13 @@ def serve(
             behind `ready`.
 
     Raises:
-        TeamError: the settings are wrong, another supervisor runs, files cannot be written, locks
-            exclude nobody.
+        TeamError: the settings are wrong, no model's server can be reached as the environment is,
+            another supervisor runs, files cannot be written, locks exclude nobody.
     """
     settings = LiveSettings(paths, settings_file)
     teams.check_own_name(paths, settings.now.team.name, settings_file)
+    if settings.now.model.script is None:
+        check_connection()
     paths.create()
     locks.check(paths.root)  # where they exclude nobody, nothing here is safe
     mask = Mask(*credentials.known_secrets())

@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from os import environ
 
+from teamd.connection import make_tls
 from teamd.credentials import BASE_URL_VARIABLE, without_login
 from teamd.errors import StoreError
 from teamd.files import directories, files
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from typing import Any, Final
+
+    import httpx2
 
     from teamd.files.paths import TeamPaths
 
@@ -42,26 +45,33 @@ def server_address(base_url: str | None) -> str:
 
 def fetch(
     server: str, key: str, headers: Mapping[str, str], model: str | None, *, timeout_seconds: float
-) -> bytes:
+) -> tuple[httpx2.Response, bytes]:
     """Ask a server for the page of a model, or for its list of models where `model` is `None`.
 
-    The SDK is not used: it takes a second to load.
+    The SDK is not used: it takes a second to load. The request goes by the proxy and the
+    certificates of teammates. It follows no redirect, which might take the key elsewhere.
+
+    Returns:
+        The response, and at most a megabyte of its body.
 
     Raises:
-        OSError: it cannot be reached, or (`HTTPError`) answers with another status than 200.
-        HTTPException, ValueError: it does not speak HTTP; a header or the address is impossible.
+        OSError, httpx2.HTTPError: the server cannot be reached.
+        httpx2.InvalidURL, ValueError: a header or the address is impossible.
     """
-    from urllib.parse import quote  # noqa: PLC0415 -- 50 ms with the next, only for this
-    from urllib.request import Request, urlopen  # noqa: PLC0415
+    from urllib.parse import quote  # noqa: PLC0415 -- slow to load as the next, only for this
+
+    import httpx2  # noqa: PLC0415
 
     if not server.startswith(("http://", "https://")):
         raise ValueError(f"{server!r} is not the address of a server")
     own = {"Authorization": f"Bearer {key}", "anthropic-version": API_VERSION}
     which = "?limit=1000" if model is None else f"/{quote(model, safe='')}"
     url = f"{server}/v1/models{which}"
-    request = Request(url, headers={**own, **headers})  # noqa: S310 -- http(s) only, see above
-    with urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310 -- the same
-        return bytes(answer.read(_MOST_LIST_BYTES))
+    with (
+        httpx2.Client(verify=make_tls(), timeout=timeout_seconds) as client,
+        client.stream("GET", url, headers={**own, **headers}) as answer,
+    ):
+        return answer, next(answer.iter_bytes(_MOST_LIST_BYTES), b"")
 
 
 def begin_fetch(
@@ -102,13 +112,13 @@ def begin_fetch(
 
 
 def _fetch_page(server: str, model: str, key: str, headers: Mapping[str, str]) -> Any:
-    from http.client import HTTPException  # noqa: PLC0415 -- see `fetch`
+    import httpx2  # noqa: PLC0415 -- see `fetch`
 
     try:
-        page = fetch(server, key, headers, model, timeout_seconds=_MOMENT_SECONDS)
-        return json.loads(page)
-    except (OSError, HTTPException, ValueError, RecursionError):  # a teammate asks again
-        return None
+        answer, page = fetch(server, key, headers, model, timeout_seconds=_MOMENT_SECONDS)
+        return json.loads(page) if answer.is_success else None
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError, RecursionError):
+        return None  # a teammate asks again
 
 
 def warn_of_retirements(paths: TeamPaths, server: str, models: Iterable[str]) -> list[str]:

@@ -8,13 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
-from urllib.error import HTTPError
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
+
+import httpx2
 
 from teamctl.doctor import Finding, Level
-from teamd import control, credentials
+from teamd import connection, control, credentials
 from teamd.credentials import BASE_URL_VARIABLE, digest_of
 from teamd.errors import TeamError
 from teamd.files import pidfile
@@ -44,7 +44,7 @@ def check_model(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]
         yield Finding(Level.OK, f"the model's words come from {settings.model.script}")
         return
     base = server_address(settings.model.base_url)
-    yield from (mistakes := list(_mistakes(base)))
+    yield from (mistakes := [*_mistakes(base), *_mistakes_of_environment()])
     running = _ask_teamd(team, base)
     yield from running.findings
     try:
@@ -82,6 +82,12 @@ def _mistakes(base: str) -> Iterator[Finding]:
     elif parts.path.endswith("/v1"):
         what = f"{base} ends in /v1, which is added to it: requests would go to /v1/v1/messages"
         remedy = f"leave /v1 out of [model] base_url or {BASE_URL_VARIABLE}"
+        yield Finding(Level.FAIL, what, remedy)
+
+
+def _mistakes_of_environment() -> Iterator[Finding]:
+    for mistake in connection.mistakes():
+        what, _, remedy = mistake.partition("; ")
         yield Finding(Level.FAIL, what, remedy)
 
 
@@ -127,23 +133,20 @@ def _asked(settings: Settings, key: str, base: str) -> Iterator[Finding]:
     name = settings.model.name
     ask = partial(fetch, base, key, settings.model.headers, timeout_seconds=_ANSWER_SECONDS)
     try:
-        try:
-            found = _parse(ask(name))
-        except HTTPError as error:
-            error.close()
-            if error.code not in _NO_PAGE:
-                raise
-            yield _listed(_parse(ask(None)), base, name)
+        answer, said = ask(name)
+        if answer.status_code in _NO_PAGE:
+            answer, said = ask(None)
+            listed = answer.is_success
+            yield _listed(_parse(said), base, name) if listed else _status(answer, base, name)
             return
-    except HTTPError as error:
-        error.close()
-        yield _status(error.code, base, name)
+    # A failing proxy or certificate, and a header that no request can carry.
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
+        yield _unreachable(base, str(error) or type(error).__name__)
         return
-    except (HTTPException, OSError, ValueError) as error:  # one that no header can carry, too
-        what = f"{base} does not answer: {getattr(error, 'reason', error)}"
-        remedy = "check the network, and [model] base_url or ANTHROPIC_BASE_URL"
-        yield Finding(Level.FAIL, what, remedy)
+    if not answer.is_success:
+        yield _status(answer, base, name)
         return
+    found = _parse(said)
     if not isinstance(found, dict) or "id" not in found:
         yield Finding(Level.NOTE, f"{base} answers, and does not tell which models it knows")
         return
@@ -168,18 +171,41 @@ def _listed(found: Any, base: str, name: str) -> Finding:
     if {name, f"{name}:latest"} & set(names):  # a tag of Ollama's that may be left out
         return Finding(Level.OK, f"{base} takes the key and lists {name}")
     if not names:
-        return _status(404, base, name)
+        return _unknown(base, name)
     shown = ", ".join(names[:_MOST_SHOWN]) + (", …" if len(names) > _MOST_SHOWN else "")
     what = f"{base} knows no model {name!r}; it lists {shown}"
     return Finding(Level.NOTE, what, "check [model] name in team.toml")
 
 
-def _status(status: int, base: str, name: str) -> Finding:
+def _unknown(base: str, name: str) -> Finding:
+    what = f"{base} knows no model {name!r}, or does not tell"
+    return Finding(Level.NOTE, what, "check [model] name in team.toml")
+
+
+def _unreachable(base: str, why: str) -> Finding:
+    remedy = "check the network, and [model] base_url or ANTHROPIC_BASE_URL"
+    proxy = connection.find_proxy(base)
+    if connection.is_untrusted(why):
+        remedy = connection.certificate_remedy()
+    elif proxy is not None:
+        remedy = f"check the proxy: {proxy.name} is {proxy.value}"
+    return Finding(Level.FAIL, f"{base} does not answer: {why}", remedy)
+
+
+def _status(answer: httpx2.Response, base: str, name: str) -> Finding:
+    status = answer.status_code
     match status:
         case 401 | 403:
             remedy = "check ANTHROPIC_API_KEY or [model] key_command"
             return Finding(Level.FAIL, f"{base} refuses the key ({status})", remedy)
+        case 402:
+            remedy = "add credit to the account, or raise its limit"
+            return Finding(Level.FAIL, f"{base} refuses the account ({status})", remedy)
         case 404 | 405:
-            what = f"{base} knows no model {name!r}, or does not tell"
-            return Finding(Level.NOTE, what, "check [model] name in team.toml")
+            return _unknown(base, name)
+        case 301 | 302 | 303 | 307 | 308:
+            target = urlsplit(urljoin(base, answer.headers.get("location", "")))
+            what = f"{base} redirects to {target.scheme}://{target.netloc.rpartition('@')[2]}"
+            remedy = f"give the address that answers in [model] base_url or {BASE_URL_VARIABLE}"
+            return Finding(Level.FAIL, what, remedy)
     return Finding(Level.NOTE, f"{base} answered {status}", "try again later")

@@ -176,6 +176,48 @@ def test_a_team_toml_that_goes_wrong_later_does_not_harm_the_team(project: Proje
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        (
+            "ALL_PROXY",
+            "socks4://localhost:1080",
+            (
+                "teamd: ALL_PROXY names a socks4:// proxy, and teamd can use http, https, socks5, "
+                "socks5h; use one such as socks5://localhost:1080, or unset ALL_PROXY"
+            ),
+        ),
+        (
+            "https_proxy",
+            "http://proxy:none",
+            (
+                "teamd: https_proxy is not the address of a proxy; use one such as "
+                "socks5://localhost:1080, or unset https_proxy"
+            ),
+        ),
+        (
+            "SSL_CERT_FILE",
+            "/nowhere/ca.pem",
+            (
+                "teamd: SSL_CERT_FILE names /nowhere/ca.pem, which holds no certificates that can "
+                "be read (No such file or directory); correct it or unset it"
+            ),
+        ),
+    ],
+)
+def test_an_environment_that_reaches_no_server_is_refused_at_start(
+    variable: str, value: str, sentence: str, project: Project
+) -> None:
+    """Each teammate's process would end at its first call, again and again."""
+    project.environment[variable] = value
+    refused = project.run("teamd", "start")
+    assert (refused.status, refused.complaint) == (1, sentence)
+    assert not project.paths.root.exists()
+    doctor = project.run("teamctl", "doctor")
+    assert doctor.status == 1
+    assert sentence.removeprefix("teamd: ").partition(";")[0] in doctor.stdout
+
+
 @root_only
 def test_settings_of_another_user_are_refused(project: Project) -> None:
     """They could let agents loose on whoever steps into a folder."""

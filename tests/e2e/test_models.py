@@ -55,7 +55,9 @@ def test_thinking_is_shown_in_the_transcript(project: Project) -> None:
     assert lines[-2:] == ["  thinking: I look first.", "  Done."]
 
 
-@pytest.mark.parametrize("terms", [{"models": (HAIKU,)}, {"models": (HAIKU,), "no_page_status": 404}])
+@pytest.mark.parametrize(
+    "terms", [{"models": (HAIKU,)}, {"models": (HAIKU,), "no_page_status": 404}]
+)
 def test_a_model_or_a_server_without_them_is_asked_for_neither(
     tmp_path: Path, terms: dict[str, Any]
 ) -> None:

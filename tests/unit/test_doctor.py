@@ -31,12 +31,14 @@ class Answers(BaseHTTPRequestHandler):
     """A server that answers whoever asks with one status and one text."""
 
     given: ClassVar[tuple[int, bytes]]
+    location: ClassVar[str] = "/elsewhere"
 
     def do_GET(self) -> None:
         """Answer."""
         status, text = self.given
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
+        self.send_header("Location", self.location)
         self.end_headers()
         self.wfile.write(text)
 
@@ -48,6 +50,8 @@ class Answers(BaseHTTPRequestHandler):
 def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a server, and a key for it."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-1")
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
     with HTTPServer(("127.0.0.1", 0), Answers) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -64,6 +68,7 @@ def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         (200, b"[1]", Level.NOTE, "answers, and does not tell which models it knows"),
         (200, b"<html>", Level.NOTE, "answers, and does not tell which models it knows"),
         (403, b"", Level.FAIL, "refuses the key (403)"),
+        (402, b"", Level.FAIL, "refuses the account (402)"),
         (404, b"", Level.NOTE, "knows no model 'm', or does not tell"),
         (405, b"", Level.NOTE, "knows no model 'm', or does not tell"),
         (503, b"", Level.NOTE, "answered 503"),
@@ -96,6 +101,34 @@ def test_a_model_without_a_page_is_looked_up_in_the_list(
             monkeypatch.setenv(variable, value)
         *_, found = check_model(Settings(model=ModelSettings(name=name)), None)
     assert (found.level, found.what) == (level, f"{server.url} {sentence}")
+
+
+def test_a_redirect_is_not_followed_and_is_a_failure(base: str) -> None:
+    """The key would go with it."""
+    Answers.given = 307, b""
+    Answers.location = "http://me:pass-word@elsewhere.example/v1/models/m"
+    settings = Settings(model=ModelSettings(name="m", base_url=base))
+    *_, found = check_model(settings, None)
+    assert found.level is Level.FAIL
+    assert found.what == f"{base} redirects to http://elsewhere.example"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("ALL_PROXY", "socks://localhost:1080", "ALL_PROXY names a socks:// proxy"),
+        ("REQUESTS_CA_BUNDLE", "/nowhere/ca.pem", "REQUESTS_CA_BUNDLE names /nowhere/ca.pem"),
+    ],
+)
+def test_an_environment_that_reaches_no_server_is_a_failure(
+    variable: str, value: str, words: str, base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    Answers.given = 200, b"{}"
+    found = list(check_model(Settings(model=ModelSettings(name="m", base_url=base)), None))
+    (failure,) = (one for one in found if one.level is Level.FAIL)
+    assert words in failure.what
+    assert "unset" in failure.remedy
 
 
 def test_a_key_command_that_fails_is_to_be_mended() -> None:
