@@ -21,7 +21,7 @@ from teamd.tools import PermissionPending
 from teamd.transcript.records import LIMIT, PAUSED, REPEATED, NoticeSent
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from teamd.agent.conversation.compaction import Compaction
     from teamd.agent.delivery import Delivery
@@ -148,7 +148,7 @@ class Loop:
         if self._under_way and not known:
             conversation.end_turn(PAUSED, why, about=_PAUSE)
         self._report(Status.PAUSED, why)
-        await self._rest(None, lambda: self._paused() is None)
+        await self._rest(math.inf, lambda: self._paused() is None)
         if self._under_way:
             self._report(Status.WORKING)
 
@@ -232,8 +232,8 @@ class Loop:
     async def _pause(self, error: UnusableError) -> None:
         """Wait for a person to mend it: the next mail, or later by oneself, is the next try.
 
-        At a limit there is none until it was raised, and a person has said that it goes on, or
-        until its day is over.
+        A time that the server gave is kept, whatever mail comes. At a limit there is no try until
+        it was raised, and a person has said that it goes on, or until its day is over.
         """
         about = pause_reason(error)
         known = about == self.env.conversation.paused_about  # maybe from an earlier process
@@ -241,7 +241,8 @@ class Loop:
         self.env.conversation.end_turn(PAUSED, str(error), about=about, notice=notice)
         self._report(Status.PAUSED, str(error), until=error.until)
         self._send_notices()
-        await self.turn.run(self._rest(error.again_in_seconds, self._end_of_pause(error)))
+        seconds = math.inf if error.again_in_seconds is None else error.again_in_seconds
+        await self.turn.run(self._rest(seconds, self._end_of_pause(error)))
 
     async def _await_answer(self, pending: PermissionPending) -> None:
         """Wait for the answer of a person, in the middle of a turn; mail waits where it is.
@@ -274,14 +275,18 @@ class Loop:
         # At a limit mail waits where it is, unless it asks to shut down.
         if isinstance(error, LimitError):
             return lambda: error.lifted() or self.env.shutdown.requested()
+        if error.by_server:
+            return self.env.shutdown.requested
         return lambda: self.env.mailbox.waiting() and not self.env.hold.holds()
 
-    async def _rest(self, seconds: float | None, over: Callable[[], bool]) -> None:
-        """Wait until it is over, or for so many seconds, or until it shuts down."""
-        now = asyncio.get_running_loop().time
-        until = math.inf if seconds is None else now() + seconds
+    def _rest(self, seconds: float, over: Callable[[], bool]) -> Coroutine[None, None, None]:
+        """Wait until it is over, or for so many seconds from now, or until it shuts down."""
+        # By a clock that goes on while the machine is suspended: a server's time does.
+        return self._rest_until(clocks.Deadline.after(seconds), over)
+
+    async def _rest_until(self, end: clocks.Deadline, over: Callable[[], bool]) -> None:
         self._send_notices()
-        while not (over() or self._shuts_down()) and (left := until - now()) > 0:
+        while not (over() or self._shuts_down()) and (left := end.left) > 0:
             await self._wait(min(left, _RETRY_SECONDS) if self._owes_notices else left)
             self._send_notices()
 
@@ -316,6 +321,8 @@ def pause_reason(error: UnusableError) -> str:
     """Return what all sentences about the same trouble have in common: the lead is told once."""
     if isinstance(error, LimitError):
         return error.key  # others' calls change its figures
+    if error.about:
+        return error.about
     if error.again_in_seconds is not None:
         return _OUTAGE  # it fails in another way each time, and ends without anybody's help
     return _DIGITS.sub("0", str(error))  # a conversation that is too long grows with each mail

@@ -27,7 +27,7 @@ from teamd.model_pages import keep, read_kept, server_address
 from teamd.models import LimitError, ModelError, RefusedError
 from teamd.models.encoding import PerMessage, encode_tools, size_of, size_of_list, size_of_text
 from teamd.models.prices import FREE, Price, Prices
-from teamd.models.retry import Retrying, RetryPolicy
+from teamd.models.retry import Rests, Retrying, RetryPolicy
 from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
 from teamd.transcript.live import LiveText
@@ -62,6 +62,7 @@ class ModelStack:
         self._facts: dict[str, ModelFacts | None] = {}
         self._address = server_address(self._settings.base_url)
         self._ask_again_at = 0.0
+        self._rests = Rests()
 
     async def facts(self, model: str) -> ModelFacts:
         """Return what the server says of a model; it is asked once a day.
@@ -102,15 +103,20 @@ class ModelStack:
         attempts, longest, rest = settings.attempts, settings.retry_seconds, settings.rest_seconds
         policy = RetryPolicy(attempts=attempts, longest_seconds=longest, rest_seconds=rest)
         shown = LiveOutput(throttle, paths.partial(name)) if live else throttle
+        made = Retrying(
+            shown, policy, tell=self._note_retry, renew_key=self._renew_key, rests=self._rests
+        )
         if beside:
-            return Retrying(shown, policy, tell=self._note_retry)
-        settled = self._env.presence.end_retry
-        return Retrying(shown, policy, tell=self._show_retry, settled=settled)
+            return made
+        return replace(made, tell=self._show_retry, settled=self._env.presence.end_retry)
 
     async def learn_key(self) -> None:
         """Have `key_command` tell the key: what is read before the first call may hold it."""
         if self._settings.script is None and self._settings.key_command is not None:
             await self._claude.learn_key()
+
+    async def _renew_key(self) -> bool:
+        return self._settings.script is None and await self._claude.renew_key()
 
     @property
     def _server_model(self) -> Model:

@@ -12,6 +12,7 @@ from teamd.tokens import Usage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+LONG_WAIT_SECONDS: Final = 60.0  # where a server asks for more, the teammate is paused
 CONTEXT_FULL: Final = "model_context_window_exceeded"
 CUT_OFF_REASONS: Final = frozenset({"max_tokens", CONTEXT_FULL})  # the last block may be half
 
@@ -129,12 +130,35 @@ class UnusableError(ModelError):
     Attributes:
         again_in_seconds: when to try again by oneself; `None` for not at all.
         until: the same in seconds since the epoch.
+        about: names the trouble where each try may give it another sentence; else empty.
+        by_server: whether the server gave that time: mail is no reason to try earlier.
     """
 
-    def __init__(self, sentence: str, again_in_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        sentence: str,
+        again_in_seconds: float | None = None,
+        *,
+        about: str = "",
+        by_server: bool = False,
+    ) -> None:
         super().__init__(sentence)
         self.again_in_seconds = again_in_seconds
         self.until = None if again_in_seconds is None else time.time() + again_in_seconds
+        self.about = about
+        self.by_server = by_server
+
+
+class LaterError(UnusableError):
+    """The account, the key or the way to the server is refused, or a long wait is asked for.
+
+    It may work later without a message of a person: credit is added, a month begins. `Retrying`
+    says when to try again; `again_in_seconds` is the time that the server gave, if it gave one.
+    """
+
+
+class KeyRefusedError(LaterError):
+    """The server refuses the key: another one may be accepted at once."""
 
 
 class LimitError(UnusableError):

@@ -16,10 +16,11 @@ import httpx2
 from anthropic import AsyncAnthropic, AsyncStream, DefaultAsyncHttpxClient
 from anthropic.types import Message, RawMessageStreamEvent
 
-from teamd import credentials
+from teamd import connection, credentials
 from teamd.errors import TeamError
 from teamd.masking import Mask
-from teamd.models import UnusableError
+from teamd.models import LaterError, UnusableError
+from teamd.models.accounts import redirect_error
 from teamd.models.encoding import PerMessage, breakpoints, encode, encode_body
 from teamd.models.errors import as_model_error, may_have_begun
 from teamd.models.stream import ReplyBuilder, read_reply
@@ -61,6 +62,7 @@ class Claude:
     key: str = ""
     _client: AsyncAnthropic | None = field(default=None, init=False)
     _url: str = field(default="", init=False)
+    _found_key: str | None = field(default=None, init=False)
     _encoded: PerMessage[bytes] = field(default_factory=lambda: PerMessage(encode), init=False)
 
     async def reply(self, ask: Ask) -> Reply:
@@ -88,7 +90,7 @@ class Claude:
             failure.begun = builder.begun or may_have_begun(error)
             failure.usage = builder.usage
             if isinstance(failure, UnusableError):
-                await self.close()  # a key that was mended must be read anew
+                await self._forget(client)  # a key that was mended must be read anew
             if failure is error:
                 raise
             raise failure from error
@@ -117,42 +119,71 @@ class Claude:
             return None
         return page if isinstance(page, dict) else {}
 
+    async def renew_key(self) -> bool:
+        """Find the key anew after it was refused; return whether it is another one now.
+
+        Raises:
+            UnusableError: `key_command` gives none.
+        """
+        if self._client is not None:  # another conversation has renewed it meanwhile
+            return True
+        refused = self._found_key
+        client = await self._connect()
+        if self._found_key == refused:
+            await self._forget(client)  # the next try finds the key anew
+            return False
+        return True
+
     async def close(self) -> None:
         """Give back connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        if self._client is not None:
+            await self._forget(self._client)
+
+    async def _forget(self, client: AsyncAnthropic) -> None:
+        if client is self._client:
+            self._client = None
+        await client.close()
 
     async def _connect(self) -> AsyncAnthropic:
         try:
             key = self.key or await credentials.find_key(self.key_command)
         except TeamError as error:
-            raise UnusableError(str(error)) from error
+            raise LaterError(str(error), about="key") from error
         self.mask.learn(key or "")
-        timeout = anthropic.Timeout(self.timeout_seconds, connect=CONNECT_SECONDS)
-        way: Any = {"transport": self.transport} if self.transport else {"verify": shared_tls()}
-        client = AsyncAnthropic(
-            api_key=key,
-            base_url=self.base_url,
-            default_headers=self.headers,
-            max_retries=0,  # `Retrying` does it: bounded, with jitter, and it can be cancelled
-            timeout=timeout,
-            http_client=DefaultAsyncHttpxClient(
-                **way, timeout=timeout, event_hooks={"request": [self._learn_key]}
-            ),
-        )
-        if sys.platform == "linux":  # as it would find out itself, in a thread for that alone
-            client._platform = "Linux"  # noqa: SLF001
+        try:
+            client = self._make_client(key)
+        except Exception as error:  # of the environment: a proxy, certificates, a profile
+            wrong = next(connection.mistakes(), None)
+            text = wrong or f"no connection to the model's server can be made: {error}"
+            raise LaterError(self.mask.text(text), about="connection") from error
         static = client.api_key or client.auth_token
         if static is None and client.credentials is None:
             wrong = credentials.MISSING
         elif static is not None and not credentials.plausible(static):
             wrong = credentials.IMPLAUSIBLE
         else:
-            self._client, self._url = client, _join(client.base_url)
+            self._client, self._url, self._found_key = client, _join(client.base_url), static
             return client
         await client.close()
+        if self.key_command is not None:  # it may print a better one the next time
+            raise LaterError(wrong, about="key")
         raise UnusableError(wrong)
+
+    def _make_client(self, key: str | None) -> AsyncAnthropic:
+        timeout = anthropic.Timeout(self.timeout_seconds, connect=CONNECT_SECONDS)
+        way: Any = {"transport": self.transport} if self.transport else {"verify": shared_tls()}
+        hooks: Any = {"request": [self._learn_key], "response": [_check_redirect]}
+        client = AsyncAnthropic(
+            api_key=key,
+            base_url=self.base_url,
+            default_headers=self.headers,
+            max_retries=0,  # `Retrying` does it: bounded, with jitter, and it can be cancelled
+            timeout=timeout,
+            http_client=DefaultAsyncHttpxClient(**way, timeout=timeout, event_hooks=hooks),
+        )
+        if sys.platform == "linux":  # as it would find out itself, in a thread for that alone
+            client._platform = "Linux"  # noqa: SLF001
+        return client
 
     async def _learn_key(self, request: httpx2.Request) -> None:
         given = [request.headers.get(name, "") for name in ("x-api-key", "authorization")]
@@ -176,6 +207,20 @@ class Claude:
         return encode_body(ask, messages, mark=self.cache)
 
 
+async def _check_redirect(response: httpx2.Response) -> None:
+    """Refuse to follow a server to another one, which would get the conversation and the headers.
+
+    Raises:
+        LaterError: it sends its callers there.
+    """
+    if response.has_redirect_location:
+        asked = response.request.url
+        target = asked.join(response.headers["location"])
+        if target.origin != asked.origin:
+            base = str(asked.copy_with(raw_path=b"/", userinfo=b""))
+            raise redirect_error(base, str(target.copy_with(raw_path=b"/", userinfo=b"")))
+
+
 def _join(base: httpx2.URL) -> str:
     """Return the address of requests, joined once: the SDK parses a path anew at each request."""
     return str(base.copy_with(raw_path=base.raw_path + _PATH))
@@ -183,11 +228,11 @@ def _join(base: httpx2.URL) -> str:
 
 @cache
 def shared_tls() -> ssl.SSLContext:
-    """Return the TLS context of every `Claude`, as the SDK itself would make it.
+    """Return the TLS context of every `Claude`.
 
     It is made once: that takes 20 ms, and forked children share it.
     """
-    return httpx2.create_ssl_context()
+    return connection.make_tls()
 
 
 def finds_key() -> bool:
@@ -200,5 +245,6 @@ def finds_key() -> bool:
 @cache
 def warm_up() -> None:
     """Load, before forking, what the first call of every teammate would load anew."""
-    shared_tls()
+    with suppress(OSError):  # certificates that cannot be read; each teammate says so
+        shared_tls()
     importlib.import_module("anyio._backends._asyncio")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.connection import find_proxy
 from teamd.messages import again
 from teamd.models import (
+    LONG_WAIT_SECONDS,
+    LaterError,
     ModelError,
     OddReplyError,
     RefusedError,
@@ -16,9 +18,11 @@ from teamd.models import (
     TransientError,
     UnusableError,
 )
+from teamd.models.accounts import Refusal, find_account_error, find_connection_error
+from teamd.models.server_time import find_wait_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 # Worth another try besides all of 500 and above, some of which only a proxy sends.
 TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429})
@@ -46,7 +50,14 @@ _SERVER_ERROR: Final = 500
 _LONGEST_MESSAGE: Final = 300
 # Of httpx2: by name, since it need not be known here.
 _UNSENT: Final = frozenset(
-    {"ConnectError", "ConnectTimeout", "PoolTimeout", "LocalProtocolError", "UnsupportedProtocol"}
+    {
+        "ConnectError",
+        "ConnectTimeout",
+        "LocalProtocolError",
+        "PoolTimeout",
+        "ProxyError",
+        "UnsupportedProtocol",
+    }
 )
 # How Anthropic's, llama.cpp's, vLLM's and LiteLLM's servers say it, with a status of 400.
 _TOO_LONG: Final = re.compile(
@@ -71,18 +82,18 @@ def as_model_error(
         mask: takes secrets out of what the server says, which may repeat the key.
     """
     if isinstance(error, OddReplyError):
-        error = OddReplyError(_short(mask(error.what)), url)
-    if isinstance(error, ModelError):
-        return error
-    status: int | None = getattr(error, "status_code", None)
-    if status is None:
-        return TransientError(f"no whole reply from {url}: {_words(error, mask)}")
-    kind, said = _body_of(error, mask)
-    if status == _OK:
-        status = STATUS_OF_TYPE.get(kind, _OK)
+        return OddReplyError(_short(mask(error.what)), url)
+    for raised in (error, error.__cause__):
+        if isinstance(raised, ModelError):
+            return raised
+    if getattr(error, "status_code", None) is None:
+        return _unanswered(_words(error, mask), url)
+    refusal = _read(error, mask)
+    status, said = refusal.status, refusal.said
+    if (refused := find_account_error(refusal, url)) is not None:
+        return refused
     if status in (_OK, *TRANSIENT_STATUSES) or status >= _SERVER_ERROR:
-        failure = RefusedError if status in REFUSED_STATUSES else TransientError
-        return failure(f"{url} answered {status}: {said}", _retry_after(error))
+        return _passing(f"{url} answered {status}: {said}", refusal)
     if status == _TOO_LARGE or _TOO_LONG.search(said):
         return TooLongError(f"the conversation is too long for {model} ({said})", _limit(said))
     sentence = _sentence(status, said, model=model, url=url, name=name)
@@ -111,7 +122,60 @@ def may_have_begun(error: Exception) -> bool:
     """
     told = isinstance(error, OddReplyError) or getattr(error, "status_code", None) is not None
     cause = error.__cause__ or error
-    return not told and type(cause).__name__ not in _UNSENT
+    # One of ours is raised where the server redirects, before anything was asked.
+    return not (told or isinstance(cause, ModelError) or type(cause).__name__ in _UNSENT)
+
+
+def _passing(sentence: str, refusal: Refusal) -> ModelError:
+    wait = refusal.wait_seconds
+    if wait is not None and wait > LONG_WAIT_SECONDS:
+        return LaterError(sentence, wait)
+    failure = RefusedError if refusal.status in REFUSED_STATUSES else TransientError
+    return failure(sentence, wait)
+
+
+def _unanswered(said: str, url: str) -> ModelError:
+    known = find_connection_error(said, url)
+    if known is not None:
+        return known
+    proxy = find_proxy(url)
+    through = "" if proxy is None else f" through the proxy {proxy.value} of {proxy.name}"
+    return TransientError(f"no whole reply from {url}{through}: {said}")
+
+
+def _read(error: Exception, mask: Callable[[str], str]) -> Refusal:
+    inner = _inner(error)
+    said = _short(mask(str(inner["message"]))) if "message" in inner else _words(error, mask)
+    kinds = frozenset(_kinds(inner))
+    status: int = error.status_code  # type: ignore[attr-defined]  # the SDK's
+    if status == _OK:
+        status = next((STATUS_OF_TYPE[kind] for kind in kinds if kind in STATUS_OF_TYPE), _OK)
+    headers: Any = getattr(getattr(error, "response", None), "headers", {})
+    told = {**dict(headers.items()), **_headers_within(inner)}
+    wait = find_wait_seconds({name.lower(): str(value) for name, value in told.items()}, said)
+    return Refusal(status=status, kinds=kinds, said=said, wait_seconds=wait)
+
+
+def _inner(error: Exception) -> dict[str, Any]:
+    """Return the `error` of a body as the API has it; empty where there is none."""
+    body: Any = getattr(error, "body", None)
+    inner = body.get("error") if isinstance(body, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def _kinds(inner: dict[str, Any]) -> Iterator[str]:
+    details = inner.get("details")
+    code = details.get("error_code") if isinstance(details, dict) else None
+    yield from (
+        kind for kind in (inner.get("type"), inner.get("code"), code) if isinstance(kind, str)
+    )
+
+
+def _headers_within(inner: dict[str, Any]) -> dict[str, Any]:
+    """Return the headers that OpenRouter puts into the body."""
+    metadata = inner.get("metadata")
+    headers = metadata.get("headers") if isinstance(metadata, dict) else None
+    return headers if isinstance(headers, dict) else {}
 
 
 def _limit(said: str) -> int | None:
@@ -124,12 +188,6 @@ def _limit(said: str) -> int | None:
 def _sentence(status: int, said: str, *, model: str, url: str, name: str) -> str:
     mend = f"send mail to try again, or begin anew with {again(name, '--fresh')}"
     match status:
-        case 401 | 403:
-            wrong = f"{url} refused the key ({status}: {said})"
-            mend = "check ANTHROPIC_API_KEY or [model] key_command, then `teamd restart`"
-        case 402:
-            wrong = f"{url} wants to be paid first ({said})"
-            mend = "see to the account, then send mail"
         case 404 if url.rstrip("/").endswith("/v1"):
             wrong = f"{url} is no base URL of the Messages API, which adds /v1 itself"
             mend = "leave /v1 out of ANTHROPIC_BASE_URL, then `teamd restart`"
@@ -140,15 +198,6 @@ def _sentence(status: int, said: str, *, model: str, url: str, name: str) -> str
         case _:
             wrong = f"{url} refused the request ({status}: {said})"
     return f"{wrong}; {mend}"
-
-
-def _body_of(error: Exception, mask: Callable[[str], str]) -> tuple[str, str]:
-    """The API's error type and message, or what there is instead."""
-    body: Any = getattr(error, "body", None)
-    inner = body.get("error") if isinstance(body, dict) else None
-    if isinstance(inner, dict):
-        return str(inner.get("type", "")), _short(mask(str(inner.get("message", ""))))
-    return "", _words(error, mask)
 
 
 def _words(error: Exception, mask: Callable[[str], str]) -> str:
@@ -163,10 +212,3 @@ def _short(text: str) -> str:
     shown = "".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text)
     line = " ".join(shown.split())
     return line if len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]}…"
-
-
-def _retry_after(error: Exception) -> float | None:
-    headers: Any = getattr(getattr(error, "response", None), "headers", {})
-    with contextlib.suppress(TypeError, ValueError):
-        return max(0.0, float(headers.get("retry-after")))
-    return None  # absent, or a date: the backoff does as well

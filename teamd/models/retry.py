@@ -6,15 +6,28 @@ time up to a bound that doubles, so that teammates that failed together do not r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 
-from teamd.models import OddReplyError, RefusedError, TransientError, UnusableError
+from teamd.clocks import time_of_day
+from teamd.models import (
+    LONG_WAIT_SECONDS,
+    KeyRefusedError,
+    LaterError,
+    OddReplyError,
+    RefusedError,
+    TransientError,
+    UnusableError,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
+    from typing import Final
 
     from teamd.models import Ask, Model, Reply
+
+_LONGEST_REST_SECONDS: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +38,8 @@ class RetryPolicy:
         attempts: calls in all, the first included.
         first_seconds: bound of the first pause; it doubles with each.
         longest_seconds: the bound stops growing here; a server's `retry-after` is cut to it too.
-        rest_seconds: after the last attempt, when to begin again.
+        rest_seconds: after the last attempt, when to begin again. The rests after refusals of the
+            account begin with it and grow.
     """
 
     attempts: int = 10
@@ -45,6 +59,34 @@ class RetryPolicy:
         bound = min(self.first_seconds * 2 ** min(attempt, 64), self.longest_seconds)
         return asked + random.uniform(0, bound)  # noqa: S311 -- spreads load, guards nothing
 
+    def rest(self, before: int, asked_seconds: float | None = None) -> float:
+        """Seconds until an account that was refused is tried again.
+
+        Args:
+            before: how many such rests came before it, without a reply in between.
+            asked_seconds: what the server asks for. After the first rest only a long wait counts,
+                or a server with a wrong clock would be asked without end.
+        """
+        if asked_seconds and (before == 0 or asked_seconds > LONG_WAIT_SECONDS):
+            return asked_seconds
+        grown = min(self.rest_seconds * 2.0 ** min(before, 64), _LONGEST_REST_SECONDS)
+        return max(self.rest_seconds, grown)
+
+
+@dataclass(slots=True)
+class Rests:
+    """The rests after refusals of the account; all conversations of a teammate share them.
+
+    Attributes:
+        count: how many there were since the last reply.
+    """
+
+    count: int = 0
+
+
+async def _keep_key() -> bool:
+    return False
+
 
 @dataclass(slots=True)
 class Retrying:
@@ -54,43 +96,72 @@ class Retrying:
         tell: gets why an attempt failed, how many seconds the pause before the next one takes,
             and its number, the first call being 1.
         settled: called when none comes any more, whether one has failed or not.
+        renew_key: asks for a fresh key; returns whether it is another one than that refused.
+        rests: those after refusals of the account.
     """
 
     model: Model
     policy: RetryPolicy
     tell: Callable[[TransientError, float, int], None]
     settled: Callable[[], None] = lambda: None
+    renew_key: Callable[[], Awaitable[bool]] = _keep_key
+    rests: Rests = field(default_factory=Rests)
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer, after as many attempts as `RetryPolicy` allows; a cancellation ends the waiting.
 
         Raises:
-            UnusableError: the last attempt failed too, or a person has to do something.
+            UnusableError: the last attempt failed too, the server asks for a long wait, or a
+                person has to do something.
         """
-        odd = ""
         try:
-            for attempt in range(self.policy.attempts - 1):
-                try:
-                    return await self.model.reply(ask)
-                except OddReplyError as error:
-                    if error.kind == odd:  # not an outage, and the server may charge for each
-                        raise self._give_up(error, "twice in a row") from error
-                    odd = error.kind
-                    await self._pause(attempt, error)
-                except TransientError as error:
-                    odd = ""
-                    await self._pause(attempt, error)
-            return await self.model.reply(ask)
-        except TransientError as error:
-            why = f"gave up after {self.policy.attempts} attempts"
-            raise self._give_up(error, why) from error
+            reply = await self._attempt_all(ask)
+        except LaterError as error:
+            raise self._rest(error, ask) from error
         finally:
             self.settled()
+        self.rests.count = 0
+        return reply
+
+    async def _attempt_all(self, ask: Ask) -> Reply:
+        odd = ""
+        for attempt in range(self.policy.attempts):
+            try:
+                return await self._attempt(ask)
+            except TransientError as error:
+                kind = error.kind if isinstance(error, OddReplyError) else ""
+                if kind and kind == odd:  # not an outage, and the server may charge for each
+                    raise self._give_up(error, "twice in a row") from error
+                odd = kind
+                if attempt + 1 == self.policy.attempts:
+                    attempts = f"gave up after {self.policy.attempts} attempts"
+                    raise self._give_up(error, attempts) from error
+                await self._pause(attempt, error)
+        raise AssertionError("there is at least one attempt")
+
+    async def _attempt(self, ask: Ask) -> Reply:
+        """Ask once; where the key is refused, once more with a fresh one."""
+        try:
+            return await self.model.reply(ask)
+        except KeyRefusedError:
+            if not await self.renew_key():
+                raise
+        return await self.model.reply(ask)
 
     def _give_up(self, error: TransientError, why: str) -> UnusableError:
         rest = self.policy.rest_seconds
         again = f"next one in {rest:g} s or with the next mail"
         return UnusableError(f"{error}; {why}, {again}", again_in_seconds=rest)
+
+    def _rest(self, error: LaterError, ask: Ask) -> UnusableError:
+        asked = error.again_in_seconds
+        rest = self.policy.rest(self.rests.count, asked)
+        self.rests.count += 1
+        again = f"next try in {rest:g} s or with the next mail"
+        if by_server := rest == asked:
+            now = f"`teamctl resume {ask.asker or 'NAME'}` tries now"
+            again = f"the server takes the next try at {time_of_day(time.time() + rest)}; {now}"
+        return UnusableError(f"{error}; {again}", rest, about=error.about, by_server=by_server)
 
     async def _pause(self, attempt: int, error: TransientError) -> None:
         import asyncio  # noqa: PLC0415 -- the supervisor has the policy alone

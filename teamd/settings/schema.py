@@ -76,7 +76,7 @@ class ModelSettings:
     attempts: int = setting(10, WHOLE, "how often a request is tried; then it is paused ...")
     rest_seconds: float = setting(300.0, SECONDS, "... this long, unless mail comes first")
     retry_seconds: float = setting(
-        60.0, SECONDS, "the longest wait between two tries, whatever is asked"
+        60.0, SECONDS, "the longest wait between two tries; over 60 is a pause"
     )
     concurrent_calls: int = setting(8, WHOLE, "requests at a time, over the whole team")
     headers: Mapping[str, str] = field(

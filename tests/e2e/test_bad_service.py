@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -102,8 +103,8 @@ def text_in(content: list[dict[str, Any]]) -> str:
 
 @pytest.mark.slow
 def test_a_teammate_killed_while_it_waits_for_another_try_loses_no_turn(project: Project) -> None:
-    """The service asked for a day: that is cut to two seconds, which the new process waits, too."""
-    project.server.faults.push(Status(429, retry_after=86400))
+    """The service asked for a minute: that is cut to two seconds; the new process waits, too."""
+    project.server.faults.push(Status(429, retry_after=60))
     project.write("team.toml", "[model]\nretry_seconds = 2\n")
     project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Go.")
@@ -122,7 +123,7 @@ def test_a_teammate_killed_while_it_waits_for_another_try_loses_no_turn(project:
 
 @pytest.mark.slow
 def test_who_waits_for_another_try_is_ended_at_once_and_resumed(project: Project) -> None:
-    project.server.faults.push(Status(529, retry_after=86400))
+    project.server.faults.push(Status(529, retry_after=59))
     project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Go.")
     wait_until(lambda: project.log("ann", "model call failed, trying again"), what="ann waits")
@@ -149,6 +150,25 @@ def test_an_outage_is_told_once_and_ends_by_itself(project: Project) -> None:
     (told,) = json.loads(project.do("teamctl", "inbox", "--json"))["messages"]
     assert told["content"].startswith("ann is paused: ")
     assert "answered 500" in told["content"]
+
+
+def test_a_wait_that_the_service_asks_for_is_kept_unless_a_person_resumes(
+    project: Project,
+) -> None:
+    """Each mail of a talkative team would else be a request to a service that wants none."""
+    project.server.faults.push(Status(429, retry_after=86400))
+    project.start()
+    project.do("teamctl", "spawn", "ann", "clerk", "Go.")
+    paused = project.wait_for("ann", "paused")
+    assert "the server takes the next try at" in paused["reason"]
+    assert "`teamctl resume ann` tries now" in paused["reason"]
+    assert 86_000 < paused["until"] - time.time() <= 86_400
+    project.run("teamctl", "send", "ann", "Are you there?")
+    wait_until(lambda: "Are you there?" in project.mail("ann"), what="it is in her inbox")
+    assert len(project.asked("ann")) == 1
+    project.do("teamctl", "resume", "ann")
+    project.wait_for("ann", "idle", turns=1)
+    assert len(project.asked("ann")) == 2
 
 
 def test_mail_ends_the_rest_of_a_paused_teammate(project: Project) -> None:

@@ -26,15 +26,16 @@ HALF: Final = use(("bash", {"command": f"touch {SPOILT_FILE}"}))
 TRACES: Final = (SPOILT.text, SPOILT_FILE)
 TURNS_A_WAKE: Final = 4
 _MOST_IN_A_ROW: Final = 4
+_TOO_LONG: Final = "4000000"  # seconds, 46 days: no service means that
 _DATE: Final = "Wed, 21 Oct 2099 07:28:00 GMT"
 _STREAMS: Final = (Cut, Malformed, ErrorEvent, Reset)
 _MAKERS: Final[tuple[Callable[[], Fault], ...]] = (
     *(lambda s=status: Status(s) for status in (408, 409, 429, 500, 503, 504, 529)),
     *(
         lambda a=asked: Status(429, retry_after=a)
-        for asked in (0.01, 0, "-5", "soon", "nan", "1e999", "86400", "", _DATE)
+        for asked in (0.01, 0, "-5", "soon", "nan", "1e999", _TOO_LONG, "", _DATE)
     ),
-    lambda: Status(529, retry_after=86400),
+    lambda: Status(529, retry_after=_TOO_LONG),
     lambda: Status(502, html=True),
     lambda: Status(503, html=True, retry_after=_DATE),
     Reset,

@@ -23,6 +23,7 @@ class Plan:
         self._queue: deque[Fault | None] = deque()
         self._rules: list[tuple[Callable[[Asked], bool], deque[Fault]]] = []
         self._stalls: list[Stall] = []
+        self._lasting: list[tuple[Callable[[], bool], Fault]] = []
 
     def push(self, *faults: Fault | None) -> None:
         """Let the next good requests meet these, one each, in order; None spares one."""
@@ -36,6 +37,11 @@ class Plan:
             self._rules.append((fits, deque(faults)))
             self._watch(*faults)
 
+    def during(self, holds: Callable[[], bool], fault: Fault) -> None:
+        """Let all requests meet this one as long as something holds; asked before the others."""
+        with self._lock:
+            self._lasting.append((holds, fault))
+
     @property
     def left(self) -> int:
         """How many faults no request has met yet."""
@@ -45,6 +51,9 @@ class Plan:
     def take(self, asked: Asked) -> Fault | None:
         """Return the fault that this request meets, and cross it out."""
         with self._lock:
+            for holds, fault in self._lasting:
+                if holds():
+                    return fault
             for fits, faults in self._rules:
                 if faults and fits(asked):
                     return faults.popleft()

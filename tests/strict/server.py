@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.strict.asked import Asked, by_name
@@ -71,6 +72,10 @@ class StrictServer:
     def url(self) -> str:
         """What `ANTHROPIC_BASE_URL` should be."""
         return self._listener.url
+
+    def change_keys(self, *keys: str) -> None:
+        """Take these keys from now on, and no others."""
+        self._terms = replace(self._terms, keys=keys)
 
     @property
     def environment(self) -> dict[str, str]:

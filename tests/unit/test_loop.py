@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import select
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from teamd import clocks
 from teamd.agent.wakeup import SupervisorGone
 from teamd.masking import MASK
 from teamd.models import UnusableError
 from teamd.transcript.records import Opened
 from tests.strict.replies import say, use
-from tests.unit.life import MODEL, Do, Life
+from tests.unit.life import MODEL, NEVER_SECONDS, Do, Life
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -234,6 +236,41 @@ def test_a_pause_with_a_time_ends_by_itself(tmp_path: Path) -> None:
     life.send("work")
     life.live(calls=2)
     assert life.states == ["working", "paused", "working", "idle"]
+
+
+def test_mail_does_not_end_a_pause_whose_time_the_server_gave(tmp_path: Path) -> None:
+    asked = UnusableError("limit", again_in_seconds=NEVER_SECONDS, by_server=True)
+    life = Life(tmp_path, asked, say("Done."))
+    life.send("work")
+
+    async def scenario() -> None:
+        async with life.lived():
+            await life.rests("paused", calls=1)
+            life.send("Are you there?")
+            # The ring has been heard, since the pipe is empty again.
+            await until(lambda: life.bell is not None and silent(life.bell[0]))
+            assert len(life.model.asked) == 1
+
+    asyncio.run(scenario())
+    assert life.mailbox.queued() == 1
+
+
+def test_a_pause_is_over_in_time_although_the_machine_was_suspended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop's own clock stands still meanwhile."""
+    life = Life(tmp_path, UnusableError("limit", NEVER_SECONDS, by_server=True), say("Done."))
+    life.send("work")
+
+    async def scenario() -> None:
+        async with life.lived():
+            await life.rests("paused", calls=1)
+            read, asleep = time.clock_gettime, {clocks._THROUGH_SUSPEND: NEVER_SECONDS}
+            monkeypatch.setattr(time, "clock_gettime", lambda c: read(c) + asleep.get(c, 0.0))
+            life.ring()  # as it looks by itself now and then
+            await life.rests(calls=2)
+
+    asyncio.run(scenario())
 
 
 def test_a_pause_outlives_the_process(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +10,8 @@ import pytest
 
 from teamd.masking import Mask
 from teamd.models import (
+    KeyRefusedError,
+    LaterError,
     ModelError,
     RefusedError,
     RefusedMessageError,
@@ -17,7 +19,7 @@ from teamd.models import (
     TransientError,
     UnusableError,
 )
-from teamd.models.errors import as_model_error
+from teamd.models.errors import as_model_error, may_have_begun
 
 URL = "http://localhost:8080/"
 
@@ -40,6 +42,13 @@ class Refused(Exception):
         self.body = {"type": "error", "error": error} if body is None else body
         headers = {} if retry_after is None else {"retry-after": retry_after}
         self.response = SimpleNamespace(headers=headers)
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None but the test's own."""
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
 
 
 def judged(error: Exception, url: str = URL, name: str = "ann") -> ModelError:
@@ -69,9 +78,9 @@ def test_what_a_person_must_mend_is_not_tried_again(status: int, kind: str) -> N
         ("timeout_error", TransientError),
         ("a_type_of_the_future", TransientError),
         ("invalid_request_error", UnusableError),
-        ("authentication_error", UnusableError),
-        ("permission_error", UnusableError),
-        ("billing_error", UnusableError),
+        ("authentication_error", KeyRefusedError),
+        ("permission_error", KeyRefusedError),
+        ("billing_error", LaterError),
         ("not_found_error", UnusableError),
         ("request_too_large", TooLongError),
     ],
@@ -86,7 +95,9 @@ def test_within_a_stream_the_type_counts(kind: str, wanted: type[ModelError]) ->
     [
         (401, "invalid key", [URL, "401", "invalid key", "ANTHROPIC_API_KEY", "key_command"]),
         (403, "not yours", ["403", "ANTHROPIC_API_KEY", "teamd restart"]),
-        (402, "no credit", ["no credit", "account"]),
+        (402, "no credit", ["no credit", "add credit", "raise its limit"]),
+        (402, "fewer max_tokens, please", ["lower [model] max_tokens in team.toml"]),
+        (407, "Proxy Authentication Required", ["proxy", "HTTPS_PROXY"]),
         (
             404,
             "model: claude-x",
@@ -180,11 +191,8 @@ def test_a_base_url_with_v1_is_told_apart_from_an_unknown_model(url: str) -> Non
     ("header", "seconds"),
     [
         ("7", 7.0),
-        ("0.5", 0.5),
-        ("-3", 0.0),
-        ("inf", math.inf),
-        ("nan", 0.0),
-        ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+        ("inf", None),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", 0.0),
         ("", None),
         (None, None),
     ],
@@ -193,6 +201,94 @@ def test_retry_after_is_read(header: str | None, seconds: float | None) -> None:
     error = judged(Refused(429, retry_after=header))
     assert isinstance(error, TransientError)
     assert error.retry_after_seconds == seconds
+
+
+@pytest.mark.parametrize("status", [429, 503, 529])
+def test_a_wait_of_more_than_a_minute_is_not_for_another_try(status: int) -> None:
+    """It pauses the one that was refused, and does not hold the calls of all others."""
+    error = judged(Refused(status, retry_after="61"))
+    assert type(error) is LaterError
+    assert error.again_in_seconds == 61
+    assert isinstance(judged(Refused(status, retry_after="60")), TransientError)
+
+
+SPENT = [
+    (400, "invalid_request_error", "Your credit balance is too low to access the Anthropic API."),
+    (400, "invalid_request_error", "You have reached your specified API usage limits."),
+    (400, "invalid_request_error", "You have reached your specified workspace API usage limits."),
+    (403, "billing_error", "so it is"),
+    (429, "rate_limit_error", "You have reached your API usage limits: your organization has …"),
+    (429, "insufficient_quota", "so it is"),
+    (429, "budget_exceeded", "so it is"),
+    (400, "auth_error", "ExceededBudget: End User=x over budget. Spend=0.2, Budget=0.1"),
+    (402, "unknown_error", "Insufficient Balance"),
+    (429, "1113", "Insufficient balance or no resource package. Please recharge."),
+    (429, "1308", "Usage limit reached for 5 hour."),
+    (500, "api_error", "insufficient_balance"),
+    (200, "billing_error", "so it is"),
+]
+
+
+@pytest.mark.parametrize(("status", "kind", "said"), SPENT)
+def test_an_account_without_credit_is_told_apart_whatever_the_status(
+    status: int, kind: str, said: str
+) -> None:
+    """Tried again within minutes, or never, it does harm either way."""
+    error = judged(Refused(status, said, kind=kind))
+    assert type(error) is LaterError
+    assert error.about == "account"
+    assert "refuses the account" in str(error)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "This request would exceed your organization's rate limit of 50 requests per minute",
+        "Number of request tokens has exceeded your per-minute rate limit",
+        "Too many concurrent requests",
+    ],
+)
+def test_a_limit_of_a_minute_is_not_an_account_without_credit(said: str) -> None:
+    assert type(judged(Refused(429, said, kind="rate_limit_error"))) is RefusedError
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {"message": "no", "code": "insufficient_quota"}},
+        {"error": {"message": "no", "details": {"error_code": "enforced_spend_limit_reached"}}},
+    ],
+)
+def test_a_code_tells_as_well_as_a_type(body: Any) -> None:
+    assert type(judged(Refused(429, body=body))) is LaterError
+
+
+def test_a_refusal_that_is_not_the_api_s_is_a_proxy_s_and_no_fault_of_the_key() -> None:
+    refused = Refused(403, "<html><h1>Blocked by policy</h1>", body="<html>")
+    error = judged(refused)
+    assert type(error) is LaterError
+    assert error.about == "proxy"
+    assert "ANTHROPIC_API_KEY" not in str(error)
+
+
+def test_the_proxy_of_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://me:pass-word@proxy.example:3128")
+    said = str(judged(Refused(407, "Proxy Authentication Required"), "http://model.example/"))
+    assert "http_proxy is http://proxy.example:3128" in said
+    assert "pass-word" not in said
+
+
+def test_the_time_that_the_server_gives_goes_with_the_refusal() -> None:
+    error = judged(Refused(401, retry_after="90"))
+    assert isinstance(error, KeyRefusedError)
+    assert error.again_in_seconds == 90
+
+
+def test_an_error_of_ours_that_the_sdk_wrapped_stays() -> None:
+    wrapped = ConnectionError("Connection error.")
+    wrapped.__cause__ = LaterError("it redirects")
+    assert judged(wrapped) is wrapped.__cause__
+    assert not may_have_begun(wrapped)
 
 
 @pytest.mark.parametrize(

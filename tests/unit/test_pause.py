@@ -21,6 +21,16 @@ def test_a_conversation_that_grows_is_one_trouble() -> None:
     assert len(set(map(pause_reason, tries))) == 1
 
 
+def test_a_refused_account_is_one_trouble_whatever_number_its_sentence_has() -> None:
+    """A proxy gives each page an id of its own."""
+    tries = (
+        UnusableError(f"403: Ray ID {ray}", again_in_seconds=300, about="proxy") for ray in "abc"
+    )
+    assert len(set(map(pause_reason, tries))) == 1
+
+
 def test_another_trouble_is_told() -> None:
     key, model = UnusableError("no key"), UnusableError("no such model")
-    assert len({pause_reason(key), pause_reason(model), pause_reason(outage("529"))}) == 3
+    spent = UnusableError("no credit", again_in_seconds=300, about="account")
+    reasons = [pause_reason(one) for one in (key, model, outage("529"), spent)]
+    assert len(set(reasons)) == 4

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.models import Ask, TransientError, UnusableError
-from teamd.models.retry import Retrying, RetryPolicy
+from teamd.models import Ask, KeyRefusedError, LaterError, TransientError, UnusableError
+from teamd.models.retry import Rests, Retrying, RetryPolicy
 from tests.strict.replies import say
 from tests.unit.life import NEVER_SECONDS, Play, Player
 from tests.waiting import until
@@ -22,6 +22,7 @@ ASK = Ask(
     tools=[],
     messages=[{"role": "user", "content": [{"type": "text", "text": "hello"}]}],
     max_tokens=100,
+    asker="alice",
 )
 
 
@@ -111,3 +112,63 @@ def test_waiting_ends_at_once_when_cancelled(asked: float | None) -> None:
 
     asyncio.run(scenario())
     assert len(player.asked) == 1
+
+
+def rest_of(model: Retrying) -> UnusableError:
+    with pytest.raises(UnusableError) as caught:
+        asyncio.run(model.reply(ASK))
+    return caught.value
+
+
+def test_rests_of_an_account_grow_to_an_hour_and_begin_anew_after_a_reply() -> None:
+    broke = LaterError("no credit", about="account")
+    model, player, _ = retrying(*[broke] * 8, say("Here."), broke)
+    rests = [rest_of(model) for _ in range(8)]
+    assert [one.again_in_seconds for one in rests] == [90, 180, 360, 720, 1440, 2880, 3600, 3600]
+    assert str(rests[1]) == "no credit; next try in 180 s or with the next mail"
+    assert {(one.about, one.by_server) for one in rests} == {("account", False)}
+    assert asyncio.run(model.reply(ASK)).text == "Here."
+    assert rest_of(model).again_in_seconds == 90
+    assert len(player.asked) == 10
+
+
+def test_a_long_wait_that_the_server_asks_for_is_a_pause_that_mail_does_not_end() -> None:
+    """However often it asks: it knows best."""
+    model, player, told = retrying(*[LaterError("busy", 61.0)] * 3)
+    rests = [rest_of(model) for _ in range(3)]
+    assert {(one.again_in_seconds, one.by_server) for one in rests} == {(61.0, True)}
+    assert "busy; the server takes the next try at " in str(rests[0])
+    assert "`teamctl resume alice` tries now" in str(rests[0])
+    assert (len(player.asked), told) == (3, [])
+
+
+def test_all_conversations_of_a_teammate_share_the_rests() -> None:
+    """A subagent has another one with each try of its turn."""
+    rests, broke = Rests(), LaterError("no credit")
+    made = (Retrying(Player(broke), QUICK, tell=Told().tell, rests=rests) for _ in range(3))
+    assert [rest_of(model).again_in_seconds for model in made] == [90, 180, 360]
+
+
+def test_a_server_that_asks_for_a_moment_again_and_again_is_not_asked_without_end() -> None:
+    """Its clock may be wrong."""
+    times = (86400.0, 86400.0, 5.0, 0.0)
+    model, _, _ = retrying(*(LaterError("limit", seconds) for seconds in times))
+    rests = [rest_of(model) for _ in times]
+    assert [one.again_in_seconds for one in rests] == [86400, 86400, 360, 720]
+    assert [one.by_server for one in rests] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("other", [True, False])
+def test_a_refused_key_is_tried_once_more_if_there_is_a_fresh_one(*, other: bool) -> None:
+    asked: list[str] = []
+
+    async def renew() -> bool:
+        asked.append("key")
+        return other
+
+    refused = KeyRefusedError("wrong key", about="key")
+    model, player, _ = retrying(refused, refused, say("Too late."))
+    model.renew_key = renew
+    assert rest_of(model).about == "key"
+    assert asked == ["key"]
+    assert len(player.asked) == 1 + other

@@ -1,0 +1,139 @@
+"""Refusals that have nothing to do with the request, in the words of the servers that send them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.strict.exchange import Exchange
+    from tests.strict.wire import Wire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """An error of the API or of a gateway.
+
+    Attributes:
+        status: of HTTP.
+        error: the `error` of the body.
+        headers: sent with it.
+    """
+
+    status: int
+    error: Mapping[str, Any]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def strike(self, wire: Wire, exchange: Exchange) -> None:  # noqa: ARG002  # as all do
+        """Send the error."""
+        body = {"type": "error", "error": self.error, "request_id": wire.request_id}
+        wire.json(self.status, body, self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a proxy or of a hotel's network.
+
+    Attributes:
+        status: of HTTP.
+        headers: sent with it.
+    """
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def strike(self, wire: Wire, exchange: Exchange) -> None:  # noqa: ARG002  # as all do
+        """Send the page."""
+        page = b"<html><body><h1>Access denied</h1></body></html>"
+        wire.reply(self.status, page, {"content-type": "text/html", **self.headers})
+
+
+def refusal(status: int, kind: str, message: str, **more: Any) -> Refusal:
+    """Return a refusal with an error type and a message; `more` is further parts of the error."""
+    return Refusal(status=status, error={"type": kind, "message": message, **more})
+
+
+def usage_limit(until: str, *, workspace: bool = False) -> Refusal:
+    """Return the refusal at a spend limit that a person has set.
+
+    Args:
+        until: the day on which access is regained, such as `2026-12-01`.
+        workspace: whether the limit is the workspace's.
+    """
+    whose = "workspace API" if workspace else "API"
+    said = f"You have reached your specified {whose} usage limits. You will regain access on"
+    return refusal(400, "invalid_request_error", f"{said} {until} at 00:00 UTC.")
+
+
+def spend_cap(until: str) -> Refusal:
+    """Return the refusal at the cap of the usage tier, which comes without `retry-after`."""
+    said = (
+        "You have reached your API usage limits: your organization has crossed its monthly API "
+        "usage threshold, set based on your organization's API tier. You will regain access on"
+    )
+    details = {"error_code": "enforced_spend_limit_reached"}
+    return refusal(429, "rate_limit_error", f"{said} {until} at 00:00 UTC.", details=details)
+
+
+CREDIT = refusal(
+    400,
+    "invalid_request_error",
+    "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to "
+    "upgrade or purchase credits.",
+)
+BILLING = refusal(402, "billing_error", "There is an issue with your payment information.")
+REVOKED_KEY = refusal(401, "authentication_error", "This API key has been disabled.")
+NO_PERMISSION = refusal(
+    403, "permission_error", "Your API key does not have permission to use the specified resource."
+)
+# Of OpenRouter, which checks what `max_tokens` may cost before it asks the model.
+FEWER_TOKENS = Refusal(
+    status=402,
+    error={
+        "message": "This request requires more credits, or fewer max_tokens. You requested up to "
+        "16000 tokens, but can only afford 3919.",
+        "code": 402,
+    },
+)
+# Of OpenAI, passed on by a gateway.
+QUOTA = refusal(
+    429,
+    "insufficient_quota",
+    "You exceeded your current quota, please check your plan and billing details.",
+    code="insufficient_quota",
+)
+# Of LiteLLM, whose older versions call it an `auth_error`.
+BUDGET = refusal(
+    400, "auth_error", "Budget has been exceeded! Current cost: 26.075, Max budget: 0.25"
+)
+# Of DeepSeek.
+BALANCE = refusal(402, "unknown_error", "Insufficient Balance", code="invalid_request_error")
+
+
+def daily_requests(reset: float) -> Refusal:
+    """Return OpenRouter's refusal of more free requests; the headers are within the body.
+
+    Args:
+        reset: when more are free, in seconds since the epoch.
+    """
+    headers = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(reset * 1000))}
+    said = "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 free requests"
+    error = {"message": said, "code": 429, "metadata": {"headers": headers}}
+    return Refusal(status=429, error=error)
+
+
+def subscription_limit(reset: float) -> Refusal:
+    """Return the refusal at the limit of a subscription's five hours.
+
+    Args:
+        reset: when they are over, in seconds since the epoch.
+    """
+    said = "This request would exceed your account's rate limit. Please try again later."
+    headers = {
+        "anthropic-ratelimit-unified-status": "rejected",
+        "anthropic-ratelimit-unified-reset": str(int(reset)),
+    }
+    error = {"type": "rate_limit_error", "message": said}
+    return Refusal(status=429, error=error, headers=headers)
