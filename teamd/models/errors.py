@@ -89,17 +89,20 @@ def as_model_error(
     if getattr(error, "status_code", None) is None:
         return _unanswered(_words(error, mask), url)
     refusal = _read(error, mask)
+    refused = find_account_error(refusal, url)
+    return refused or _judge(refusal, model=model, url=url, name=name)
+
+
+def _judge(refusal: Refusal, *, model: str, url: str, name: str) -> ModelError:
+    """Return the error of a request that was refused for itself, or in passing."""
     status, said = refusal.status, refusal.said
-    if (refused := find_account_error(refusal, url)) is not None:
-        return refused
     if status in (_OK, *TRANSIENT_STATUSES) or status >= _SERVER_ERROR:
         return _passing(f"{url} answered {status}: {said}", refusal)
     if status == _TOO_LARGE or _TOO_LONG.search(said):
         return TooLongError(f"the conversation is too long for {model} ({said})", _limit(said))
     sentence = _sentence(status, said, model=model, url=url, name=name)
-    if status in _BAD_REQUESTS and (refused := _find_message(said, sentence)) is not None:
-        return refused
-    return UnusableError(sentence)
+    refused = _find_message(said, sentence) if status in _BAD_REQUESTS else None
+    return refused or UnusableError(sentence)
 
 
 def _find_message(said: str, sentence: str) -> RefusedMessageError | None:

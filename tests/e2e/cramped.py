@@ -30,10 +30,10 @@ def small(
     settings: str = f"context_tokens = {CONTEXT}",
     *,
     context_tokens: int = CONTEXT,
-    pages: bool = True,
+    no_page_status: int | None = None,
 ) -> Iterator[Project]:
     """A project whose model has a small context, and whose settings say so."""
-    with opened(root, context_tokens=context_tokens, pages=pages) as project:
+    with opened(root, context_tokens=context_tokens, no_page_status=no_page_status) as project:
         project.write(
             "team.toml",
             f"[model]\n{settings}\n[limits]\ncalls_per_wake = 1000\n"
