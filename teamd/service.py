@@ -16,6 +16,7 @@ from teamd.errors import DeadlinePassed, ExitCode, StoreError, StrangeFile
 from teamd.files import pidfile
 from teamd.files.safe_open import safe_open
 from teamd.process_id import Identity
+from teamd_commands import command_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -168,9 +169,8 @@ def stop(paths: TeamPaths, *, timeout_seconds: float) -> bool:
 
 
 def _command(arguments: Sequence[str], secrets: int) -> list[str]:
-    # -P: the project's folder may hold a json.py or a teamd/ of its own.
-    arguments = [*arguments, secret_environment.OPTION, str(secrets)]
-    return [sys.executable, "-P", "-m", "teamd", *arguments]
+    handed_over = [secret_environment.OPTION, str(secrets)]
+    return [*command_line("teamd"), *arguments, *handed_over]
 
 
 def _spared(root: Identity, paths: TeamPaths) -> set[int]:

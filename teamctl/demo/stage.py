@@ -25,6 +25,7 @@ from teamd.files.paths import STATE_VARIABLE, TeamPaths
 from teamd.messages import TEAM_FOLDER
 from teamd.settings.trust import TrustStore
 from teamd.team.roster import Roster
+from teamd_commands import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -205,8 +206,7 @@ class Stage:
         return asyncio.run(ending)
 
     def _command(self, program: str, *words: str, seconds: float) -> str:
-        # -P: nothing is imported from the current folder.
-        argv = [sys.executable, "-P", "-m", program, *words, "--team-dir", str(self.paths.root)]
+        argv = [*command_line(program), *words, "--team-dir", str(self.paths.root)]
         kept = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
         environment = {**kept, **self._state, "PATH": _path()}
         ending = programs.capture(argv, timeout_seconds=seconds, cwd=self.folder, env=environment)

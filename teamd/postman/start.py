@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import tomli_w
 
 from teamd import secret_environment, settings
+from teamd_commands import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,8 +49,7 @@ def read_command(arguments: Sequence[str]) -> tuple[Path, Settings]:
 def _command(paths: TeamPaths, chosen: Settings) -> list[str]:
     document = {"hosts": _plain(chosen.hosts), "mail": _plain(chosen.mail)}
     given = [str(paths.root), tomli_w.dumps(document)]
-    # -P: the project's folder may hold a json.py or a teamd/ of its own.
-    return [sys.executable, "-P", "-m", "teamd.postman", *given]
+    return [*command_line("postman"), *given]
 
 
 def _plain(section: Any) -> Mapping[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from teamd.files.paths import TeamPaths, ignore, known_teams_folder
 from teamd.messages import TEAMS_FOLDER, check_team_name
 from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd_commands import command_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -248,8 +248,7 @@ async def _teamd(
 ) -> list[str]:
     from teamd import programs  # noqa: PLC0415 -- subprocess, only where one is started
 
-    # -P: nothing is imported from the current folder.
-    argv = [sys.executable, "-P", "-m", "teamd", *command, "--team-dir", str(paths.root)]
+    argv = [*command_line("teamd"), *command, "--team-dir", str(paths.root)]
     ending = programs.capture(argv, timeout_seconds=seconds, cwd=paths.home, pass_fds=pass_fds)
     try:
         ended = await ending

@@ -13,7 +13,7 @@ import marshal
 import os
 import sys
 
-_STARTS_TEAMD = ["-P", "-m", "teamd"]
+_STARTS_TEAMD = ["-P", "-m", "teamd_commands", "teamd"]
 _COMMANDS = ("teamd", "teamctl")
 _CHANNEL = 3
 # It has nothing of the environment by which a test finds what it has left.
@@ -31,8 +31,8 @@ def main() -> None:
         argv = [name, *sys.argv[1:]]
         path = os.environ["PATH"].split(os.pathsep)
         os.environ["PATH"] = os.pathsep.join(one for one in path if one != folder)
-    elif sys.argv[1:4] == _STARTS_TEAMD:
-        argv = ["teamd", *sys.argv[4:]]
+    elif sys.argv[1:5] == _STARTS_TEAMD:
+        argv = ["teamd", *sys.argv[5:]]
     else:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     fds = [fd for fd in map(int, os.listdir("/proc/self/fd")) if _is_open(fd)]

@@ -1,0 +1,37 @@
+"""The commands import their own modules, never those of a project's folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.strict.replies import say
+
+if TYPE_CHECKING:
+    from tests.e2e.harness import Project
+
+TRAP: Final = "import sys\nsys.exit(f'{__name__} of the project was imported')\n"
+# Modules of the standard library, of other packages and of our own, also as packages.
+TRAPS: Final = (
+    "json.py", "tomllib.py", "asyncio.py", "click.py", "rich.py", "psutil.py", "anthropic.py",
+    "pydantic/__init__.py", "teamd/__init__.py", "teamctl/__init__.py",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_pythonpath_that_names_the_project_replaces_no_module(project: Project) -> None:
+    """Neither in the commands as they are installed, nor in the processes that these start."""
+    for name in TRAPS:
+        project.write(name, TRAP)
+    project.environment["PYTHONPATH"] = "."
+    project.stage.play("ann", say("Done."))
+    started = project.run("teamd", "start")
+    assert (started.status, started.stderr) == (0, "")
+    spawned = project.run("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    assert (spawned.status, spawned.stdout, spawned.stderr) == (0, "Done.\n", "")
+    project.do("teamctl", "team")
+    project.do("teamctl", "doctor")
+    project.do("teamctl", "create", "other")
+    project.do("teamd", "--team", "other", "stop")
+    project.do("teamd", "restart")
