@@ -84,7 +84,7 @@ class Choice:
             return team.settings
         file = Path(self.config)
         file = file.parent.resolve() / file.name
-        if not file.exists():
+        if not os.path.lexists(file):  # a link that leads nowhere is told by whoever reads it
             raise SettingsError(file, ["there is no such file; `teamctl init` writes one"])
         return file
 
@@ -109,6 +109,8 @@ class Choice:
         from teamd.settings import read  # noqa: PLC0415 -- 15 ms, only where settings count
 
         file = self.settings_file(team)
+        if os.path.isdir(file):  # noqa: PTH112 -- false where it may not be looked at
+            _refuse_folder(file, team)
         found = read(file, folder=team.home)
         return found.shared if file == team.project_settings != team.own_settings else found
 
@@ -125,6 +127,14 @@ class Choice:
             return [], ""
         keys = [one.key for one in found.waiting]
         return keys, team.addressed(found.explain_waiting(self.config))
+
+
+def _refuse_folder(file: Path, team: TeamPaths) -> None:
+    """Refuse a folder in the place of a settings file, unless a sandbox has put it there."""
+    from teamd.sandbox.build import placeholders_of  # noqa: PLC0415 -- only for this mistake
+
+    if not placeholders_of(team, file.parent).made(file):
+        raise SettingsError(file, ["it is a folder; remove it, or name a file of settings"])
 
 
 def _has_trusted() -> bool:

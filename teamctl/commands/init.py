@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def command() -> None:
     """Write a team.toml with every setting, explained, into this folder."""
     file = Path.cwd() / SETTINGS_FILE
     directories.remove_placeholder(file)
-    if file.exists():
+    if os.path.lexists(file):
         raise TeamError(f"{file} is there already; edit it, or move it away first")
     text = init_text().encode()
     with suppress(StoreError):  # nothing in it loosens, so that it counts all the same

@@ -139,6 +139,11 @@ class Placeholders:
             mine = [holder for holder in holders if holder.team == str(team)]
             return [holder for holder in mine if not holder.process.alive]
 
+    def made(self, path: Path) -> bool:
+        """Return whether a placeholder was made there, and was not removed since."""
+        made, _ = self._read()
+        return str(path) in made
+
     @property
     def _file(self) -> Path:
         name = sha256(os.fsencode(self.workspace)).hexdigest()[:32]

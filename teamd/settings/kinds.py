@@ -201,7 +201,10 @@ def _is_list_of(value: Any, fits: Callable[[str], bool]) -> bool:
 
 def _absolute(value: list[str], folder: Path) -> tuple[Path, ...]:
     # Without `..`: what a folder lies in is seen by its name.
-    return tuple(Path(os.path.normpath(folder / Path(path).expanduser())) for path in value)
+    try:
+        return tuple(Path(os.path.normpath(folder / Path(path).expanduser())) for path in value)
+    except RuntimeError as error:  # no such user, or one without a home
+        raise Wrong("has a path with `~`, and that home is not known; write it out") from error
 
 
 FLAG: Final = ValueKind("true or false", lambda value: isinstance(value, bool))

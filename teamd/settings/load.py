@@ -61,8 +61,11 @@ def read_file(path: Path) -> bytes | None:
         with open(path, "rb", opener=_at_once) as file:
             _refuse_strange(os.fstat(file.fileno()), path)
             return file.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        return None
+    except FileNotFoundError as error:
+        if not path.is_symlink():
+            return None
+        why = f"it is a link to {path.readlink()}, which does not exist; mend or remove the link"
+        raise SettingsError(path, [why]) from error
     except IsADirectoryError as error:
         if not any(path.iterdir()):  # the placeholder of a sandbox: there is no file
             return None

@@ -173,6 +173,12 @@ def test_a_workspace_or_a_script_that_is_not_there_is_a_mistake(file: Path) -> N
         load(folder / "gone" / "team.toml", folder=folder / "gone")
 
 
+def test_a_folder_in_the_home_of_nobody_is_a_mistake(file: Path) -> None:
+    assert mistakes('[tools]\nread = ["~nosuchuser/data"]', file) == (
+        "tools.read has a path with `~`, and that home is not known; write it out",
+    )
+
+
 @pytest.mark.parametrize("path", ["x" * 5000, r"a\u0000b", "circle"])
 def test_a_path_that_no_system_takes_is_a_mistake(path: str, file: Path) -> None:
     (file.parent / "circle").symlink_to("circle")
