@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from teamctl import output
 from teamctl.widths import Shape
+from teamd.overview.members import REJECTED
 from teamd.overview.overview import OverviewReader
 from teamd.sandbox import SANDBOXED
 from teamd.team.member import COLOURS
@@ -119,16 +120,13 @@ def notes(seen: Overview) -> list[Cell]:
 def _notes(seen: Overview, view: MemberView) -> Iterator[Cell]:
     """Yield what a person should know of one member besides its row."""
     member = view.member
-    told = any(one.name == member.name for one in seen.notices)
+    told = any(one.name == member.name and one.kind != REJECTED for one in seen.notices)
     if member.reason and not told:
         yield f"{member.name}: {' '.join(member.reason.split())}", ""
     if view.copy:
         yield f"{member.name}: {_describe_copy(view.copy)}", ""
     if view.trouble:
         yield f"{member.name}: {view.trouble}", "red"
-    if view.rejected:
-        rejected = f"{view.rejected} lines were no mail: {seen.paths.rejected(member.name)}"
-        yield f"{member.name}: {rejected}", ""
     if member.sandbox not in (None, seen.team.sandbox):
         yield f"{member.name}: sandbox {member.sandbox}", "yellow"
 

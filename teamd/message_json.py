@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 
 from teamd.errors import NotAMessage
 
@@ -38,19 +39,29 @@ def parse_object(line: bytes) -> dict[str, Any]:
     Raises:
         NotAMessage: there is none, or it holds what no other program could read.
     """
-    if b"\0" in line:
-        raise NotAMessage("it holds a NUL byte")
+    _refuse_bytes(line)
     try:
         value = _STRICT.decode(line.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise NotAMessage("it is not UTF-8") from error
     except (ValueError, RecursionError) as error:
         raise NotAMessage("it is not JSON") from error
+    if isinstance(value, list):
+        raise NotAMessage("it is a JSON array; write one object a line")
     if not isinstance(value, dict):
         raise NotAMessage("it is no JSON object")
     if _may_be_deep(line) and any(_deeper(found, _MAX_DEPTH) for found in value.values()):
         raise NotAMessage(f"it is nested deeper than {_MAX_DEPTH}")
     return value
+
+
+def _refuse_bytes(line: bytes) -> None:
+    if line.startswith(BOM_UTF8):
+        raise NotAMessage("it begins with a byte order mark (BOM)")
+    if line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise NotAMessage("it is UTF-16; write UTF-8")
+    if b"\0" in line:
+        raise NotAMessage("it holds a NUL byte")
 
 
 def _may_be_deep(line: bytes) -> bool:

@@ -181,7 +181,11 @@ class Message:
         fields = parse_object(line)
         content = fields.pop("content", None)
         if not isinstance(content, str):
-            raise NotAMessage("it has no text content")
+            has_text = "text" in fields
+            why = (
+                "it has `text` in place of `content`" if has_text else "it has no text as `content`"
+            )
+            raise NotAMessage(why)
         if "\0" in content:
             raise NotAMessage("its content holds a NUL character")
         fields.pop("to", None)

@@ -17,14 +17,19 @@ from teamctl.doctor import Finding, Level
 from teamctl.doctor.hosts import check_hosts
 from teamctl.doctor.machine import check_machine
 from teamctl.doctor.model import check_model
+from teamctl.doctor.synced import check_synced
 from teamd import damaged, terminal
 from teamd.board.files import read_all
 from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
 from teamd.files import directories, pidfile
 from teamd.options import team_options
+from teamd.overview.members import count_rejected
+from teamd.overview.notices import of_rejected
+from teamd.sandbox.build import check_workspace
 from teamd.sandbox.probe import WITHOUT, describe, probe
 from teamd.settings import Settings, roles, skills
 from teamd.team.roster import Roster
+from teamd.team.team import Team
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,10 +95,19 @@ def _settings(choice: Choice, team: TeamPaths | None) -> Iterator[Finding]:
     yield Finding(Level.OK, "the settings are right")
     if waiting := found.explain_waiting(choice.config):
         yield Finding(Level.NOTE, waiting, "`teamctl trust` shows them, and confirms the file")
+    yield from _workspace(found.settings)
     yield _sandbox(found.settings)
     yield from _texts(found.settings, paths)
     yield from check_model(found.settings, team)
     yield from check_hosts(found.settings, team)
+
+
+def _workspace(settings: Settings) -> Iterator[Finding]:
+    try:
+        check_workspace(settings)
+    except TeamError as error:
+        what, _, remedy = str(error).partition("; ")
+        yield Finding(Level.FAIL, what, remedy)
 
 
 def _sandbox(settings: Settings) -> Finding:
@@ -127,10 +141,20 @@ def _files(paths: TeamPaths) -> Iterator[Finding]:
     for kept in damaged.find_kept(paths):
         what = f"{kept} is a damaged file that was set aside"
         yield Finding(Level.NOTE, what, "look at it, then remove it")
+    yield from _roster(paths)
+
+
+def _roster(paths: TeamPaths) -> Iterator[Finding]:
+    """Look at the roster, and at the mail and the other files of its members."""
+    team = Team()
     try:
-        Roster(paths).read()
+        team = Roster(paths).read()
     except TeamError as error:
         yield Finding(Level.FAIL, str(error))
+    for name, count in count_rejected(paths, team):
+        said = of_rejected(paths, name, count)
+        yield Finding(Level.NOTE, said.text, f"`{said.commands[0]}` {said.does}")
+    yield from check_synced(paths, [member.name for member in team.members])
 
 
 def _texts(settings: Settings, team: TeamPaths) -> Iterator[Finding]:

@@ -223,6 +223,21 @@ def sort(
         return str(error)
 
 
+def explain_rejected(rejected: Path) -> str:
+    """Return what is wrong with the last line of a file of rejected ones.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    with files.opened(rejected) as fd:
+        if fd is None:
+            return ""
+        content = files.read_descriptor(fd, max(0, os.fstat(fd).st_size - MAX_MESSAGE_BYTES))
+    line = content.rstrip(b"\n").rpartition(b"\n")[2]
+    found = sort(line + b"\n", to="", max_bytes=MAX_MESSAGE_BYTES)
+    return found if isinstance(found, str) else "its reader could not handle it"
+
+
 def reject(refused: Iterable[bytes], rejected: Path, *, at: int, durable: bool) -> int:
     """Have these lines stand in the file of rejected ones from an offset on, and none behind.
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
 from teamd.mail import lines
-from teamd.messages import PERMISSION_TYPE
+from teamd.messages import LEAD, PERMISSION_TYPE, USER
 from teamd.states import Status
 from teamd.team.activity import MODEL, read_activity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, Final
 
     from teamd.budget.account import Account
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
     from teamd.overview.requests import OpenRequest
     from teamd.team.activity import Activity, Doing, Retry
     from teamd.team.member import Member
+    from teamd.team.team import Team
 
 WAITING: Final = "waiting"
+REJECTED: Final = "rejected"
 _MINUTE: Final = 60
 
 
@@ -202,6 +206,15 @@ def count_queued(paths: TeamPaths, name: str) -> int:
     from teamd.mail.mailbox import Mailbox  # noqa: PLC0415 -- only where mail is in hand
 
     return Mailbox(paths, name).queued()
+
+
+def count_rejected(paths: TeamPaths, team: Team) -> Iterator[tuple[str, int]]:
+    """Yield whose mail held lines that were not messages, and how many; the person's too."""
+    names = dict.fromkeys((LEAD, USER, *(member.name for member in team.members)))
+    for name in names:
+        with suppress(StoreError):  # one file of one member hides nobody
+            if count := lines.count(paths.rejected(name)):
+                yield name, count
 
 
 def _look_at_copy(paths: TeamPaths, member: Member) -> dict[str, Any]:

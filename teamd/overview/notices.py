@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
+from teamd.errors import StoreError
+from teamd.mail.lines import explain_rejected
 from teamd.messages import LEAD
-from teamd.overview.members import WAITING
+from teamd.overview.members import REJECTED, WAITING
 from teamd.states import Status
 
 TYPE_CHECKING = False
@@ -29,7 +32,7 @@ class Notice:
     """Something that needs a person.
 
     Attributes:
-        kind: `waiting`, `failed`, `paused`, `mail`, or `teamd` where none runs.
+        kind: `waiting`, `failed`, `paused`, `mail`, `rejected`, or `teamd` where none runs.
         text: it, in a line.
         commands: what answers it; the first is the usual one, the others do otherwise.
         does: what the first does.
@@ -93,6 +96,19 @@ def of_mail(paths: TeamPaths, unread: int) -> Notice:
     return _notice(
         paths, "mail", text, "teamctl inbox", "shows it" if unread == 1 else "shows them"
     )
+
+
+def of_rejected(paths: TeamPaths, name: str, count: int) -> Notice:
+    """Say that lines of an inbox were not messages."""
+    file, why = paths.rejected(name), ""
+    with suppress(StoreError):  # the count is known, and names the file
+        why = f" ({explain_rejected(file)})"
+    lines, them = ("1 line", "it") if count == 1 else (f"{count} lines", "them")
+    text = (
+        f"{lines} of mail to {name} could not be read{why}: "
+        f"send {them} again in the right form, then remove {file}"
+    )
+    return _notice(paths, REJECTED, text, "teamctl help files", "shows the form", name=name)
 
 
 def _of_member(paths: TeamPaths, view: MemberView) -> Notice:

@@ -8,7 +8,7 @@ from functools import cached_property
 from teamd.errors import StoreError
 from teamd.files import directories, pidfile
 from teamd.messages import SHUTDOWN_TYPE
-from teamd.overview.members import MemberView, count_queued, look_at
+from teamd.overview.members import MemberView, count_queued, count_rejected, look_at
 from teamd.overview.remembered import remember
 from teamd.states import Status
 from teamd.team.roster import Roster
@@ -37,6 +37,7 @@ class Overview:
         supervisor: the pid of its teamd; `None` while none runs.
         requests: those that wait for an answer, the oldest first.
         unread: the messages that wait for the person; `None` where they cannot be counted.
+        rejected: how many lines of whose mail were not messages.
         untrusted: the settings that wait for trust.
         untrusted_sentence: says so, and what to do.
         trouble: why the costs are not known, or nothing.
@@ -48,6 +49,7 @@ class Overview:
     members: tuple[MemberView, ...]
     requests: tuple[OpenRequest, ...]
     unread: int | None
+    rejected: tuple[tuple[str, int], ...] = ()
     untrusted: tuple[str, ...] = ()
     untrusted_sentence: str = ""
     trouble: str = ""
@@ -56,7 +58,8 @@ class Overview:
     def notices(self) -> tuple[Notice, ...]:
         """What needs a person, with the command that answers it; what is most urgent first."""
         stopped = any(view.state in _STOPPED for view in self.members)
-        if not (self.waiting or stopped or self.unread or self.supervisor is None):
+        quiet = self.supervisor is not None and not (self.unread or self.rejected)
+        if quiet and not (self.waiting or stopped):
             return ()
         from teamd.overview import notices  # noqa: PLC0415 -- only where there are some
 
@@ -64,6 +67,7 @@ class Overview:
         found += notices.of_members(self.paths, self.members)
         if self.supervisor is None:
             found.append(notices.of_supervisor(self.paths))
+        found += [notices.of_rejected(self.paths, name, count) for name, count in self.rejected]
         if self.unread:
             found.append(notices.of_mail(self.paths, self.unread))
         return tuple(found)
@@ -132,6 +136,7 @@ class OverviewReader:
             members=members,
             requests=tuple(requests),
             unread=self._count_unread(team),
+            rejected=tuple(count_rejected(paths, team)),
             untrusted=tuple(untrusted[0]),
             untrusted_sentence=untrusted[1],
             trouble=trouble,

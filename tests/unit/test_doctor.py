@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, ClassVar
 
@@ -13,16 +15,22 @@ import pytest
 from teamctl.doctor import Level
 from teamctl.doctor.hosts import check_hosts
 from teamctl.doctor.model import check_model
+from teamctl.doctor.synced import find_conflict_copies
+from teamd.mail.mailbox import Mailbox
+from teamd.process_id import Identity
+from teamd.sandbox.build import placeholders_of
+from teamd.sandbox.placeholders import Holder
+from teamd.sandbox.places import Place, PlaceState
 from teamd.settings import Settings
 from teamd.settings.hosts import HostSettings
 from teamd.settings.schema import ModelSettings
 from teamd.settings.trust import TrustStore
 from tests.strict.server import StrictServer, by_name
 from tests.unit.calls import call
+from tests.unit.screen import add
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from teamd.files.paths import TeamPaths
 
@@ -197,3 +205,98 @@ def test_a_name_that_no_team_can_have_is_a_failure_and_no_settings_are_looked_fo
     assert (done.status, done.err) == (1, "")
     assert "FAIL  'a b' cannot be a team's name; " in done.out
     assert "the settings are right" not in done.out
+
+
+def test_mail_that_could_not_be_read_is_noted(paths: TeamPaths) -> None:
+    """Also that of the person, who is not in the roster."""
+    paths.inbox("lead").write_bytes(b'\xef\xbb\xbf{"content": "a"}\n[{"content": "b"}]\n')
+    Mailbox(paths, "lead", durable=False).take()
+    status, found = findings(paths)
+    (what,) = (one for one in found if "mail" in one and "could not be read" in one)
+    assert what == (
+        "2 lines of mail to lead could not be read (it is a JSON array; write one object a line): "
+        f"send them again in the right form, then remove {paths.rejected('lead')}"
+    )
+    assert (status, found[what]) == (0, ("note", "`teamctl help files` shows the form"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config (Ann's conflicted copy 2026-11-28).json",  # Dropbox
+        "config (conflicted copy 2026-11-28 101112).json",  # Nextcloud
+        "config_conflict-20261128-101112.json",  # ownCloud
+        "inbox/bob.sync-conflict-20261128-101112-ABCDEFG.jsonl",  # Syncthing
+        "config-LAPTOP.json",  # OneDrive
+        "inbox/bob-LAPTOP.jsonl",
+        "tasks/7-LAPTOP.json",
+        "ledger (1).jsonl",  # Google Drive
+        "config 2.json",  # iCloud
+        "config.Conflict.json",  # Resilio
+    ],
+)
+def test_a_conflict_copy_of_a_synced_drive_is_a_failure(paths: TeamPaths, name: str) -> None:
+    add(paths, "bob")
+    for original in ("inbox/bob.jsonl", "tasks/7.json"):
+        (paths.root / original).touch()
+    copy = paths.root / name
+    copy.touch()
+    status, found = findings(paths)
+    what = f"{copy} is a conflict copy of a synced drive: two machines have written that file"
+    assert (status, found[what][0]) == (1, "fail")
+
+
+def test_files_of_teammates_with_like_names_are_no_conflict_copies(paths: TeamPaths) -> None:
+    for name in ("bob", "bob-2"):
+        add(paths, name)
+        for path in (paths.inbox(name), paths.rejected(name), paths.transcript(name)):
+            path.touch()
+    (paths.root / "config.damaged-17.json").touch()
+    assert find_conflict_copies(paths, ["bob", "bob-2"]) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (Path.mkdir, "it is a folder; remove it, or name a file of settings"),
+        (lambda path: path.symlink_to("gone"), "it is a link to gone, which does not exist; "),
+    ],
+)
+def test_what_stands_in_the_place_of_the_settings_is_a_failure(
+    paths: TeamPaths, make: Callable[[Path], None], sentence: str
+) -> None:
+    file = paths.home / "team.toml"
+    make(file)
+    done = call(paths, "doctor")
+    assert done.status == 1
+    assert f"FAIL  {file}: {sentence}" in done.out
+
+
+def test_a_placeholder_of_a_sandbox_is_no_settings_file(paths: TeamPaths) -> None:
+    """It is an empty folder, and goes with the last command."""
+    file = paths.home / "team.toml"
+    placeholders = placeholders_of(paths, paths.home)
+    missing = Place(file, PlaceState.MISSING)
+    holder = Holder(id="1", team=str(paths.root), process=Identity.own())
+    placeholders.hold(lambda _, __: (holder, [] if file.exists() else [missing]))
+    assert "the settings are right" in call(paths, "doctor").out
+    placeholders.release(holder)
+    placeholders.tidy()
+    file.mkdir()
+    assert "the settings are right" not in call(paths, "doctor").out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
+@pytest.mark.parametrize(("sandbox", "level"), [("auto", "fail"), ("off", None)])
+def test_roots_commands_cannot_write_to_another_users_project(
+    paths: TeamPaths, sandbox: str, level: str | None
+) -> None:
+    """In a sandbox root has no rights over the files of others."""
+    os.chown(paths.home, 4242, -1)
+    _, found = findings(paths, f'[tools]\nsandbox = "{sandbox}"\n')
+    what = (
+        f"{paths.home} belongs to user 4242, and commands that root starts in the sandbox "
+        "cannot write there"
+    )
+    remedy = "run teamd as that user (in a container: `--user 4242`)"
+    assert found.get(what) == (level and (level, remedy))

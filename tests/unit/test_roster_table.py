@@ -88,7 +88,16 @@ def test_lines_that_were_no_mail_are_told(paths: TeamPaths) -> None:
     """Mail that a broken writer spoilt must not vanish unseen."""
     add(paths, "alice")
     paths.rejected("alice").write_bytes(b"garbage\nmore\n")
-    assert any("2 lines were no mail" in line for line in screen(paths, 200))
+    paths.rejected("lead").write_bytes(b'{"text": "hello"}\n')
+    _, first, second, *_ = (line.rstrip() for line in screen(paths, 400))
+    assert first == (
+        "1 line of mail to lead could not be read (it has `text` in place of `content`): send it "
+        f"again in the right form, then remove {paths.rejected('lead')}; "
+        "`teamctl help files` shows the form"
+    )
+    assert second.startswith("2 lines of mail to alice could not be read (it is not JSON): send")
+    (notice,) = (one for one in OverviewReader(paths).read().notices if one.name == "alice")
+    assert (notice.kind, notice.commands) == ("rejected", ("teamctl help files",))
 
 
 def test_a_pid_of_a_dead_process_is_not_shown(paths: TeamPaths) -> None:
