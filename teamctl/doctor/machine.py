@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import resource
 import shutil
 import sys
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from teamctl.doctor import Finding, Level
 from teamd.errors import StoreError
 from teamd.files import locks
+from teamd.files.paths import user_name
 from teamd.files.watch import BLIND_SECONDS, watch
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _watching(paths: TeamPaths) -> Finding:
 def _lingering() -> Iterator[Finding]:
     if not _SYSTEMD.is_dir():
         return
-    user = getpass.getuser()
+    user = user_name()
     if (_LINGER / user).exists():
         yield Finding(Level.OK, "lingering is on: services of yours run while you are logged out")
     else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pwd
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +20,24 @@ if TYPE_CHECKING:
 
 SETTINGS_FILE: Final = "team.toml"
 STATE_VARIABLE: Final = "XDG_STATE_HOME"
+
+
+def home_folder() -> Path | None:
+    """Return the person's home; `None` where neither HOME nor the user database names one."""
+    if home := os.environ.get("HOME"):
+        return Path(home)
+    try:
+        return Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:  # a container that runs as any number
+        return None
+
+
+def user_name() -> str:
+    """Return the name of this process's user; its number where the user database has none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def state_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -42,6 +62,22 @@ def known_teams_folder(environment: Mapping[str, str] = os.environ) -> Path | No
     """Return where it stands which teams this user has had; `None` where nothing can be kept."""
     state = state_folder(environment)
     return None if state is None else state / "teams"
+
+
+def workspaces_folder(team: TeamPaths) -> Path:
+    """Return the folder for records about workspaces, which all teams of this user share.
+
+    Where the state folder cannot be written, it is the team's own: two teams in one workspace do
+    not know of each other then.
+    """
+    state = state_folder()
+    if state is not None:
+        folder = state / "workspaces"
+        with suppress(StoreError):
+            directories.make_private_directory(folder)
+            if os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+                return folder
+    return team.root / "workspaces"
 
 
 def ignore(directory: Path) -> None:
@@ -149,7 +185,8 @@ class TeamPaths:
     @property
     def settings(self) -> Path:
         """The person's settings, unless another file is named; a team by name may have its own."""
-        return self.own_settings if self.own_settings.exists() else self.project_settings
+        own = self.own_settings
+        return own if os.path.lexists(own) else self.project_settings
 
     @property
     def own_settings(self) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import signal
 import sys
 from contextlib import suppress
@@ -13,8 +12,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, locks
-from teamd.files.paths import state_folder
+from teamd.files.paths import home_folder, user_name, workspaces_folder
 from teamd.programs.cgroup import Cgroup
 from teamd.programs.sandboxed import Bounds
 from teamd.sandbox.links import leads_through
@@ -98,7 +98,8 @@ def build_shell_by(
         return ClosedShell(
             f"commands are refused: {probe.trouble}; the person can mend it with {probe.remedy}"
         )
-    if Path(os.path.realpath(Path.home())).is_relative_to(policy.workspace):
+    home = home_folder()
+    if home is not None and Path(os.path.realpath(home)).is_relative_to(policy.workspace):
         why = f"the workspace {workspace} holds the person's home, which no sandbox could hide then"
         return ClosedShell(
             f"commands are refused: {why}; the person can put the project into a folder"
@@ -114,6 +115,24 @@ def build_shell_by(
     if cgroup and joins:
         cgroup = cgroup.join()
     return SandboxedShell(probe.program, policy, held, paths.root, paths.removed, cgroup)
+
+
+def check_workspace(settings: Settings) -> None:
+    """See that root's commands can write to the workspace: in a sandbox they lack root's rights.
+
+    Raises:
+        StoreError: the workspace belongs to another user.
+    """
+    workspace = settings.team.workspace
+    if os.geteuid() != 0 or settings.tools.sandbox in WITHOUT:
+        return
+    with translate_os_errors(workspace):
+        owner = workspace.stat().st_uid
+    if owner != 0:
+        raise StoreError(
+            f"{workspace} belongs to user {owner}, and commands that root starts in the sandbox "
+            f"cannot write there; run teamd as that user (in a container: `--user {owner}`)"
+        )
 
 
 def build_policy(
@@ -237,11 +256,10 @@ def own_places(workspace: Path) -> list[str]:
 
 def placeholders_of(paths: TeamPaths, workspace: Path) -> Placeholders:
     """Return what keeps the missing places of a workspace, whichever team works there."""
-    state = state_folder() or paths.root  # without a home no two teams know of each other
-    return Placeholders(Path(os.path.realpath(workspace)), state / "workspaces")
+    return Placeholders(Path(os.path.realpath(workspace)), workspaces_folder(paths))
 
 
 def _environment(names: tuple[str, ...]) -> dict[str, str]:
     given = {name: os.environ[name] for name in names if name in os.environ}
-    user = pwd.getpwuid(os.geteuid()).pw_name
+    user = user_name()
     return {"USER": user, "LOGNAME": user, **given}

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from teamd.files.paths import home_folder
 from teamd.sandbox.links import leads_through
 from teamd.sandbox.toolchains import changed_at, needed_by
 
@@ -110,8 +111,9 @@ def _outermost(places: Iterable[Path]) -> list[Path]:
 
 def _inner(policy: Policy) -> list[str]:
     """Return what no folder for programs holds, each with a slash behind it."""
-    home = os.path.realpath(Path.home())
-    return [f"{one}{os.sep}" for one in (home, "/run", policy.workspace, *policy.hidden)]
+    home = home_folder()
+    person = [] if home is None else [os.path.realpath(home)]
+    return [f"{one}{os.sep}" for one in (*person, "/run", policy.workspace, *policy.hidden)]
 
 
 def _may_show(folder: Path, inner: Sequence[str], policy: Policy) -> bool:

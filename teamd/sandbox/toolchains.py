@@ -12,6 +12,8 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+from teamd.files.paths import home_folder
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -37,23 +39,25 @@ def needed_by(folder: Path) -> Iterator[Path]:
             yield from (programs.parent / name for name in _BESIDE_PROGRAMS)
     if folder.name == _SHIMS:
         yield from (folder.parent / name for name in _BESIDE_SHIMS)
-    if _has_rustup(folder):
-        yield _rustup_home(os.environ)
+    if _has_rustup(folder) and (rustup := _rustup_home(os.environ)) is not None:
+        yield rustup
 
 
 def variables(path: Iterable[Path], environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables without which programs on the PATH do not find what they need."""
-    if any(map(_has_rustup, path)):
-        return {_RUSTUP_HOME: str(_rustup_home(environment))}
-    return {}
+    home = _rustup_home(environment) if any(map(_has_rustup, path)) else None
+    return {} if home is None else {_RUSTUP_HOME: str(home)}
 
 
 def _has_rustup(folder: Path) -> bool:
     return os.path.exists(folder / _RUSTUP)  # noqa: PTH110 -- false in a folder that is closed
 
 
-def _rustup_home(environment: Mapping[str, str]) -> Path:
-    return Path(environment.get(_RUSTUP_HOME) or Path.home() / ".rustup")
+def _rustup_home(environment: Mapping[str, str]) -> Path | None:
+    if named := environment.get(_RUSTUP_HOME):
+        return Path(named)
+    home = home_folder()
+    return None if home is None else home / ".rustup"
 
 
 def _environments(folder: Path) -> list[Path]:

@@ -16,7 +16,7 @@ from hashlib import file_digest, sha256
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from teamd.files import directories, files, locks
-from teamd.files.paths import state_folder
+from teamd.files.paths import workspaces_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,10 +127,9 @@ class WrittenFiles:
 
     @classmethod
     def of(cls, workspace: Path, paths: TeamPaths) -> WrittenFiles:
-        """Return that of a workspace; without a home no two teams know of each other."""
+        """Return that of a workspace."""
         name = sha256(os.fsencode(os.path.realpath(workspace))).hexdigest()[:32]
-        state = state_folder() or paths.root
-        return cls(state / "workspaces" / f"{name}.written.jsonl")
+        return cls(workspaces_folder(paths) / f"{name}.written.jsonl")
 
     @contextmanager
     def locked(self) -> Iterator[int]:
