@@ -24,7 +24,7 @@ from teamd.files.safe_open import safe_open
 from teamd.messages import new_id
 from teamd.model_facts import UNKNOWN
 from teamd.model_pages import keep, read_kept, server_address
-from teamd.models import LimitError, ModelError, RefusedError
+from teamd.models import LimitError, ModelError, RefusedError, UnusableError
 from teamd.models.encoding import PerMessage, encode_tools, size_of, size_of_list, size_of_text
 from teamd.models.prices import FREE, Price, Prices
 from teamd.models.retry import Rests, Retrying, RetryPolicy
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 # What a server may put before a first prompt by itself, such as how tools are called.
 UNSEEN_TOKENS: Final = 1024
+_MEND: Final = "`teamctl doctor` checks the machine; then send mail to try again"
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _ASK_AGAIN_SECONDS: Final = 60.0
@@ -113,7 +114,10 @@ class ModelStack:
     async def learn_key(self) -> None:
         """Have `key_command` tell the key: what is read before the first call may hold it."""
         if self._settings.script is None and self._settings.key_command is not None:
-            await self._claude.learn_key()
+            try:
+                await self._claude.learn_key()
+            except Exception as error:  # noqa: BLE001 -- the first call fails alike, and says so
+                self._env.journal.error("key not learned", error)
 
     async def _renew_key(self) -> bool:
         return self._settings.script is None and await self._claude.renew_key()
@@ -122,6 +126,17 @@ class ModelStack:
     def _server_model(self) -> Model:
         script = self._settings.script
         return self._claude if script is None else Scripted(script)
+
+    async def try_client(self) -> None:
+        """Build the client of the model's server, without a key, and ask nobody.
+
+        Raises:
+            Exception: it cannot be built on this machine.
+        """
+        if self._settings.script is None:
+            client = replace(self._claude, key_command=None, key="no-key-is-sent")
+            await client.learn_key()
+            await client.close()
 
     @cached_property
     def _claude(self) -> Claude:
@@ -199,7 +214,7 @@ class Metered:
         try:
             self.settle()
             account = None  # in full: a call that is cut off may have taken anything
-            reply = await self.model.reply(ask)
+            reply = await self._ask(ask)
             account = _account(reply.usage, self._find_price(ask.model))
         except ModelError as error:
             if not error.begun:
@@ -211,6 +226,21 @@ class Metered:
             self.ledger.settle(reservation, account)
         self._remember(ask, frame, reply)
         return replace(reply, frame=frame)
+
+    async def _ask(self, ask: Ask) -> Reply:
+        """Ask the model.
+
+        Raises:
+            ModelError: as a model raises it; also where not even its client could be built, so that
+                nothing was sent: a proxy, a certificate or a package is missing, say.
+        """
+        try:
+            return await self.model.reply(ask)
+        except ModelError:
+            raise
+        except Exception as error:
+            why = " ".join(str(error).split()) or type(error).__name__
+            raise UnusableError(f"the model cannot be asked from here: {why}; {_MEND}") from error
 
     async def _reserve(self, ask: Ask, frame: str) -> Reservation:
         wanted = Reservation(

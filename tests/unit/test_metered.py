@@ -174,6 +174,33 @@ def test_at_the_limit_of_a_day_it_is_tried_again_on_the_next(tmp_path: Path) -> 
     desk.ask()
 
 
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (
+            ImportError("Using SOCKS proxy, but\nthe package is missing"),
+            "Using SOCKS proxy, but the",
+        ),
+        (FileNotFoundError(2, "No such file or directory"), "[Errno 2] No such file"),
+        (AssertionError(), "AssertionError"),
+    ],
+    ids=repr,
+)
+def test_a_client_that_cannot_be_built_pauses_and_costs_nothing(
+    error: Exception, why: str, tmp_path: Path
+) -> None:
+    """Whatever is no error of the model's was raised before anything was sent."""
+    desk = Desk(tmp_path, error)
+    with pytest.raises(UnusableError) as caught:
+        desk.ask()
+    said = str(caught.value)
+    assert said.startswith(f"the model cannot be asked from here: {why}")
+    assert said.endswith("; `teamctl doctor` checks the machine; then send mail to try again")
+    assert "\n" not in said
+    assert (desk.account.calls, desk.account.tokens, desk.account.usd) == (0, 0, 0)
+    assert not desk.ledger.read().held
+
+
 @pytest.mark.parametrize("error", [TransientError("busy"), UnusableError("no key")])
 def test_a_failure_before_the_server_began_costs_nothing(error: ModelError, tmp_path: Path) -> None:
     desk = Desk(tmp_path, error)
@@ -188,7 +215,6 @@ def test_a_failure_before_the_server_began_costs_nothing(error: ModelError, tmp_
     [
         begun(TransientError("broken stream")),
         begun(UnusableError("refused in mid-stream")),
-        RuntimeError("a fault of our own"),
         reply(Usage()),
     ],
     ids=str,
