@@ -69,7 +69,9 @@ def start(choice: Choice, *, foreground: bool, ready_fd: int | None, secrets_fd:
     team = choice.existing_or_here()
     if not foreground:
         return _start_in_background(choice, team)
-    if ready_fd is None:  # otherwise told by who started this one
+    if ready_fd is not None:
+        os.set_inheritable(ready_fd, False)  # the postman would keep it open
+    else:  # otherwise told by who started this one
         _tell_what_waits(choice.waiting(team)[1])
     if not choice.without_settings(team):
         choice.settings(team)  # a mistake in them is told before much is loaded

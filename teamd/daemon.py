@@ -15,6 +15,7 @@ from teamd.agent.process import TeammateProcess
 from teamd.connection import check_connection
 from teamd.errors import StoreError
 from teamd.files import directories, locks, pidfile
+from teamd.files.paths import home_folder
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
 from teamd.masking import Mask, MaskedStream
@@ -34,8 +35,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+    from typing import Final
 
     from teamd.files.paths import TeamPaths
+
+_NO_HOME: Final = "/nonexistent"  # Debian's name for the home of users without one
 
 
 def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
@@ -91,6 +95,7 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         check=check,
         merge=merge,
         post=post,
+        rehearse=teammate.rehearse,
     )
 
 
@@ -106,14 +111,16 @@ def serve(
     Args:
         paths: created at need.
         settings_file: may be missing.
-        ready: called once, when requests are served.
-        prepare: makes what the children run, otherwise teammates; what is slow to load of it comes
-            behind `ready`.
+        ready: called once, when requests are served and the first fork has worked.
+        prepare: makes what the children run, otherwise teammates.
 
     Raises:
         TeamError: the settings are wrong, no model's server can be reached as the environment is,
-            another supervisor runs, files cannot be written, locks exclude nobody.
+            another supervisor runs, files cannot be written, locks exclude nobody, no teammate can
+            begin on this machine.
     """
+    if home_folder() is None:
+        os.environ["HOME"] = _NO_HOME  # the SDK fails where it cannot find out a home
     settings = LiveSettings(paths, settings_file)
     teams.check_own_name(paths, settings.now.team.name, settings_file)
     if settings.now.model.script is None:
@@ -136,11 +143,10 @@ def serve(
         watchdog = ServiceWatchdog(seconds, partial(notify, "WATCHDOG=1"))
         supervisor = build_supervisor(settings, program, journal, claim, watchdog)
         supervisor.resume()
+        supervisor.begin()
         journal.note("ready", pid=os.getpid(), team=str(paths.root))
         ready()
         _remember(paths, journal)
-        supervisor.begin()
-        notify("WATCHDOG=1")  # it may have taken seconds
         supervisor.run()
         notify("STOPPING=1")
         journal.note("stopped")
@@ -194,7 +200,13 @@ def _detached(paths: TeamPaths, program: ChildProgram, files: tuple[int, int]) -
         leave()
         return program.post()
 
-    return replace(program, run=run, check=check, merge=merge, post=post)
+    def rehearse(bell: int) -> None:
+        leave()
+        if program.rehearse is not None:
+            program.rehearse(bell)
+
+    tried = program.rehearse and rehearse
+    return replace(program, run=run, check=check, merge=merge, post=post, rehearse=tried)
 
 
 def _remember(paths: TeamPaths, journal: Journal) -> None:

@@ -6,11 +6,12 @@ import asyncio
 import os
 import signal
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from teamd.agent.build import build_loop, reason_to_wake
 from teamd.agent.environment import Environment
+from teamd.agent.model_stack import ModelStack
 from teamd.agent.throttle import CallSlots
 from teamd.agent.wakeup import Pulse, SupervisorGone, Wakeup, hibernate
 from teamd.child_exit import explain_exit
@@ -18,7 +19,11 @@ from teamd.copies import record as copies
 from teamd.files import locks
 from teamd.files.locks import InstanceLock
 from teamd.files.watch import SLOW_SECONDS
+from teamd.heartbeat import Heartbeat
 from teamd.journal import Journal
+from teamd.messages import TEAMD
+from teamd.sandbox.build import build_policy, check_workspace
+from teamd.sandbox.readable import Readable
 from teamd.states import ChildExit
 from teamd.team.roster import Roster
 
@@ -28,7 +33,6 @@ if TYPE_CHECKING:
     from teamd.budget.ledger import Ledger
     from teamd.copies.record import Copy
     from teamd.files.paths import TeamPaths
-    from teamd.heartbeat import Heartbeat
     from teamd.masking import Mask
     from teamd.sandbox.probe import Probe
     from teamd.settings import Settings
@@ -95,6 +99,24 @@ def live(
         journal.close()
 
 
+def rehearse(common: Common, bell: int) -> None:
+    """Build a teammate as the first one will be built, and leave nothing of it.
+
+    It has the name of the supervisor, which no teammate can have. What this raises would end the
+    process of every teammate as it begins.
+    """
+    settings, paths = common.settings, common.paths
+    check_workspace(settings)
+    pulse = Pulse(Heartbeat(), every_seconds=common.beat_seconds)
+    wakeup = Wakeup(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS)
+    journal = Journal(paths.log(TEAMD), TEAMD, common.mask)
+    env = _environment_of(common, TEAMD, journal, wakeup, CallSlots(bell))
+    build_loop(env)
+    asyncio.run(ModelStack(env).try_client())
+    tools, workspace = settings.tools_of(TEAMD, ""), settings.team.workspace
+    Readable.find(build_policy(paths, TEAMD, tools, workspace=workspace))
+
+
 def _environment(
     common: Common,
     name: str,
@@ -108,25 +130,35 @@ def _environment(
     instance_lock = InstanceLock(common.paths.life(name))
     at_end = ExitStack()
     at_end.callback(instance_lock.close)  # behind all that is added to it
-    roster = Roster(common.paths)
-    copy = _copy_of(common.paths, roster, name)
-    settings = common.settings
+    env = _environment_of(common, name, journal, wakeup, slots)
+    copy = _copy_of(common.paths, env.roster, name)
+    return replace(
+        env,
+        settings=env.settings if copy is None else env.settings.in_copy(copy.folder),
+        origin=None if copy is None else copy.origin,
+        check=instance_lock.check,
+        goes_on=goes_on,
+        at_end=at_end,
+    )
+
+
+def _environment_of(
+    common: Common, name: str, journal: Journal, wakeup: Wakeup, slots: CallSlots
+) -> Environment:
+    """Return the environment of a teammate that works in the shared folder."""
     return Environment(
         name=name,
         paths=common.paths,
-        settings=settings if copy is None else settings.in_copy(copy.folder),
-        origin=None if copy is None else copy.origin,
+        settings=common.settings,
         journal=journal,
         wakeup=wakeup,
         slots=slots,
-        check=instance_lock.check,
+        check=lambda: None,
         granted_bytes=common.granted_bytes,
         probe=common.probe,
         mask=common.mask,
         ledger=common.ledger,
-        roster=roster,
-        goes_on=goes_on,
-        at_end=at_end,
+        roster=Roster(common.paths),
     )
 
 

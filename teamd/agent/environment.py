@@ -79,6 +79,12 @@ class Environment:
         return self.name == LEAD
 
     @property
+    def role(self) -> str:
+        """The teammate's role; empty for one that is not in the team."""
+        member = self.roster.find(self.name)
+        return "" if member is None else member.role
+
+    @property
     def project(self) -> Path:
         """The person's folder, where roles and skills are."""
         return self.settings.team.workspace if self.origin is None else self.origin.folder

@@ -185,7 +185,7 @@ class TeammateTools:
     @cached_property
     def _bash(self) -> Bash:
         env, settings = self.env, self.env.settings
-        role = env.roster.get(env.name).role
+        role = env.role
         tools = settings.tools_of(env.name, role)
         shell = partial(
             build_shell,

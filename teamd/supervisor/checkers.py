@@ -14,7 +14,7 @@ from teamd import clocks
 from teamd.board.files import id_in
 from teamd.board.task import TaskStatus
 from teamd.clocks import Deadline
-from teamd.errors import StoreError
+from teamd.errors import StoreError, TeamError
 from teamd.files.watch import SLOW_SECONDS
 from teamd.states import ChildExit
 from teamd.supervisor.fork import CheckStart, fork
@@ -163,9 +163,9 @@ class Checkers:
     def _fork(self, task_id: str, claim: str) -> None:
         start, children = CheckStart(task_id, claim), self.children
         try:
-            children.program.load()
+            children.load()
             child = fork(lambda _: children.program.check(start), close=children.descriptors())
-        except OSError as error:
+        except (OSError, TeamError) as error:
             self.journal.error("no check forked", error, task=task_id)
             self._pauses[task_id] = _Pause(claim, 0.0, Deadline.after(_TROUBLE_SECONDS))
             return

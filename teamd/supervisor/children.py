@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from teamd import clocks
 from teamd.call_slots import CHANNEL
 from teamd.clocks import Deadline
-from teamd.errors import StoreError
+from teamd.errors import StoreError, TeamError
 from teamd.heartbeat import HeartbeatMemory, Watchdog
 from teamd.mail.mailbox import Mailbox
 from teamd.states import ChildExit
 from teamd.supervisor.fork import ChildStart, any_ended, fork
 from teamd.supervisor.lifecycle import TABLE, Action, Life, LifeEvent, State, describe_exit
 from teamd.supervisor.lives import Lives
+from teamd.supervisor.trial import explain, try_fork
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,9 +72,26 @@ class Children(Lives):
     _memory: HeartbeatMemory = field(default_factory=HeartbeatMemory)
 
     def begin(self) -> None:
-        """Load what children need; whoever was to start before is forked in the next round."""
-        self.program.load()
+        """Load what children need and try one fork; those that wait are forked in the next round.
+
+        Raises:
+            TeamError: no teammate can begin here; says why.
+        """
+        self.load()
+        if self.program.rehearse is not None:
+            try_fork(self.program.rehearse, close=self.descriptors())
         self._begun = True
+
+    def load(self) -> None:
+        """Load what the next process needs.
+
+        Raises:
+            TeamError: it cannot be loaded; says why.
+        """
+        try:
+            self.program.load()
+        except Exception as error:
+            raise explain(error) from error
 
     def start(self, name: str) -> None:
         """Give a teammate a process, unless it has one; earlier crashes count no more."""
@@ -279,9 +297,8 @@ class Children(Lives):
         heartbeat = life.heartbeat = life.heartbeat or self._memory.make()
         try:
             life.child, slots = self._fork_process(name, heartbeat, hibernates=hibernates)
-        except OSError as error:
-            reason = f"no process could be forked: {error.strerror}"
-            self._step(life, LifeEvent.CRASHED, reason, TROUBLE_SECONDS)
+        except (OSError, TeamError) as error:
+            self._step(life, LifeEvent.CRASHED, _why_not_forked(error), TROUBLE_SECONDS)
             return
         self.slots.open(name, slots)
         life.watchdog = Watchdog(heartbeat, self.heartbeats)
@@ -303,8 +320,9 @@ class Children(Lives):
 
         Raises:
             OSError: there are no processes or descriptors left.
+            TeamError: what it needs cannot be loaded.
         """
-        self.program.load()  # settings that were read again may want more, or name other secrets
+        self.load()  # settings that were read again may want more, or name other secrets
         heartbeat.beat()
         own, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
         with own, theirs:
@@ -349,3 +367,9 @@ class Children(Lives):
         again, life.again = life.again, False
         if again:
             self._step(life, LifeEvent.WANTED)
+
+
+def _why_not_forked(error: OSError | TeamError) -> str:
+    if isinstance(error, OSError):
+        return f"no process could be forked: {error.strerror}"
+    return str(error)

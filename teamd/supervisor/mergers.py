@@ -70,8 +70,8 @@ class Mergers:
             if self._due.left <= 0:
                 self._process.kill()
         elif self._wanted and self._process.may_begin:
-            program = self.children.program
-            if self._process.fork(program.merge, load=program.load):
+            merge, load = self.children.program.merge, self.children.load
+            if self._process.fork(merge, load=load):
                 self._renew()
 
     def reap(self) -> list[int]:

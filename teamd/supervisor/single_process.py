@@ -6,6 +6,7 @@ import signal
 from dataclasses import dataclass, field
 
 from teamd.clocks import Deadline
+from teamd.errors import TeamError
 from teamd.supervisor.fork import fork
 
 TYPE_CHECKING = False
@@ -70,7 +71,7 @@ class SingleProcess:
             if load is not None:
                 load()
             self._child = fork(lambda _: run(), close=self.children.descriptors())
-        except OSError as error:
+        except (OSError, TeamError) as error:
             self.journal.error(f"{self.name} not forked", error)
             self._pause = Deadline.after(TROUBLE_SECONDS)
             return False

@@ -114,18 +114,21 @@ class Supervisor:
         self._spawn_declared()
 
     def begin(self) -> None:
-        """Load what is slow to load, and fork whoever waits for it.
+        """Load what is slow to load, and see that a teammate can begin on this machine.
 
         Requests that come meanwhile stand in the inbox. Mail of other hosts waits for nothing.
+
+        Raises:
+            TeamError: no teammate can begin here; says why.
         """
         self.workers.begin()
         self.orphans.load()
         self._clear()
         self.context.children.begin()
-        self.context.copies.begin()
 
     def run(self) -> None:
         """Serve until a signal says to stop and every teammate has ended, or the team is gone."""
+        self.context.copies.begin()
         while not (self._stopping and not self._busy()):
             self._wait()
             if self._gone():  # before anything is written

@@ -23,6 +23,7 @@ from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import postman_runs, read_views, waiting
 from teamd.postman.links import OUTBOX_WAS_DAMAGED
 from teamd.settings.trust import TrustStore
+from teamd_commands import command_line
 from tests.e2e.harness import opened
 from tests.hosts.towns import Hosts, hosts
 from tests.waiting import wait_until
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-# The module that teamd loads first once it is ready: this one takes until there is a file.
+# The module that teamd loads first before it is ready takes until there is a file.
 SLOW = """
 import os, sys, time
-while not os.path.exists(os.environ["GO"]):
-    time.sleep(0.01)
-sys.path.remove(os.path.dirname(__file__))
-del sys.modules["psutil"]
-import psutil
+class Finder:
+    def find_spec(self, name, *_):
+        while name == "psutil" and not os.path.exists(os.environ["GO"]):
+            time.sleep(0.01)
+sys.meta_path.insert(0, Finder())
 """
 MOST_SECONDS = 5.0  # from the heal of a broker until what waited is there
 
@@ -185,13 +186,15 @@ def test_it_waits_for_nothing_that_teamd_loads(tmp_path: Path) -> None:
     """Under load that takes long, and the other hosts would see none meanwhile."""
     with hosts(tmp_path, ["h1"], started=False) as town:
         project, go = town.projects["h1"], tmp_path / "go"
-        slow = project.write("slow/psutil.py", SLOW)
+        slow = project.write("slow/sitecustomize.py", SLOW)
         project.environment |= {"PYTHONPATH": str(slow.parent), "GO": str(go)}
-        project.start()
+        starting = project.begin("teamd", "start", installed=True)
         try:
             postman(town, "h1")
+            assert starting.poll() is None
         finally:
             go.touch()
+        assert starting.wait(timeout=60) == 0
 
 
 def test_a_damaged_outbox_holds_nothing_up(town: Hosts) -> None:
@@ -296,7 +299,7 @@ def test_a_postman_that_has_no_connection_yet_sleeps(tmp_path: Path, servers: st
     with socket.create_server(("127.0.0.1", 0)) as silent:
         listed = servers.format(port=silent.getsockname()[1])
         document = f'[hosts]\nname = "h1"\nservers = {listed}\n'
-        argv = [sys.executable, "-P", "-m", "teamd.postman", str(paths.root), document]
+        argv = [*command_line("postman"), str(paths.root), document]
         with subprocess.Popen(argv) as child:
             try:
                 wait_until(HostPlaces(paths).name.exists, what="it serves")

@@ -33,7 +33,7 @@ asyncio.run(model.reply(ask))
 print(*(name for name in set(sys.modules) - before if name.startswith(("anthropic", "anyio"))))
 """
 
-# Serves a team, and prints what is loaded by the time that it is ready.
+# Serves a team, and prints what is loaded by the time that it loads what children need.
 READY: Final = """
 import os, sys
 from pathlib import Path
@@ -45,15 +45,17 @@ def ready():
     os._exit(0)
 
 paths = TeamPaths(Path(sys.argv[1]) / ".team")
-daemon.serve(paths, paths.settings, ready=ready)
+from teamd.supervisor.supervisor import Supervisor
+Supervisor.begin = lambda _: ready()
+daemon.serve(paths, paths.settings, ready=lambda: None)
 """
 SLOW: Final = {
     "anthropic", "psutil", "pydantic", "teamd.agent.child", "teamd.agent.loop",
     "teamd.models", "teamd.tools",
 }  # fmt: skip
 
-# Serves a team that declares ann, and prints what stands in its files when it is ready, when
-# what is slow is loaded, and when a child runs; then it is told to stop.
+# Serves a team that declares ann, and prints when what is slow is loaded, when a fork is tried,
+# what its files say when it is ready, and when a child runs; then it is told to stop.
 SERVE = """
 import os, signal, sys, time
 from pathlib import Path
@@ -70,8 +72,11 @@ def run(start):
     os.kill(supervisor, signal.SIGTERM)
     signal.pause()
 
+def rehearse(bell):
+    print("tried", flush=True)
+
 program = ChildProgram(run=run, load=lambda: print("load", flush=True), warning=lambda: None,
-                       find_role=lambda _: None)
+                       find_role=lambda _: None, rehearse=rehearse)
 
 def ready():
     ann = Roster(paths).read().get("ann")
@@ -85,13 +90,22 @@ SDK = "jiter"  # its compiled part, which shows among a process's mappings
 
 
 @pytest.mark.slow
-def test_a_start_is_ready_before_anything_slow_is_loaded_and_that_before_a_child(
+def test_a_start_is_ready_once_one_fork_has_worked_and_before_a_teammate_lives(
     tmp_path: Path,
 ) -> None:
     """Whoever started it sees all members; their processes come a moment later."""
     (tmp_path / "team.toml").write_text(DECLARED)
     lines = said(SERVE, tmp_path).splitlines()
-    assert lines == ["ready working None 1", "load", "load", "live ann"]  # again at each fork
+    assert lines == ["load", "tried", "ready working None 1", "load", "live ann"]
+
+
+@pytest.mark.slow
+def test_a_start_whose_first_fork_fails_is_not_ready(tmp_path: Path) -> None:
+    code = SERVE.replace('print("tried", flush=True)', "raise KeyError(4242)")
+    code = code.replace("daemon.serve(", "try: daemon.serve(").rstrip()
+    lines = said(f"{code}\nexcept Exception as error: print(error)\n", tmp_path).splitlines()
+    why = "no teammate can begin here: KeyError: 4242; `teamctl doctor` checks the machine"
+    assert lines == ["load", why]
 
 
 @pytest.mark.slow
@@ -129,8 +143,10 @@ def test_the_first_call_of_a_teammate_loads_nothing_more_and_no_thread_is_starte
     assert done.stdout.split("\n") == ["1", "", ""]
 
 
-def test_a_supervisor_is_ready_before_it_loads_what_only_work_needs(tmp_path: Path) -> None:
-    """Times cannot be tested, but what takes them can: each of these is worth milliseconds."""
+def test_a_supervisor_resumes_its_team_before_it_loads_what_only_work_needs(
+    tmp_path: Path,
+) -> None:
+    """A mistake in the settings or the files is told without waiting for the SDK."""
     loaded = set(said(READY, tmp_path).split())
     assert "teamd.supervisor.supervisor" in loaded
     assert SLOW & loaded == set()

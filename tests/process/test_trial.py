@@ -1,0 +1,97 @@
+"""The first fork of a start: whatever keeps it from working is the error of the start."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from teamd.errors import StoreError, TeamError
+from teamd.supervisor import trial
+from teamd.supervisor.trial import try_fork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MACHINE = "; `teamctl doctor` checks the machine"
+
+
+def fail(error: BaseException) -> Callable[[int], None]:
+    def rehearse(_: int) -> None:
+        raise error
+
+    return rehearse
+
+
+def kill_itself(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def open_descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def sleep(_: int) -> None:
+    time.sleep(60)
+
+
+def test_a_rehearsal_runs_in_another_process(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+
+    def rehearse(_: int) -> None:
+        file.write_text(str(os.getpid()))
+
+    try_fork(rehearse, close=())
+    assert int(file.read_text()) != os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("rehearse", "sentence"),
+    [
+        (fail(KeyError("uid not found: 4242")), "KeyError: 'uid not found: 4242'"),
+        (fail(MemoryError()), "MemoryError"),
+        (fail(OSError(errno.EMFILE, "Too many\nopen files")), "OSError: [Errno 24] Too many open"),
+        (kill_itself, "its process was killed by signal 9"),
+        (fail(SystemExit(3)), "its process ended with exit code 1"),
+    ],
+)
+def test_a_fault_is_told_in_one_sentence(rehearse: Callable[[int], None], sentence: str) -> None:
+    with pytest.raises(TeamError) as caught:
+        try_fork(rehearse, close=())
+    assert str(caught.value).startswith(f"no teammate can begin here: {sentence}")
+    assert str(caught.value).endswith(MACHINE)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_sentence_of_ours_stays_as_it_is() -> None:
+    with pytest.raises(TeamError) as caught:
+        try_fork(fail(StoreError("the folder is full; free some space")), close=())
+    assert str(caught.value) == "the folder is full; free some space"
+
+
+def test_where_no_process_can_be_forked_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> NoReturn:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    before = open_descriptors()
+    monkeypatch.setattr(os, "fork", refuse)
+    with pytest.raises(TeamError) as caught:
+        try_fork(lambda _: None, close=())
+    why = f"no process could be forked ({os.strerror(errno.EAGAIN)})"
+    assert str(caught.value) == f"no teammate can begin here: {why}{MACHINE}"
+    assert open_descriptors() == before
+
+
+def test_a_rehearsal_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "_TRIAL_SECONDS", 0.1)
+    before = open_descriptors()
+    with pytest.raises(TeamError, match=r"its first steps took more than 0\.1 s"):
+        try_fork(sleep, close=())
+    assert open_descriptors() == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
