@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import teamd_commands
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, locks
 from teamd.files.paths import home_folder, user_name, workspaces_folder
@@ -250,7 +251,9 @@ def group_name(paths: TeamPaths, name: str) -> str:
 
 def own_places(workspace: Path) -> list[str]:
     """Return where this program itself lies in a workspace: parts of it run outside the sandbox."""
-    own = (Path(os.path.realpath(sys.prefix)), Path(__file__).resolve().parents[1])
+    package = Path(__file__).resolve().parents[1]
+    entry = Path(os.path.realpath(teamd_commands.__file__))
+    own = (Path(os.path.realpath(sys.prefix)), package, entry)
     return [str(one.relative_to(workspace)) for one in own if one.is_relative_to(workspace)]
 
 

@@ -22,7 +22,7 @@ from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
 from teamd.process_id import Identity
 from teamd.sandbox.bubblewrap import build_arguments
-from teamd.sandbox.build import build_policy, clear_dead, placeholders_of
+from teamd.sandbox.build import build_policy, clear_dead, own_places, placeholders_of
 from teamd.sandbox.git_settings import keep_harmless, named_by_settings
 from teamd.sandbox.links import follow, leads_through
 from teamd.sandbox.placeholders import Holder, Placeholders, Tidying
@@ -509,3 +509,9 @@ def test_a_sandbox_is_tried_until_one_works_and_what_was_begun_counts(
         assert process.probe_sandbox().works == (status == 0)
     assert process.probe_sandbox().works
     assert tries.read_text().splitlines() == ["tried"] * 2
+
+
+def test_the_program_itself_is_protected_where_it_lies_in_the_workspace() -> None:
+    """Its next process runs outside of the sandbox."""
+    repository = Path(__file__).resolve().parents[2]
+    assert {"teamd", "teamd_commands.py"} <= set(own_places(repository))
