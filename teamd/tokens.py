@@ -7,11 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens of one reply. Its whole input is the sum of the three input figures."""
+    """Tokens of one reply. Its whole input is the sum of input, cache read and cache write.
+
+    Attributes:
+        cache_hour_tokens: those of `cache_write_tokens` that the cache keeps for an hour.
+    """
 
     input_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    cache_hour_tokens: int = 0
     output_tokens: int = 0
 
     @property

@@ -9,7 +9,7 @@ from teamctl.widths import Shape
 from teamd.budget.ledger import Ledger
 from teamd.budget.refusals import USD
 from teamd.options import team_options
-from teamd.overview.usage import PER_DAY, read_uses
+from teamd.overview.usage import PER_DAY, PER_MONTH, read_uses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def command(choice: Choice, *, as_json: bool) -> None:
 
     IN counts all tokens sent; READ and WRITTEN count those of them that came from the prompt
     cache or went into it. LIMIT is the limit that is nearest, of tokens and money, of all time and
-    of today, with what `teamctl resume` has raised it by, and USED how much of it is used. The
-    command works without teamd.
+    of this month and today, with what `teamctl resume` has raised it by, and USED how much of it
+    is used. The command works without teamd.
     """
     paths = choice.existing()
     accounts = Ledger(paths.ledger).read()
@@ -61,6 +61,8 @@ def _cells(use: Use) -> list[str]:
 
 def _in_words(key: str, most: Decimal) -> str:
     words = f"${most:.2f}" if key.startswith(USD) else f"{output.count(int(most))} tokens"
+    if key.endswith(PER_MONTH):
+        return f"{words} a month"
     return f"{words} a day" if key.endswith(PER_DAY) else words
 
 

@@ -149,6 +149,7 @@ class ModelStack:
             headers=settings.headers,
             timeout_seconds=settings.timeout_seconds,
             cache=settings.cache,
+            cache_ttl=settings.cache_ttl,
             mask=self._env.mask,
         )
 

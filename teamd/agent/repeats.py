@@ -68,7 +68,8 @@ class Repeats:
     def judge(self, call: Block, result: Result) -> Result:
         """Return the result of a call as the model is to read it."""
         name = call["name"]
-        key = json.dumps([name, call["input"]], sort_keys=True)
+        given = {key: value for key, value in call["input"].items() if key != "description"}
+        key = json.dumps([name, given], sort_keys=True)
         before = self._made.get(key)
         nothing_new = (
             before is not None

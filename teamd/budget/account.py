@@ -101,7 +101,8 @@ class Reservation:
         process: whose call it is; if that has died, nobody will tell what it took.
         usd: `None` where the model's price is not known.
         day: the local day that it counts for, which is the ledger's to say. Of a call that was
-            refused, the day whose limit refused it: empty where that does not pass by itself.
+            refused, the day or month whose limit refused it: empty where that does not pass by
+            itself.
     """
 
     id: str

@@ -8,6 +8,7 @@ from decimal import Decimal
 from itertools import chain
 from operator import attrgetter
 
+from teamd.budget import days
 from teamd.budget.account import NOTHING, Account, Reservation, exactly
 from teamd.budget.refusals import LIMITS, Figures, refuse, refuse_unpriced
 from teamd.budget.uses import Uses
@@ -36,6 +37,7 @@ class Terms:
     team_usd: Decimal = Decimal(0)
     team_tokens_per_day: int = 0
     team_usd_per_day: Decimal = Decimal(0)
+    team_usd_per_month: Decimal = Decimal(0)
     usd_per_day_is_default: bool = False
     prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -51,9 +53,19 @@ class Terms:
     def of_money(self) -> str | None:
         """A limit on money for which every price must be known, if there is one."""
         named = {"teammate_usd": self.teammate_usd, "team_usd": self.team_usd}
+        named["team_usd_per_month"] = self.team_usd_per_month
         if not self.usd_per_day_is_default:
             named["team_usd_per_day"] = self.team_usd_per_day
         return next((f"limits.{key}" for key, most in named.items() if most), None)
+
+    @property
+    def unpriced_limit(self) -> str | None:
+        """The limit on money that forbids a call whose price is not known, if there is one.
+
+        A limit on tokens bounds such calls as well; then they are let through.
+        """
+        tokens = (self.teammate_tokens, self.team_tokens, self.team_tokens_per_day)
+        return None if any(tokens) else self.of_money
 
     def bound(self, wanted: Reservation) -> bool:
         """Return whether there is a limit that counts what such a call takes."""
@@ -74,6 +86,7 @@ class Terms:
             **values,
             team_tokens_per_day=int(record.get("team_tokens_per_day", 0)),
             team_usd_per_day=exactly(record.get("team_usd_per_day", 0)),
+            team_usd_per_month=exactly(record.get("team_usd_per_month", 0)),
             usd_per_day_is_default=record.get("usd_per_day_is_default") is True,
             prices=dict(record["prices"]),
         )
@@ -190,7 +203,7 @@ class Accounts(Uses):
 
     def refusals(self, wanted: Reservation) -> list[Refusal]:
         """All reasons why a call must not be made now, first what does not pass by itself."""
-        if wanted.usd is None and (money := self.terms.of_money):
+        if wanted.usd is None and (money := self.terms.unpriced_limit):
             return [refuse_unpriced(wanted.model, money)]
         found = (self._over(limit, wanted) for limit in LIMITS if getattr(self.terms, limit.name))
         return sorted(filter(None, found), key=attrgetter("rank"))
@@ -216,12 +229,19 @@ class Accounts(Uses):
         return refuse(limit, of, figures)
 
     def _used(self, limit: Limit, of: str) -> Account:
-        if limit.daily:
-            return self.days.get(of, NOTHING)
+        if limit.period:
+            return self.used_in(of)
         if limit.who != "teammate":
             return self.total()
         self._fold(of)
         return self.used.get(of, NOTHING)
+
+    def used_in(self, period: str) -> Account:
+        """Return what all have used on a day or in a month."""
+        if period in self.days:
+            return self.days[period]
+        parts = [used for day, used in self.days.items() if days.month_of(day) == period]
+        return sum(parts, NOTHING)
 
     def _held(self, limit: Limit, of: str) -> Decimal:
         """Return what is kept back for calls under way, of which there may be hundreds."""
@@ -231,9 +251,9 @@ class Accounts(Uses):
 
 
 def _whom(limit: Limit, call: Reservation) -> str:
-    """Return whose use, or that of which day, a limit counts a call to; empty for all together."""
-    if limit.daily:
-        return call.day
+    """Return the teammate, day or month to which a limit counts a call; empty for the team."""
+    if limit.period:
+        return limit.period_of(call.day)
     return call.teammate if limit.who == "teammate" else ""
 
 

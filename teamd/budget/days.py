@@ -1,4 +1,7 @@
-"""The days that limits count by: local ones, as the machine's clock and time zone have them."""
+"""The days and months that limits count by: local ones, as clock and time zone have them.
+
+A day is named as in `2026-11-22`, a month as in `2026-11`.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,19 @@ def day_of(moment: float) -> str:
     return datetime.fromtimestamp(moment).astimezone().date().isoformat()
 
 
-def day_after(day: str) -> str:
-    """Return the next day."""
-    return (date.fromisoformat(day) + timedelta(days=1)).isoformat()
+def month_of(day: str) -> str:
+    """Return the month of a day."""
+    return day[: len("2026-11")]
 
 
-def end_of(day: str) -> float:
-    """Return when a day ends, in seconds since the epoch."""
-    midnight = datetime.combine(date.fromisoformat(day_after(day)), clock_time())
+def day_after(period: str) -> str:
+    """Return the first day after a day or a month."""
+    if period == month_of(period):
+        return (date.fromisoformat(f"{period}-28") + timedelta(days=4)).replace(day=1).isoformat()
+    return (date.fromisoformat(period) + timedelta(days=1)).isoformat()
+
+
+def end_of(period: str) -> float:
+    """Return when a day or a month ends, in seconds since the epoch."""
+    midnight = datetime.combine(date.fromisoformat(day_after(period)), clock_time())
     return midnight.astimezone().timestamp()

@@ -123,7 +123,7 @@ class Ledger:
                     locks.release(fd)  # all that is kept back at a time goes to the disk at once
                     self._sync(fd)
             elif not refusal.passing:
-                self._refuse(fd, wanted if refusal.until else replace(wanted, day=""))
+                self._refuse(fd, replace(wanted, day=refusal.of if refusal.until else ""))
             return refusal
 
     def settle(self, reservation: Reservation, account: Account | None) -> None:
@@ -191,11 +191,12 @@ class Ledger:
     def is_refused(self, name: str) -> bool:
         """Return whether a teammate's last call was refused, and no person has let it go on since.
 
-        What the limit of a day refused may be tried again on another day.
+        What the limit of a day or a month refused may be tried again in another one.
         """
         with self._locked():
             last = self._accounts.refused.get(name)
-            return last is not None and last.day in ("", self._day())
+            today = self._day()
+            return last is not None and last.day in ("", today, days.month_of(today))
 
     def _standing(
         self, name: str, price: Callable[[Reservation, Terms], Reservation]

@@ -17,6 +17,8 @@ TOKENS: Final = "tokens"
 _CENT: Final = Decimal("0.01")
 _FINE: Final = Decimal("0.000001")
 _WHOLE: Final = Decimal(1)
+_RAISED_FOR: Final = {"": "", "day": " for today", "month": " for this month"}
+_USED_IN: Final = {"": "", "day": " today", "month": " this month"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +28,24 @@ class Limit:
     Attributes:
         who: whose use it bounds: a `teammate`'s, or the `team`'s.
         unit: what it counts: `tokens` or `usd`.
-        daily: whether it counts one local day, not all time.
+        period: the local `day` or `month` that it counts; empty for all time.
     """
 
     name: str
     who: str
     unit: str
-    daily: bool = False
+    period: str = ""
 
     @property
     def key(self) -> str:
         """The setting."""
         return f"limits.{self.name}"
+
+    def period_of(self, day: str) -> str:
+        """Return the period of a day whose use it counts; empty for all time."""
+        if self.period == "month":
+            return days.month_of(day)
+        return day if self.period else ""
 
 
 LIMITS: Final = (
@@ -45,8 +53,9 @@ LIMITS: Final = (
     Limit("teammate_usd", "teammate", USD),
     Limit("team_tokens", "team", TOKENS),
     Limit("team_usd", "team", USD),
-    Limit("team_tokens_per_day", "team", TOKENS, daily=True),
-    Limit("team_usd_per_day", "team", USD, daily=True),
+    Limit("team_usd_per_month", "team", USD, period="month"),  # what lasts longer comes first
+    Limit("team_tokens_per_day", "team", TOKENS, period="day"),
+    Limit("team_usd_per_day", "team", USD, period="day"),
 )
 
 
@@ -56,7 +65,7 @@ class Raise:
 
     Attributes:
         limit: the limit's name.
-        of: the teammate or the day that it is raised for; empty for the team and all time.
+        of: the teammate, day or month that it is raised for; empty for the team and all time.
     """
 
     limit: str
@@ -93,7 +102,7 @@ class Refusal:
         why: a sentence without what to do about it.
         remedy: what to write into `team.toml`.
         limit: the limit; `None` where raising none would help.
-        of: the teammate or the day that it is about; empty for the team and all time.
+        of: the teammate, day or month that it is about; empty for the team and all time.
         lacking: by how much it is too low.
         until: when it passes by itself, in seconds since the epoch; `None` for never.
         passing: whether it may fit in a moment, when calls under way have taken less than what is
@@ -130,7 +139,7 @@ class Refusal:
         in_file = f"{self.remedy} in team.toml, then `{resume}`"
         if self.limit is None:
             return f"{self.why}; {in_file}"
-        today = " for today" if self.limit.daily else ""
+        today = _RAISED_FOR[self.limit.period]
         raising = f"`{resume} --{self.unit} {_round_up(self.lacking, self.unit)}` raises it{today}"
         return f"{self.why}; {raising}, or {in_file}{self._by_itself(name)}"
 
@@ -165,15 +174,15 @@ class Figures:
 def refuse(limit: Limit, of: str, figures: Figures) -> Refusal:
     """Make the refusal of a call for which a limit is too low."""
     unit, needed, most = limit.unit, figures.needed, figures.most
-    today = " today" if limit.daily else ""
+    when = _USED_IN[limit.period]
     used = f"{figures.spender} has used {in_words(figures.used, unit)}"
-    so_far = f"{used} of {in_words(most, unit)}{today}"
+    so_far = f"{used} of {in_words(most, unit)}{when}"
     wanted = f"may take {in_words(figures.wanted, unit)}"
     why = f"the next call does not fit into what is left of {limit.key}: {so_far}, and it {wanted}"
     if figures.used >= most:
         why = f"{limit.key} is reached: {so_far}, and the next call {wanted}"
     # What does not fit into a whole day will not fit into the next one.
-    passes = limit.daily and figures.wanted <= most - figures.raised
+    passes = bool(limit.period) and figures.wanted <= most - figures.raised
     return Refusal(
         key=limit.key,
         why=why,
@@ -192,7 +201,8 @@ def refuse_unpriced(model: str, key: str) -> Refusal:
     return Refusal(
         key=key,
         why=f"{key} is set, and what {model} costs is not known",
-        remedy=f"write [prices.{quoted}] with input and output, in USD per million tokens,",
+        remedy=f"write [prices.{quoted}] with input and output, in USD per million tokens, "
+        "or set limits.team_tokens_per_day,",
     )
 
 

@@ -21,7 +21,7 @@ from teamd.errors import TeamError
 from teamd.masking import Mask
 from teamd.models import LaterError, UnusableError
 from teamd.models.accounts import redirect_error
-from teamd.models.encoding import PerMessage, breakpoints, encode, encode_body
+from teamd.models.encoding import PerMessage, breakpoints, encode, encode_body, has_anchor
 from teamd.models.errors import as_model_error, may_have_begun
 from teamd.models.stream import ReplyBuilder, read_reply
 
@@ -35,6 +35,8 @@ CONNECT_SECONDS: Final = 10.0
 PAGE_SECONDS: Final = 5.0  # for the page of a model
 _NO_PAGE: Final = frozenset({400, 404, 405, 410, 422, 501})
 _PATH: Final = b"v1/messages"
+_OWN_HOST: Final = "api.anthropic.com"
+_MOST_MARKS: Final = 4  # of one request; tools and system prompt take one each
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +49,8 @@ class Claude:
         headers: sent with each request besides the SDK's own.
         timeout_seconds: how long the server may be silent.
         cache: whether to ask for prompt caching.
+        cache_ttl: how long; "auto" is an hour where the server is Anthropic's own. Others may
+            refuse to be told.
         mask: learns each key that is sent, also of a profile of the SDK's.
         transport: answers in the place of a server.
         key: in the place of any that is found.
@@ -57,12 +61,14 @@ class Claude:
     headers: Mapping[str, str]
     timeout_seconds: float
     cache: bool
+    cache_ttl: str = "auto"
     mask: Mask = field(default_factory=Mask)
     transport: httpx2.AsyncBaseTransport | None = None
     key: str = ""
     _client: AsyncAnthropic | None = field(default=None, init=False)
     _url: str = field(default="", init=False)
     _found_key: str | None = field(default=None, init=False)
+    _ttl_refused: bool = field(default=False, init=False)
     _encoded: PerMessage[bytes] = field(default_factory=lambda: PerMessage(encode), init=False)
 
     async def reply(self, ask: Ask) -> Reply:
@@ -83,6 +89,9 @@ class Claude:
         # A broken stream shows as an error of the SDK or of its HTTP library, depending on where it
         # broke.
         except Exception as error:
+            if self._keeps_hour(client) and _refuses_ttl(error):
+                self._ttl_refused = True
+                return await self.reply(ask)
             url = str(client.base_url.copy_with(userinfo=b""))  # may hold a proxy's password
             failure = as_model_error(
                 error, model=ask.model, url=url, name=ask.asker, mask=self.mask.text
@@ -193,18 +202,35 @@ class Claude:
         """Send a request whose body is encoded already: the SDK would encode all of it again."""
         return await client.post(
             self._url,
-            content=self._body(ask),
+            content=self._body(ask, hour=self._keeps_hour(client)),
             cast_to=Message,
             stream=True,
             stream_cls=AsyncStream[RawMessageStreamEvent],
         )
 
-    def _body(self, ask: Ask) -> bytes:
+    def _keeps_hour(self, client: AsyncAnthropic) -> bool:
+        """Return whether requests say that the cache is to keep their older part for an hour."""
+        if not self.cache or self._ttl_refused:
+            return False
+        own = client.base_url.host == _OWN_HOST
+        return self.cache_ttl == "1h" or (self.cache_ttl == "auto" and own)
+
+    def _body(self, ask: Ask, *, hour: bool) -> bytes:
         messages = list(self._encoded.values(ask.messages))
-        if self.cache:
-            for number, marked_message in breakpoints(ask.messages).items():
-                messages[number] = encode(marked_message)
-        return encode_body(ask, messages, mark=self.cache)
+        hour = hour and has_anchor(ask.messages)  # before that, tools cost less for five minutes
+        marks = breakpoints(ask.messages, hour=hour) if self.cache else {}
+        for number, marked_message in marks.items():
+            messages[number] = encode(marked_message)
+        return encode_body(
+            ask, messages, mark=self.cache, mark_system=len(marks) <= _MOST_MARKS - 2, hour=hour
+        )
+
+
+def _refuses_ttl(error: Exception) -> bool:
+    """Return whether a server says that it does not know how long a cache is to keep an entry."""
+    if not isinstance(error, anthropic.BadRequestError | anthropic.UnprocessableEntityError):
+        return False
+    return "ttl" in str(error).lower()
 
 
 async def _check_redirect(response: httpx2.Response) -> None:

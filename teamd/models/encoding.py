@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import lru_cache
-from itertools import compress, count, islice
+from itertools import compress, count
 from operator import is_not
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _BREAKPOINT: Final = {"type": "ephemeral"}
+_HOUR_BREAKPOINT: Final = {"type": "ephemeral", "ttl": "1h"}
+_ANCHOR_STEP: Final = 4  # every so many user messages, one is kept in the cache for an hour
 _CACHEABLE: Final = frozenset({"text", "tool_use", "tool_result"})
 _KEPT: Final = 4  # a process has few conversations, whose requests begin alike each time
 
@@ -108,20 +110,31 @@ def _known(tools: Sequence[Block]) -> _Tools:
     return found
 
 
-def encode_tools(tools: Sequence[Block], *, mark: bool = False) -> bytes:
+def encode_tools(tools: Sequence[Block], *, mark: bool = False, hour: bool = False) -> bytes:
     """Return the tools of a request, which are encoded once.
 
     Args:
         tools: whoever changes one takes another list.
         mark: whether the last of them is `marked`.
+        hour: whether the cache is to keep them for an hour.
     """
     encoded = _known(tools).encoded
     if mark and tools:
-        return b"%s,%s]" % (encoded.removesuffix(b"}]"), encode(marked({})).removeprefix(b"{"))
+        return b"%s,%s]" % (
+            encoded.removesuffix(b"}]"),
+            encode(marked({}, hour=hour)).removeprefix(b"{"),
+        )
     return encoded
 
 
-def encode_body(ask: Ask, messages: Sequence[bytes], *, mark: bool) -> bytes:
+def encode_body(
+    ask: Ask,
+    messages: Sequence[bytes],
+    *,
+    mark: bool,
+    mark_system: bool = True,
+    hour: bool = False,
+) -> bytes:
     """Return the body of a streamed request: no more than all that speak the protocol take.
 
     Args:
@@ -129,11 +142,15 @@ def encode_body(ask: Ask, messages: Sequence[bytes], *, mark: bool) -> bytes:
         messages: its messages, encoded.
         mark: whether the server is to keep the tools and the system prompt in its cache. The tools
             are the same for many teammates, whose system prompts differ.
+        mark_system: whether one of the four breakpoints is left for the system prompt.
+        hour: whether the cache is to keep both for an hour.
     """
     system: Block = {"type": "text", "text": ask.system}
     frame = {"model": ask.model, "max_tokens": ask.max_tokens, "stream": True, **_options(ask)}
-    head = encode({**frame, "system": [marked(system) if mark else system]}).removesuffix(b"}")
-    tools = encode_tools(ask.tools, mark=mark)
+    if mark and mark_system:
+        system = marked(system, hour=hour)
+    head = encode({**frame, "system": [system]}).removesuffix(b"}")
+    tools = encode_tools(ask.tools, mark=mark, hour=hour)
     return b'%s,"tools":%s,"messages":[%s]}' % (head, tools, b",".join(messages))
 
 
@@ -155,28 +172,45 @@ def digest_of(*parts: str, tools: Sequence[Block]) -> str:
     return _known(tools).digest(parts)
 
 
-def breakpoints(messages: Sequence[ChatMessage]) -> dict[int, ChatMessage]:
-    """Return the last two user messages by their places, their ends marked for the prompt cache.
+def breakpoints(messages: Sequence[ChatMessage], *, hour: bool = False) -> dict[int, ChatMessage]:
+    """Return the user messages whose ends are marked for the prompt cache, by their places.
 
     The end of the last is written to the cache; the one before is what the previous request
     wrote, and so is found even when more than the 20 blocks that the server looks back lie
     between. Source: the API's documentation, "Prompt caching".
+
+    Args:
+        messages: the conversation.
+        hour: whether every fourth user message is kept for an hour, the rest for five minutes. A
+            teammate that wakes after ten minutes then pays for the few messages behind it alone.
+            A write for an hour costs 2 times the price of input, for five minutes 1.25 times; only
+            the request that ends with such a message pays the difference, and only for its end.
     """
-    places = reversed(range(len(messages)))
-    users = (place for place in places if messages[place]["role"] == "user")
-    return {place: _marked(messages[place]) for place in islice(users, 2)}
+    users = [place for place, message in enumerate(messages) if message["role"] == "user"]
+    anchors = users[_ANCHOR_STEP - 1 :: _ANCHOR_STEP] if hour else []
+    # The last message cannot be in the cache yet: the anchor before it may be all that is.
+    written = [place for place in anchors if place != users[-1]]
+    # The API refuses an entry for an hour behind one for five minutes.
+    newest = max(anchors, default=-1)
+    places = sorted({*written[-1:], *users[-2:]})
+    return {place: _marked(messages[place], hour=place <= newest) for place in places}
 
 
-def _marked(message: ChatMessage) -> ChatMessage:
+def has_anchor(messages: Sequence[ChatMessage]) -> bool:
+    """Return whether a conversation is long enough to have a part that is kept for an hour."""
+    return sum(message["role"] == "user" for message in messages) >= _ANCHOR_STEP
+
+
+def _marked(message: ChatMessage, *, hour: bool) -> ChatMessage:
     *blocks, last = message["content"]
     if last["type"] in _CACHEABLE:
-        last = marked(last)
+        last = marked(last, hour=hour)
     return {**message, "content": [*blocks, last]}
 
 
-def marked(block: Block) -> Block:
+def marked(block: Block, *, hour: bool = False) -> Block:
     """Return a block, or a tool, up to whose end the server keeps a request in its cache."""
-    return {**block, "cache_control": _BREAKPOINT}
+    return {**block, "cache_control": _HOUR_BREAKPOINT if hour else _BREAKPOINT}
 
 
 def prefix_of(ask: Ask) -> str:

@@ -18,6 +18,7 @@ _SHIPPED: Final = Path(__file__).with_name("prices.toml")
 PER_TOKENS: Final = 1_000_000
 _READ: Final = Decimal("0.1")  # of the price of input, unless a price says otherwise
 _WRITE: Final = Decimal("1.25")
+_WRITE_HOUR: Final = Decimal(2)
 # What may follow a model's name without making another model of it: claude-haiku-4-5-20251001,
 # claude-sonnet-4-5@20250929, …-latest. A further number may: claude-opus-5-5 is no claude-opus-5.
 _SAME_MODEL: Final = re.compile(r"(?:[-@:](?:latest|default|20\d{6}))*")
@@ -36,6 +37,7 @@ class Price:
     output: Decimal
     cache_read: Decimal
     cache_write: Decimal
+    cache_write_hour: Decimal
     long_prompt_tokens: Decimal | None = None
     long_prompt_factor: Decimal = Decimal(1)
 
@@ -46,21 +48,24 @@ class Price:
         rates = {key: Decimal(str(value)) for key, value in given.items() if value is not None}
         rates.setdefault("cache_read", rates["input"] * _READ)
         rates.setdefault("cache_write", rates["input"] * _WRITE)
+        rates.setdefault("cache_write_hour", rates["input"] * _WRITE_HOUR)
         return cls(**rates)
 
     def cost(self, usage: Usage) -> Decimal:
         """Return what a reply has cost, in USD."""
+        hour = min(usage.cache_hour_tokens, usage.cache_write_tokens)
         total = (
             usage.input_tokens * self.input
             + usage.cache_read_tokens * self.cache_read
-            + usage.cache_write_tokens * self.cache_write
+            + (usage.cache_write_tokens - hour) * self.cache_write
+            + hour * self.cache_write_hour
             + usage.output_tokens * self.output
         )
         return total * self._factor(usage.total_input_tokens) / PER_TOKENS
 
     def most(self, input_tokens: int, output_tokens: int) -> Decimal:
         """The most that so many tokens can cost, whatever the cache does with them, in USD."""
-        dearest = max(self.input, self.cache_read, self.cache_write)
+        dearest = max(self.input, self.cache_read, self.cache_write, self.cache_write_hour)
         total = input_tokens * dearest + output_tokens * self.output
         return total * max(Decimal(1), self._factor(input_tokens)) / PER_TOKENS
 

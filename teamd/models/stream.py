@@ -115,7 +115,8 @@ class ReplyBuilder:
         if self._stop_reason is None or not isinstance(self._usage.get("input_tokens"), int):
             return None
         counts = {name: _count(self._usage.get(key)) for name, key in _COUNTS.items()}
-        return Usage(**counts)
+        written = _object(self._usage.get("cache_creation"))
+        return Usage(cache_hour_tokens=_count(written.get("ephemeral_1h_input_tokens")), **counts)
 
     def build(self, model: str) -> Reply:
         """Return the whole reply; `model` is named where the server does not name one.

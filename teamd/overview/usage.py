@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from teamd.files.paths import TeamPaths
 
 PER_DAY: Final = "_per_day"
+PER_MONTH: Final = "_per_month"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Use:
 
     Attributes:
         today: what was used today; `None` where no limit of a day counts it.
+        month: the same of this month.
         limits: by their names without whom they are for: `usd`, `tokens_per_day`; 0 for none.
         raised: the parts of them that are due to `teamctl resume`.
     """
@@ -48,6 +50,7 @@ class Use:
     account: Account
     held: tuple[Reservation, ...]
     today: Account | None
+    month: Account | None
     limits: dict[str, Decimal]
     raised: dict[str, Decimal]
 
@@ -74,14 +77,19 @@ class Use:
             "reserved_tokens": sum(kept.tokens for kept in self.held),
             "reserved_usd": float(sum(kept.usd or 0 for kept in self.held)),
             **({} if self.today is None else _of_day(self.today)),
+            **({} if self.month is None else {"usd_this_month": self.month.known_usd}),
             **{f"{key}_limit": _number(key, most) or None for key, most in self.limits.items()},
             **{f"{key}_raised": _number(key, by) for key, by in self.raised.items()},
             "share": None if self.nearest is None else self.nearest.share,
         }
 
     def _used(self, key: str) -> Decimal:
-        account = (self.today or NOTHING) if key.endswith(PER_DAY) else self.account
-        return Decimal(getattr(account, key.removesuffix(PER_DAY)))
+        account = self.account
+        if key.endswith(PER_DAY):
+            account = self.today or NOTHING
+        elif key.endswith(PER_MONTH):
+            account = self.month or NOTHING
+        return Decimal(getattr(account, key.removesuffix(PER_DAY).removesuffix(PER_MONTH)))
 
 
 def read_uses(paths: TeamPaths, accounts: Accounts) -> tuple[list[Use], Use]:
@@ -93,9 +101,11 @@ def read_uses(paths: TeamPaths, accounts: Accounts) -> tuple[list[Use], Use]:
     for name in names:
         own = tuple(kept for kept in held if kept.teammate == name)
         used = accounts.used.get(name, NOTHING)
-        members.append(Use(name, used, own, None, *_limits(accounts, "teammate", name)))
-    today = accounts.days.get(days.today(), NOTHING)
-    total = Use("total", accounts.total(), held, today, *_limits(accounts, "team", ""))
+        members.append(Use(name, used, own, None, None, *_limits(accounts, "teammate", name)))
+    today = days.today()
+    used_today, used_this_month = map(accounts.used_in, (today, days.month_of(today)))
+    limits, raised = _limits(accounts, "team", "")
+    total = Use("total", accounts.total(), held, used_today, used_this_month, limits, raised)
     return members, total
 
 
@@ -106,7 +116,7 @@ def _limits(
     limits, raised = {}, {}
     for limit in LIMITS:
         if limit.who == who:
-            of = days.today() if limit.daily else name
+            of = limit.period_of(days.today()) or name
             key = limit.name.removeprefix(f"{who}_")
             limits[key] = accounts.most(limit, of)
             raised[key] = accounts.raised.get((limit.name, of), Decimal(0))

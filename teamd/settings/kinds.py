@@ -235,6 +235,7 @@ EFFORT: Final = ValueKind(
 )
 TOOL_SET: Final = ValueKind('"all" or "basic"', lambda value: value in ("all", "basic"))
 DURABILITY: Final = ValueKind('"disk" or "os"', lambda value: value in ("disk", "os"))
+CACHE_TTL: Final = ValueKind('"auto", "5m" or "1h"', lambda value: value in ("auto", "5m", "1h"))
 TEAM_NAME: Final = ValueKind(_NAME_WORDS, _is_name)
 TEAMMATE_NAME: Final = ValueKind(_NAME_WORDS, _is_teammate_name)
 ADDRESS: Final = ValueKind("an address that begins with http:// or https://", _is_address)

@@ -87,6 +87,9 @@ class ModelSettings:
         "all", kinds.TOOL_SET, '"basic": bash, files and send_message, for a small model'
     )
     cache: bool = setting(True, FLAG, "prompt caching: what was sent before costs less")
+    cache_ttl: Literal["auto", "5m", "1h"] = setting(
+        "auto", kinds.CACHE_TTL, 'how long; "auto": "1h" for Anthropic\'s own API, else "5m"'
+    )
     script: Path | None = setting(
         None, kinds.FILE, "plays turns from this file, asks no model: for demos", "turns.json",
         loosens=if_set,
@@ -120,6 +123,9 @@ class Limits:
     )  # fmt: skip
     team_tokens_per_day: int = setting(
         0, kinds.TOKENS, "the same, also of models whose price is not known", loosens=higher_limit
+    )
+    team_usd_per_month: float = setting(
+        0.0, USD, "in one calendar month, local time; 0: no limit", loosens=higher_limit
     )
     talk_wakes: int = setting(
         12, kinds.COUNT, "in a row by teammates' mail, with mail the only answer: then it waits",
@@ -249,6 +255,9 @@ class PriceSettings:
     output: float = field(metadata=key(kinds.RATE, "and per million of the reply"))
     cache_read: float | None = setting(None, kinds.RATE, "where it is left out, a tenth of input")
     cache_write: float | None = setting(None, kinds.RATE, "where it is left out, 1.25 times input")
+    cache_write_hour: float | None = setting(
+        None, kinds.RATE, "for an hour; where it is left out, 2 times input"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,9 @@ PRICES: Final = """\
 # [prices."my-model"]
 """
 
-EXAMPLE: Final = PriceSettings(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
+EXAMPLE: Final = PriceSettings(
+    input=3.0, output=15.0, cache_read=0.3, cache_write=3.75, cache_write_hour=6.0
+)
 
 RULES: Final = """\
 # Rules about tool calls: the first that matches wins, and what no rule matches is allowed.

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from teamd.budget.accounts import Terms
+from teamd.budget.refusals import refuse_unpriced
 from teamd.errors import TeamError
 
 TYPE_CHECKING = False
@@ -25,6 +26,27 @@ def at_price_of_now(wanted: Reservation, terms: Terms) -> Reservation:
     return replace(wanted, usd=usd)
 
 
+def check_price(context: TeamContext, role: str, model: str | None) -> None:
+    """See that the calls of a teammate can be counted under a limit on money.
+
+    Args:
+        context: the team.
+        role: the teammate's.
+        model: its own; `None` for that of its role or of the settings.
+
+    Raises:
+        TeamError: nobody wrote down the price of its model, and no limit on tokens bounds it.
+    """
+    terms = Terms.of(context.settings.now)
+    limit = terms.unpriced_limit
+    if limit is None or context.settings.now.model.script is not None:
+        return
+    model = model or _usual_model(context, role)
+    if _find_price(model, terms) is None:
+        refusal = refuse_unpriced(model, limit)
+        raise TeamError(f"{refusal.why}; {refusal.remedy} in team.toml, then try again")
+
+
 def warn_of_price(context: TeamContext, member: Member) -> str | None:
     """Return what a person should know of a teammate whose calls no limit counts, in a sentence.
 
@@ -36,16 +58,21 @@ def warn_of_price(context: TeamContext, member: Member) -> str | None:
     tokens = (terms.teammate_tokens, terms.team_tokens, terms.team_tokens_per_day)
     if settings.model.script is not None or terms.of_money or any(tokens):
         return None
-    role = None
-    with suppress(TeamError):  # its process will say what is wrong with it
-        role = context.program.find_role(member.role)
-    model = member.model or (role.model if role else None) or settings.model.name
+    model = member.model or _usual_model(context, member.role)
     if not terms.team_usd_per_day or _find_price(model, terms) is not None:
         return None
     return (
         f"what {model} costs is not known, so limits.team_usd_per_day does not count the calls of "
         f"{member.name}; set limits.team_tokens_per_day in team.toml to bound them"
     )
+
+
+def _usual_model(context: TeamContext, name: str) -> str:
+    """Return the model of a role, or else of the settings."""
+    role = None
+    with suppress(TeamError):  # its process will say what is wrong with it
+        role = context.program.find_role(name)
+    return (role.model if role else None) or context.settings.now.model.name
 
 
 def _find_price(model: str, terms: Terms) -> Price | None:

@@ -12,7 +12,7 @@ from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
 from teamd.model_facts import EFFORTS
 from teamd.settings.roles import Role
 from teamd.states import Status
-from teamd.supervisor.pricing import at_price_of_now
+from teamd.supervisor.pricing import at_price_of_now, check_price
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ def spawn_lead(context: TeamContext, *, fresh: bool, model: str | None) -> Membe
     member = context.roster.team.find(LEAD)
     _check_not_ending(context, LEAD)
     context.roster.check()
+    check_price(context, LEAD, model or (member.model if member else None))
     if member is None or not member.status.wants_process:
         kept = member.model if member and member.status is Status.FAILED else None
         context.shutdowns.forget(LEAD)
@@ -179,6 +180,7 @@ def check(context: TeamContext, name: str, member: Member | None, wanted: SpawnR
             f"{name} could not submit a plan, since its tools are without submit_plan; leave out "
             "--plan, or change the role file or [model] tools"
         )
+    check_price(context, wanted.role, wanted.model or (member.model if member else None))
     context.roster.check()
 
 

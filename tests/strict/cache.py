@@ -5,19 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tests.strict.blocks import listed, walk
 from tests.strict.errors import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tests.strict.blocks import Block
 
 BREAKPOINTS = 4
 LOOK_BACK = 20  # blocks before a breakpoint at which an older entry is still found
 CHARACTERS_PER_TOKEN = 4
+TTL_SECONDS: Final = {"5m": 300, "1h": 3600}
+
+
+class _Entry(NamedTuple):
+    seconds: int
+    expires: float
 
 
 def reckon(value: Any) -> int:
@@ -48,46 +55,70 @@ def check_breakpoints(body: Mapping[str, Any]) -> None:
 
 
 class PromptCache:
-    """The prefixes that were written, without expiry or least size. Threads may share it."""
+    """The prefixes that were written and have not expired, without least size; for many threads.
 
-    def __init__(self) -> None:
+    As the documentation bills it: read up to the longest prefix that is found, written for an hour
+    from there to the last breakpoint that says so, written for five minutes from there to the last
+    breakpoint of all. A breakpoint within what was read writes nothing. Only the entry that was
+    read is kept for its time anew.
+
+    Args:
+        now: returns the time in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._lock = threading.Lock()
-        self._written: set[str] = set()
+        self._written: dict[str, _Entry] = {}
 
     def account(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Write a request's prefixes and return the input's part of its usage."""
         digest = hashlib.sha256(str(body["model"]).encode())
-        total, prefixes, marks = 0, [("", 0)], []
+        total, prefixes, marks = 0, [("", 0)], {}
         for place, block in walk(body):
             bare = _bare(block)
             kind = place.split(".")[0]
             digest.update(json.dumps([kind, _role(body, place), bare]).encode())
             total += reckon(bare)
             prefixes.append((digest.hexdigest(), total))
-            if block.get("cache_control") or any(_nested(block)):
-                marks.append(len(prefixes) - 1)
-        if body.get("cache_control"):
-            marks.append(len(prefixes) - 1)
-        marked = prefixes[marks[-1]][1] if marks else 0
+            for mark in (*_nested(block), block.get("cache_control")):
+                if mark:
+                    marks[len(prefixes) - 1] = mark.get("ttl", "5m")
+        if mark := body.get("cache_control"):
+            marks[len(prefixes) - 1] = mark.get("ttl", "5m")
         with self._lock:
-            read = max((self._found(prefixes, mark) for mark in marks), default=0)
-            self._written.update(prefixes[mark][0] for mark in marks)
-        return _usage(total, marked, read, hours="1h" in _ttls(body))
+            found = max((self._find(prefixes, mark) for mark in marks), default=0)
+            self._write(prefixes, marks, found)
+        hour = max((mark for mark, ttl in marks.items() if ttl == "1h"), default=0)
+        ends = (found, max(found, hour), max(found, *marks) if marks else 0)
+        return _usage(total, *(prefixes[end][1] for end in ends))
 
-    def _found(self, prefixes: list[tuple[str, int]], mark: int) -> int:
-        near = prefixes[max(1, mark - LOOK_BACK) : mark + 1]
-        return max((tokens for digest, tokens in near if digest in self._written), default=0)
+    def _find(self, prefixes: list[tuple[str, int]], mark: int) -> int:
+        near = range(mark, max(0, mark - LOOK_BACK - 1), -1)
+        return next((place for place in near if self._lives(prefixes[place][0])), 0)
+
+    def _lives(self, digest: str) -> bool:
+        entry = self._written.get(digest)
+        return entry is not None and self._now() < entry.expires
+
+    def _write(self, prefixes: list[tuple[str, int]], marks: Mapping[int, str], found: int) -> None:
+        new = {prefixes[mark][0]: TTL_SECONDS[ttl] for mark, ttl in marks.items() if mark > found}
+        if found:
+            digest = prefixes[found][0]
+            new[digest] = self._written[digest].seconds
+        now = self._now()
+        self._written.update({key: _Entry(ttl, now + ttl) for key, ttl in new.items()})
 
 
-def _usage(total: int, marked: int, read: int, *, hours: bool) -> dict[str, Any]:
-    written = marked - read
+def _usage(total: int, read: int, hour: int, marked: int) -> dict[str, Any]:
+    """Return the usage of a prompt, of which so many tokens stand before each of the borders."""
     return {
         "input_tokens": total - marked,
-        "cache_creation_input_tokens": written,
+        "cache_creation_input_tokens": marked - read,
         "cache_read_input_tokens": read,
         "cache_creation": {
-            "ephemeral_5m_input_tokens": 0 if hours else written,
-            "ephemeral_1h_input_tokens": written if hours else 0,
+            "ephemeral_5m_input_tokens": marked - hour,
+            "ephemeral_1h_input_tokens": hour - read,
         },
         "service_tier": "standard",
     }

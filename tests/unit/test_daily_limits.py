@@ -217,6 +217,48 @@ def test_records_of_the_version_before_count_on_no_day(desk: Desk) -> None:
     assert desk.ledger.reserve(call(2)) is not None
 
 
+def test_a_month_has_its_limit_and_the_next_one_another(desk: Desk) -> None:
+    """Also in a file of sums alone; what was refused may be tried again by itself then."""
+    desk.ledger.agree(Terms(team_usd_per_month=Decimal(3)))
+    desk.longest_bytes = 1
+    desk.today.day = "2026-10-31"
+    desk.spend(1)
+    desk.today.day = "2026-11-01"
+    desk.spend(2)
+    desk.today.day = "2026-11-22"
+    desk.spend(3, 4)
+    found = desk.ledger.reserve(call(5))
+    assert found is not None
+    assert found.until == days.end_of("2026-11") == days.end_of("2026-11-30")
+    assert found.sentence("alice") == (
+        "limits.team_usd_per_month is reached: the team has used $3.00 of $3.00 this month, and "
+        "the next call may take $1.00; `teamctl resume alice --usd 1` raises it for this month, or "
+        "raise limits.team_usd_per_month to at least 4.00 in team.toml, then `teamctl resume "
+        "alice`; otherwise alice goes on at 00:00 on 2026-12-01"
+    )
+    desk.today.day = "2026-11-30"
+    assert desk.ledger.is_refused("alice")
+    desk.today.day = "2026-12-01"
+    assert not desk.ledger.is_refused("alice")
+    desk.spend(6, 7, 8)
+    assert not desk.fits(9)
+
+
+def test_a_month_that_is_full_counts_before_a_day_that_is(desk: Desk) -> None:
+    """Else a teammate would be told to go on at midnight, and be stopped again."""
+    desk.ledger.agree(replace(TERMS, team_usd_per_month=Decimal(3)))
+    desk.spend(1, 2, 3)
+    found = desk.ledger.reserve(call(4))
+    assert found is not None
+    assert found.key == "limits.team_usd_per_month"
+
+
+def test_the_day_after_a_month_is_in_the_next_one() -> None:
+    assert [days.day_after(month) for month in ("2026-12", "2027-02", "2028-02")] == [
+        "2027-01-01", "2027-03-01", "2028-03-01",
+    ]  # fmt: skip
+
+
 def terms_of(text: str, folder: Path) -> Terms:
     return Terms.of(parse(text.encode(), path=folder / "team.toml"))
 
@@ -226,11 +268,19 @@ def test_a_model_without_a_price_passes_the_default_limit_on_money_alone(tmp_pat
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.agree(terms_of("", tmp_path))
     assert ledger.reserve(call(1, usd=None)) is None
-    for chosen in ("team_usd_per_day = 20.0", "team_usd = 5.0", "teammate_usd = 5.0"):
+    for chosen in (
+        "team_usd_per_day = 20.0",
+        "team_usd = 5.0",
+        "teammate_usd = 5.0",
+        "team_usd_per_month = 5.0",
+    ):
         ledger.agree(terms_of(f"[limits]\n{chosen}\n", tmp_path))
         found = ledger.reserve(call(2, usd=None))
         assert found is not None
         assert found.why == f"limits.{chosen.split()[0]} is set, and what m costs is not known"
+    ledger.agree(terms_of("[limits]\nteam_usd = 5.0\nteam_tokens = 2000\n", tmp_path))
+    assert ledger.reserve(call(4, usd=None)) is None  # the tokens bound it
+    ledger.settle(call(4), Account())
     ledger.agree(terms_of("[limits]\nteam_usd_per_day = 0\n", tmp_path))
     assert ledger.reserve(call(3, usd=None)) is None
 

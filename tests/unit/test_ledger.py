@@ -102,8 +102,8 @@ def test_an_unknown_price_is_refused_only_where_money_is_limited(path: Path) -> 
     found = refusal(path, Terms(teammate_usd=Decimal(1)), call(2, usd=None, model='my "model"'))
     assert found.sentence("alice") == (
         'limits.teammate_usd is set, and what my "model" costs is not known; write '
-        r'[prices."my \"model\""] with input and output, in USD per million tokens, in team.toml, '
-        "then `teamctl resume alice`"
+        r'[prices."my \"model\""] with input and output, in USD per million tokens, or set '
+        "limits.team_tokens_per_day, in team.toml, then `teamctl resume alice`"
     )
     assert ledger.read().used["alice"].unpriced_calls == 1
 

@@ -91,7 +91,7 @@ def test_the_bound_is_on_disk_during_the_call_and_what_was_told_after_it(tmp_pat
     desk.ask()
     kept = desk.model.kept[0]
     assert (kept.input_tokens, kept.output_tokens) == (WHOLE + UNSEEN_TOKENS, 1000)
-    assert kept.usd == Decimal(kept.input_tokens) * Decimal("1.25e-6") + Decimal("0.005")
+    assert kept.usd == Decimal(kept.input_tokens) * Decimal("2e-6") + Decimal("0.005")
     account = desk.account
     assert (account.calls, account.input_tokens, account.output_tokens) == (1, 60, 4)
     assert (account.cache_read_tokens, account.cache_write_tokens) == (20, 30)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pkgutil import resolve_name
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -15,6 +17,8 @@ from teamd.tokens import Usage
 TOKENS = st.integers(0, 400_000)
 RATES = st.floats(0, 100).map(lambda rate: round(rate, 4))
 MILLION = 1_000_000
+# The SDK names these models, and no price of them was found in Anthropic's documentation.
+UNPRICED = {"claude-fable-5-2", "claude-mythos-5-2", "claude-mythos-preview"}
 
 
 def cost(model: str, **tokens: int) -> Decimal:
@@ -28,11 +32,21 @@ def test_the_default_model_has_a_price() -> None:
     assert Prices({}).find(Settings().model.name) is not None
 
 
+def test_each_model_that_the_sdk_names_has_a_price() -> None:
+    """An update of the SDK that adds one fails here, until its price is written down."""
+    literal, _ = get_args(resolve_name("anthropic.types.model:Model"))
+    named = set(get_args(literal))
+    assert len(named) > 10
+    assert {model for model in named if Prices({}).find(model) is None} == UNPRICED
+
+
 def test_each_kind_of_token_has_its_own_price() -> None:
     """The figures of the source that `prices.toml` names."""
     assert cost("claude-haiku-4-5", input_tokens=MILLION) == 1
     assert cost("claude-haiku-4-5", cache_read_tokens=MILLION) == Decimal("0.1")
     assert cost("claude-haiku-4-5", cache_write_tokens=MILLION) == Decimal("1.25")
+    hour = {"cache_write_tokens": MILLION, "cache_hour_tokens": MILLION}
+    assert cost("claude-haiku-4-5", **hour) == 2
     assert cost("claude-haiku-4-5", output_tokens=MILLION) == 5
     assert cost("claude-sonnet-5-5", cache_read_tokens=MILLION) == Decimal("0.1")
 
@@ -75,21 +89,22 @@ def test_a_persons_own_price_comes_first() -> None:
     st.fixed_dictionaries(
         {"input": RATES, "output": RATES},
         optional={
-            "cache_read": RATES, "cache_write": RATES,
+            "cache_read": RATES, "cache_write": RATES, "cache_write_hour": RATES,
             "long_prompt_tokens": st.just(100_000), "long_prompt_factor": st.just(5),
         },
     ),
-    st.tuples(TOKENS, TOKENS, TOKENS, TOKENS), st.tuples(TOKENS, TOKENS),
+    st.tuples(TOKENS, TOKENS, TOKENS, TOKENS, TOKENS), st.tuples(TOKENS, TOKENS),
 )  # fmt: skip
 def test_no_reply_costs_more_than_what_was_kept_back_for_it(
-    rates: dict[str, float], tokens: tuple[int, int, int, int], spare: tuple[int, int]
+    rates: dict[str, float], tokens: tuple[int, int, int, int, int], spare: tuple[int, int]
 ) -> None:
     """Whatever the cache does, and however much less than the bound it takes."""
     price = Price.of(rates)
-    plain, found, kept, out = tokens
+    plain, found, kept, hour, out = tokens
     usage = Usage(
-        input_tokens=plain, cache_read_tokens=found, cache_write_tokens=kept, output_tokens=out
-    )
+        input_tokens=plain, cache_read_tokens=found, cache_write_tokens=kept, output_tokens=out,
+        cache_hour_tokens=min(hour, kept),
+    )  # fmt: skip
     most = price.most(usage.total_input_tokens + spare[0], out + spare[1])
     assert float(price.cost(usage)) <= float(most)
 

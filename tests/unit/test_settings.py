@@ -129,6 +129,7 @@ def test_every_setting_is_read(file: Path) -> None:
         headers = { X-Project = "a b" }
         tools = "basic"
         cache = false
+        cache_ttl = "1h"
         script = "turns.json"
         [limits]
         calls_per_wake = 3
@@ -138,6 +139,7 @@ def test_every_setting_is_read(file: Path) -> None:
         team_usd = 0.7
         team_usd_per_day = 0.8
         team_tokens_per_day = 9
+        team_usd_per_month = 0.9
         talk_wakes = 10
         [supervision]
         crashes = 1
@@ -188,6 +190,7 @@ def test_every_setting_is_read(file: Path) -> None:
         output = 2
         cache_read = 3
         cache_write = 4
+        cache_write_hour = 5
         [role.tester]
         network = false
         [[teammate]]
@@ -234,6 +237,7 @@ def test_every_setting_is_read(file: Path) -> None:
             headers={"X-Project": "a b"},
             tools="basic",
             cache=False,
+            cache_ttl="1h",
             script=file.parent / "turns.json",
         ),
         limits=Limits(
@@ -244,6 +248,7 @@ def test_every_setting_is_read(file: Path) -> None:
             team_usd=0.7,
             team_usd_per_day=0.8,
             team_tokens_per_day=9,
+            team_usd_per_month=0.9,
             talk_wakes=10,
         ),
         supervision=Supervision(
@@ -288,7 +293,9 @@ def test_every_setting_is_read(file: Path) -> None:
             approvers=("lead",),
         ),
         roles={"tester": Reach(network=False)},
-        prices={"m": PriceSettings(input=1, output=2, cache_read=3, cache_write=4)},
+        prices={
+            "m": PriceSettings(input=1, output=2, cache_read=3, cache_write=4, cache_write_hour=5)
+        },
         teammates=(
             Teammate(name="alice", role="coder", prompt="work", sandbox="external", hosts=()),
             Teammate(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ALICE = '[[teammate]]\nname = "alice"\nrole = "coder"\nprompt = "work"\n'
 LIMITS = (
     "calls_per_wake, teammate_tokens, teammate_usd, team_tokens, team_usd, team_usd_per_day, "
-    "team_tokens_per_day, talk_wakes"
+    "team_tokens_per_day, team_usd_per_month, talk_wakes"
 )
 TOKENS = "a whole number from 0, for no limit, to 1000000000000000"
 USD = "a number of USD from 0, for no limit, to 1000000000"

@@ -100,7 +100,9 @@ def test_the_examples_price_loads_when_it_is_uncommented(file: Path) -> None:
     _, mark, prices = init_text().partition("# [prices")
     text = re.sub(r"(?m)^# ", "", (mark + prices).partition("# What a role may")[0])
     assert parse(text.encode(), path=file).prices == {
-        "my-model": PriceSettings(input=3, output=15, cache_read=0.3, cache_write=3.75)
+        "my-model": PriceSettings(
+            input=3, output=15, cache_read=0.3, cache_write=3.75, cache_write_hour=6
+        )
     }
 
 

@@ -492,6 +492,29 @@ def test_an_entry_more_than_20_blocks_before_the_breakpoint_is_not_found() -> No
     assert far[2] == system_alone
 
 
+def test_a_write_is_billed_and_expires_by_its_time_to_live() -> None:
+    """Up to the last mark for an hour the write is one for an hour, behind it for five minutes."""
+    now = [0.0]
+    cache = PromptCache(now=lambda: now[0])
+    hour = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    said = [text("the older part", **hour), text("the tail", **MARK)]
+    asked = body(user(*said), system=[text("You are 'alice'", **hour)])
+    split = cache.account(asked)["cache_creation"]
+    whole = prompt_tokens(asked)
+    tail = split["ephemeral_5m_input_tokens"]
+    assert 0 < tail < split["ephemeral_1h_input_tokens"] == whole - tail
+    now[0] = 299.0
+    assert cache.account(asked)["cache_read_input_tokens"] == whole
+    now[0] = 299.0 + 300.0  # a read keeps an entry for its time anew, and it is over now
+    late = cache.account(asked)
+    assert late["cache_read_input_tokens"] == whole - tail
+    assert late["cache_creation"] == {
+        "ephemeral_5m_input_tokens": tail, "ephemeral_1h_input_tokens": 0,
+    }  # fmt: skip
+    now[0] += 3600.0
+    assert cache.account(asked)["cache_read_input_tokens"] == 0
+
+
 def test_without_a_breakpoint_nothing_is_cached() -> None:
     plain = body()
     assert account(PromptCache(), plain, plain) == [(prompt_tokens(plain), 0, 0)] * 2
