@@ -198,7 +198,8 @@ def breakpoints(messages: Sequence[ChatMessage], *, hour: bool = False) -> dict[
 
 def has_anchor(messages: Sequence[ChatMessage]) -> bool:
     """Return whether a conversation is long enough to have a part that is kept for an hour."""
-    return sum(message["role"] == "user" for message in messages) >= _ANCHOR_STEP
+    users = [message for message in messages if message["role"] == "user"]
+    return len(users) >= _ANCHOR_STEP
 
 
 def _marked(message: ChatMessage, *, hour: bool) -> ChatMessage:

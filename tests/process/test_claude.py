@@ -22,6 +22,7 @@ from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
 from tests.strict.cache import BREAKPOINTS, reckon
+from tests.strict.faults import Status
 from tests.strict.replies import Answer, decline, say, tool_calls, use
 from tests.strict.server import StrictServer, by_name
 
@@ -185,6 +186,45 @@ def test_a_reply_with_many_calls_is_still_found_in_the_cache() -> None:
         said = {"role": "assistant", "content": first.content}
         second = ask(server.url, ask_of(user(), said, {"role": "user", "content": results}))
     assert second.usage.cache_read_tokens == first.usage.total_input_tokens
+
+
+TTL_REFUSED = "messages.6.content.0.text.cache_control.ttl: Extra inputs are not permitted"
+
+
+def test_a_server_that_refuses_a_time_to_live_is_asked_without_it() -> None:
+    """What it was told to keep for an hour is booked as such, and a refusal is met once only."""
+    said = {"role": "assistant", "content": [{"type": "text", "text": "Yes."}]}
+    given = ask_of(*[user(), said] * 4, user())
+
+    async def three_times(url: str) -> list[Reply]:
+        model = claude(url, cache_ttl="1h")
+        replies = [await model.reply(given)]
+        server.faults.push(Status(400, message=TTL_REFUSED))
+        replies += [await model.reply(given), await model.reply(given)]
+        await model.close()
+        return replies
+
+    with StrictServer(by_name({})) as server:
+        first, *_ = asyncio.run(three_times(server.url))
+        sent = ['"ttl"' in json.dumps(request.body) for request in server.requests]
+    assert sent == [True, True, False, False]
+    assert 0 < first.usage.cache_hour_tokens < first.usage.cache_write_tokens
+
+
+def test_other_servers_are_told_no_time_to_live() -> None:
+    given = ask_of(*[user(), {"role": "assistant", "content": user("Yes.")["content"]}] * 4, user())
+    with StrictServer(by_name({})) as server:
+        ask(server.url, given)
+        assert '"ttl"' not in json.dumps(server.requests[0].body)
+
+    async def keeps_hour(url: str | None, ttl: str) -> bool:
+        model = claude(url, cache_ttl=ttl)
+        kept = model._keeps_hour(await model._connect())
+        await model.close()
+        return kept
+
+    assert asyncio.run(keeps_hour(None, "auto"))
+    assert not asyncio.run(keeps_hour(None, "5m"))
 
 
 def test_teammates_share_the_tools_in_the_cache() -> None:

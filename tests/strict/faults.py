@@ -47,11 +47,13 @@ class Status:
         status: 408, 409, 429, 500, 502, 503, 504, 529, …
         retry_after: the header's value: seconds, or a date.
         html: whether the body is a page, as a load balancer's is.
+        message: of the service's body.
     """
 
     status: int
     retry_after: str | float | None = None
     html: bool = False
+    message: str = ""
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:  # noqa: ARG002  # as all do
         """Send the error."""
@@ -61,7 +63,9 @@ class Status:
             wire.reply(self.status, page, {"content-type": "text/html", **later})
         else:
             kind = TYPES.get(self.status, "api_error")
-            wire.error(ApiError(self.status, kind, f"injected {self.status}"), later)
+            wire.error(
+                ApiError(self.status, kind, self.message or f"injected {self.status}"), later
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from teamctl.main import cli as teamctl
 from teamd.__main__ import program
 from teamd.files.paths import TeamPaths
 from teamd.messages import Message
-from teamd.settings import parse
+from teamd.settings import Settings, parse
 from teamd.settings.keys import keys_of
 from teamd.settings.sections import SECTIONS
 from teamd.settings.write import init_text
@@ -131,6 +131,19 @@ def test_the_settings_that_a_page_names_exist(page: Path) -> None:
 def test_the_topics_that_a_page_names_exist(page: Path) -> None:
     named = re.findall(r"teamctl help ([a-z]+)", documents.read(page))
     assert set(named) <= {*topics(), *COMMANDS}
+
+
+def test_each_server_of_the_topic_has_settings_that_name_it(tmp_path: Path) -> None:
+    page = next(path for path in PAGES if path.name == "models.md")
+    text = documents.read(page).partition("## Other servers")[2]
+    for name in (
+        "OpenRouter", "DeepSeek", "MiniMax", "Ollama", "LM Studio", "vLLM", "llama.cpp", "LiteLLM",
+    ):  # fmt: skip
+        block = text.partition(f"\n{name}")[2].partition("```toml\n")[2].partition("```")[0]
+        model = parse(block.encode(), path=tmp_path / "team.toml").model
+        assert model.base_url is not None, name
+        assert not model.base_url.rstrip("/").endswith("/v1"), name
+        assert model.name != Settings().model.name
 
 
 @by_page

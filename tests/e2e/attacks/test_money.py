@@ -296,6 +296,35 @@ def test_a_day_begins_anew_in_the_morning_and_not_when_the_clock_goes_back(
     assert len(project.server.requests) == calls
 
 
+def test_a_model_of_unknown_price_is_refused_where_the_person_limits_money(
+    project: Project,
+) -> None:
+    """By the command and in the mail of a declared teammate, until tokens are bounded as well."""
+    from dataclasses import replace  # noqa: PLC0415 -- for this alone
+
+    from tests.strict.server import MODELS  # noqa: PLC0415 -- the same
+
+    declared = '[[teammate]]\nname = "bob"\nrole = "coder"\nprompt = "Go."\nmodel = "homemade"\n'
+    project.server._terms = replace(project.server._terms, models=("homemade", *MODELS))
+    project.write("team.toml", f"[limits]\nteam_usd_per_month = 5.0\n{declared}")
+    project.start()
+    why = (
+        "limits.team_usd_per_month is set, and what homemade costs is not known; write "
+        '[prices."homemade"] with input and output, in USD per million tokens, or set '
+        "limits.team_tokens_per_day, in team.toml, then try again"
+    )
+    refused = project.run("teamctl", "spawn", "ann", "coder", "Go.", "--model", "homemade")
+    assert (refused.status, refused.complaint) == (ExitCode.REFUSED, why)
+    assert json.dumps(why)[1:-1] in project.mail("lead")
+    usage = json.loads(project.do("teamctl", "usage", "--json"))["total"]
+    assert (usage["usd_per_month_limit"], usage["usd_this_month"]) == (5, 0)
+    limits = "[limits]\nteam_usd_per_month = 5.0\nteam_tokens_per_day = 90000\n"
+    project.write("team.toml", limits + declared)
+    project.do("teamd", "reload")
+    assert project.run("teamctl", "spawn", "ann", "coder", "Go.", "--model", "homemade").status == 0
+    project.wait_for("ann", "idle", turns=1)
+
+
 def test_a_model_of_unknown_price_starts_in_a_default_team_and_the_person_is_told(
     project: Project,
 ) -> None:
