@@ -37,7 +37,7 @@ def spawn_declared(context: TeamContext, teammate: Teammate) -> bool:
             context,
             given,
             begin=lambda lacks: _begin(context, given, message_id, lacks),
-            refuse=lambda error: _refuse(context, wanted.name, error),
+            refuse=lambda error: report_unspawned(context, wanted.name, error),
         )
     elif _was_told_nothing(context, member.name):
         prompt = wanted.message(member.name, message_id, LEAD)
@@ -53,7 +53,8 @@ def _begin(context: TeamContext, wanted: SpawnRequest, message_id: str, lacks: s
         context.roster.tell_lead(warning, to=context.roster.team.person)
 
 
-def _refuse(context: TeamContext, name: str, error: TeamError) -> None:
+def report_unspawned(context: TeamContext, name: str, error: TeamError) -> None:
+    """Log why a declared teammate was not spawned, and mail it to the person."""
     context.journal.error("not spawned", error, name=name)
     context.roster.tell_lead(f"{name} was not spawned: {error}", to=context.roster.team.person)
 

@@ -14,7 +14,7 @@ from teamd.errors import StoreError, TeamError
 from teamd.files import pidfile
 from teamd.messages import NAME, TEAMD
 from teamd.states import ChildExit
-from teamd.supervisor.declared import spawn_declared
+from teamd.supervisor.declared import report_unspawned, spawn_declared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Supervisor:
             try:
                 spawn_declared(self.context, declared)
             except TeamError as error:
-                self.context.journal.error("not spawned", error, name=declared.name)
+                report_unspawned(self.context, declared.name, error)
         with suppress(StoreError):  # the next round writes it
             self.context.roster.publish()
 

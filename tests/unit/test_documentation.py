@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 PAGES: Final = documents.pages()
 PROGRAMS: Final = {"teamctl": teamctl, "teamd": program}
 LANGUAGES: Final = {"sh", "toml", "json", "markdown", "text", "ini"}
-FOREIGN: Final = {"--jinja", "--enable-auto-tool-choice", "-m"}  # of other programs
+FOREIGN: Final = {  # of other programs
+    "--jinja", "--enable-auto-tool-choice", "--tool-call-parser", "--served-model-name",
+    "--max-model-len", "--api-key", "-c", "-m",
+}  # fmt: skip
 # `chat` at a terminal, the unit file's commands and drop-in, and the campaigns of the test suite.
 MOST_NOT_RUN: Final = 4
 

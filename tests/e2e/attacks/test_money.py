@@ -314,7 +314,7 @@ def test_a_model_of_unknown_price_is_refused_where_the_person_limits_money(
         "limits.team_tokens_per_day, in team.toml, then try again"
     )
     refused = project.run("teamctl", "spawn", "ann", "coder", "Go.", "--model", "homemade")
-    assert (refused.status, refused.complaint) == (ExitCode.REFUSED, why)
+    assert (refused.status, refused.complaint) == (ExitCode.REFUSED, f"teamctl: {why}")
     assert json.dumps(why)[1:-1] in project.mail("lead")
     usage = json.loads(project.do("teamctl", "usage", "--json"))["total"]
     assert (usage["usd_per_month_limit"], usage["usd_this_month"]) == (5, 0)
