@@ -10,13 +10,13 @@ import time
 from contextlib import suppress
 
 import click
+from teamd_commands import command_line
 
 from teamd import secret_environment
 from teamd.errors import DeadlinePassed, ExitCode, StoreError, StrangeFile
 from teamd.files import pidfile
 from teamd.files.safe_open import safe_open
 from teamd.process_id import Identity
-from teamd_commands import command_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

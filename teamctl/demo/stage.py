@@ -17,6 +17,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
+from teamd_commands import command_line
+
 from teamctl.arguments import REQUEST_SECONDS
 from teamd import control, programs
 from teamd.errors import TeamError, translate_os_errors
@@ -25,7 +27,6 @@ from teamd.files.paths import STATE_VARIABLE, TeamPaths
 from teamd.messages import TEAM_FOLDER
 from teamd.settings.trust import TrustStore
 from teamd.team.roster import Roster
-from teamd_commands import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

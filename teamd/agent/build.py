@@ -127,7 +127,7 @@ def _find_new_instructions(
 
 
 def _role(env: Environment) -> roles.Role:
-    return find_role(env.paths, env.project, env.roster.get(env.name).role) or roles.Role()
+    return find_role(env.paths, env.project, env.role) or roles.Role()
 
 
 def _dropped_tools(env: Environment, role: roles.Role) -> frozenset[str]:

@@ -124,29 +124,25 @@ class Retrying:
         return reply
 
     async def _attempt_all(self, ask: Ask) -> Reply:
-        odd = ""
-        for attempt in range(self.policy.attempts):
+        """Ask until there is a reply; where the key is refused, once more with a fresh one."""
+        failures, renewed, odd = 0, False, ""
+        while True:
             try:
-                return await self._attempt(ask)
+                return await self.model.reply(ask)
+            except KeyRefusedError:
+                if renewed or not await self.renew_key():
+                    raise
+                renewed = True
             except TransientError as error:
+                failures += 1
                 kind = error.kind if isinstance(error, OddReplyError) else ""
                 if kind and kind == odd:  # not an outage, and the server may charge for each
                     raise self._give_up(error, "twice in a row") from error
                 odd = kind
-                if attempt + 1 == self.policy.attempts:
+                if failures == self.policy.attempts:
                     attempts = f"gave up after {self.policy.attempts} attempts"
                     raise self._give_up(error, attempts) from error
-                await self._pause(attempt, error)
-        raise AssertionError("there is at least one attempt")
-
-    async def _attempt(self, ask: Ask) -> Reply:
-        """Ask once; where the key is refused, once more with a fresh one."""
-        try:
-            return await self.model.reply(ask)
-        except KeyRefusedError:
-            if not await self.renew_key():
-                raise
-        return await self.model.reply(ask)
+                await self._pause(failures - 1, error)
 
     def _give_up(self, error: TransientError, why: str) -> UnusableError:
         rest = self.policy.rest_seconds

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import tomli_w
+from teamd_commands import command_line
 
 from teamd import secret_environment, settings
-from teamd_commands import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import teamd_commands
+
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, locks
 from teamd.files.paths import home_folder, user_name, workspaces_folder

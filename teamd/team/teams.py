@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from teamd_commands import command_line
+
 from teamd import secret_environment
 from teamd.errors import SettingsError, StoreError, TeamError, UnknownTeam
 from teamd.files import directories, files, pidfile
@@ -17,7 +19,6 @@ from teamd.files.paths import TeamPaths, ignore, known_teams_folder
 from teamd.messages import TEAMS_FOLDER, check_team_name
 from teamd.states import Status
 from teamd.team.roster import Roster
-from teamd_commands import command_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from teamd_commands import command_line
 
 from teamd.files import locks
 from teamd.files.paths import TeamPaths
@@ -23,7 +24,6 @@ from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import postman_runs, read_views, waiting
 from teamd.postman.links import OUTBOX_WAS_DAMAGED
 from teamd.settings.trust import TrustStore
-from teamd_commands import command_line
 from tests.e2e.harness import opened
 from tests.hosts.towns import Hosts, hosts
 from tests.waiting import wait_until

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from teamd_commands import command_line
 
 from teamd import clocks
 from teamd.errors import StoreError
@@ -309,8 +310,10 @@ def test_the_postman_s_program_is_told_the_settings_in_force(tmp_path: Path) -> 
         ),
         mail=Mail(durability="os", max_message_bytes=5000),
     )  # fmt: skip
-    _, _, _, module, *given = _command(TeamPaths(tmp_path), chosen)
+    started = command_line("postman")
+    command = _command(TeamPaths(tmp_path), chosen)
+    given = command[len(started) :]
     root, read = read_command(given)
-    assert (module, root) == ("teamd.postman", tmp_path)
+    assert (command[: len(started)], root) == (started, tmp_path)
     assert (read.hosts, read.mail) == (chosen.hosts, chosen.mail)
     assert json.dumps(given).count("key") == json.dumps(given).count("keys") + 1

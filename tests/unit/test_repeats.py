@@ -53,7 +53,7 @@ def play(*steps: Step) -> tuple[list[int], list[int]]:
     """Return the numbers of the calls that were warned of, and of the call that ended the turn."""
     repeats, warned, ended = Repeats(TOOLBOX), [], []
     for place, (name, given, result) in enumerate(steps, start=1):
-        shown = repeats.judge({"name": name, "input": given}, result)
+        shown = repeats.judge({"name": name, "input": {"given": given}}, result)
         if repeats.stuck_at:
             assert repeats.stuck_at == name
             ended.append(place)

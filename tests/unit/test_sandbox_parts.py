@@ -514,4 +514,4 @@ def test_a_sandbox_is_tried_until_one_works_and_what_was_begun_counts(
 def test_the_program_itself_is_protected_where_it_lies_in_the_workspace() -> None:
     """Its next process runs outside of the sandbox."""
     repository = Path(__file__).resolve().parents[2]
-    assert {"teamd", "teamd_commands.py"} <= set(own_places(repository))
+    assert "teamd" in own_places(repository)

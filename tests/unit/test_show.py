@@ -38,7 +38,7 @@ def labels(lines: list[str]) -> list[str]:
 def test_who_has_no_process_and_nothing_special_has_few_lines(paths: TeamPaths) -> None:
     """A line that is there only sometimes says something by being there."""
     add(paths, "ada")
-    assert labels(shown(paths, "ada")) == ["name", "state", "used", "mail", "more"]
+    assert labels(shown(paths, "ada")) == ["name", "state", "used", "mail", "effort", "more"]
 
 
 def test_who_runs_has_its_process(paths: TeamPaths) -> None:

@@ -113,7 +113,7 @@ def test_rounds(team: Project) -> None:
 
 def test_compaction(tmp_path: Path) -> None:
     """Old results first, then a summary; all stays on disk; it still knows who it is."""
-    room = 9000  # tokens; a few results are kept, and those before them are worth clearing
+    room = 8500  # tokens; a few results are kept, and those before them are worth clearing
     with cramped.small(tmp_path, f"context_tokens = {room}", context_tokens=room) as project:
         project.stage.act("alice", cramped.steps(20))
         project.start()

@@ -1,8 +1,8 @@
 """Start `teamd` and `teamctl` with their own modules, whatever PYTHONPATH holds.
 
 A person's PYTHONPATH often names the project's folder, and that may hold a `json.py`, a `click.py`
-or a `teamd/`. Python looks there before it looks among the installed packages. This module is in no
-package because a folder `teamd/` of the project would replace that package as well.
+or a `teamd/`. Python looks there before it looks among the installed packages. This module is
+installed beside the package `teamd`, because a folder `teamd/` of the project would replace that.
 """
 
 from __future__ import annotations
