@@ -13,8 +13,10 @@ from teamd.agent.conversation.context import REFUSED
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.model_stack import Metered
 from teamd.budget.ledger import Ledger
+from teamd.model_facts import ModelFacts
 from teamd.models.retry import Retrying, RetryPolicy
 from teamd.process_id import Identity
+from teamd.transcript.records import NewsAdded
 from tests.strict.faults import Refusal
 from tests.strict.odd import ODD_REPLIES, WHOLE, OddReply, block, call, end, sse, start
 from tests.strict.replies import say
@@ -197,6 +199,29 @@ def test_a_message_that_the_server_refuses_is_replaced(
     assert message[:40] in story.life.lead[0]
     again = story.life.conversation()
     assert again.context.messages() == Conversation(again._transcript).context.messages()
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_notes_of_teamd_are_system_messages_where_the_server_takes_them(
+    tmp_path: Path, *, refuses: bool
+) -> None:
+    """So that no mail can imitate them."""
+
+    async def facts(_: str) -> ModelFacts:
+        return ModelFacts(system_messages=True)
+
+    with StrictServer(by_name({"alice": [NEXT]})) as server:
+        if refuses:
+            server.faults.push(Refusal("messages.1: role 'system' is not supported on this model"))
+        story = Story(tmp_path, server)
+        story.life.facts = facts
+        story.life.news = [NewsAdded(about="job 1", text="<note>Job 1 has ended.</note>")]
+        story.live(calls=2 if refuses else 1)
+        assert server.refused == []
+        sent = server.requests[-1].body["messages"]
+    assert [message["role"] for message in sent] == (["user"] if refuses else ["user", "system"])
+    assert sent[-1]["content"][-1]["text"] == "<note>Job 1 has ended.</note>"
+    assert story.life.lead == []
 
 
 def test_a_conversation_that_the_server_keeps_refusing_is_replaced_by_a_summary(
