@@ -83,7 +83,11 @@ class Weather(Plan):
 
     def _forecast(self, name: str, turn: int) -> list[Fault]:
         chance = Random(f"{self._seed} {name} {turn}")
-        faults = [chance.choice(_MAKERS)() for _ in range(chance.randrange(_MOST_IN_A_ROW + 1))]
+        faults: list[Fault] = []
+        for _ in range(chance.randrange(_MOST_IN_A_ROW + 1)):
+            faults.append(chance.choice(_MAKERS)())
+            if isinstance(faults[-1], Cut | Malformed):  # two of these in a row are a pause
+                faults.append(Status(503))
         return [*faults, Trickle()] if chance.random() < 0.2 else faults
 
 

@@ -117,4 +117,4 @@ def test_a_message_that_crashes_its_reader_is_rejected_alone(project: Project) -
     reasons = [entry["reason"] for entry in project.log("jo", "line rejected")]
     assert reasons == ["2 processes crashed with this message in hand"] * 2
     assert len(project.log("teamd", "crashed with mail in hand")) == 8
-    assert "2 lines were no mail" in project.do("teamctl", "team")
+    assert "2 lines of mail to jo could not be read" in project.do("teamctl", "team")

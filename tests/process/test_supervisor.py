@@ -112,7 +112,9 @@ def test_it_outlives_the_terminal_that_started_it(project: Project) -> None:
     """The end of an ssh session: the terminal goes, and its session gets a SIGHUP."""
     project.ask_no_service()
     master, slave = os.openpty()
-    script = "teamd start && teamctl spawn ann coder Go. --wait && read -r never"
+    script = (
+        "teamd start && teamctl spawn ann coder Go. --wait && echo spawned-ann && read -r never"
+    )
     session = project.begin(
         "bash",
         "-c",
@@ -124,6 +126,9 @@ def test_it_outlives_the_terminal_that_started_it(project: Project) -> None:
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     )
     os.close(slave)
+    shown = b""
+    while b"spawned-ann" not in shown:
+        shown += os.read(master, 4096)
     pid = project.wait_for("ann", "idle")["pid"]
     os.close(master)
     assert session.wait(20) == -signal.SIGHUP

@@ -194,6 +194,17 @@ def write_file(paths: TeamPaths) -> None:
     TextFile(Workspace(paths.home, hidden=[]), "deep/file").replace(b"done")
 
 
+def rewrite_file(paths: TeamPaths) -> None:
+    """Replace the content of a file by an agent's tool."""
+    TextFile(Workspace(paths.home, hidden=[]), "deep/file").replace(b"done again")
+
+
+def rewrite_linked_file(paths: TeamPaths) -> None:
+    """Replace the content of a file that has a second name, which is written in place."""
+    (paths.home.parent / "link").hardlink_to(paths.home / "deep/file")
+    TextFile(Workspace(paths.home, hidden=[]), "deep/file").replace(b"done again and linked")
+
+
 def ask_teamd(paths: TeamPaths) -> None:
     """Ask the supervisor for something, and go on without its reply, as an agent's tool does."""
     pidfile.claim(paths)
@@ -452,6 +463,8 @@ DEEDS: Final[dict[str, Callable[..., None]]] = {
         write_old_roster,
         damage_roster_and_end_bob,
         write_file,
+        rewrite_file,
+        rewrite_linked_file,
         admit,
         put,
         take,

@@ -330,6 +330,8 @@ def files_of_the_person_are_written(scene: Scene) -> None:
     scene.do("create")
     scene.command("teamctl", "init", written=("team.toml", "#"))
     scene.do("write_file", written=("deep/file", "done"))
+    scene.do("rewrite_file", written=("deep/file", "done again"))
+    scene.do("rewrite_linked_file", written=("deep/file", "done again and linked"))
     scene.command("teamd", "start")
     scene.command("teamctl", "spawn", "bob", "clerk", "Go.", "--save", "--wait")
     scene.tell(written=("team.toml", "#"), spawned="bob")
