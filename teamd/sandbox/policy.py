@@ -25,6 +25,18 @@ PROXY: Final = f"http://127.0.0.1:{PROXY_PORT}"
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 TEMPORARY: Final = "/tmp"  # noqa: S108 -- the sandbox's own
 _MOST_PATHS: Final = 100
+_NO_EDITOR: Final = (
+    "there is no editor here: give the text as an option, such as `git commit -m TEXT`, or set "
+    "GIT_EDITOR=true to keep the text that git proposes"
+)
+# EDITOR rather than GIT_EDITOR and GIT_SEQUENCE_EDITOR: git prefers those two and `core.editor`,
+# so a command that sets any of them gets its way, such as `git -c core.editor=true rebase …`.
+_WITHOUT_TERMINAL: Final = {
+    "EDITOR": f"echo '{_NO_EDITOR}' >&2; false",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "PAGER": "cat",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +130,7 @@ class Policy:
         temporary = TEMPORARY if inside else str(self.temporary)
         proxied = inside and self.hosts and not self.network
         return {
+            **_WITHOUT_TERMINAL,
             **(toolchains.variables(self.path, self.environment) if inside else {}),
             **self.environment,
             **({"PATH": self._search_path()} if inside and "PATH" in self.environment else {}),

@@ -134,7 +134,38 @@ def test_it_runs_in_the_workspace_with_its_environment_only(
     lines = run(box, "pwd -P; env").text.split("\n")
     assert lines[0] == str(tmp_path.resolve())
     of_shells = {"HOME", "PWD", "SHLVL", "TMPDIR", "_"}
-    assert {line.split("=")[0] for line in lines[1:]} <= {"PATH", "PIDS"} | of_shells
+    of_git = {"EDITOR", "GIT_PAGER", "GIT_TERMINAL_PROMPT", "PAGER"}
+    assert {line.split("=")[0] for line in lines[1:]} <= {"PATH", "PIDS"} | of_shells | of_git
+
+
+NO_EDITOR = "there is no editor here: give the text as an option, such as `git commit -m TEXT`"
+HISTORY = (
+    "git init -q -b main; export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a "
+    "GIT_COMMITTER_EMAIL=a@b; for i in 1 2; do git commit -q --allow-empty -m $i; done; "
+)
+
+
+@pytest.mark.parametrize("command", ["commit --allow-empty", "rebase -i HEAD~1", "tag -a v1"])
+def test_an_editor_that_git_opens_fails_at_once_with_a_hint(box: Toolbox, command: str) -> None:
+    result = run(box, f"{HISTORY} git {command} && echo done; git status --porcelain -b")
+    assert NO_EDITOR in result.text.split("\n")[0]
+    assert "done" not in result.text
+    assert result.text.endswith("## main"), "no rebase is under way"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "GIT_EDITOR=true git rebase -i HEAD~1",
+        "GIT_SEQUENCE_EDITOR=: git rebase -i HEAD~1",
+        "git -c core.editor=true rebase -i HEAD~1",
+        "EDITOR=true git commit --amend --allow-empty",
+    ],
+)
+def test_a_command_that_names_its_own_editor_gets_it(box: Toolbox, command: str) -> None:
+    result = run(box, f"{HISTORY} {command}")
+    assert NO_EDITOR not in result.text
+    assert not result.is_error
 
 
 def test_it_holds_no_descriptor_of_ours(box: Toolbox, tmp_path: Path) -> None:
