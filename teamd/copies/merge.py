@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from teamd.copies import record, work
+from teamd.copies import mending, record, work
 from teamd.copies.confined import confined_git
 from teamd.copies.forbidden import CommitGate
 from teamd.copies.landing import check_free
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from teamd.settings import Settings
 
 _SHORT: Final = 12
+_LOCKED_SECONDS: Final = 3.0
+_PAUSE_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,8 @@ def merge(
         if taken:
             gate = CommitGate(paths, settings, source)
             gate.check(copy.name, state.tip, before)
-            gate.check_changed(copy.name, _foresee(source, before, state.tip))
+            tree = _foresee(source, before, state.tip)
+            gate.check_changed(copy.name, source.differences(before, tree) if tree else [])
             check_free(source, before, state.tip)
             _do_merge(source, copy, (branch, before), state.tip, squash=squash, message=message)
         commit = source.do("rev-parse", "HEAD")
@@ -90,6 +95,11 @@ def _check_source(source: Source, copy: Copy) -> tuple[str, str]:
         raise TeamError(f"{source.folder} is on no branch; `git switch BRANCH`, then merge again")
     if source.is_merging():
         raise TeamError(f"a merge or rebase is under way in {source.folder}; end it first")
+    if (lock := source.index_lock).exists():
+        raise TeamError(
+            f"{lock} exists, so a git runs in {source.folder} or was killed there; remove that "
+            f"file if no git runs, then `teamctl merge {copy.name}`"
+        )
     if names := source.list_changes():
         raise TeamError(
             f"you have uncommitted work in {source.folder}: {work.name_files(names)}; "
@@ -117,17 +127,16 @@ def check_work(copy: Copy, state: WorkState) -> None:
         )
 
 
-def _foresee(source: Source, before: str, commit: str) -> list[str]:
-    """Return the files that a merge would change; it follows files that the person has renamed.
+def _foresee(source: Source, before: str, commit: str) -> str:
+    """Return the tree that a merge would make; it follows files that the person has renamed.
 
-    A git before 2.38 cannot tell, and there are none.
+    A git before 2.38 cannot tell, and it is empty.
 
     Raises:
         GitKilled: somebody has ended it, so that it has not told.
     """
     done = source.answer("merge-tree", "--write-tree", "-z", "--name-only", before, commit)
-    tree = os.fsdecode(done.stdout.partition(b"\0")[0])
-    return source.differences(before, tree) if tree else []
+    return os.fsdecode(done.stdout.partition(b"\0")[0])
 
 
 def _do_merge(
@@ -136,18 +145,24 @@ def _do_merge(
     """Merge a commit into the person's branch, which is at another one.
 
     Raises:
-        TeamError: that failed, and all is as it was; the sentence says why.
+        TeamError: that failed, and all is as it was unless the sentence says otherwise.
     """
     said = message or f"Merge branch '{copy.branch}'"
     try:
         done = _squash(source, commit, message) if squash else _merge(source, commit, said)
-    except BaseException:  # an interrupt of the person's, say
+    except BaseException as error:  # an interrupt of the person's, say
         _restore(source)
+        if stuck := _describe_stuck(source, copy):
+            raise TeamError(stuck) from error
         raise
     if done.status != 0 and not source.holds(commit, within="HEAD"):  # or it failed behind that
+        if done.status < 0:  # killed: it leaves its lock, and files that no abort knows of
+            with suppress(TeamError):
+                mending.mend(source, at[1], _foresee(source, at[1], commit) or commit)
         conflicts = _conflicts(source)
         _restore(source)
-        raise TeamError(_explain(copy, at, done, conflicts, source.list_changes()))
+        stuck = _describe_stuck(source, copy)
+        raise TeamError(stuck or _explain(copy, at, done, conflicts, source.list_changes()))
 
 
 def _merge(source: Source, commit: str, message: str) -> Captured:
@@ -174,11 +189,31 @@ def _restore(source: Source) -> None:
 
     A hook that has failed may have written into what was merged, as one that formats does.
     """
+    deadline = time.monotonic() + _LOCKED_SECONDS
+    while (lock := source.index_lock).exists() and time.monotonic() < deadline:
+        time.sleep(_PAUSE_SECONDS)  # an editor looks at its files for a moment, say
+    if lock.exists():
+        return
     if source.run("merge", "--abort").status != 0:
         merged = source.run("diff", "--cached", "--name-only", "--no-renames", "-z").stdout
         source.run("checkout-index", "--quiet", "--force", "-u", "-z", "--stdin", given=merged)
         source.run("reset", "--quiet", "--merge", "HEAD")
     _forget_message(source)
+
+
+def _describe_stuck(source: Source, copy: Copy) -> str:
+    """Return a sentence where a failed merge could not be undone; empty where it was."""
+    staged = source.run("diff", "--cached", "--quiet", "--ignore-submodules=dirty").status != 0
+    locked = (lock := source.index_lock).exists()
+    if not (locked or staged or source.is_merging()):
+        return ""
+    names = source.list_changes()
+    found = f"the merge has changed {work.name_files(names)}" if names else "`git status` shows it"
+    first = f"remove {lock} if no git runs, then " if locked else ""
+    return (
+        f"{copy.name}'s work was not merged, and git could not undo the merge in {source.folder}: "
+        f"{found}; {first}`git reset --merge` undoes it"
+    )
 
 
 def _forget_message(source: Source) -> None:

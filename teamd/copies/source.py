@@ -165,6 +165,15 @@ class Source:
         files = self.do("rev-parse", *words).split("\n")
         return any((self.folder / file).exists() for file in files)
 
+    @property
+    def index_lock(self) -> Path:
+        """The file that exists while a git changes the index, and after one was killed meanwhile.
+
+        Raises:
+            TeamError: git cannot say where that is.
+        """
+        return self.folder / self.do("rev-parse", "--git-path", "index.lock")
+
     def list_changes(self) -> list[str]:
         """Return the files in the working tree that differ from what is committed.
 

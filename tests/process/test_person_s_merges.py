@@ -57,6 +57,97 @@ def test_a_hook_that_formats_and_fails_leaves_no_half_merge(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("squash", [False, True])
+def test_a_merge_beside_a_lock_of_git_changes_nothing(project: Project, *, squash: bool) -> None:
+    yard = Yard(project, "ann")
+    yard.commit("ann", a="work\n", n="new\n")
+    lock = yard.folder / ".git/index.lock"
+    lock.touch()
+    before = state_of(yard)
+    with pytest.raises(TeamError) as refused:
+        merge(project.paths, "ann", Settings(), squash=squash)
+    assert str(refused.value) == (
+        f"{lock} exists, so a git runs in {yard.folder} or was killed there; remove that file if "
+        "no git runs, then `teamctl merge ann`"
+    )
+    assert state_of(yard) == before
+    lock.unlink()
+    assert merge(project.paths, "ann", Settings(), squash=squash).merged == 1
+
+
+def state_of(yard: Yard) -> list[str]:
+    """The commit, the files that differ from it, and what of a merge is left."""
+    left = [one.name for one in (yard.folder / ".git").glob("*MERGE*")]
+    return [yard.git("rev-parse", "HEAD"), yard.git("status", "--porcelain"), *left]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("squash", [False, True])
+def test_a_merge_that_cannot_be_undone_says_what_is_left_and_how_to_undo_it(
+    project: Project, *, squash: bool
+) -> None:
+    """Another git takes the lock in the middle of it, and is killed."""
+    yard = Yard(project, "ann")
+    yard.commit("ann", a="work\n", n="new\n")
+    lock = yard.folder / ".git/index.lock"
+    hook = yard.folder / ".git/hooks" / ("pre-commit" if squash else "pre-merge-commit")
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {lock}\nexit 1\n")
+    hook.chmod(0o755)
+    before = state_of(yard)
+    with pytest.raises(TeamError) as refused:
+        merge(project.paths, "ann", Settings(), squash=squash)
+    hook.unlink()
+    assert str(refused.value) == (
+        f"ann's work was not merged, and git could not undo the merge in {yard.folder}: the merge "
+        f"has changed a.txt, n.txt; remove {lock} if no git runs, then `git reset --merge` undoes "
+        "it"
+    )
+    lock.unlink()
+    yard.git("reset", "--merge")
+    assert state_of(yard) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("squash", [False, True])
+def test_a_merge_whose_git_is_killed_leaves_neither_files_nor_a_lock(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, squash: bool
+) -> None:
+    yard = Yard(project, "ann")
+    yard.commit("ann", a="work\n", n="new\n")
+    before = state_of(yard)
+    program = tmp_path / "programs/git"
+    program.parent.mkdir()
+    killed = "echo work >a.txt; echo new >n.txt; touch .git/index.lock; kill -9 $$"
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in *" merge --"*f*) cd {yard.folder}; {killed};; esac\n'
+        f'exec {which("git")} "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    with pytest.raises(TeamError, match="was not merged, and nothing has changed"):
+        merge(project.paths, "ann", Settings(), squash=squash)
+    monkeypatch.undo()
+    assert state_of(yard) == before
+    assert not (yard.folder / ".git/index.lock").exists()
+
+
+@pytest.mark.slow
+def test_a_merge_is_undone_once_another_git_lets_the_index_go(project: Project) -> None:
+    yard = Yard(project, "ann")
+    yard.commit("ann", a="work\n", n="new\n")
+    lock = yard.folder / ".git/index.lock"
+    hook = yard.folder / ".git/hooks/pre-merge-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {lock}\n(sleep 0.3; rm {lock}) >/dev/null 2>&1 &\nexit 1\n")
+    hook.chmod(0o755)
+    before = state_of(yard)
+    with pytest.raises(TeamError, match="was not merged, and nothing has changed"):
+        merge(project.paths, "ann", Settings())
+    assert state_of(yard) == before
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--squash", "--no-commit"])
 def test_options_of_the_person_s_branch_make_no_half_merge(project: Project, option: str) -> None:
     yard = Yard(project, "ann")
