@@ -167,13 +167,16 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
         raise pidfile.AlreadyRunning(team, there.pid)
     waiting: list[str] = []
     models: list[_Models] = []
+    git: list[str] = []
 
     def look() -> None:
         """Look while the supervisor starts, which itself tells of a mistake in the settings."""
         waiting.append(choice.waiting(team)[1])
         import_module("teamd.team.roster")  # for the warning
         with suppress(TeamError):
-            models.append(_Models(team, choice.settings(team)))
+            settings = choice.settings(team)
+            git.extend(_explain_git(settings))
+            models.append(_Models(team, settings))
             models[0].begin_fetch()
 
     code = start_in_background(team, file if choice.config else None, meanwhile=look)
@@ -183,6 +186,8 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
         click.echo(plain(team.addressed(said)))
         _warn_of_sandbox(team)
+        for warning in git:
+            click.echo(plain(f"teamd: {warning}"), err=True)
         for named in models:
             named.warn()
     return code
@@ -221,6 +226,14 @@ class _Models:
         self._wait()
         for sentence in warn_of_retirements(self._team, self._server, self._names):
             click.echo(plain(f"teamd: {sentence}"), err=True)
+
+
+def _explain_git(settings: Settings) -> list[str]:
+    """Return a sentence where git does not work for teammates in the shared folder."""
+    from teamd.sandbox.outside_git import explain_git  # noqa: PLC0415 -- only for a start
+
+    sentence = explain_git(settings.tools, settings.team.workspace)
+    return [sentence] if sentence and not settings.team.worktree else []
 
 
 def _warn_of_sandbox(team: TeamPaths) -> None:

@@ -26,6 +26,7 @@ from teamd.options import team_options
 from teamd.overview.members import count_rejected
 from teamd.overview.notices import of_rejected
 from teamd.sandbox.build import check_workspace
+from teamd.sandbox.outside_git import explain_git
 from teamd.sandbox.probe import WITHOUT, describe, probe
 from teamd.settings import Settings, roles, skills
 from teamd.team.roster import Roster
@@ -108,6 +109,9 @@ def _workspace(settings: Settings) -> Iterator[Finding]:
     except TeamError as error:
         what, _, remedy = str(error).partition("; ")
         yield Finding(Level.FAIL, what, remedy)
+    if sentence := explain_git(settings.tools, settings.team.workspace):
+        what, _, remedy = sentence.partition("; ")
+        yield Finding(Level.NOTE, what, remedy)
 
 
 def _sandbox(settings: Settings) -> Finding:

@@ -20,6 +20,7 @@ from teamd.files.paths import home_folder, user_name, workspaces_folder
 from teamd.programs.cgroup import Cgroup
 from teamd.programs.sandboxed import Bounds
 from teamd.sandbox.links import leads_through
+from teamd.sandbox.outside_git import linked_repository
 from teamd.sandbox.placeholders import Placeholders
 from teamd.sandbox.places import GIT
 from teamd.sandbox.policy import Policy
@@ -162,15 +163,19 @@ def build_policy(
     source = [] if origin is None else [origin.folder, *paths.off_limits(origin.folder)]
     closed = dict.fromkeys([*source, *paths.off_limits(workspace)])
     hidden = tuple(Path(os.path.realpath(place)) for place in closed)
+    linked = linked_repository(root) if origin is None else None
     return Policy(
         workspace=root,
         home=paths.home_of(name),
         temporary=paths.temporary(name),
         # As what they lead to: what is hidden in them is known by its real path.
-        readable=tuple(
-            Path(os.path.realpath(folder))
-            for folder in tools.read
-            if not leads_through(folder, (root, *hidden))  # to where a command wants
+        readable=(
+            *(
+                Path(os.path.realpath(folder))
+                for folder in tools.read
+                if not leads_through(folder, (root, *hidden))  # to where a command wants
+            ),
+            *(() if linked is None else (linked,)),
         ),
         hidden=hidden,
         protected=(*tools.protect, *own_places(root)),

@@ -11,6 +11,7 @@ from teamd.budget.refusals import TOKENS, USD
 from teamd.control import ControlReply
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.messages import LEAD, USER
+from teamd.sandbox.outside_git import explain_git
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 from teamd.states import Status
 from teamd.supervisor import pauses
@@ -81,8 +82,11 @@ def _begin(
     member = spawn(context, wanted, request.id, sender=sender)
     if member.status is Status.FAILED:
         raise TeamError(f"{member.name} could not be started: {member.reason}")
+    now = context.settings.now
+    no_git = "" if member.worktree else explain_git(now.tools, now.team.workspace)
     # A reason is such as: no process could be forked yet.
-    warning = context.program.warning() or member.reason or warn_of_price(context, member) or lacks
+    first = context.program.warning() or member.reason or warn_of_price(context, member)
+    warning = first or lacks or no_git
     data = {"member": member.encode(), "message_id": request.id, "warning": warning or None}
     text = f"{member.name} ({member.role}) is at work"
     if member.worktree:
