@@ -95,7 +95,7 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         check=check,
         merge=merge,
         post=post,
-        rehearse=teammate.rehearse,
+        try_first_steps=teammate.try_first_steps,
     )
 
 
@@ -200,13 +200,13 @@ def _detached(paths: TeamPaths, program: ChildProgram, files: tuple[int, int]) -
         leave()
         return program.post()
 
-    def rehearse(bell: int) -> None:
+    def try_first_steps(bell: int) -> None:
         leave()
-        if program.rehearse is not None:
-            program.rehearse(bell)
+        if program.try_first_steps is not None:
+            program.try_first_steps(bell)
 
-    tried = program.rehearse and rehearse
-    return replace(program, run=run, check=check, merge=merge, post=post, rehearse=tried)
+    tried = program.try_first_steps and try_first_steps
+    return replace(program, run=run, check=check, merge=merge, post=post, try_first_steps=tried)
 
 
 def _remember(paths: TeamPaths, journal: Journal) -> None:

@@ -99,7 +99,7 @@ def live(
         journal.close()
 
 
-def rehearse(common: Common, bell: int) -> None:
+def try_first_steps(common: Common, bell: int) -> None:
     """Build a teammate as the first one will be built, and leave nothing of it.
 
     It has the name of the supervisor, which no teammate can have. What this raises would end the

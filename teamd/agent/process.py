@@ -162,11 +162,11 @@ class TeammateProcess:
         common = self._common()
         return child.live(common, name, bell, slots, heartbeat, hibernates=hibernates)
 
-    def rehearse(self, bell: int) -> None:
-        """Do a teammate's first steps without being one. See `child.rehearse`."""
+    def try_first_steps(self, bell: int) -> None:
+        """Do a teammate's first steps without being one. See `child.try_first_steps`."""
         from teamd.agent import child  # noqa: PLC0415 -- see `load`
 
-        child.rehearse(self._common(), bell)
+        child.try_first_steps(self._common(), bell)
 
     def _common(self) -> Common:
         from teamd.agent import child  # noqa: PLC0415 -- see `load`

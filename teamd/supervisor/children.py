@@ -78,8 +78,8 @@ class Children(Lives):
             TeamError: no teammate can begin here; says why.
         """
         self.load()
-        if self.program.rehearse is not None:
-            try_fork(self.program.rehearse, close=self.descriptors())
+        if self.program.try_first_steps is not None:
+            try_fork(self.program.try_first_steps, close=self.descriptors())
         self._begun = True
 
     def load(self) -> None:

@@ -76,8 +76,8 @@ class ChildProgram:
         check: is the process that checks a task; returns the exit code.
         merge: is the process that empties the merge queue; returns the exit code.
         post: is the process that talks to other hosts; returns the exit code.
-        rehearse: is a process that does what a teammate does first and then ends; raises what would
-            keep a teammate from beginning. `None` for programs that need no such trial.
+        try_first_steps: is a process that takes a teammate's first steps and then ends; raises the
+            error that would keep a teammate from beginning. `None` for programs without a trial.
     """
 
     run: Callable[[ChildStart], int]
@@ -89,7 +89,7 @@ class ChildProgram:
     check: Callable[[CheckStart], int] = lambda _: ChildExit.STOPPED
     merge: Callable[[], int] = lambda: ChildExit.STOPPED
     post: Callable[[], int] = lambda: ChildExit.STOPPED
-    rehearse: Callable[[int], None] | None = None
+    try_first_steps: Callable[[int], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,19 +29,19 @@ class CannotBegin(TeamError):
         super().__init__(f"no teammate can begin here: {why}; `teamctl doctor` checks the machine")
 
 
-def try_fork(rehearse: Callable[[int], None], *, close: Iterable[int]) -> None:
-    """Fork a process that rehearses a teammate's first steps, and wait for its end.
+def try_fork(steps: Callable[[int], None], *, close: Iterable[int]) -> None:
+    """Fork a process that tries a teammate's first steps, and wait for its end.
 
     Args:
-        rehearse: gets the reading end of a bell, as a teammate does.
+        steps: gets the reading end of a bell, as a teammate does.
         close: the descriptors that are the parent's alone.
 
     Raises:
-        TeamError: no process could be forked, or the rehearsal failed; says why.
+        TeamError: no process could be forked, or the steps failed; says why.
     """
     reader, writer = os.pipe()
     try:
-        child = fork(lambda bell: _rehearse(rehearse, bell, writer), close=(*close, reader))
+        child = fork(lambda bell: _take_steps(steps, bell, writer), close=(*close, reader))
     except OSError as error:
         os.close(reader)
         raise CannotBegin(f"no process could be forked ({error.strerror})") from error
@@ -70,9 +70,9 @@ def explain(error: Exception) -> TeamError:
     return CannotBegin(f"{type(error).__name__}: {said}" if said else type(error).__name__)
 
 
-def _rehearse(rehearse: Callable[[int], None], bell: int, report: int) -> int:
+def _take_steps(steps: Callable[[int], None], bell: int, report: int) -> int:
     try:
-        rehearse(bell)
+        steps(bell)
     except Exception as error:  # noqa: BLE001 -- the child's edge: the parent raises it again
         os.write(report, str(explain(error)).encode(errors="replace")[:_MOST_BYTES])
         return ChildExit.CRASHED

@@ -22,10 +22,10 @@ MACHINE = "; `teamctl doctor` checks the machine"
 
 
 def fail(error: BaseException) -> Callable[[int], None]:
-    def rehearse(_: int) -> None:
+    def try_first_steps(_: int) -> None:
         raise error
 
-    return rehearse
+    return try_first_steps
 
 
 def kill_itself(_: int) -> None:
@@ -40,18 +40,18 @@ def sleep(_: int) -> None:
     time.sleep(60)
 
 
-def test_a_rehearsal_runs_in_another_process(tmp_path: Path) -> None:
+def test_a_trial_runs_in_another_process(tmp_path: Path) -> None:
     file = tmp_path / "pid"
 
-    def rehearse(_: int) -> None:
+    def try_first_steps(_: int) -> None:
         file.write_text(str(os.getpid()))
 
-    try_fork(rehearse, close=())
+    try_fork(try_first_steps, close=())
     assert int(file.read_text()) != os.getpid()
 
 
 @pytest.mark.parametrize(
-    ("rehearse", "sentence"),
+    ("try_first_steps", "sentence"),
     [
         (fail(KeyError("uid not found: 4242")), "KeyError: 'uid not found: 4242'"),
         (fail(MemoryError()), "MemoryError"),
@@ -60,9 +60,11 @@ def test_a_rehearsal_runs_in_another_process(tmp_path: Path) -> None:
         (fail(SystemExit(3)), "its process ended with exit code 1"),
     ],
 )
-def test_a_fault_is_told_in_one_sentence(rehearse: Callable[[int], None], sentence: str) -> None:
+def test_a_fault_is_told_in_one_sentence(
+    try_first_steps: Callable[[int], None], sentence: str
+) -> None:
     with pytest.raises(TeamError) as caught:
-        try_fork(rehearse, close=())
+        try_fork(try_first_steps, close=())
     assert str(caught.value).startswith(f"no teammate can begin here: {sentence}")
     assert str(caught.value).endswith(MACHINE)
     assert "\n" not in str(caught.value)
@@ -87,7 +89,7 @@ def test_where_no_process_can_be_forked_that_is_told(monkeypatch: pytest.MonkeyP
     assert open_descriptors() == before
 
 
-def test_a_rehearsal_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "_TRIAL_SECONDS", 0.1)
     before = open_descriptors()
     with pytest.raises(TeamError, match=r"its first steps took more than 0\.1 s"):

@@ -72,11 +72,11 @@ def run(start):
     os.kill(supervisor, signal.SIGTERM)
     signal.pause()
 
-def rehearse(bell):
+def try_first_steps(bell):
     print("tried", flush=True)
 
 program = ChildProgram(run=run, load=lambda: print("load", flush=True), warning=lambda: None,
-                       find_role=lambda _: None, rehearse=rehearse)
+                       find_role=lambda _: None, try_first_steps=try_first_steps)
 
 def ready():
     ann = Roster(paths).read().get("ann")
