@@ -17,8 +17,6 @@ from teamd.tokens import Usage
 TOKENS = st.integers(0, 400_000)
 RATES = st.floats(0, 100).map(lambda rate: round(rate, 4))
 MILLION = 1_000_000
-# The SDK names these models, and no price of them was found in Anthropic's documentation.
-UNPRICED = {"claude-fable-5-2", "claude-mythos-5-2", "claude-mythos-preview"}
 
 
 def cost(model: str, **tokens: int) -> Decimal:
@@ -37,7 +35,7 @@ def test_each_model_that_the_sdk_names_has_a_price() -> None:
     literal, _ = get_args(resolve_name("anthropic.types.model:Model"))
     named = set(get_args(literal))
     assert len(named) > 10
-    assert {model for model in named if Prices({}).find(model) is None} == UNPRICED
+    assert {model for model in named if Prices({}).find(model) is None} == set()
 
 
 def test_each_kind_of_token_has_its_own_price() -> None:
