@@ -158,6 +158,7 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
         instructions=role.instructions,
         skills=() if LoadSkill.name in dropped else found,
     )
-    workspace = Workspace(folder, hidden=env.paths.off_limits(folder))
-    system = env.mask.text(prompt + read_project_instructions(workspace))
+    # A copy's own files are the teammate's to change: it must not write its own instructions.
+    project = Workspace(env.project, hidden=env.paths.off_limits(env.project))
+    system = env.mask.text(prompt + read_project_instructions(project))
     return replace(opened, system=system)

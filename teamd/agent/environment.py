@@ -86,7 +86,7 @@ class Environment:
 
     @property
     def project(self) -> Path:
-        """The person's folder, where roles and skills are."""
+        """The person's folder, where roles, skills and instructions are."""
         return self.settings.team.workspace if self.origin is None else self.origin.folder
 
     @property

@@ -87,17 +87,25 @@ class CheckShells:
     def of_copy(self, copy: Copy) -> Shell:
         """Return what runs git in a working copy with the rights of its teammate, in a sandbox."""
         here = self._walled().of_clone(copy.origin)
-        return here._make(copy.folder, _walled(self.owner_tools))
+        return here._make(copy.folder, _walled(self.owner_tools), owns_tree=True)
 
     def _walled(self) -> CheckShells:
         """Return the same where it is known whether there can be a sandbox, whatever is wanted."""
         tried = self.probe.program or self.probe.trouble
         return self if tried else replace(self, probe=probe([self.paths.home, self.paths.work]))
 
-    def _make(self, folder: Path, tools: Tools, lent: Iterable[Path] = ()) -> Shell:
+    def _make(
+        self, folder: Path, tools: Tools, lent: Iterable[Path] = (), *, owns_tree: bool = False
+    ) -> Shell:
         empty(self.paths.homes / self.name)
         policy = build_policy(
-            self.paths, self.name, tools, workspace=folder, origin=self.origin, lent=lent
+            self.paths,
+            self.name,
+            tools,
+            workspace=folder,
+            origin=self.origin,
+            lent=lent,
+            owns_tree=owns_tree,
         )
         make_home(policy, self.name)
         return build_shell_by(policy, self.paths, self.name, tools, self.probe)

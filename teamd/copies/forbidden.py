@@ -1,8 +1,8 @@
-"""What a teammate's commit may not bring: places that its commands must leave as they are.
+"""What a teammate's commit may not bring: changes of places that are protected in the project.
 
-The sandbox keeps those in the copy, but the index of the copy is the teammate's own: with git alone
-it can commit anything in their place. Once that is checked out, a hook runs as the person, and mail
-in the team's folder is obeyed.
+In its own copy a teammate may change them, so that git works there. This gate keeps the changes out
+of the person's branches: once they were checked out, a hook would run as the person, and mail in
+the team's folder would be obeyed.
 """
 
 from __future__ import annotations

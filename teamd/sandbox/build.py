@@ -85,7 +85,15 @@ def build_shell(
     """
     tools, workspace = settings.tools_of(name, role), settings.team.workspace
     allowed = settings.places_allowed_to(name)
-    policy = build_policy(paths, name, tools, workspace=workspace, allowed=allowed, origin=origin)
+    policy = build_policy(
+        paths,
+        name,
+        tools,
+        workspace=workspace,
+        allowed=allowed,
+        origin=origin,
+        owns_tree=origin is not None,
+    )
     make_home(policy, name, goes_on=goes_on)
     return build_shell_by(policy, paths, name, tools, probe, joins=joins)
 
@@ -147,6 +155,7 @@ def build_policy(
     allowed: Iterable[str] = (),
     origin: Origin | None = None,
     lent: Iterable[Path] = (),
+    owns_tree: bool = False,
 ) -> Policy:
     """Return the rights of a teammate's commands.
 
@@ -158,6 +167,7 @@ def build_policy(
         allowed: protected places that they may write to.
         origin: the repository that the workspace is a copy of, if it is one.
         lent: folders that they may only read, whatever those lie in.
+        owns_tree: whether they may change every file of the working tree, see `Policy`.
     """
     root = Path(os.path.realpath(workspace))
     source = [] if origin is None else [origin.folder, *paths.off_limits(origin.folder)]
@@ -178,7 +188,7 @@ def build_policy(
             *(() if linked is None else (linked,)),
         ),
         hidden=hidden,
-        protected=(*tools.protect, *own_places(root)),
+        protected=(*(() if owns_tree else tools.protect), *own_places(root)),
         allowed=tuple(allowed),
         network=tools.network,
         hosts=tools.hosts,
@@ -190,6 +200,7 @@ def build_policy(
         ),
         origin=origin,
         lent=tuple(lent),
+        owns_tree=owns_tree,
     )
 
 

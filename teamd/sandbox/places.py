@@ -3,8 +3,10 @@
 A hook runs at the person's next commit, a setting of an editor when they open the folder. What is
 there is mounted read-only, and every folder above it on itself, so that none of them can be
 renamed. What is missing is kept from being made by an empty placeholder for as long as a command
-runs, see `placeholders`. No mount can hold a symbolic link or a repository that is just being made
-in its place; these are looked after when the command has ended, see `repair`.
+runs, see `placeholders`. In a teammate's own copy only its repository is held: git may change the
+rest there, and `copies.forbidden` keeps such changes out of the project. No mount can hold a
+symbolic link or a repository that is just being made in its place; these are looked after when the
+command has ended, see `repair`.
 """
 
 from __future__ import annotations
@@ -98,6 +100,7 @@ def protected_names(
     allowed: Iterable[str] = (),
     made: Container[str] = (),
     may_init: bool,
+    owns_tree: bool = False,
 ) -> dict[str, bool]:
     """Return the places of a workspace that stay as they are, relative to it.
 
@@ -109,8 +112,11 @@ def protected_names(
         allowed: those of `INSTRUCTIONS` that may be changed.
         made: the placeholders that stand there now.
         may_init: whether a command may make a repository where there is none.
+        owns_tree: whether the files of the working tree may change, see `Policy`.
     """
     names = [name for name in BUILT_IN if name not in INSTRUCTIONS or name not in set(allowed)]
+    if owns_tree:
+        names = [name for name in names if name.startswith(f"{GIT}/")]
     names += [os.path.normpath(name) for name in more]
     git = workspace / GIT
     is_repository = git.is_dir() and not git.is_symlink() and str(git) not in made

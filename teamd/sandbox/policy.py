@@ -70,6 +70,9 @@ class Policy:
         bounds: of what runs at a time.
         origin: what the workspace is a copy of, if it is one.
         lent: folders that they may only read, whatever those lie in.
+        owns_tree: whether they may change every file of the working tree. True in a teammate's own
+            copy, so that git works there as it does elsewhere: `merge` and the queue refuse changes
+            of protected places before these reach the person's folder.
     """
 
     workspace: Path
@@ -85,6 +88,7 @@ class Policy:
     bounds: Bounds
     origin: Origin | None = None
     lent: tuple[Path, ...] = ()
+    owns_tree: bool = False
 
     @property
     def own(self) -> tuple[Path, ...]:

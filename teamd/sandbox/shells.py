@@ -214,7 +214,14 @@ class SandboxedShell:
         root, more, allowed = self.policy.workspace, self.policy.protected, self.policy.allowed
         # A repository that another command is just making is looked after by whoever ends last.
         new = not os.path.lexists(root / GIT) or any(other.may_init for other in others)
-        names = protected_names(root, more, allowed=allowed, made=made, may_init=may_init)
+        names = protected_names(
+            root,
+            more,
+            allowed=allowed,
+            made=made,
+            may_init=may_init,
+            owns_tree=self.policy.owns_tree,
+        )
         places[:] = find_places(root, names)
         held = sorted({str(folder) for place in places for folder in place.above})
         fixed = [str(one.path) for one in places if one.state is not PlaceState.LINK]

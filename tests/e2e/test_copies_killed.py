@@ -187,7 +187,7 @@ def test_what_a_killed_teammate_left_in_its_copy_is_put_right(
     project.stage.play("alice", use(("background_run", {"command": "sleep 600"})), say("It runs."))
     project.start()
     project.do(*SPAWN, "--wait")
-    held = project.paths.copy("alice") / "AGENTS.md"
+    held = project.paths.copy("alice") / ".teams"
     assert held.is_dir()
     os.kill(project.member("alice")["pid"], signal.SIGKILL)
     wait_until(lambda: not held.exists(), what="its placeholder is removed")

@@ -164,8 +164,8 @@ def test_nor_where_the_project_lies_in_a_folder_of_the_system(system_scene: Scen
 
 
 @pytest.mark.slow
-def test_protected_places_are_so_in_a_copy(scene: Scene) -> None:
-    """Git would run them as whoever asks it something there."""
+def test_the_repository_of_a_copy_is_protected(scene: Scene) -> None:
+    """Git would run its hooks and settings as whoever asks it something there."""
     folder = scene.alice.folder
     said = scene.run(
         "alice",
@@ -173,8 +173,6 @@ def test_protected_places_are_so_in_a_copy(scene: Scene) -> None:
         "echo x > .git/hooks/post-checkout",
         "mv .git .g",
         "rm -rf .git/hooks && ln -s /tmp .git/hooks",
-        "echo x > AGENTS.md",
-        "mkdir .vscode && touch .vscode/settings.json",
         "echo /tmp > .git/commondir",
         "mv .git/objects .git/o",
     )
@@ -182,9 +180,34 @@ def test_protected_places_are_so_in_a_copy(scene: Scene) -> None:
         assert "exit status" in one, said
     assert "fsmonitor" not in (folder / ".git/config").read_text()
     assert not (folder / ".git/commondir").exists()
-    assert not (folder / "AGENTS.md").exists()
     assert sorted(one.name for one in folder.iterdir()) == [".git", "a.txt", "b.txt"]
     assert (folder / ".git/objects/info/alternates").exists()
+
+
+def test_git_in_a_copy_changes_protected_files_and_sees_no_placeholder(
+    scene: Scene,
+) -> None:
+    (scene.source / "AGENTS.md").write_text("old\n")
+    (scene.source / ".vscode").mkdir()
+    (scene.source / ".vscode/tasks.json").write_text("old\n")
+    git(scene.source, "add", "--all", "AGENTS.md", ".vscode")
+    git(scene.source, "commit", "--quiet", "-m", "old")
+    old = git(scene.source, "rev-parse", "HEAD")
+    (scene.source / "AGENTS.md").write_text("new\n")
+    git(scene.source, "rm", "--quiet", "-r", ".vscode")
+    git(scene.source, "commit", "--quiet", "-am", "new")
+    new = git(scene.source, "rev-parse", "HEAD")
+    shown, *said = scene.run(
+        "alice",
+        "ls -A",
+        f"git merge -q {old} && cat AGENTS.md .vscode/tasks.json",
+        f"git merge -q {new} && cat AGENTS.md && ls -A | grep -v team",
+        f"git checkout -q {old} && git switch -q - && git stash -q; git status --short",
+        "echo mine > AGENTS.md && git stash -q && cat AGENTS.md && git stash drop -q",
+        protect=("deploy",),
+    )
+    assert shown == ".git\n.team\n.teams\na.txt\nb.txt", "the folders of teams stay closed"
+    assert said == ["old\nold", "new\n.git\nAGENTS.md\na.txt\nb.txt", "(no output)", "new"]
 
 
 def test_a_teammate_in_the_shared_folder_cannot_lead_a_copy_to_other_objects(scene: Scene) -> None:

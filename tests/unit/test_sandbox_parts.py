@@ -303,6 +303,13 @@ def test_what_is_protected_is_so_with_all_that_is_in_it(tmp_path: Path) -> None:
     assert not any(is_protected(tmp_path / name, places) for name in free)
 
 
+def test_in_a_copy_only_the_repository_is_protected(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    names = protected_names(tmp_path, may_init=False, owns_tree=True)
+    assert {".git/hooks", ".git/config", ".git/info/attributes"} <= set(names)
+    assert all(name.startswith(".git/") for name in names)
+
+
 def test_instructions_may_be_allowed_and_hooks_may_not(tmp_path: Path) -> None:
     allowed = ["AGENTS.md", ".vscode", ".git/hooks"]
     names = protected_names(tmp_path, allowed=allowed, may_init=False)
