@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
 
-from teamd.sandbox.places import PlaceState
+from teamd.sandbox.places import GIT, PlaceState
 from teamd.sandbox.policy import HOME, TEMPORARY
 from teamd.sandbox.readable import SYSTEM_FOLDERS, is_of_system
 
@@ -37,6 +37,9 @@ _TEMPORARY: Final = (TEMPORARY, "/var/tmp", "/dev/shm")  # noqa: S108 -- the san
 _MOST_SOCKETS: Final = 1000
 _OPEN_SOCKETS: Final = Path("/proc/net/unix")
 _ROW: Final = re.compile(r"\n(?=[0-9a-f]+: )")  # a path may hold ends of lines
+_GIT: Final = Path("/usr/bin/git")
+_REAL_GIT: Final = "/run/teamd/git"  # where the guard finds it, inside
+_GUARD: Final = Path(__file__).with_name("git_guard.sh")
 _KERNEL: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 
 
@@ -81,9 +84,10 @@ def build_arguments(
         places: what stays as it is, each as it stands now.
         readable: what it may read.
     """
-    above = _ways_through_shared(policy, readable)
+    above, places = _ways_through_shared(policy, readable), list(places)
     return [
         *build_base(program, network=policy.network),
+        "--clearenv",
         *(_resolver() if policy.network else ()),
         *_temporary(policy),
         *("--bind", str(policy.home), HOME),
@@ -91,10 +95,11 @@ def build_arguments(
         *_mount_readable(readable),
         *_mount_workspace(policy, readable),
         *_protect(places),
+        *_guard_git(policy, places),
         *_hide(policy, readable),
         *_hide_sockets(readable),
         *_each("--remount-ro", above),
-        *("--remount-ro", "/", "--chdir", str(policy.workspace), "--clearenv"),
+        *("--remount-ro", "/", "--chdir", str(policy.workspace)),
         *_environment(policy),
     ]
 
@@ -155,6 +160,19 @@ def _protect(places: Iterable[Place]) -> Iterator[str]:
             yield from ("--tmpfs", str(place.path), "--remount-ro", str(place.path))
         elif place.state in (PlaceState.FILE, PlaceState.FOLDER):
             yield from ("--ro-bind", str(place.path), str(place.path))
+
+
+def _guard_git(policy: Policy, places: Iterable[Place]) -> Iterator[str]:
+    """Yield a script in the place of git that refuses to half change protected files."""
+    root = policy.workspace
+    names = [str(place.path.relative_to(root)) for place in places]
+    names = [name for name in names if name.partition(os.sep)[0] != GIT and "\n" not in name]
+    found = _GIT.is_file() and not _GIT.is_symlink() and os.access(_GUARD, os.X_OK)
+    if names and found and (root / GIT).exists():
+        yield from ("--ro-bind", str(_GIT), _REAL_GIT, "--ro-bind", str(_GUARD), str(_GIT))
+        yield from ("--setenv", "TEAMD_REAL_GIT", _REAL_GIT)
+        yield from ("--setenv", "TEAMD_WORKSPACE", str(root))
+        yield from ("--setenv", "TEAMD_PROTECTED", "\n".join(names))
 
 
 def is_empty(folder: Path) -> bool:

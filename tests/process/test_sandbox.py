@@ -592,6 +592,57 @@ def test_nothing_of_a_repository_that_runs_by_itself_can_be_changed(world: World
     assert world.names() == {".git", "myhooks", "settings", "a", "h", "i"}, "copies are its own"
 
 
+MOVES: Final = (
+    "checkout other", "switch other", "checkout -b new other", "merge other", "rebase other",
+    "reset --hard other", "cherry-pick other", "bisect start HEAD other", "-C . switch other",
+    "switch adding", "merge adding",
+)  # fmt: skip
+FREE: Final = (
+    "checkout free", "switch -", "merge -q --no-edit free", "reset --hard HEAD~1", "rebase free",
+    "cherry-pick free2", "bisect start HEAD HEAD~1", "bisect reset", "checkout other -- c",
+    "reset --soft other", "reset --soft @{1}", "commit -qm c", "stash",
+)  # fmt: skip
+
+
+def tracked(world: World) -> None:
+    """Make branches that change a protected file, add one, and change others alone."""
+    world.repository()
+    world.write("workspace/AGENTS.md", "old\n")
+    lines = (
+        "git config user.name ann; git config user.email ann@example.org",
+        "git add . && git commit -qm old && git branch -M main",
+        "git checkout -qb other && echo new > AGENTS.md && echo c > c",
+        "git add . && git commit -qm new && git checkout -q main",
+        "git checkout -qb adding && mkdir .vscode && echo x > .vscode/x",
+        "git add . && git commit -qm added && git checkout -q main",
+        "git checkout -qb free && echo f > f && git add . && git commit -qm f",
+        "git checkout -qb free2 && echo g > g && git add . && git commit -qm g",
+        "git checkout -q main && echo m > m && git add . && git commit -qm m",
+    )
+    world.execute("bash", "-ec", "\n".join(lines))
+
+
+def test_git_refuses_to_change_a_protected_file_before_it_moves_anything(world: World) -> None:
+    tracked(world)
+    state = "git rev-parse HEAD; git symbolic-ref HEAD; git branch; git status --short; ls"
+    before = world.execute("bash", "-c", state)
+    for move, said in zip(MOVES, world.run(*(f"git {one}" for one in MOVES)), strict=True):
+        assert "which is protected in this folder; nothing was changed" in said, move
+        assert said.endswith("[exit status 1]"), move
+    assert world.execute("bash", "-c", state) == before
+    world.write("workspace/AGENTS.md", "the person's\n")
+    said = world.run("echo x >> m; git stash; git status --short")[0]
+    assert "git stash would change AGENTS.md" in said
+    assert said.endswith(" M AGENTS.md\n M m")
+
+
+def test_git_does_what_changes_no_protected_file(world: World) -> None:
+    tracked(world)
+    for move, said in zip(FREE, world.run(*(f"git {one}" for one in FREE)), strict=True):
+        assert "[exit status" not in said, (move, said)
+    assert world.execute("git", "status", "--short") == ""
+
+
 PLANTED: Final = (
     ".envrc", ".mcp.json", ".vscode/tasks.json", ".idea/workspace.xml", ".husky/pre-commit",
     ".claude/settings.json", "team.toml", "AGENTS.md", "CLAUDE.md", "deploy/run.sh",
