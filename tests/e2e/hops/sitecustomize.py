@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import FrameType
 
-_OURS = re.compile(r"/((?:teamd|teamctl)/.*)\.py$")
+_REPOSITORY = __file__.rpartition("/tests/")[0]  # which may be named `teamd` itself
+_OURS = re.compile(re.escape(_REPOSITORY) + r"/((?:teamd|teamctl)/.*)\.py$")
 _FILES = re.compile(r"/\.team/(inbox|transcripts|config)|/(\.teamd-)")
 _SDK = "/anthropic/_base_client.py"
 _ASKS = ("post",)
