@@ -109,6 +109,8 @@ class Server:
                 body = await reader.readexactly(int(length[1]) if length else 0)
                 if head.startswith(b"PUT"):
                     writer.write(await self._tell(head.split(b" ", 2)[1].decode(), body))
+                elif head.startswith(b"GET"):  # the page of a model: it has none
+                    writer.write(_response("404 Not Found", "application/json", b"{}"))
                 else:
                     whole = time.monotonic()
                     name = found[1].decode() if (found := _NAME.search(body)) else ""
