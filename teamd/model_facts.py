@@ -20,10 +20,9 @@ WARNING_DAYS: Final = 60  # before a model retires
 _LEAST_TOKENS: Final = 1000  # no model that calls tools has a smaller context
 _MOST_TOKENS: Final = 10**9
 _VERSION: Final = re.compile(r"claude-[a-z]+-(\d+)(?:-(\d))?(?:-\d{8})?")
-# The endpoint lists neither of these two. The documentation names the models; all of them list
+# The endpoint does not list this capability. The documentation names the models; all of them list
 # adaptive thinking, which tells the API from servers that imitate it.
 _SYSTEM_MESSAGES_SINCE: Final = (4, 8)
-_PRESERVED_THINKING_SINCE: Final = (5, 1)
 DEPRECATED: Final = "deprecated"
 RETIRED: Final = "retired"
 
@@ -38,12 +37,7 @@ class ModelFacts:
         output_tokens: the largest `max_tokens`; `None` if unknown.
         efforts: the levels that `output_config.effort` may have.
         adaptive_thinking: whether `thinking` may be `adaptive`.
-        preserved_thinking: whether thinking is signed over everything before it, so that
-            `thinking.block_binding` has a meaning.
         system_messages: whether `messages` may hold those of the role `system`.
-        clear_tool_uses: whether the server can clear old tool results (`clear_tool_uses_20250919`).
-        compaction: whether the server can summarise the conversation (`compact_20260112`).
-        strict_tools: whether a tool may be `strict`.
         lifecycle: `active`, `deprecated`, `retired`, or empty if unknown.
         retires_at: the planned date of retirement, if there is one.
     """
@@ -53,11 +47,7 @@ class ModelFacts:
     output_tokens: int | None = None
     efforts: frozenset[str] = frozenset()
     adaptive_thinking: bool = False
-    preserved_thinking: bool = False
     system_messages: bool = False
-    clear_tool_uses: bool = False
-    compaction: bool = False
-    strict_tools: bool = False
     lifecycle: str = ""
     retires_at: datetime | None = None
 
@@ -68,7 +58,7 @@ class ModelFacts:
         listed = _table(page.get("capabilities"))
         resolved = page.get("id")
         version = _version(resolved if isinstance(resolved, str) else name)
-        effort, context = _table(listed.get("effort")), _table(listed.get("context_management"))
+        effort = _table(listed.get("effort"))
         thinking = _table(_table(listed.get("thinking")).get("types"))
         adaptive = _supports(thinking, "adaptive")
         lifecycle = page.get("lifecycle")
@@ -78,11 +68,7 @@ class ModelFacts:
             output_tokens=_tokens(page.get("max_tokens"), least=1),
             efforts=frozenset(one for one in EFFORTS if _supports(effort, one)),
             adaptive_thinking=adaptive,
-            preserved_thinking=adaptive and version >= _PRESERVED_THINKING_SINCE,
             system_messages=adaptive and version >= _SYSTEM_MESSAGES_SINCE,
-            clear_tool_uses=_supports(context, "clear_tool_uses_20250919"),
-            compaction=_supports(context, "compact_20260112"),
-            strict_tools=_supports(listed, "structured_outputs"),
             lifecycle=lifecycle if isinstance(lifecycle, str) else "",
             retires_at=_moment(page.get("retires_at")),
         )

@@ -42,40 +42,36 @@ def test_a_whole_page_of_the_newest_generation() -> None:
         output_tokens=128_000,
         efforts=frozenset(EFFORTS),
         adaptive_thinking=True,
-        preserved_thinking=True,
         system_messages=True,
-        clear_tool_uses=True,
-        compaction=True,
-        strict_tools=True,
         lifecycle="active",
     )
 
 
 @pytest.mark.parametrize(
-    ("model", "efforts", "adaptive", "preserved", "system"),
+    ("model", "efforts", "adaptive", "system"),
     [
-        ("claude-opus-5-5", 5, True, True, True),
-        ("claude-fable-5-1", 5, True, True, True),
-        ("claude-sonnet-5", 5, True, False, True),
-        ("claude-opus-4-8", 5, True, False, True),
-        ("claude-opus-4-7", 5, True, False, False),
-        ("claude-sonnet-4-6", 4, True, False, False),
-        ("claude-opus-4-5-20251101", 3, False, False, False),
-        ("claude-haiku-4-5-20251001", 0, False, False, False),
-        ("qwen3-coder", 0, False, False, False),
+        ("claude-opus-5-5", 5, True, True),
+        ("claude-fable-5-1", 5, True, True),
+        ("claude-sonnet-5", 5, True, True),
+        ("claude-opus-4-8", 5, True, True),
+        ("claude-opus-4-7", 5, True, False),
+        ("claude-sonnet-4-6", 4, True, False),
+        ("claude-opus-4-5-20251101", 3, False, False),
+        ("claude-haiku-4-5-20251001", 0, False, False),
+        ("qwen3-coder", 0, False, False),
     ],
 )
 def test_each_generation_has_its_own(
-    model: str, efforts: int, adaptive: bool, preserved: bool, system: bool
+    model: str, efforts: int, adaptive: bool, system: bool
 ) -> None:
     found = ModelFacts.read(model, page(model))
     assert (len(found.efforts), found.adaptive_thinking) == (efforts, adaptive)
-    assert (found.preserved_thinking, found.system_messages) == (preserved, system)
+    assert found.system_messages == system
 
 
 def test_an_alias_has_the_generation_of_its_model() -> None:
     found = ModelFacts.read("sonnet-latest", page())
-    assert (found.name, found.preserved_thinking) == ("sonnet-latest", True)
+    assert (found.name, found.system_messages) == ("sonnet-latest", True)
 
 
 @pytest.mark.parametrize(
