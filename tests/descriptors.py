@@ -1,4 +1,4 @@
-"""The descriptors that this process has open, once nothing is left that only waits to be closed."""
+"""The files that processes have open."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def opened() -> set[tuple[int, int, int]]:
-    """Return each one as its number and its file's device and inode number.
+    """Return what this process has open: each number with its file's device and inode number.
 
     Compare with `opened() - before` and not by their number: threads of earlier tests may close
     what is theirs at any moment. What earlier tests have left in cycles is closed first.
@@ -20,4 +20,13 @@ def opened() -> set[tuple[int, int, int]]:
         with suppress(OSError):  # that of this very look
             status = os.fstat(int(path.name))
             found.add((int(path.name), status.st_dev, status.st_ino))
+    return found
+
+
+def links(pid: int) -> dict[str, Path]:
+    """Return what another process has open: each number with what it points to."""
+    found = {}
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since the folder was listed
+            found[fd.name] = fd.readlink()
     return found

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +16,7 @@ from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.mail.routing import Post
 from tests.children import holding
+from tests.descriptors import links
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -113,22 +113,12 @@ def test_two_who_read_at_once_do_not_show_the_same(ann: Project) -> None:
     """The second waits for the first, and finds what that has left: nothing."""
     with stuck(ann) as first:
         second = ann.begin("teamctl", "inbox", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        wait_until(lambda: opened(second.pid, str(ann.paths.reading)), what="the second waits")
+        wait_until(lambda: ann.paths.reading in links(second.pid).values(), what="the second waits")
         rest, _ = first.communicate(timeout=20)
         shown, errors = second.communicate(timeout=20)
     assert rest.count("a line of many") == 30_000
     assert (shown, errors) == ("no new mail\n", "")
     assert len(ann.records("user", "mail")) == 1
-
-
-def opened(pid: int, path: str) -> bool:
-    """Whether a process has a file open."""
-    links = [f"/proc/{pid}/fd/{fd}" for fd in os.listdir(f"/proc/{pid}/fd")]  # noqa: PTH208 -- fds
-    found = []
-    for link in links:
-        with suppress(FileNotFoundError):  # closed meanwhile
-            found.append(os.readlink(link))  # noqa: PTH115 -- text
-    return path in found
 
 
 @pytest.mark.slow

@@ -5,12 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.descriptors import links
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.e2e.harness import Project
 
 
@@ -135,20 +137,14 @@ def test_nobody_joins_the_team_while_it_is_pruned(project: Project) -> None:
     with project.paths.config_lock.open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         pruning = project.begin("teamctl", "prune")
-        wait_until(lambda: _opened(pruning.pid, project.paths.config_lock), what="it waits")
+        wait_until(
+            lambda: project.paths.config_lock in links(pruning.pid).values(), what="it waits"
+        )
         project.enlist("Ann", "old")
     assert pruning.wait(30) == 0
     assert project.paths.transcript("old").exists()
     assert project.paths.log("old").exists()
     assert not (project.paths.logs / "old.log.1").exists()
-
-
-def _opened(pid: int, path: Path) -> bool:
-    descriptors = Path(f"/proc/{pid}/fd")
-    try:
-        return any(fd.resolve() == path.resolve() for fd in descriptors.iterdir())
-    except FileNotFoundError:  # closed while we looked
-        return False
 
 
 def test_a_start_sweeps_what_a_kill_left(project: Project) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.children import child
+from tests.descriptors import links
 from tests.e2e.harness import SIGHTED
 from tests.forked.begun import Begun
 from tests.forked.client import SERVER, Server, server
@@ -65,7 +66,7 @@ def follower(project: Project) -> Iterator[Forked]:
         os.close(nothing)
     with closing(command):
         log = project.paths.log("teamd")
-        wait_until(lambda: log in _open_files(command.pid), what="it follows")
+        wait_until(lambda: log in links(command.pid).values(), what="it follows")
         yield command
 
 
@@ -80,18 +81,10 @@ def test_it_has_what_is_its_own_and_nothing_of_the_server(
     assert project.survivors() == {follower.pid: "teamctl logs teamd --follow"}
     assert (there / "cwd").readlink() == project.folder
     assert os.getsid(follower.pid) == os.getpgid(follower.pid) == follower.pid
-    assert not [path for path in _open_files(follower.pid) if path.name.startswith("socket")]
+    assert not [path for path in links(follower.pid).values() if path.name.startswith("socket")]
     os.kill(follower.pid, 9)
     assert follower.wait(20) == -9
     assert project.survivors() == {}
-
-
-def _open_files(pid: int) -> list[Path]:
-    found = []
-    for fd in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):  # one that it closes just now
-            found.append(fd.readlink())
-    return found
 
 
 def test_an_interrupt_ends_it_as_it_ends_one_that_was_started(follower: Forked) -> None:

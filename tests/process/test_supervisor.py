@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from teamd.process_id import Identity
+from tests.descriptors import links
 from tests.e2e.harness import SIGHTED
 from tests.strict.faults import Stall
 from tests.waiting import wait_until
@@ -212,10 +213,12 @@ def test_a_teammate_keeps_nothing_open_that_is_its_supervisors(project: Project)
     for name in ("ann", "bob"):
         project.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
     for name in ("ann", "bob"):
-        process = Path(f"/proc/{project.wait_for_process(name)}")
-        links = {fd.name: str(fd.readlink()) for fd in (process / "fd").iterdir()}
-        assert str(project.paths.supervisor) not in links.values()
-        pipes = [fd for fd, target in links.items() if target.startswith("pipe:")]
-        facts = [(process / "fdinfo" / fd).read_text(encoding="ascii") for fd in pipes]
+        project.wait_for(name, "idle")  # a call may still use pipes of its own
+        pid = project.wait_for_process(name)
+        opened = links(pid)
+        assert project.paths.supervisor not in opened.values()
+        pipes = [fd for fd, target in opened.items() if target.name.startswith("pipe:")]
+        fdinfo = Path(f"/proc/{pid}/fdinfo")
+        facts = [(fdinfo / fd).read_text(encoding="ascii") for fd in pipes]
         flags = [int(re.findall(r"flags:\s+(\d+)", text)[0], 8) for text in facts]
         assert [one & os.O_ACCMODE for one in flags] == [os.O_RDONLY], "its own bell"

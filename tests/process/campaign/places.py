@@ -6,7 +6,6 @@ import json
 import os
 from contextlib import suppress
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import psutil
@@ -14,9 +13,11 @@ import psutil
 from teamd.files import locks
 from teamd.hosts.places import HostPlaces
 from teamd.messages import LEAD, USER
+from tests.descriptors import links
 
 if TYPE_CHECKING:
     from collections import Counter
+    from pathlib import Path
 
     from teamd.files.paths import TeamPaths
     from tests.process.campaign.streams import Streams
@@ -52,7 +53,7 @@ def of_teammate(paths: TeamPaths, name: str, pid: int, streams: Streams) -> Plac
     in_hand = taken + _content(paths.inbox(name)) if taken else b""
     if mine and last.get("record") == "mail" and last["messages"][-1]["id"].encode() in in_hand:
         return Place.DELIVERED
-    held = _open_files(pid)
+    held = set(links(pid).values())
     # With nothing to take it takes nothing; what it writes aside is mail, wherever it came from.
     mail = taken or paths.has_mail(name) or any(file.suffix == ".tmp" for file in held)
     if paths.inbox(name) in held and mail:
@@ -66,7 +67,7 @@ def of_teammate(paths: TeamPaths, name: str, pid: int, streams: Streams) -> Plac
 
 def of_supervisor(paths: TeamPaths, pid: int) -> Place:
     """Where the supervisor is; it alone writes the roster."""
-    held = _open_files(pid)
+    held = set(links(pid).values())
     if paths.config_lock in held:
         return Place.ROSTER
     return Place.CONTROL if paths.inbox("teamd") in held else Place.ELSEWHERE
@@ -92,7 +93,9 @@ def of_commander(
 def of_reader(paths: TeamPaths, pid: int) -> Place:
     """Where `teamctl inbox` is; it drains only if there is anything to take."""
     files = {paths.inbox(LEAD), paths.taken(LEAD), paths.transcript(USER)}
-    drains = _open_files(pid) & files and (paths.has_mail(LEAD) or _content(paths.taken(LEAD)))
+    drains = set(links(pid).values()) & files and (
+        paths.has_mail(LEAD) or _content(paths.taken(LEAD))
+    )
     return Place.DRAIN if drains else Place.ELSEWHERE
 
 
@@ -101,7 +104,7 @@ def of_postman(paths: TeamPaths, pid: int) -> Place:
 
     An inbox stays open when it is done with it, and locked it does not.
     """
-    held = _open_files(pid)
+    held = set(links(pid).values())
     if HostPlaces(paths).received("").parent in {file.parent for file in held}:
         return Place.POST_CURSOR
     boxes = (file for file in held if file.parent == paths.inboxes)
@@ -112,7 +115,7 @@ def of_postman(paths: TeamPaths, pid: int) -> Place:
 def of_sender(paths: TeamPaths, pid: int) -> Place:
     """Where a program is that sends mail."""
     boxes = (paths.inboxes, HostPlaces(paths).outboxes)
-    sends = any(file.parent in boxes for file in _open_files(pid))
+    sends = any(file.parent in boxes for file in set(links(pid).values()))
     return Place.SEND if sends else Place.ELSEWHERE
 
 
@@ -121,14 +124,6 @@ def histogram(hits: Counter[Place]) -> str:
     width = max(map(len, Place))
     lines = [f"{place:{width}} {hits[place]:4} {'#' * hits[place]}" for place in Place]
     return "\n".join(lines)
-
-
-def _open_files(pid: int) -> set[Path]:
-    found = set()
-    for fd in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):
-            found.add(fd.readlink())
-    return found
 
 
 def _words(process: psutil.Process) -> list[str]:
