@@ -6,15 +6,10 @@ from contextlib import suppress
 
 from teamctl import output
 from teamctl.post import all_approvals
-from teamd.approvals.approval import Verdict
+from teamd.approvals.approval import Approval, Verdict
 from teamd.errors import TeamError
-from teamd.messages import USER
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from teamd.approvals.approval import Approval
-    from teamd.files.paths import TeamPaths
-    from teamd.messages import Message
+from teamd.files.paths import TeamPaths
+from teamd.messages import USER, Message
 
 
 def describe_request(paths: TeamPaths, message: Message) -> str:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Final, TypeAlias
 
 import click
 
+from teamd.board.files import ids_in
 from teamd.errors import TeamError
 from teamd.files import find_team
+from teamd.files.paths import TeamPaths
+from teamd.hosts.places import HostPlaces
 from teamd.messages import LEAD, TEAMD, USER
 from teamd.options import Seconds
+from teamd.team.roster import Roster
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import Final, TypeAlias
-
-    from teamd.files.paths import TeamPaths
-
-    Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
+Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 REQUEST_SECONDS: Final = 30.0  # until the supervisor has answered
@@ -63,8 +62,6 @@ def _completing(find: Callable[[TeamPaths], Iterable[str]]) -> Complete:
 
 
 def _members(team: TeamPaths) -> list[str]:
-    from teamd.team.roster import Roster  # noqa: PLC0415 -- the same
-
     return [member.name for member in Roster(team).read().members]
 
 
@@ -76,7 +73,6 @@ def _elsewhere(team: TeamPaths, *, address: bool) -> Iterator[str]:
         address: whether as mail has them, with the team; commands do without.
     """
     from teamd.hosts import rosters  # noqa: PLC0415 -- the same
-    from teamd.hosts.places import HostPlaces  # noqa: PLC0415 -- the same
 
     places = HostPlaces(team)
     for host in places.known():
@@ -92,8 +88,6 @@ def _answerable(team: TeamPaths) -> Iterable[str]:
 
 
 def _tasks(team: TeamPaths) -> list[str]:
-    from teamd.board.files import ids_in  # noqa: PLC0415 -- the same
-
     return ids_in(team.tasks)
 
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Final
 
 from teamctl.arguments import COPY_SECONDS, REQUEST_SECONDS
 from teamctl.post import team_post
 from teamctl.texts import not_empty, without_secrets
 from teamd import control
-from teamd.approvals.approval import Kind
+from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
+from teamd.cli import Choice
 from teamd.errors import ExitCode, TeamError
 from teamd.messages import USER, Message, check_name, new_id
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Final
-
-    from teamd.approvals.approval import Approval
-    from teamd.cli import Choice
 
 _GRACE_SECONDS: Final = 10.0  # as `teamctl shutdown` gives
 _MARGIN_SECONDS: Final = 10.0

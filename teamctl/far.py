@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from teamctl import output
-from teamd.cli import INTERRUPTED
+from teamd.cli import INTERRUPTED, Choice
 from teamd.errors import BadName, ExitCode, TeamError
 from teamd.messages import check_name
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from teamd.cli import Choice
+from teamd.team.roster import Roster
 
 
 class FarRefusal(TeamError):
@@ -35,7 +32,6 @@ def split_host(choice: Choice, name: str) -> tuple[str, str | None]:
     if "@" not in name:
         return name, None
     from teamctl.post import other_hosts  # noqa: PLC0415 -- only for other hosts
-    from teamd.team.roster import Roster  # noqa: PLC0415 -- the same
 
     hosts = other_hosts(choice)
     own, _, place = name.partition("@")

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Final
 
 from teamctl import output
-from teamctl.widths import Shape
+from teamctl.widths import Cell, Shape
 from teamd.errors import StoreError
 from teamd.files import pidfile
-from teamd.hosts.far import NO_POSTMAN, describe_absence
-from teamd.hosts.view import HostState, postman_runs, waiting
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, Final
-
-    from teamctl.widths import Cell
-    from teamd.hosts.far import FarHosts
-    from teamd.hosts.rosters import FarMember
-    from teamd.hosts.view import HostView
+from teamd.hosts.far import NO_POSTMAN, FarHosts, describe_absence
+from teamd.hosts.rosters import FarMember
+from teamd.hosts.view import HostState, HostView, postman_runs, waiting
 
 HEADINGS: Final = ("HOST", "STATE", "SINCE", "WAITING", "ROUND TRIP", "WHY")
 NUMBERS: Final = ("WAITING", "ROUND TRIP")

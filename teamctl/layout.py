@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from shutil import get_terminal_size
+from typing import Final
 
 from teamctl import output
 from teamd import terminal
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Final
 
 WIDEST: Final = 100  # columns; longer lines are hard to read
 _NARROWEST: Final = 10

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from teamctl.commands import COMMANDS, load
 from teamctl.examples import EXAMPLES
-from teamd.cli import run
+from teamd.cli import Choice, run
 from teamd.options import SuggestingGroup, add_examples, team_options, version_option
-
-if TYPE_CHECKING:
-    from teamd.cli import Choice
 
 
 class LazyGroup(SuggestingGroup):

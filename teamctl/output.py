@@ -5,26 +5,23 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from teamctl.widths import Shape
+from teamctl.widths import Cell, Shape
 from teamd import terminal
-from teamd.messages import REQUEST
+from teamd.budget.account import Account
+from teamd.messages import REQUEST, Message
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any, Final
-
     from rich.console import Console, ConsoleOptions
     from rich.table import Table
     from rich.text import Text
 
-    from teamctl.widths import Cell
-    from teamd.budget.account import Account
-    from teamd.messages import Message
 
 STATUS_COLOURS: Final = {
     "working": "green",
@@ -219,8 +216,6 @@ def clock(seconds: float) -> str:
 
 def moment(seconds: float) -> str:
     """Return a time since the epoch as `2026-03-24 17:05:09.123`, where the reader is."""
-    from datetime import datetime  # noqa: PLC0415 -- only for whole dates
-
     local = datetime.fromtimestamp(seconds).astimezone()
     return local.replace(tzinfo=None).isoformat(" ", timespec="milliseconds")
 

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from teamctl import output
 from teamctl.output import MailFormat
 from teamctl.tail import GrowingFile, Identity, identity, not_yet_seen
 from teamd.errors import LockTimeout, TeamError
 from teamd.files import locks
-from teamd.mail.mailbox import MOST_SHOWN
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import MOST_SHOWN, Batch, Mailbox
 from teamd.mail.spool import BatchLimit
-from teamd.messages import USER, moment_of
+from teamd.messages import USER, Message, moment_of
 from teamd.transcript.file import Transcript, decode
 from teamd.transcript.records import Delivered, mail_in
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Final
-
-    from teamd.files.paths import TeamPaths
-    from teamd.mail.mailbox import Batch, Mailbox
-    from teamd.messages import Message
-
-    # Asked at each look: where an agent begins to lead, or ends, the person's mail goes elsewhere.
-    Boxes = Callable[[], Sequence[Mailbox]]
-    Note = Callable[[Message], str]  # see `output.show_messages`
+# Asked at each look: where an agent begins to lead, or ends, the person's mail goes elsewhere.
+Boxes = Callable[[], Sequence[Mailbox]]
+Note = Callable[[Message], str]  # see `output.show_messages`
 
 # What is shown, and then taken, at a time: a flood must not fill the memory.
 _BATCH: Final = BatchLimit(messages=MOST_SHOWN, bytes=1 << 24)

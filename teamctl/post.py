@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from teamd.approvals.approval import Approval
+from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
 from teamd.messages import MAX_MESSAGE_BYTES, TEAMD
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from teamd.approvals.approval import Approval
     from teamd.approvals.store import Approvals
     from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
     from teamd.hosts.far import FarHosts
     from teamd.merges.queue import Queue
     from teamd.settings import Settings

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from teamctl import output
 from teamd.transcript import records
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
 
 _LONGEST: Final = 100  # characters of a line
 _LINES: Final = 3

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from teamctl import output
-from teamctl.widths import Shape
-from teamd.overview.members import REJECTED
-from teamd.overview.overview import OverviewReader
+from teamctl.widths import Cell, Shape
+from teamd.files.paths import TeamPaths
+from teamd.overview.members import REJECTED, MemberView
+from teamd.overview.overview import Overview, OverviewReader
 from teamd.sandbox import SANDBOXED
 from teamd.team.member import COLOURS
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any, Final
-
     from rich.console import Group
 
-    from teamctl.widths import Cell
-    from teamd.files.paths import TeamPaths
     from teamd.hosts.far import FarHosts
-    from teamd.overview.members import MemberView
-    from teamd.overview.overview import Overview
 
 HEADINGS: Final = (
     "NAME", "ROLE", "STATUS", "FOR", "DOING", "PID", "UP", "CPU", "MEM", "CONTEXT", "RESTARTS",

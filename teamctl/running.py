@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from teamd import terminal
 from teamd.files import directories, pidfile
+from teamd.files.paths import TeamPaths
+from teamd.team import teams
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
 
 no_start_option = click.option(
     "--no-start", is_flag=True, help="Do not start teamd where none runs: fail with status 3."
@@ -37,8 +39,6 @@ def ensure_running(choice: Choice, *, no_start: bool) -> TeamPaths:
         choice.settings(paths)  # a mistake is told before anything is begun
     _say(f"no teamd runs for {paths.root}; starting it")
     import asyncio  # noqa: PLC0415 -- 40 ms, only where a teamd is started
-
-    from teamd.team import teams  # noqa: PLC0415 -- the same
 
     for line in asyncio.run(teams.start(paths, file if choice.config else None)):
         _say(line)

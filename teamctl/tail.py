@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 import select
+import signal
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Final, Self, TypeAlias
 
 from teamd.errors import translate_os_errors
 from teamd.files import files
 from teamd.files.safe_open import safe_open
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-    from typing import Final, Self, TypeAlias
-
-    from teamd.files.watch import Watch
-    from teamd.messages import Message
+from teamd.files.watch import Watch, watch
+from teamd.messages import Message
 
 Identity: TypeAlias = tuple[str, str, str]
 _CHUNK: Final = 1 << 18
@@ -141,10 +138,6 @@ class Watched:
         self._before = -1  # the descriptor that signals were written to
 
     def __enter__(self) -> Self:
-        import signal  # noqa: PLC0415 -- 5 ms, only where something is followed
-
-        from teamd.files.watch import watch  # noqa: PLC0415 -- the same
-
         self._watches = [watch(folder) for folder in self._folders]
         self._signals = [*os.pipe()]
         for end in self._signals:
@@ -154,8 +147,6 @@ class Watched:
         return self
 
     def __exit__(self, *_: object) -> None:
-        import signal  # noqa: PLC0415 -- by now it is loaded
-
         with suppress(ValueError):
             signal.set_wakeup_fd(self._before)
         for end in self._signals:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Final
 
 import click
 
@@ -11,10 +12,6 @@ from teamd import terminal
 from teamd.errors import TeamError
 from teamd.masking import Mask
 from teamd.secret_environment import secrets_in
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
 
 _MOST_BYTES: Final = 1 << 24  # of standard input, which may have no end
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 from teamctl import output
+from teamctl.layout import Layout
 from teamd import terminal
 from teamd.messages import USER
 from teamd.transcript import records
 from teamd.transcript.live import thinking_of
 from teamd.transcript.outcome import find_trouble
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import Any, Final
-
-    from teamctl.layout import Layout
 
 _INDENT: Final = "  "
 _INNER: Final = "    "

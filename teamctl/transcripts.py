@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import heapq
 import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
 
 from teamctl.tail import GrowingFile, end_of, lines_back
+from teamd.files.paths import TeamPaths
 from teamd.message_json import is_moment
 from teamd.transcript import records
 from teamd.transcript.file import is_checkpoint, parse
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-    from typing import Any, Final
-
-    from teamd.files.paths import TeamPaths
-
-    Found = tuple[str, dict[str, Any]]  # whose record it is, and its JSON object
+Found = tuple[str, dict[str, Any]]  # whose record it is, and its JSON object
 
 # What begins an entry; calls and their results belong to the reply before them.
 _BEGINNINGS: Final = frozenset(
@@ -155,8 +152,6 @@ def explain_retry(entry: dict[str, Any]) -> str:
 
 def logged_at(entry: dict[str, Any]) -> float:
     """Return when a line of a log was written, in seconds since the epoch; 0 for unknown."""
-    from datetime import datetime  # noqa: PLC0415 -- only where logs are read
-
     try:
         return datetime.fromisoformat(str(entry.get("time"))).timestamp()
     except ValueError:

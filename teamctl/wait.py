@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
 
 from teamctl import output
 from teamctl.post import open_approvals
@@ -12,23 +15,16 @@ from teamd.approvals.approval import Kind, find_waiting
 from teamd.budget.ledger import Ledger
 from teamd.errors import DeadlinePassed, TeamError
 from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
+from teamd.mail.routing import Post
 from teamd.masking import may_be_masked
 from teamd.messages import Message
 from teamd.states import Status
+from teamd.team.member import Member
 from teamd.team.roster import Roster
 from teamd.transcript.file import decode, message_in, parse
 from teamd.transcript.records import PAUSED, Record, TurnEnded, mail_in
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from typing import Final
-
-    from teamd.files.paths import TeamPaths
-    from teamd.mail.routing import Post
-    from teamd.team.member import Member
 
 _MAIL: Final = b'"mail"'
 GONE: Final = (Status.FAILED, Status.SHUTDOWN)

@@ -8,30 +8,26 @@ import sys
 import termios
 import time
 import tty
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from teamctl import output, roster_table
-from teamd.files.watch import watch
-from teamd.overview.overview import OverviewReader
+from teamd.files.paths import TeamPaths
+from teamd.files.watch import Watch, watch
+from teamd.overview.members import MemberView
+from teamd.overview.overview import Overview, OverviewReader
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Final
-
     from rich.console import Console, RenderableType
     from rich.segment import Segment
 
     from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
-    from teamd.files.watch import Watch
-    from teamd.overview.members import MemberView
-    from teamd.overview.overview import Overview
 
-    Lines = list[list[Segment]]
+Lines = list[list["Segment"]]
 
 # Between two looks where nothing changes: where seconds are shown they go on, and who has died
 # leaves no trace in any file.

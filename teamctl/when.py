@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime
+from typing import Final
 
 import click
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
 
 _AGO: Final = re.compile(r"(\d{1,9})([smhdw])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}

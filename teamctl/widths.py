@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+from typing import Final, TypeAlias
 
 Cell: TypeAlias = tuple[str, str]  # a text that may come from elsewhere, and its style for rich
 

@@ -6,27 +6,29 @@ import json
 import os
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from teamd import secret_environment, terminal
+from teamd import control, secret_environment, terminal
 from teamd.cli import Choice, run
 from teamd.connection import check_connection
 from teamd.errors import DeadlinePassed, ExitCode, NoTeamd, TeamError
 from teamd.files import directories, pidfile
+from teamd.files.paths import TeamPaths
 from teamd.options import IntRange, Seconds, add_examples, team_options, version_option
+from teamd.overview.overview import Overview, OverviewReader
 from teamd.sandbox import SANDBOXED
+from teamd.service import READY, leave_terminal, notify, start_anew, start_in_background
+from teamd.service import stop as stop_service
+from teamd.supervisor.fork import hide_memory
+from teamd.team.roster import Roster
 from teamd.terminal import plain
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Final
-
-    from teamd.files.paths import TeamPaths
-    from teamd.overview.overview import Overview
     from teamd.settings import Settings
 
 STOP_SECONDS: Final = 15.0
@@ -110,8 +112,6 @@ def restart(choice: Choice, timeout: float) -> int:
 @team_options
 def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
     """Show whether a supervisor runs, the states of its team, and who needs you."""
-    from teamd.overview.overview import OverviewReader  # noqa: PLC0415 -- only for this command
-
     paths = choice.existing()
     seen = OverviewReader(paths, costs=False).read(choice.waiting(paths))
     pid, notices = seen.supervisor, list(seen.notices)
@@ -136,8 +136,6 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
 @team_options
 def reload(choice: Choice) -> int:
     """Read team.toml again, and say what changed and what waits for a restart."""
-    from teamd import control  # noqa: PLC0415 -- only for what a supervisor is asked
-
     reply = control.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
     click.echo(plain(reply.raise_unless_done().text))
     return ExitCode.DONE
@@ -148,17 +146,12 @@ def _hide_secrets(*, handed_over: bool) -> None:
 
     An environment that this process was started with can always be read, so it starts anew then.
     """
-    from teamd.service import start_anew  # noqa: PLC0415 -- only for a supervisor
-    from teamd.supervisor.fork import hide_memory  # noqa: PLC0415 -- the same
-
     if not handed_over and secret_environment.split(os.environ)[1]:
         start_anew()
     hide_memory()
 
 
 def _start_in_background(choice: Choice, team: TeamPaths) -> int:
-    from teamd.service import start_in_background  # noqa: PLC0415 -- only for a start
-
     file = choice.settings_file(team)
     directories.make_private_directory(team.home)  # there, unless the team directory is named
     there = pidfile.supervisor(team)
@@ -198,7 +191,6 @@ class _Models:
 
     def __init__(self, team: TeamPaths, settings: Settings) -> None:
         from teamd.model_pages import server_address  # noqa: PLC0415 -- only for a start
-        from teamd.team.roster import Roster  # noqa: PLC0415 -- the same
 
         model = settings.model
         declared = (one.model for one in settings.teammates)
@@ -238,8 +230,6 @@ def _explain_git(settings: Settings) -> list[str]:
 
 def _warn_of_sandbox(team: TeamPaths) -> None:
     """Say at every start where no sandbox is around the commands of agents."""
-    from teamd.team.roster import Roster  # noqa: PLC0415 -- loaded while the supervisor starts
-
     sandbox = Roster(team).read().sandbox
     if not sandbox.startswith(SANDBOXED):
         click.echo(plain(f"teamd: sandbox {sandbox}"), err=True)
@@ -251,8 +241,6 @@ def _tell_what_waits(waiting: str) -> None:
 
 
 def _stop(team: TeamPaths, seconds: float) -> int:
-    from teamd.service import stop as stop_service  # noqa: PLC0415 -- only for a stop
-
     begun = time.monotonic()
     took_force = stop_service(team, timeout_seconds=seconds)
     took = time.monotonic() - begun
@@ -263,8 +251,6 @@ def _stop(team: TeamPaths, seconds: float) -> int:
 
 
 def _ready(team: TeamPaths, ready_fd: int | None) -> None:
-    from teamd.service import READY, leave_terminal, notify  # noqa: PLC0415 -- for a supervisor
-
     notify("READY=1")
     if ready_fd is None:
         return

@@ -13,11 +13,7 @@ import math
 import socket
 import sys
 from dataclasses import dataclass
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
+from typing import Final
 
 # Of plain datagrams nobody sees that the other end has closed; only Linux has the better ones.
 CHANNEL: Final = socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_DGRAM

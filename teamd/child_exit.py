@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.errors import StoreError, TeamError
+from teamd.journal import Journal
 from teamd.states import ChildExit
-
-if TYPE_CHECKING:
-    from teamd.journal import Journal
 
 # However long it lasts, and however often it is met: no fault of the child.
 _FAULTS_OF_THE_MACHINE: Final = (

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,13 +17,10 @@ import click
 
 from teamd.errors import ExitCode, SettingsError, TeamError
 from teamd.files import find_team
-from teamd.files.paths import trust_folder
+from teamd.files.paths import TeamPaths, trust_folder
 from teamd.terminal import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from teamd.files.paths import TeamPaths
     from teamd.settings import Reading, Settings
 
 TRACEBACK_VARIABLE: Final = "TEAMD_TRACEBACK"

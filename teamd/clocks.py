@@ -6,14 +6,11 @@ Moments that are written down for people are seconds since the epoch, and measur
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Final
+from typing import Final
 
 # macOS counts a suspend in CLOCK_MONOTONIC; where neither is so, this is the nearest there is.
 _THROUGH_SUSPEND: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

@@ -7,16 +7,15 @@ needs the connection.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
+from urllib.request import proxy_bypass
 
 from teamd.errors import TeamError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator
-    from typing import Final
 
 _PROXY_KINDS: Final = ("http", "https", "socks5", "socks5h")
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
@@ -103,8 +102,6 @@ def find_proxy(url: str) -> Variable | None:
 
     Its value has no login.
     """
-    from urllib.request import proxy_bypass  # noqa: PLC0415 -- 20 ms, only after a failure
-
     parts = urlsplit(url)
     if proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
 
 from teamd import clocks
 from teamd.errors import (
@@ -17,19 +20,12 @@ from teamd.errors import (
     translate_os_errors,
 )
 from teamd.files import directories, files, pidfile
+from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import check_folder
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
 from teamd.message_json import is_moment
 from teamd.messages import REQUEST_TYPE, TEAMD, USER, Message, new_id
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from typing import Any, Final
-
-    from teamd.files.paths import TeamPaths
 
 KEPT_SECONDS: Final = 3600.0  # a reply that nobody collects
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")

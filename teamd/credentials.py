@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import shlex
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from teamd.errors import TeamError
 from teamd.programs import capture
 from teamd.secret_environment import KEY_VARIABLE, TOKEN_VARIABLE, secrets_in
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 
 CREDENTIAL: Final = KEY_VARIABLE  # the name in LoadCredential=, and of the variable
 COMMAND_TIMEOUT_SECONDS: Final = 30.0
@@ -78,8 +76,6 @@ def without_login(url: str) -> str:
 
 def digest_of(key: str, salt: str) -> str:
     """Return what tells one key from another to whoever knows both, and nothing to others."""
-    import hashlib  # noqa: PLC0415 -- 4 ms, only for this
-
     return hashlib.sha256(f"{salt}\n{key}".encode(errors="replace")).hexdigest()[:16]
 
 
@@ -100,8 +96,6 @@ def _from_systemd() -> str | None:
 
 
 async def _ask(key_command: str, timeout_seconds: float) -> str:
-    import shlex  # noqa: PLC0415 -- only for this
-
     try:
         argv = shlex.split(key_command)
         if not argv:

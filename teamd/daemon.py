@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from io import TextIOWrapper
+from pathlib import Path
+from typing import Final
 
 from teamd import credentials
 from teamd.agent.process import TeammateProcess
 from teamd.connection import check_connection
 from teamd.errors import StoreError
 from teamd.files import directories, locks, pidfile
-from teamd.files.paths import home_folder
+from teamd.files.paths import TeamPaths, home_folder
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
 from teamd.masking import Mask, MaskedStream
@@ -30,14 +33,6 @@ from teamd.supervisor.fork import (
 )
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.team import teams
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from typing import Final
-
-    from teamd.files.paths import TeamPaths
 
 _NO_HOME: Final = "/nonexistent"  # Debian's name for the home of users without one
 

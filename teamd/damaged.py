@@ -9,12 +9,17 @@ blocked by one stays blocked until a person has looked.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from teamd.approvals.approval import Approval
 from teamd.budget.account import NOTHING, Account
@@ -23,27 +28,21 @@ from teamd.budget.ledger import Ledger
 from teamd.control import ControlReply
 from teamd.errors import BadName, DamagedRoster, StoreError, translate_os_errors
 from teamd.files import directories, files, locks
+from teamd.files.paths import TeamPaths
+from teamd.journal import Journal
 from teamd.mail import lines
 from teamd.mail.spool import Spool
 from teamd.messages import TEAMD, Message, check_name
 from teamd.states import Status
 from teamd.team.roster import Roster
 from teamd.team.team import Team
+from teamd.tokens import Usage
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from decimal import Decimal
-    from pathlib import Path
-    from typing import Final
-
-    from teamd.files.paths import TeamPaths
-    from teamd.journal import Journal
-    from teamd.tokens import Usage
     from teamd.transcript.records import Opened
 
-    # The cost in USD of a reply of that model with that usage; `None` where it is not known.
-    Cost = Callable[[str, Usage], Decimal | None]
+# The cost in USD of a reply of that model with that usage; `None` where it is not known.
+Cost = Callable[[str, Usage], "Decimal | None"]
 
 _TAKEN: Final = ".taken.jsonl"
 _HEADER: Final = re.compile(rb'{"batch": "([\w.-]+)"')  # its beginning: the rest may be lost
@@ -190,8 +189,6 @@ def _stands_still(fd: int, batch: str) -> bool:
 
 def _with_ids(content: bytes, batch: str, *, to: str) -> Iterator[bytes]:
     """The lines of a damaged file of taken mail, but for its header."""
-    import hashlib  # noqa: PLC0415 -- 4 ms, only for this
-
     batch = batch or hashlib.sha256(content).hexdigest()[:32]
     for number, (line, found) in enumerate(lines.sort_all(content, batch, to=to, longest=len)):
         if isinstance(found, Message):

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
+from pathlib import Path
 
 
 class ExitCode(IntEnum):

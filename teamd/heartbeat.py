@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import mmap
 from dataclasses import dataclass
+from typing import Final
 
 from teamd import clocks
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 
 BEATS: Final = 4  # in the time that a process may be silent: a busy machine swallows some
 LONGEST_BEAT_SECONDS: Final = 60.0

@@ -12,13 +12,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, Final
 
 from teamd.files.safe_open import PRIVATE_DIRECTORY, private_umask, safe_open
 from teamd.masking import Mask
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Final
 
 MAX_BYTES: Final = 5_000_000
 KEPT_FILES: Final = 3

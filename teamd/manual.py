@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import click
 
 from teamd.options import examples_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _CODE: Final = re.compile(r"`([^`]+)`")
 

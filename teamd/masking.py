@@ -6,12 +6,9 @@ import base64
 import io
 import json
 import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Self
 from urllib.parse import quote
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, Final, Self
 
 MASK: Final = "[secret]"
 SHORTEST: Final = 8  # characters; a shorter one would be found in words that are none

@@ -6,12 +6,9 @@ import json
 import math
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from typing import Any, Final, TypeGuard
 
 from teamd.errors import NotAMessage
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Final, TypeGuard
 
 _END_OF_TIME: Final = 253_402_128_000.0  # year 9999; beyond it no calendar of ours knows a date
 _MAX_DEPTH: Final = 100  # what can be read can be written again, however deep the stack is by then

@@ -10,10 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Final
+from typing import Any, Final
 
 EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 WARNING_DAYS: Final = 60  # before a model retires

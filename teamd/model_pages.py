@@ -6,27 +6,28 @@ others the question.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import threading
 import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from os import environ
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from teamd.connection import make_tls
 from teamd.credentials import BASE_URL_VARIABLE, without_login
 from teamd.errors import StoreError
 from teamd.files import directories, files
+from teamd.files.paths import TeamPaths
 from teamd.model_facts import ModelFacts
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
-    from typing import Any, Final
-
     import httpx2
 
-    from teamd.files.paths import TeamPaths
 
 DEFAULT_URL: Final = "https://api.anthropic.com"
 API_VERSION: Final = "2026-10-21"
@@ -58,8 +59,6 @@ def fetch(
         OSError, httpx2.HTTPError: the server cannot be reached.
         httpx2.InvalidURL, ValueError: a header or the address is impossible.
     """
-    from urllib.parse import quote  # noqa: PLC0415 -- slow to load as the next, only for this
-
     import httpx2  # noqa: PLC0415
 
     if not server.startswith(("http://", "https://")):
@@ -89,8 +88,6 @@ def begin_fetch(
     Returns:
         A function that waits a moment for the answers, and keeps those that have come.
     """
-    import threading  # noqa: PLC0415 -- only for this
-
     missing = [model for model in models if read_kept(paths, server, model) is None]
     found: dict[str, Any] = {}
 
@@ -162,7 +159,5 @@ def keep(paths: TeamPaths, server: str, model: str, page: Any) -> ModelFacts:
 
 
 def _path(paths: TeamPaths, server: str, model: str) -> Path:
-    import hashlib  # noqa: PLC0415 -- 4 ms, only for this
-
     digest = hashlib.sha256(f"{server}\n{model}".encode(errors="replace")).hexdigest()
     return paths.models / f"{digest[:32]}.json"

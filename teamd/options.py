@@ -5,16 +5,14 @@ from __future__ import annotations
 import functools
 import math
 import shlex
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from teamd.cli import Choice
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 R = TypeVar("R")
 

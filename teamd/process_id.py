@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import signal
 
 STAT_FLAGS = 9  # fields of /proc/PID/stat, proc(5)
 STAT_START_TIME = 22  # in clock ticks since boot
@@ -135,8 +132,6 @@ def _memory_of(pid: str) -> int:
 
 
 def _send(pidfd: int, number: signal.Signals) -> None:
-    import signal  # noqa: PLC0415 -- its enums take a while; whoever signals has loaded it
-
     signal.pidfd_send_signal(pidfd, number)
 
 

@@ -10,15 +10,12 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from teamd.errors import TeamError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Final
 
 OPTION: Final = "--secrets-fd"  # of `teamd start`: the descriptor of what is handed over
 KEY_VARIABLE: Final = "ANTHROPIC_API_KEY"

@@ -7,7 +7,10 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
+from typing import Final, NoReturn
 
 import click
 from teamd_commands import command_line
@@ -15,16 +18,10 @@ from teamd_commands import command_line
 from teamd import secret_environment
 from teamd.errors import DeadlinePassed, ExitCode, StoreError, StrangeFile
 from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import safe_open
 from teamd.process_id import Identity
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-    from typing import Final, NoReturn
-
-    from teamd.files.paths import TeamPaths
+from teamd.team import teams
 
 READY: Final = b"ready\n"
 START_SECONDS: Final = 60.0
@@ -178,8 +175,6 @@ def _spared(root: Identity, paths: TeamPaths) -> set[int]:
 
     It ends all the same: its teammates die with it, and their commands with them.
     """
-    from teamd.team import teams  # noqa: PLC0415 -- only where force is needed
-
     with suppress(StoreError):
         return teams.supervisors(paths.home) - {root.pid}
     return _pids_under(root.pid)

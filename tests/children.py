@@ -8,12 +8,10 @@ import signal
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, TextIO
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from typing import NoReturn, TextIO
 
 PR_SET_CHILD_SUBREAPER = 36
 HOLDER = """

@@ -9,22 +9,18 @@ import shutil
 import sys
 import time
 import warnings
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from hypothesis import settings
 
 from teamd.files.paths import STATE_VARIABLE
-from tests.e2e.harness import opened
+from tests.e2e.harness import Project, opened
 from tests.forked.client import SHARED_VARIABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-    from tests.e2e.harness import Project
 
 settings.register_profile("teamd", deadline=None, max_examples=40)  # busy machines fail no test
 settings.register_profile("thorough", deadline=None, max_examples=1000)  # --hypothesis-profile

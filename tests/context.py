@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.approvals.store import Approvals
 from teamd.budget.ledger import Ledger
+from teamd.files.paths import TeamPaths
+from teamd.journal import Journal
 from teamd.mail.routing import Post
 from teamd.models.retry import RetryPolicy
 from teamd.supervisor.children import Children
@@ -18,10 +20,6 @@ from teamd.supervisor.shutdown import ShutdownContext
 from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.slots import Slots
 from teamd.supervisor.team_context import TeamContext
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
-    from teamd.journal import Journal
 
 NOBODY: Final = ChildProgram(
     run=lambda _: 0, load=lambda: None, warning=lambda: None, find_role=lambda _: None

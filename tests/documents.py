@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamctl.commands.help import TOPICS, topics
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 REPOSITORY: Final = Path(__file__).parent.parent
 README: Final = REPOSITORY / "README.md"

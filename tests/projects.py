@@ -5,16 +5,13 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from teamd.copies.clone import make_copy
 from teamd.files.paths import TeamPaths
 from tests.repositories import make_repository
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def copy_project(

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from random import Random
 
+from tests.queues import Yard
 from tests.repositories import git
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from tests.queues import Yard
 
 # Two halves of a pair do not go together; it says which pair that is. Where a kill hits one program
 # of the pipe, the whole check ends as killed: the rest would find no pair, and pass.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from teamd.checks.board import own_board
 from teamd.checks.merger import Merger
@@ -12,19 +14,12 @@ from teamd.masking import Mask
 from teamd.merges import joining, queue
 from teamd.merges.queue import Queue
 from teamd.sandbox.probe import probe
-from teamd.settings import parse
-from tests.children import forked
+from teamd.settings import Settings, parse
+from tests.children import ForkedChild, forked
+from tests.e2e.harness import Project
 from tests.projects import copy_project
 from tests.repositories import git, make_repository
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from teamd.settings import Settings
-    from tests.children import ForkedChild
-    from tests.e2e.harness import Project
 
 CHECK = "sh check.sh"
 # It passes unless two words that do not go together stand in files; and says what it saw.

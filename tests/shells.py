@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from teamd.programs.cgroup import Cgroup
 from teamd.programs.sandboxed import Bounds
@@ -11,9 +12,6 @@ from teamd.sandbox.placeholders import Placeholders
 from teamd.sandbox.policy import Policy
 from teamd.sandbox.probe import probe
 from teamd.sandbox.shells import OpenShell, SandboxedShell, make_home
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def policy_for(workspace: Path, *, aside: Path, **more: Any) -> Policy:

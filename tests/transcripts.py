@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from teamd.transcript.file import decode
-
-if TYPE_CHECKING:
-    from teamd.transcript.records import Record
+from teamd.transcript.records import Record
 
 
 def as_record(fields: dict[str, Any]) -> Record:

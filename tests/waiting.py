@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator
 
 _PAUSE_SECONDS = 0.01
 _LONGEST_PAUSE_SECONDS = 0.1

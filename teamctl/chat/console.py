@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Final
@@ -26,11 +27,9 @@ from teamd.messages import COMPACT_TYPE, LEAD
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-
     from teamctl.chat.lead import Lead
 
-    Run = Callable[[Sequence[str]], None]
+Run = Callable[[Sequence[str]], None]
 
 _PROMPT: Final = "> "
 _CLEAR_LINE: Final = "\r\x1b[K"

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamctl.arguments import REQUEST_SECONDS
 from teamctl.post import team_post
 from teamctl.texts import without_secrets
 from teamd import control
+from teamd.cli import Choice
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
 from teamd.states import Status
-
-if TYPE_CHECKING:
-    from teamd.cli import Choice
 
 
 class Lead:

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggest, Suggestion
-from prompt_toolkit.completion import Completer, Completion
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
-from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from teamctl.chat import slash
 from teamd.errors import TeamError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from prompt_toolkit.buffer import Buffer
-    from prompt_toolkit.completion import CompleteEvent
-    from prompt_toolkit.document import Document
-    from prompt_toolkit.key_binding import KeyPressEvent
-
-    from teamd.files.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 
 _CONTINUED = "  "
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from teamctl import answered, output, render
 from teamctl.chat.meanwhile import explain_answer, needs, short_moment, tell
@@ -16,16 +18,11 @@ from teamctl.transcripts import Retries
 from teamd import terminal
 from teamd.errors import StoreError
 from teamd.files import files
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, REQUEST, SHUTDOWN_ANSWER_TYPE, USER, Message
 from teamd.transcript import live, records
 from teamd.transcript.file import decode_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
 
 _REPLY: Final = b'"reply"'
 _LAST: Final = 3  # replies that a person is shown of those that were missed

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Container, Iterator
+from typing import Final
 
 from teamctl import output
+from teamctl.events.event import Event
 from teamctl.events.stream import Stream
+from teamd.files.paths import TeamPaths
 from teamd.overview.members import WAITING
 from teamd.overview.overview import OverviewReader
 from teamd.states import Status
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
-
-    from teamctl.events.event import Event
-    from teamd.files.paths import TeamPaths
 
 _MOST: Final = 8
 _ENDED: Final = frozenset({"merged", "conflict", "failed"})

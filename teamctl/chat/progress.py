@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from teamctl import output, render
-from teamd.budget.account import NOTHING
+from teamd.budget.account import NOTHING, Account
 from teamd.budget.ledger import Ledger
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
 from teamd.messages import LEAD
 from teamd.transcript import records
-
-if TYPE_CHECKING:
-    from teamd.budget.account import Account
-    from teamd.files.paths import TeamPaths
 
 
 class LeadProgress:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamctl.post import open_approvals
+from teamd.files.paths import TeamPaths
 from teamd.messages import LEAD, USER
 from teamd.team.roster import Roster
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from teamd.files.paths import TeamPaths
 
 COMPACT: Final = "/compact"
 HELP: Final = "/help"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -12,16 +14,10 @@ from teamctl.chat.lead import Lead
 from teamctl.running import ensure_running, no_start_option
 from teamctl.texts import text_or_stdin
 from teamctl.wait import wait_for_last_words
+from teamd.cli import Choice
 from teamd.errors import TeamError
 from teamd.messages import LEAD
 from teamd.options import TextCommand, team_options
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
-    from teamd.cli import Choice
 
 
 @click.command(cls=TextCommand)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -20,11 +22,6 @@ from teamd.errors import ExitCode, TeamError
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD
 from teamd.team.roster import Roster
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Final
 
 _INTRO: Final = "Only the model's words are scripted; processes, mail, tools and files are real."
 _HOSTS_INTRO: Final = "Only the model's words are scripted; hosts, broker, TLS and mail are real."

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable, Iterator
+from typing import IO, Final
 
 import click
 
 from teamctl import arguments, output, texts
 from teamctl.post import team_queue
 from teamd import terminal
+from teamd.cli import Choice
+from teamd.copies import record
+from teamd.copies.record import Copy
+from teamd.files.paths import TeamPaths
 from teamd.options import team_options
 from teamd.team.roster import Roster
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import IO, Final
-
-    from teamd.cli import Choice
-    from teamd.copies.record import Copy
-    from teamd.files.paths import TeamPaths
 
 # What git sets around the words of a difference; all other control characters are shown.
 _COLOUR: Final = re.compile(r"(\033\[[0-9;]*m)")
@@ -126,8 +123,6 @@ def _find(paths: TeamPaths, name: str) -> Copy:
     Raises:
         TeamError: there is no such member, or it has none.
     """
-    from teamd.copies import record  # noqa: PLC0415 -- 20 ms
-
     return record.get(paths, Roster(paths).read().get(name).name)
 
 

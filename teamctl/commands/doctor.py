@@ -8,6 +8,7 @@ when and why.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 import click
@@ -20,8 +21,10 @@ from teamctl.doctor.model import check_model
 from teamctl.doctor.synced import check_synced
 from teamd import damaged, terminal
 from teamd.board.files import read_all
+from teamd.cli import Choice
 from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
 from teamd.files import directories, pidfile
+from teamd.files.paths import TeamPaths
 from teamd.options import team_options
 from teamd.overview.members import count_rejected
 from teamd.overview.notices import of_rejected
@@ -31,13 +34,6 @@ from teamd.sandbox.probe import WITHOUT, describe, probe
 from teamd.settings import Settings, roles, skills
 from teamd.team.roster import Roster
 from teamd.team.team import Team
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
 
 _MARKS = {
     Level.OK: terminal.style("ok  ", fg="green"),

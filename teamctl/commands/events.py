@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 import click
 
 from teamctl import output
+from teamctl.events.event import Event
 from teamctl.events.stream import Stream
 from teamctl.tail import Watched
 from teamctl.when import SINCE_HELP, parse_when
+from teamd.cli import Choice
 from teamd.options import team_options
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from teamctl.events.event import Event
-    from teamd.cli import Choice
 
 _HOUR: Final = 3600
 

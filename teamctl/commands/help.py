@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from shutil import get_terminal_size
+from typing import Final
 
 import click
 
 from teamctl import output
+from teamctl.layout import WIDEST, render_markdown
 from teamd.errors import TeamError, translate_os_errors
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
 
 TOPICS: Final = Path(__file__).parents[1] / "topics"  # one Markdown file each
 _GAP: Final = 3
@@ -54,8 +53,6 @@ def command(topic: str | None, *, man: str | None, as_json: bool) -> None:
 
 
 def _write_pages(folder: Path, *, as_json: bool) -> None:
-    from importlib.metadata import version  # noqa: PLC0415 -- only here
-
     from teamd.__main__ import program as teamd  # noqa: PLC0415 -- the same
     from teamd.manual import pages  # noqa: PLC0415 -- the same
 
@@ -98,8 +95,6 @@ def _list(*, as_json: bool) -> None:
 def _show(name: str, text: str, *, as_json: bool, markdown: bool) -> None:
     styled = markdown and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if styled and not as_json:
-        from teamctl.layout import WIDEST, render_markdown  # noqa: PLC0415 -- only on a terminal
-
         width = min(get_terminal_size().columns, WIDEST)
         click.echo_via_pager(render_markdown(text, width))
     else:

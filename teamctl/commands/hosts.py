@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from teamctl import host_table, output
 from teamctl.hosts.extra import load
+from teamctl.hosts.forgetting import forget as forget_host
+from teamctl.hosts.record import BrokerRecord
 from teamctl.post import other_hosts
 from teamd import terminal
+from teamd.cli import Choice
 from teamd.errors import TeamError
 from teamd.hosts.view import postman_runs
 from teamd.options import SuggestingGroup, team_options
 from teamd.team.roster import Roster
 from teamd.terminal import plain
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamctl.hosts.broker_folder import BrokerFolder
     from teamctl.hosts.founding import Founded
-    from teamctl.hosts.record import BrokerRecord
-    from teamd.cli import Choice
 
 
 @click.group(cls=SuggestingGroup, invoke_without_command=True)
@@ -154,8 +155,6 @@ def forget(choice: Choice, name: str) -> None:
     `teamctl hosts remove` shuts a host out, on the broker's host; each of the others knows it until
     it is told to forget it. A new host of that name begins anew.
     """
-    from teamctl.hosts.forgetting import forget as forget_host  # noqa: PLC0415 -- only here
-
     forgotten = forget_host(choice, name)
     click.echo(plain(f"{forgotten.host} is forgotten"))
     if forgotten.dropped is None:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from teamctl import output
+from teamctl.answered import describe_request
 from teamctl.arguments import boxes
 from teamctl.output import MailFormat
 from teamctl.post import team_post
 from teamctl.tail import Unseen
+from teamd.cli import Choice
+from teamd.files.paths import TeamPaths
+from teamd.files.watch import wait_for
+from teamd.messages import Message
 from teamd.options import team_options
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from teamctl.person_mail import Boxes, Note, Taker
-    from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
-    from teamd.messages import Message
 
 
 @click.command()
@@ -51,8 +53,6 @@ def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_js
 
 
 def _note(paths: TeamPaths, message: Message) -> str:
-    from teamctl.answered import describe_request  # noqa: PLC0415 -- only for mail that asks
-
     return describe_request(paths, message)
 
 
@@ -63,8 +63,6 @@ def _taker(boxes: Boxes, paths: TeamPaths, note: Note) -> Taker:
 
 
 def _follow(reader: _Looker | Taker, paths: TeamPaths, form: MailFormat) -> None:
-    from teamd.files.watch import wait_for  # noqa: PLC0415 -- only for --follow
-
     def look() -> None:
         reader.read(form)
 

@@ -10,15 +10,11 @@ import click
 
 from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files, find_team
-from teamd.files.paths import SETTINGS_FILE
+from teamd.files.paths import SETTINGS_FILE, TeamPaths
 from teamd.messages import TEAM_FOLDER
 from teamd.settings.trust import TrustStore
 from teamd.settings.write import init_text
 from teamd.terminal import plain
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
 
 
 @click.command()

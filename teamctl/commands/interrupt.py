@@ -7,11 +7,8 @@ import click
 from teamctl import arguments, output, texts
 from teamctl.far import ask_host, print_answer, split_host
 from teamd import control
+from teamd.cli import Choice
 from teamd.options import TextCommand, team_options
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from teamd.cli import Choice
 
 
 @click.command(cls=TextCommand)

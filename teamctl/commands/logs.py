@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from pathlib import Path
+from typing import Final
 
 import click
 
 from teamctl import arguments, output
 from teamctl.tail import lines
 from teamd import terminal
+from teamd.cli import Choice
+from teamd.files.paths import TeamPaths
 from teamd.hosts.places import HostPlaces
 from teamd.messages import TEAMD
 from teamd.options import IntRange, team_options
 from teamd.team.roster import Roster
 from teamd.terminal import escape_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Final
-
-    from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
 
 _OWN = ("time", "level", "event", "who", "traceback")
 _POSTMAN: Final = "postman"

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
+from typing import Final
 
 import click
 
 from teamctl import output
+from teamd.cli import Choice
 from teamd.control import KEPT_SECONDS
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, locks
+from teamd.files.paths import TeamPaths
 from teamd.messages import NAME, RESERVED
 from teamd.options import FloatRange, team_options
 from teamd.team.roster import Roster
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from typing import Final
-
-    from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
 
 _DAY_SECONDS: Final = 86_400.0
 _ROTATED: Final = re.compile(r"\.log\.\d+")

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from teamctl import output
 from teamctl.widths import Shape
+from teamd.cli import Choice
 from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
 from teamd.messages import TEAMD
 from teamd.options import team_options
 from teamd.overview.members import look_at
 from teamd.process_id import Identity
 from teamd.team.roster import Roster
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Final
-
     import psutil
 
-    from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
 
 _HEADINGS: Final = ("PID", "NAME", "UP", "CPU", "MEM", "COMMAND")
 _NUMBERS: Final = ("PID", "UP", "CPU", "MEM")

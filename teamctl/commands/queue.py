@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from teamctl import arguments, output
 from teamctl.post import team_queue
+from teamd.cli import Choice
 from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
+from teamd.merges.entry import Entry
 from teamd.options import SuggestingGroup, team_options
 from teamd.team.roster import Roster
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
-    from teamd.merges.entry import Entry
 
 _SHORT: Final = 12
 _COLOURS: Final = {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 import click
 
 from teamctl import arguments, output, texts
@@ -10,23 +13,16 @@ from teamctl.post import team_post
 from teamd import terminal
 from teamd.approvals.approval import Approval, Kind, NoSuchApproval
 from teamd.approvals.store import Approvals
+from teamd.cli import Choice
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
 from teamd.messages import USER
 from teamd.options import team_options
-from teamd.overview.overview import OverviewReader
+from teamd.overview.members import MemberView
+from teamd.overview.overview import Overview, OverviewReader
 from teamd.overview.requests import OpenRequest, read_requests
 from teamd.states import Status
 from teamd.team.roster import Roster
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Final
-
-    from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
-    from teamd.overview.members import MemberView
-    from teamd.overview.overview import Overview
 
 _MOST_NAMED: Final = 5
 _STATES: Final[dict[str, str]] = {

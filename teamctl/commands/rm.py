@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import click
 
 from teamctl import arguments, output, texts
 from teamctl.post import team_queue
 from teamd import control
+from teamd.cli import Choice
 from teamd.errors import TeamError
 from teamd.files import directories, files, locks
+from teamd.files.paths import TeamPaths
 from teamd.messages import check_name
 from teamd.options import team_options
 from teamd.team.roster import Roster
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from typing import Final
-
-    from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
 
 # As `Conversation.key_of` makes them: else those of bob-2 would be bob's.
 _SUBAGENT_KEY: Final = r"[0-9a-f]{16}-\d+-\d+\.jsonl"

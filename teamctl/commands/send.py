@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -10,17 +11,14 @@ from teamctl import output
 from teamctl.arguments import receivers, timeout_option
 from teamctl.post import team_post
 from teamctl.texts import not_empty, text_or_stdin
+from teamd.cli import Choice
 from teamd.errors import DeadlinePassed, TeamError
 from teamd.files import pidfile
+from teamd.files.watch import wait_for
+from teamd.mail.everywhere import broadcast_far
+from teamd.mail.routing import Post, Sent
 from teamd.messages import Message, new_id
 from teamd.options import TextCommand, team_options
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from teamd.cli import Choice
-    from teamd.mail.routing import Post, Sent
 
 _sender_option = click.option("--from", "sender", help="The sender  [default: you].")
 
@@ -90,7 +88,6 @@ def _await_delivery(post: Post, sent: Sent, message: Message, seconds: float) ->
         DeadlinePassed: it is not within so many seconds.
     """
     from teamctl.wait import Receipt  # noqa: PLC0415 -- only for --wait
-    from teamd.files.watch import wait_for  # noqa: PLC0415 -- the same
 
     there, to = post.at(sent.to)
     receipt = Receipt(there, replace(message, to=to), told=sent.warning)
@@ -129,8 +126,6 @@ def broadcast(choice: Choice, text: str, sender: str | None, *, all_hosts: bool)
 
 def _broadcast_far(post: Post, message: Message) -> tuple[Sent, ...]:
     """Send to those on other hosts, and say on standard error who was missed."""
-    from teamd.mail.everywhere import broadcast_far  # noqa: PLC0415 -- only for --all-hosts
-
     found = broadcast_far(post, message)
     for whom, why in found.missed.items():
         output.warn(f"{whom} was missed: {why}")

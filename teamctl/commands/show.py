@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -12,25 +14,18 @@ from teamd import terminal
 from teamd.board.files import read_all
 from teamd.budget.account import NOTHING
 from teamd.budget.uses import read_used
+from teamd.cli import Choice
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
 from teamd.mail import lines
 from teamd.mail.mailbox import Mailbox
 from teamd.options import team_options
-from teamd.overview.members import WAITING
+from teamd.overview.members import WAITING, MemberView
 from teamd.overview.overview import OverviewReader
 from teamd.settings import roles
+from teamd.team.member import Member
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Replied
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
-    from teamd.overview.members import MemberView
-    from teamd.team.member import Member
 
 
 @click.command()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any, Final
+
 import click
 
 from teamctl import arguments, output, texts
@@ -11,18 +14,14 @@ from teamd import control
 from teamd.cli import INTERRUPTED, Choice
 from teamd.errors import ExitCode, TeamError
 from teamd.files import directories, files
+from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import PRIVATE_FILE
 from teamd.messages import check_name
 from teamd.model_facts import EFFORTS
 from teamd.options import FloatRange, IntRange, TextCommand, team_options
+from teamd.settings import Teammate, read_file
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any, Final
-
-    from teamd.files.paths import TeamPaths
+from teamd.settings.trust import TrustStore
 
 _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answer
 
@@ -186,8 +185,6 @@ def _saved(choice: Choice, paths: TeamPaths, facts: dict[str, Any]) -> tuple[Pat
     A team by name has its own file. The text is made before the spawn, so that a mistake costs
     nothing; and a file that is trusted stays so, before and after it is written.
     """
-    from teamd.settings import Teammate, read_file  # noqa: PLC0415 -- only for --save
-    from teamd.settings.trust import TrustStore  # noqa: PLC0415 -- the same
     from teamd.settings.write import with_teammate  # noqa: PLC0415 -- the same
 
     file = paths.own_settings if choice.config is None else choice.settings_file(paths)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import click
 
@@ -11,19 +13,13 @@ from teamctl.post import team_post
 from teamd import terminal
 from teamd.board import proofs
 from teamd.board.board import Board, Changed
+from teamd.board.files import Tasks
 from teamd.board.rules import Change
 from teamd.board.task import Task, TaskStatus
+from teamd.cli import Choice
 from teamd.files import pidfile
 from teamd.messages import LEAD
 from teamd.options import SuggestingGroup, TextCommand, team_options
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from teamd.board.files import Tasks
-    from teamd.cli import Choice
 
 # What somebody can set; the others follow from that.
 _STATUSES = [str(status) for status in TaskStatus if status is not TaskStatus.CHECKING]

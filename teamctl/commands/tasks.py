@@ -7,14 +7,10 @@ import click
 from teamctl import output
 from teamctl.widths import Shape
 from teamd.board import proofs
-from teamd.board.files import read_all
+from teamd.board.files import Tasks, read_all
 from teamd.board.task import Task, TaskStatus
+from teamd.cli import Choice
 from teamd.options import team_options
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from teamd.board.files import Tasks
-    from teamd.cli import Choice
 
 _SHAPE = Shape(
     elastic={"SUBJECT": 16, "BLOCKED BY": 10, "ROLE": 6, "OWNER": 8},

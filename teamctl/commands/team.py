@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from teamctl import output, roster_table
+from teamctl.watch import watch_team
+from teamd.cli import Choice
 from teamd.options import team_options
-from teamd.overview.overview import OverviewReader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from teamd.cli import Choice
-    from teamd.overview.overview import Overview
+from teamd.overview.overview import Overview, OverviewReader
 
 
 @click.command()
@@ -36,8 +33,6 @@ def command(choice: Choice, *, watched: bool, everywhere: bool, as_json: bool) -
         raise click.UsageError("--watch shows this host; `teamctl team --hosts` shows all of them")
     paths = choice.existing()
     if watched:
-        from teamctl.watch import watch_team  # noqa: PLC0415 -- only where somebody watches
-
         watch_team(choice, paths)
         return
     seen = OverviewReader(paths).read(choice.waiting(paths))

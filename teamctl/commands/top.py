@@ -9,12 +9,10 @@ from importlib.util import find_spec
 import click
 
 from teamctl.roster_table import show
+from teamctl.top import first
+from teamd.cli import Choice
 from teamd.options import team_options
 from teamd.overview.overview import OverviewReader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from teamd.cli import Choice
 
 
 @click.command()
@@ -47,8 +45,6 @@ def _has_screen() -> bool:
 
 
 def _run(choice: Choice, *, readonly: bool, mouse: bool) -> None:
-    from teamctl.top import first  # noqa: PLC0415 -- only where there is a screen
-
     seen = OverviewReader(choice.existing()).read()  # settings take a while; the watcher reads them
     with first.taken_terminal():
         first.draw(seen)

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import click
 
 from teamctl import output
 from teamctl.widths import Shape
 from teamd import terminal
+from teamd.cli import Choice
 from teamd.files import directories
+from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import safe_open
 from teamd.mail import trace as tracing
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import LEAD, USER
+from teamd.messages import LEAD, USER, Message
 from teamd.options import team_options
 from teamd.team.roster import Roster
 from teamd.transcript.file import decode
 from teamd.transcript.records import mail_in
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Final
-
-    from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
-    from teamd.messages import Message
 
 _LISTED: Final = 20
 _HEADINGS: Final = ("ID", "FROM", "TO", "AGE", "STATE", "TEXT")

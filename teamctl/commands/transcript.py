@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 import click
 
 from teamctl import arguments, output
+from teamctl.layout import Layout
 from teamctl.tail import Watched
-from teamctl.transcripts import Excerpt, Retries, Transcripts
+from teamctl.transcript_view import TranscriptView
+from teamctl.transcripts import Excerpt, Found, Retries, Transcripts
 from teamctl.when import SINCE_HELP, parse_when
 from teamd import terminal
+from teamd.cli import Choice
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
 from teamd.messages import USER
 from teamd.options import IntRange, team_options
 from teamd.team.roster import Roster
 from teamd.transcript.file import decode_object
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any, Final
-
-    from teamctl.transcript_view import TranscriptView
-    from teamctl.transcripts import Found
-    from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
 
 _SHOWN: Final = 50  # entries, on a terminal
 
@@ -95,9 +91,6 @@ def _print(
     full: bool,
     follow: bool,
 ) -> None:
-    from teamctl.layout import Layout  # noqa: PLC0415 -- only for a person
-    from teamctl.transcript_view import TranscriptView  # noqa: PLC0415 -- the same
-
     view = TranscriptView(Layout.of_output(), full=full, live=follow)
     if found.cut and sys.stdout.isatty():
         click.echo(terminal.style("… -n shows more, and a pipe gets all", dim=True))

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from teamctl import output
+from teamd.cli import Choice
 from teamd.errors import TeamError
 from teamd.options import team_options
 from teamd.settings.load import read_file
+from teamd.settings.reading import SettingsFile
 from teamd.settings.trust import Confirmed, TrustStore
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from teamd.cli import Choice
-    from teamd.settings.reading import SettingsFile
 
 _NEXT = "it counts from the next `teamd start` or `teamd reload` on"
 

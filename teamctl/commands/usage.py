@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from decimal import Decimal
+
 import click
 
 from teamctl import output
 from teamctl.widths import Shape
 from teamd.budget.ledger import Ledger
 from teamd.budget.refusals import USD
+from teamd.cli import Choice
 from teamd.options import team_options
-from teamd.overview.usage import PER_DAY, PER_MONTH, read_uses
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from decimal import Decimal
-
-    from teamd.cli import Choice
-    from teamd.overview.usage import Use
+from teamd.overview.usage import PER_DAY, PER_MONTH, Use, read_uses
 
 _SHAPE = Shape(
     elastic={"NAME": 12},

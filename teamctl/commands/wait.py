@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import click
 
 from teamctl import arguments, output
 from teamctl.arguments import timeout_option
+from teamd.cli import Choice
 from teamd.errors import DeadlinePassed, ExitCode
 from teamd.files import files, pidfile
+from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
 from teamd.options import team_options
 from teamd.overview.members import WAITING
-from teamd.overview.overview import OverviewReader
+from teamd.overview.overview import Overview, OverviewReader
 from teamd.states import Status
+from teamd.team.member import Member
 from teamd.team.roster import Roster
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Final
-
-    from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
-    from teamd.overview.overview import Overview
-    from teamd.team.member import Member
 
 # From the mail that is taken to the report of who works on it.
 _CALM_SECONDS: Final = 0.5

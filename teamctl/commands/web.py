@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import click
 
+from teamd.cli import Choice
 from teamd.errors import TeamError
 from teamd.options import IntRange, team_options
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from teamd.cli import Choice
 
 _LAST_PORT: Final = 65_535
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.errors import TeamError
 from teamd.programs.reaped import Reaped
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _START_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.02

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from teamctl.demo.onlooker import Onlooker, TeamEvent
+from teamctl.demo.onlooker import Onlooker, TeamEvent, Teller
 from teamd.board.board import Board
-from teamd.board.task import Attempt, TaskStatus
+from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.copies.merge import merge
 from teamd.errors import ExitCode
 from teamd.mail.mailbox import Mailbox
@@ -18,11 +19,7 @@ from teamd.sandbox.probe import find_program
 from teamd.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from teamctl.demo.onlooker import Teller
     from teamctl.demo.stage import Stage, TaskInCopy
-    from teamd.board.task import Task
 
 # Of the repository alone: neither the person's name nor its hooks and keys have a part in this.
 _SETTINGS: Final = {

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from teamd.messages import LEAD, Message
 from teamd.states import Status
+from teamd.team.team import Team
 from teamd.transcript.records import CallAnswered, Record, Replied, mail_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
-
-    from teamd.team.team import Team
 
 _PROGRAM: Final = "roman.py"
 _TESTS: Final = "test_roman.py"

@@ -5,15 +5,13 @@ from __future__ import annotations
 import shutil
 import tempfile
 import textwrap
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamctl import output
 from teamd.errors import TeamError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LONGEST_REASON: Final = 200
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from teamd.transcript.records import CallAnswered, Replied, mail_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from teamd.transcript.records import Record
+from teamd.transcript.records import CallAnswered, Record, Replied, mail_in
 
 
 def letters_to(address: str, records: Iterable[Record]) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import click
 
@@ -15,6 +16,7 @@ from teamctl.tail import GrowingFile
 from teamctl.wait import GONE
 from teamd import terminal
 from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, Message
@@ -23,11 +25,6 @@ from teamd.team.roster import Roster
 from teamd.transcript.file import decode_lines
 from teamd.transcript.outcome import find_trouble
 from teamd.transcript.records import CallAnswered, NoticeSent, Record, Replied, TurnEnded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from teamd.files.paths import TeamPaths
 
 REST_SECONDS: Final = 60.0  # takes 6 where nothing else runs
 AGREE_SECONDS: Final = 10.0

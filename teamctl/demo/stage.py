@@ -11,28 +11,25 @@ import os
 import signal
 import sys
 import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from teamd_commands import command_line
 
 from teamctl.arguments import REQUEST_SECONDS
 from teamd import control, programs
+from teamd.control import ControlReply
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import pidfile
 from teamd.files.paths import STATE_VARIABLE, TeamPaths
 from teamd.messages import TEAM_FOLDER
+from teamd.programs import Captured
 from teamd.settings.trust import TrustStore
 from teamd.team.roster import Roster
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from teamd.control import ControlReply
-    from teamd.programs import Captured
 
 T = TypeVar("T")
 

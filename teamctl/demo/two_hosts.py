@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
+from pathlib import Path
+from typing import Any, Final, Self
 
 import click
 
@@ -14,7 +16,7 @@ from teamctl.demo.broker_process import BrokerProcess, find_free_port
 from teamctl.demo.folder import failure
 from teamctl.demo.letters import letters_from, letters_to
 from teamctl.demo.onlooker import REST_SECONDS, Onlooker, TeamEvent, Teller
-from teamctl.demo.stage import Part, opened, read_story, script_of
+from teamctl.demo.stage import Part, Stage, opened, read_story, script_of
 from teamctl.roster_table import show_everywhere
 from teamd.errors import ExitCode, TeamError
 from teamd.files.watch import wait_for
@@ -24,12 +26,6 @@ from teamd.hosts.view import postman_runs, waiting
 from teamd.overview.overview import OverviewReader
 from teamd.states import Status
 from teamd.team.roster import Roster
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from teamctl.demo.stage import Stage
 
 _HOSTS: Final = ("h1", "h2")
 _WRITER: Final = ("h1", "alice")

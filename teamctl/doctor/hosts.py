@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from teamctl.doctor import Finding, Level
 from teamd.errors import StoreError
 from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
 from teamd.hosts.far import FarHosts, describe_absence
-from teamd.hosts.view import HostState, postman_runs, waiting
+from teamd.hosts.view import HostState, HostView, postman_runs, waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.files.paths import TeamPaths
-    from teamd.hosts.view import HostView
     from teamd.settings import Settings
 
 

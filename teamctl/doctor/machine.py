@@ -5,19 +5,15 @@ from __future__ import annotations
 import resource
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamctl.doctor import Finding, Level
 from teamd.errors import StoreError
 from teamd.files import locks
-from teamd.files.paths import user_name
+from teamd.files.paths import TeamPaths, user_name
 from teamd.files.watch import BLIND_SECONDS, watch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.files.paths import TeamPaths
 
 _FEW_FILES: Final = 256
 _LITTLE_SPACE_BYTES: Final = 100 * 1024 * 1024

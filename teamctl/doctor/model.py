@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,14 +19,12 @@ from teamd import connection, control, credentials
 from teamd.credentials import BASE_URL_VARIABLE, digest_of
 from teamd.errors import TeamError
 from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
 from teamd.messages import new_id
 from teamd.model_facts import ModelFacts
 from teamd.model_pages import DEFAULT_URL, fetch, server_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.files.paths import TeamPaths
     from teamd.settings import Settings
 
 _ANSWER_SECONDS: Final = 10.0

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final
 
 from teamctl.doctor import Finding, Level
 from teamd.errors import translate_os_errors
+from teamd.files.paths import TeamPaths
 from teamd.messages import LEAD, USER
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
 
 # Dropbox, Nextcloud, Google Drive and iCloud add words in parentheses or behind a space, and no
 # name in a team directory has either.

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 from teamctl.events.event import Event
 from teamd.approvals.store import Approvals
 from teamd.board import files as board
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
 from teamd.merges import queue
 from teamd.team.roster import Roster
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
-
-    # What is known of things by their names, and the event that each of them tells.
-    Shown = Iterable[tuple[str, Event]]
+# What is known of things by their names, and the event that each of them tells.
+Shown = Iterable[tuple[str, Event]]
 
 
 class Boards:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from teamctl.events.event import Event
 from teamd.message_json import is_moment
+from teamd.messages import Message
 from teamd.transcript import records
 from teamd.transcript.file import decode_object
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.messages import Message
 
 
 class TranscriptEvents:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from teamctl import output
 from teamd import terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _TROUBLE = frozenset({"crashed", "failed", "stuck", "mail_rejected"})
 _LONGEST_KIND = len("conversation_opened")

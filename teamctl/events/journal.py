@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from teamctl.events.event import Event
 from teamctl.transcripts import logged_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _KINDS: Final = {
     "spawned": "spawned",

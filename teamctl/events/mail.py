@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 from teamctl.events.conversation import sent
+from teamctl.events.event import Event
 from teamctl.tail import GrowingFile
+from teamd.files.paths import TeamPaths
 from teamd.messages import TEAMD
 from teamd.transcript.file import message_in, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from teamctl.events.event import Event
-    from teamd.files.paths import TeamPaths
 
 _MOST_REMEMBERED: Final = 100_000
 _REJECTED: Final = ".rejected.jsonl"

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 from teamctl.events.boards import Boards
 from teamctl.events.conversation import TranscriptEvents
+from teamctl.events.event import Event
 from teamctl.events.journal import LogEvents
 from teamctl.events.mail import MailEvents
 from teamctl.tail import GrowingFile, end_of, lines_back
 from teamctl.transcripts import logged_at, moment_of
+from teamd.files.paths import TeamPaths
 from teamd.messages import TEAMD, USER
 from teamd.transcript.file import is_checkpoint, parse
 from teamd.transcript.records import TurnEnded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from teamctl.events.event import Event
-    from teamd.files.paths import TeamPaths
 
 _FARTHEST_BACK: Final = 1 << 24  # bytes: for what belongs to a call or turn that has begun before
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509 import Certificate, CertificateBuilder
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cryptography.x509 import Certificate, CertificateBuilder
 
 _EARLIER: Final = timedelta(days=2)  # clocks differ, by hours where nobody looks after them
 _YEARS: Final = timedelta(days=3650)

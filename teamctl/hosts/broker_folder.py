@@ -10,10 +10,11 @@ import asyncio
 import os
 import shutil
 import signal
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamctl.hosts import authority, server
 from teamctl.hosts.authority import Pair, Validity
@@ -23,9 +24,6 @@ from teamd import programs
 from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.process_id import Identity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 PROGRAM: Final = "nats-server"
 _PLACES: Final = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/bin")

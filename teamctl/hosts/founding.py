@@ -6,7 +6,9 @@ import ipaddress
 import re
 import secrets
 import socket
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamctl.hosts.broker_folder import BrokerFolder, find_program
@@ -14,14 +16,11 @@ from teamctl.hosts.own import Keys, OwnChange
 from teamctl.hosts.record import BrokerRecord, is_any, is_loopback
 from teamd.errors import TeamError
 from teamd.files import directories, files
+from teamd.files.paths import TeamPaths
 from teamd.messages import NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
     from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
 
 DEFAULT_LISTEN: Final = "0.0.0.0:4222"
 _LISTEN: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")

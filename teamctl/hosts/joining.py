@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from teamctl.hosts.own import Keys, OwnChange, check_token
@@ -15,8 +16,6 @@ from teamd.postman.broker import find_trouble
 from teamd.postman.certificates import Certificates
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from teamd.cli import Choice
 
 

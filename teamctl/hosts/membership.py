@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from teamctl.hosts.broker_folder import BrokerFolder
 from teamctl.hosts.founding import broker_of, with_new_host, write_token
 from teamctl.hosts.own import Keys
+from teamctl.hosts.record import BrokerRecord
 from teamd.errors import TeamError
 from teamd.files import files
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamctl.hosts.broker_folder import BrokerFolder
-    from teamctl.hosts.record import BrokerRecord
     from teamd.cli import Choice
 
 

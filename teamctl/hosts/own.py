@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from teamctl.hosts import authority
 from teamctl.hosts.authority import Pair
-from teamctl.hosts.token import NotAToken
+from teamctl.hosts.token import NotAToken, Token
 from teamd.errors import TeamError
 from teamd.files import directories, files
+from teamd.files.paths import TeamPaths
 from teamd.hosts.places import HostPlaces
 from teamd.settings.edit import with_keys
 from teamd.settings.load import read_file
@@ -20,12 +23,7 @@ from teamd.settings.trust import TrustStore
 from teamd.settings.write import init_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from teamctl.hosts.token import Token
     from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
 
 _READABLE_FILE: Final = 0o644
 _MODE_BITS: Final = 0o777

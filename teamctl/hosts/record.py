@@ -5,11 +5,9 @@ from __future__ import annotations
 import ipaddress
 import json
 import secrets
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+from typing import Final, Self
 
 FORMAT: Final = 1
 _SERIAL_BYTES: Final = 8

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from teamctl.hosts.record import BrokerRecord
 from teamd.files import files
 from teamd.postman.broker import find_trouble
 from teamd.postman.certificates import Certificates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from teamctl.hosts.broker_folder import BrokerFolder
-    from teamctl.hosts.record import BrokerRecord
 
 _SECONDS: Final = 5.0
 _PAUSE_SECONDS: Final = 0.1

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamctl.hosts.record import BrokerRecord
+from teamctl.hosts.record import BrokerRecord
 
 MAX_PAYLOAD: Final = 1 << 20
 _HEAD: Final = """\

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
+
+from textual.binding import BindingType
 
 from teamctl import output
 from teamctl.top.dialogs import Confirm
 from teamctl.top.face import Face
 from teamd.errors import TeamError
 from teamd.messages import again
+from teamd.overview.members import MemberView
 from teamd.states import Status
-
-if TYPE_CHECKING:
-    from textual.binding import BindingType
-
-    from teamd.overview.members import MemberView
 
 _NO_TEAMD: Final = "no teamd runs; start it with `teamd start`"
 _NEXT: Final = "Text that it reads next (may be empty)"

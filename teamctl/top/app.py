@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from textual.app import App, ScreenStackError, SystemCommand
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
 
 from teamctl.deeds import Deeds
 from teamctl.top.columns import in_a_line
@@ -19,21 +22,13 @@ from teamctl.top.face import Face
 from teamctl.top.lines import row_of
 from teamctl.top.messages import Looked, Read, Told, explain
 from teamctl.top.screens import MateScreen, TeamScreen
+from teamctl.top.sources import Tab
 from teamctl.top.watcher import FolderWatcher
 from teamd.cli import Choice
 from teamd.files.find_team import all_teams, finish
+from teamd.files.paths import TeamPaths
+from teamd.overview.members import MemberView
 from teamd.overview.overview import Overview, OverviewReader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from textual.binding import BindingType
-    from textual.message import Message
-    from textual.screen import Screen
-
-    from teamctl.top.sources import Tab
-    from teamd.files.paths import TeamPaths
-    from teamd.overview.members import MemberView
 
 _MOST_COPIED: Final = 70_000  # characters; terminals refuse much more
 _SIGNS: Final = {"slash": "/", "question_mark": "?"}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from teamctl import output, roster_table
-from teamctl.top.columns import cells, cut, in_a_line
+from teamctl.top.columns import Line, cells, cut, in_a_line
 from teamd.overview.members import WAITING
+from teamd.overview.overview import Overview
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from teamctl.top.columns import Line
-    from teamd.overview.overview import Overview
     from teamd.overview.requests import OpenRequest
 
 _KEYS: Final = ("a approve", "r reject", "e all of it", "s send")

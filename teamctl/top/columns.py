@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from teamctl import output, roster_table
 from teamctl.roster_table import NUMBERS, SHAPE
-from teamctl.widths import GAP
+from teamctl.widths import GAP, Cell
+from teamd.overview.members import MemberView
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from teamctl.widths import Cell
-    from teamd.overview.members import MemberView
-
-    Cells = Mapping[str, Cell]
-    Widths = Mapping[str, int]
-    Line = tuple[Cell, ...]
+Cells = Mapping[str, Cell]
+Widths = Mapping[str, int]
+Line = tuple[Cell, ...]
 
 HEADINGS: Final = (
     "NAME", "ROLE", "STATUS", "FOR", "DOING", "CONTEXT", "COST", "MAIL", "TURNS", "CPU", "MEM",

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Sequence
+from typing import ClassVar, Final
 
 from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Vertical
+from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from teamctl.top.lines import Row, RowList
 from teamd.terminal import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from textual.app import ComposeResult
-    from textual.binding import BindingType
-    from textual.events import Key
 
 _STYLE: Final = """
 {0} {{ align: center bottom; }}

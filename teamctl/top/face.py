@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from teamctl.top import bar, columns
+from teamctl.top.columns import Line
 from teamctl.top.dialogs import Form, TextDialog
-from teamctl.top.lines import RowList
+from teamctl.top.lines import Row, RowList
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from textual.app import ComposeResult
-    from textual.binding import BindingType
-
     from teamctl.top.app import Top
-    from teamctl.top.columns import Line
-    from teamctl.top.lines import Row
     from teamd.overview.requests import OpenRequest
 
 _PART: Final = 4  # of the screen that requests take at most

@@ -8,18 +8,15 @@ from __future__ import annotations
 import os
 import sys
 import termios
+from collections.abc import Iterator
 from contextlib import contextmanager
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamctl.top import bar, columns
+from teamctl.top.columns import Line
 from teamd import terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamctl.top.columns import Line
-    from teamd.overview.overview import Overview
+from teamd.overview.overview import Overview
 
 _ENTER: Final = "\033[?1049h\033[?25l\033[2J\033[H"
 _LEAVE: Final = "\033[?25h\033[?1049l"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.style import Style
 from rich.text import Text
+from textual.binding import BindingType
+from textual.events import Resize
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from textual.binding import BindingType
-    from textual.events import Resize
-
     from teamctl.top.columns import Line
 
 MOST: Final = 2000  # lines of a log that are kept

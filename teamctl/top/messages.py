@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.message import Message
 
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
+from teamd.overview.overview import Overview
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from teamctl.top.lines import Row
     from teamctl.top.sources import Tab
-    from teamd.files.paths import TeamPaths
-    from teamd.overview.overview import Overview
 
 
 @dataclass

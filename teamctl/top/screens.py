@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Sequence
+from typing import ClassVar, Final
 
+from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.widgets import Static
 
 from teamctl.top import bar, columns
 from teamctl.top.acting import Acting
+from teamctl.top.columns import Line
 from teamctl.top.lines import Row, RowList
-from teamctl.top.sources import TABS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from textual.app import ComposeResult
-    from textual.binding import BindingType
-
-    from teamctl.top.columns import Line
-    from teamctl.top.sources import Tab
-    from teamd.overview.members import MemberView
+from teamctl.top.sources import TABS, Tab
+from teamd.overview.members import MemberView
 
 _NUMBERS: Final = "123456789"
 _LOW: Final = 20  # lines; on a higher screen the notes with their commands stay in sight

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import weakref
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count, islice
-from typing import TYPE_CHECKING, Final, Protocol
+from pathlib import Path
+from typing import Final, Protocol
 
 from rich.text import Text
 
@@ -16,19 +18,15 @@ from teamctl.tail import GrowingFile
 from teamctl.top.lines import MOST, Row
 from teamctl.transcript_view import TranscriptView
 from teamd.board.files import TaskFiles
+from teamd.board.task import Task
+from teamd.copies import record
 from teamd.errors import NotAMessage, TeamError
 from teamd.files import files, lines
+from teamd.files.paths import TeamPaths
 from teamd.messages import Message
 from teamd.transcript.file import decode_lines
 from teamd.transcript.live import split
 from teamd.transcript.records import mail_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from teamd.board.task import Task
-    from teamd.files.paths import TeamPaths
 
 _MOST_BYTES: Final = 1 << 21  # of a file that is looked at from its end
 _OWN: Final = ("time", "event", "level", "who")
@@ -65,8 +63,8 @@ class TranscriptTab:
 
     def read(self) -> list[Row]:
         """Return the last lines, and what the model has said so far of the next ones."""
-        for record in decode_lines(self._grown.lines()):
-            self._grown.add(self._view.show(self._name, record))
+        for entry in decode_lines(self._grown.lines()):
+            self._grown.add(self._view.show(self._name, entry))
         return [*self._grown.rows, *self._under_way()]
 
     def _under_way(self) -> Iterator[Row]:
@@ -103,8 +101,8 @@ class MailTab:
 
     def read(self) -> list[Row]:
         """Return what was delivered, and what waits."""
-        for record in decode_lines(self._grown.lines()):
-            for message in mail_in(record):
+        for entry in decode_lines(self._grown.lines()):
+            for message in mail_in(entry):
                 self._grown.add(_shown(message, "delivered"))
         return [*self._grown.rows, *self._undelivered()]
 
@@ -152,7 +150,6 @@ class DiffTab:
 
     def read(self) -> list[Row]:
         """Return its first lines."""
-        from teamd.copies import record  # noqa: PLC0415 -- only where a difference is shown
         from teamd.copies.diff import opened_diff  # noqa: PLC0415 -- the same
 
         try:

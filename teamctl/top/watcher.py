@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 import select
 import time
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing, suppress
+from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from teamd.files.watch import watch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from teamd.files.watch import Watch
+from teamd.files.watch import Watch, watch
 
 PAUSE_SECONDS: Final = 0.25  # between two looks: at most four a second
 _REST_SECONDS: Final = 2.0  # what no file tells, such as CPU and memory, is looked at so often

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamctl import texts
 from teamctl.deeds import Deeds
+from teamd.cli import Choice
 from teamd.errors import WrongUsage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from teamd.cli import Choice
 
 
 @dataclass(frozen=True, slots=True)

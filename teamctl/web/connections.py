@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import MutableMapping
+from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import MutableMapping
 
 MOST_STRANGERS: Final = 128  # connections over which nothing was asked with a token
 MOST_READERS: Final = 256  # the others

@@ -6,11 +6,9 @@ import asyncio
 import json
 import secrets
 from collections import deque
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+from typing import Any, Final
 
 KEPT: Final = 256  # events, for pages that come back
 MOST_WAITING: Final = 64  # events that one reader has not taken yet

@@ -11,13 +11,11 @@ import json
 import re
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 API: Final = "/api/"
 JSON: Final = "application/json"

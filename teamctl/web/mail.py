@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
 
 from teamctl.tail import GrowingFile
+from teamd.files.paths import TeamPaths
 from teamd.mail import trace
 from teamd.mail.trace import DeliveryStage
 from teamd.message_json import is_moment
+from teamd.messages import Message
 from teamd.transcript.file import decode
 from teamd.transcript.records import Delivered
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.files.paths import TeamPaths
-    from teamd.messages import Message
-
-    Key: TypeAlias = tuple[str, str, str, str]
-    Entry: TypeAlias = dict[str, Any]
+Key: TypeAlias = tuple[str, str, str, str]
+Entry: TypeAlias = dict[str, Any]
 
 MOST_KEPT: Final = 5000  # delivered messages, the newest
 LONGEST: Final = 4000  # characters of a message that are kept

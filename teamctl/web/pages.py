@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from functools import partial
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from teamctl.web import windows
 from teamctl.web.actions import ACTIONS, Asked, act
-from teamctl.web.guard import Json
+from teamctl.web.guard import Json, Tokens
+from teamctl.web.mail import TeamMail
+from teamctl.web.watcher import PartsWatcher
+from teamd.cli import Choice
 from teamd.copies import record
 from teamd.copies.diff import opened_diff
 from teamd.errors import ExitCode, TeamError
+from teamd.files.paths import TeamPaths
 from teamd.mail import trace
 from teamd.messages import TEAMD, USER
 from teamd.team.roster import Roster
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from starlette.requests import Request
-
-    from teamctl.web.guard import Tokens
-    from teamctl.web.mail import TeamMail
-    from teamctl.web.watcher import PartsWatcher
-    from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
 
 _TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _MOST_POSTED: Final = 1 << 21

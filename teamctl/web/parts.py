@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from teamctl.web.usage import read_usage
@@ -12,15 +13,13 @@ from teamd.board.files import read_all
 from teamd.board.task import TaskStatus
 from teamd.errors import DamagedRoster
 from teamd.files import files
+from teamd.files.paths import TeamPaths
 from teamd.merges import queue
 from teamd.overview.overview import OverviewReader
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from teamctl.web.mail import TeamMail
     from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
 
 _DRAWN_SECONDS: Final = 0.25  # between two looks at what takes long: processes, copies
 _MEASURED_SECONDS: Final = 2.0  # after which processes are measured again

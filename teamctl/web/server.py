@@ -6,8 +6,10 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from uvicorn import Config, Server
 
@@ -18,15 +20,10 @@ from teamctl.web.mail import TeamMail
 from teamctl.web.pages import Pages
 from teamctl.web.parts import parts
 from teamctl.web.watcher import PartsWatcher
+from teamd.cli import Choice
 from teamd.errors import TeamError, translate_os_errors
+from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import PRIVATE_FILE, private_umask
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from teamd.cli import Choice
-    from teamd.files.paths import TeamPaths
 
 LOOPBACK: Final = "127.0.0.1"
 FORWARDED_PORT: Final = 8080  # in the link to a socket in a file, which `ssh -L` gives a port

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from teamd.budget.ledger import Ledger
-from teamd.overview.usage import read_uses
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
-    from teamd.overview.usage import Use
+from teamd.files.paths import TeamPaths
+from teamd.overview.usage import Use, read_uses
 
 
 def read_usage(paths: TeamPaths) -> dict[str, Any]:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import anyio
 
+from teamctl.web.events import EventLog, Reader
 from teamd.errors import TeamError
-from teamd.files.watch import watch
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-    from pathlib import Path
-
-    from teamctl.web.events import EventLog, Reader
-    from teamd.files.watch import Watch
+from teamd.files.watch import Watch, watch
 
 LINGER_SECONDS: Final = 10.0  # a page that comes back resumes
 _SHARE: Final = 4.0  # a look that takes long is followed by a pause of so many times that

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from teamd.errors import translate_os_errors
 from teamd.files.safe_open import safe_open
 from teamd.transcript.file import parse
 from teamd.transcript.records import Checkpoint
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WINDOW: Final = 1 << 18
 _WIDEST: Final = 1 << 26  # a single line of more is not shown

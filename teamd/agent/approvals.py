@@ -5,11 +5,15 @@ Whether it may act, and whether it is asked to end, is decided by the store and 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.agent.conversation import prompts
-from teamd.approvals.approval import Kind, Verdict
+from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.work import Reporter
+from teamd.approvals.approval import Approval, Kind, Verdict
+from teamd.approvals.store import Approvals
 from teamd.errors import TeamError
 from teamd.messages import (
     COMPACT_TYPE,
@@ -20,20 +24,12 @@ from teamd.messages import (
     SHUTDOWN_ANSWER_TYPE,
     SHUTDOWN_TYPE,
     TEAMD,
+    Message,
 )
 from teamd.states import Status
+from teamd.team.roster import Roster
 from teamd.tools import Result
 from teamd.transcript.records import TaskBegun
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from teamd.agent.conversation.conversation import Conversation
-    from teamd.agent.work import Reporter
-    from teamd.approvals.approval import Approval
-    from teamd.approvals.store import Approvals
-    from teamd.messages import Message
-    from teamd.team.roster import Roster
 
 # Mail that asks for no work.
 _NO_TASK: Final = frozenset(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from teamd.agent.conversation import prompts
 from teamd.agent.conversation.compaction import Compaction
+from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import system_prompt
 from teamd.agent.delivery import Delivery
+from teamd.agent.environment import Environment
 from teamd.agent.instructions import read_project_instructions
 from teamd.agent.loop import Loop
 from teamd.agent.model_stack import ModelStack
@@ -18,21 +21,14 @@ from teamd.agent.tools import TeammateTools, make_board
 from teamd.agent.turn import Cancellation
 from teamd.agent.work import claim_next, list_open_work
 from teamd.errors import SettingsError, TeamError
+from teamd.files.paths import TeamPaths
 from teamd.messages import new_id
 from teamd.settings import roles
+from teamd.settings.skills import Skill
 from teamd.tools import Toolbox
 from teamd.tools.skills import LoadSkill
 from teamd.tools.workspace import Workspace
 from teamd.transcript.records import NewsAdded, Opened
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from teamd.agent.conversation.conversation import Conversation
-    from teamd.agent.environment import Environment
-    from teamd.files.paths import TeamPaths
-    from teamd.settings.skills import Skill
 
 
 def build_loop(env: Environment) -> Loop:

@@ -5,37 +5,34 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from teamd.agent.build import build_loop, reason_to_wake
 from teamd.agent.environment import Environment
 from teamd.agent.model_stack import ModelStack
 from teamd.agent.throttle import CallSlots
 from teamd.agent.wakeup import Pulse, SupervisorGone, Wakeup, hibernate
+from teamd.budget.ledger import Ledger
 from teamd.child_exit import explain_exit
 from teamd.copies import record as copies
+from teamd.copies.clone import settle
+from teamd.copies.record import Copy
 from teamd.files import locks
 from teamd.files.locks import InstanceLock
+from teamd.files.paths import TeamPaths
 from teamd.files.watch import SLOW_SECONDS
 from teamd.heartbeat import Heartbeat
 from teamd.journal import Journal
+from teamd.masking import Mask
 from teamd.messages import TEAMD
 from teamd.sandbox.build import build_policy, check_workspace
+from teamd.sandbox.probe import Probe
 from teamd.sandbox.readable import Readable
+from teamd.settings import Settings
 from teamd.states import ChildExit
 from teamd.team.roster import Roster
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from teamd.budget.ledger import Ledger
-    from teamd.copies.record import Copy
-    from teamd.files.paths import TeamPaths
-    from teamd.masking import Mask
-    from teamd.sandbox.probe import Probe
-    from teamd.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +171,6 @@ def _copy_of(paths: TeamPaths, roster: Roster, name: str) -> Copy | None:
     copy = copies.get(paths, name)
     if not copy.moved:
         return copy
-    from teamd.copies.clone import settle  # noqa: PLC0415 -- after a move of the project alone
-
     with locks.locked(copies.lock_file(paths, name)):
         return settle(paths, copies.get(paths, name))
 

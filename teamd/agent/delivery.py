@@ -6,26 +6,19 @@ the middle of it finds it again.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.agent.conversation import prompts
-from teamd.agent.turn import TurnCancelled
-from teamd.mail.mailbox import EMPTY
+from teamd.agent.environment import Environment
+from teamd.agent.turn import Cancellation, TurnCancelled
+from teamd.files.ahead import SyncAhead
+from teamd.mail.mailbox import EMPTY, Batch
 from teamd.mail.spool import BatchLimit
-from teamd.messages import COMPACT_TYPE, FRESH_KEY, INTERRUPT_TYPE, PROMPT_KEY, moment_of
+from teamd.messages import COMPACT_TYPE, FRESH_KEY, INTERRUPT_TYPE, PROMPT_KEY, Message, moment_of
 from teamd.tools import Result
-from teamd.transcript.records import INTERRUPTED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from teamd.agent.environment import Environment
-    from teamd.agent.turn import Cancellation
-    from teamd.files.ahead import SyncAhead
-    from teamd.mail.mailbox import Batch
-    from teamd.messages import Message
-    from teamd.transcript.records import NewsAdded, Opened
+from teamd.transcript.records import INTERRUPTED, NewsAdded, Opened
 
 # A flood is read in batches that a context bears, each of them answered before the next.
 BATCH_LIMIT: Final = BatchLimit(messages=100, bytes=128 * 1024, wary=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from teamd.agent.approvals import OwnShutdown, Plans
 from teamd.agent.conversation.conversation import Conversation
@@ -13,31 +14,26 @@ from teamd.agent.mail_hold import MailHold
 from teamd.agent.pause import Pause
 from teamd.agent.permissions import Permissions
 from teamd.agent.presence import Presence
+from teamd.agent.throttle import CallSlots
+from teamd.agent.wakeup import Wakeup
 from teamd.agent.work import Reporter
 from teamd.approvals.store import Approvals
+from teamd.budget.ledger import Ledger
+from teamd.files.paths import TeamPaths
+from teamd.hosts.far import FarHosts
+from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.masking import Mask
 from teamd.messages import LEAD, TEAMD
 from teamd.process_id import Identity
+from teamd.sandbox.policy import Origin
+from teamd.sandbox.probe import Probe
+from teamd.settings import Settings
 from teamd.team.activity import ActivityFile, read_activity
+from teamd.team.roster import Roster
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from teamd.agent.throttle import CallSlots
-    from teamd.agent.wakeup import Wakeup
-    from teamd.budget.ledger import Ledger
-    from teamd.files.paths import TeamPaths
-    from teamd.hosts.far import FarHosts
-    from teamd.journal import Journal
-    from teamd.sandbox.policy import Origin
-    from teamd.sandbox.probe import Probe
-    from teamd.settings import Settings
-    from teamd.team.roster import Roster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +100,6 @@ class Environment:
         """The other hosts of the team; `None` where this one has no name among them."""
         if self.settings.hosts.name is None:
             return None
-        from teamd.hosts.far import FarHosts  # noqa: PLC0415 -- only where there are other hosts
-
         return FarHosts.of(self.paths, self.settings.hosts, durable=self.durable)
 
     @cached_property

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.tools import ToolError
-
-if TYPE_CHECKING:
-    from teamd.tools.workspace import Workspace
+from teamd.tools.workspace import Workspace
 
 FILE_NAMES: Final = ("AGENTS.md", "CLAUDE.md")  # the first that is there counts
 MAX_BYTES: Final = 65_536

@@ -6,28 +6,23 @@ import asyncio
 import math
 import re
 import time
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd import clocks
+from teamd.agent.conversation.compaction import Compaction
+from teamd.agent.delivery import Delivery
+from teamd.agent.environment import Environment
 from teamd.agent.repeats import STOPPED, Repeats
-from teamd.agent.turn import TurnCancelled, follow
-from teamd.agent.wakeup import soon
+from teamd.agent.turn import Cancellation, TurnCancelled, follow
+from teamd.agent.wakeup import CallBudget, soon
 from teamd.errors import StoreError, TeamError
 from teamd.messages import again
 from teamd.models import LimitError, UnusableError
 from teamd.states import Status
 from teamd.tools import PermissionPending
 from teamd.transcript.records import LIMIT, PAUSED, REPEATED, NoticeSent
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
-
-    from teamd.agent.conversation.compaction import Compaction
-    from teamd.agent.delivery import Delivery
-    from teamd.agent.environment import Environment
-    from teamd.agent.turn import Cancellation
-    from teamd.agent.wakeup import CallBudget
 
 _DIGITS: Final = re.compile(r"\d+")
 _OUTAGE: Final = "an outage"

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import render_hold
-from teamd.messages import HELD_TYPE, LEAD, NAME, USER
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import HELD_TYPE, LEAD, NAME, USER, Message
+from teamd.team.roster import Roster
 from teamd.transcript.records import MailHeld
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from teamd.agent.conversation.conversation import Conversation
-    from teamd.mail.mailbox import Mailbox
-    from teamd.messages import Message
-    from teamd.team.roster import Roster
 
 _TALK: Final = frozenset({"message", "broadcast", HELD_TYPE})
 

@@ -10,40 +10,45 @@ import asyncio
 import json
 import os
 import random
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from teamd import clocks
 from teamd.agent.conversation.context import REMEMBERED, CountedRequest, frame_of
+from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.environment import Environment
 from teamd.agent.throttle import Throttle
 from teamd.budget.account import NOTHING, Account, Reservation
+from teamd.budget.accounts import Terms
+from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
 from teamd.files.safe_open import safe_open
 from teamd.messages import new_id
-from teamd.model_facts import UNKNOWN
+from teamd.model_facts import UNKNOWN, ModelFacts
 from teamd.model_pages import keep, read_kept, server_address
-from teamd.models import LimitError, ModelError, RefusedError, UnusableError
+from teamd.models import (
+    Ask,
+    LimitError,
+    Model,
+    ModelError,
+    RefusedError,
+    Reply,
+    TransientError,
+    UnusableError,
+    claude,
+)
+from teamd.models.claude import Claude
 from teamd.models.encoding import PerMessage, encode_tools, size_of, size_of_list, size_of_text
 from teamd.models.prices import FREE, Price, Prices
 from teamd.models.retry import Rests, Retrying, RetryPolicy
 from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
+from teamd.tokens import Usage
 from teamd.transcript.live import LiveText
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from teamd.agent.conversation.conversation import Conversation
-    from teamd.agent.environment import Environment
-    from teamd.budget.accounts import Terms
-    from teamd.budget.ledger import Ledger
-    from teamd.model_facts import ModelFacts
-    from teamd.models import Ask, Model, Reply, TransientError
-    from teamd.models.claude import Claude
-    from teamd.tokens import Usage
 
 # What a server may put before a first prompt by itself, such as how tools are called.
 UNSEEN_TOKENS: Final = 1024
@@ -141,8 +146,6 @@ class ModelStack:
     @cached_property
     def _claude(self) -> Claude:
         settings = self._settings
-        from teamd.models import claude  # noqa: PLC0415 -- loaded before the fork
-
         return claude.Claude(
             base_url=settings.base_url,
             key_command=settings.key_command,

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from teamd.errors import StoreError
-
-if TYPE_CHECKING:
-    from teamd.team.roster import Roster
+from teamd.team.roster import Roster
 
 
 @dataclass(slots=True)

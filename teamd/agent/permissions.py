@@ -7,22 +7,18 @@ anything.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamd.approvals.approval import Approval, Kind, Verdict, describe_call, id_of
+from teamd.approvals.store import Approvals
+from teamd.files.paths import TeamPaths
+from teamd.journal import Journal
 from teamd.permissions.rules import Call, Judgement, Then, judge
-from teamd.tools import PermissionPending, ToolError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from teamd.approvals.store import Approvals
-    from teamd.files.paths import TeamPaths
-    from teamd.journal import Journal
-    from teamd.settings.schema import Permission
-    from teamd.tools import Input
-    from teamd.tools.workspace import Workspace
+from teamd.settings.schema import Permission
+from teamd.tools import Input, PermissionPending, ToolError
+from teamd.tools.workspace import Workspace
 
 LONGEST: Final = 10_000  # characters of a command or path; what a person cannot see is not asked
 _INDENT: Final = "    "

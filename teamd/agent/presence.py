@@ -5,17 +5,13 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamd import clocks
-from teamd.process_id import own_memory
-from teamd.team.activity import MODEL, TOOL, Activity, Doing, Retry, shorten
-
-if TYPE_CHECKING:
-    from teamd.masking import Mask
-    from teamd.models import Block
-    from teamd.process_id import Identity
-    from teamd.team.activity import ActivityFile
+from teamd.masking import Mask
+from teamd.models import Block
+from teamd.process_id import Identity, own_memory
+from teamd.team.activity import MODEL, TOOL, Activity, ActivityFile, Doing, Retry, shorten
 
 # What a tool is about, the first of them that the model gives.
 _TELLING: Final = ("command", "path", "to", "subject", "task_id", "job_id", "name", "teammate")

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from teamd import credentials, secret_environment
+from teamd.budget import records
 from teamd.budget.ledger import Ledger
+from teamd.copies.record import list_folders
 from teamd.errors import StoreError
+from teamd.files.paths import TeamPaths
+from teamd.heartbeat import Heartbeat
+from teamd.masking import Mask
+from teamd.models.prices import Prices
+from teamd.sandbox import bubblewrap
 from teamd.team.roster import Roster
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from teamd.agent.child import Common
-    from teamd.files.paths import TeamPaths
-    from teamd.heartbeat import Heartbeat
-    from teamd.masking import Mask
     from teamd.sandbox.probe import Probe
     from teamd.settings import Settings
     from teamd.settings.roles import Role
@@ -85,7 +88,6 @@ class TeammateProcess:
         Raises:
             StoreError: it cannot be done now.
         """
-        from teamd.copies.record import list_folders  # noqa: PLC0415 -- see `load`
         from teamd.sandbox import build  # noqa: PLC0415
 
         members = Roster(self.paths).read().members
@@ -114,8 +116,6 @@ class TeammateProcess:
             return
         import teamd.agent.child  # noqa: F401, PLC0415 -- and all that a teammate needs
         from teamd import tools  # noqa: PLC0415 -- with the agent's modules
-        from teamd.budget import records  # noqa: PLC0415
-        from teamd.sandbox import bubblewrap  # noqa: PLC0415
 
         if program := self.probe_sandbox().program:
             bubblewrap.build_base(program)  # looks through /etc, once for all
@@ -125,7 +125,6 @@ class TeammateProcess:
             self._ledger.prepare()
         if wants_sdk:
             from teamd.models import claude  # noqa: PLC0415 -- loads the SDK
-            from teamd.models.prices import Prices  # noqa: PLC0415
 
             claude.warm_up()
             Prices({})  # reads those that ship

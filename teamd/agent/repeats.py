@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from teamd.tools import Result
-
-if TYPE_CHECKING:
-    from teamd.models import Block
-    from teamd.tools import Toolbox
+from teamd.models import Block
+from teamd.tools import Result, Toolbox
 
 WARNED: Final = 3  # from this time on the call is answered as an error
 STOPPED: Final = 6  # this time ends the turn

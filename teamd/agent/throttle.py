@@ -6,19 +6,14 @@ import asyncio
 import errno
 import os
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, Returned
-from teamd.models import RefusedError
+from teamd.models import Ask, Model, RefusedError, Reply
 from teamd.models.encoding import prefix_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from teamd.models import Ask, Model, Reply
 
 
 class CallSlots:

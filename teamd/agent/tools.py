@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import render_job, subagent_prompt
+from teamd.agent.environment import Environment
+from teamd.agent.model_stack import ModelStack
 from teamd.agent.turn import run_subagent
 from teamd.agent.wakeup import CallBudget
 from teamd.approvals.store import Approvals
@@ -17,10 +21,11 @@ from teamd.board.board import Board
 from teamd.files import directories
 from teamd.files.find_team import all_teams
 from teamd.sandbox.build import LazyShell, build_shell
-from teamd.sandbox.places import find_places, protected_names
+from teamd.sandbox.places import Place, find_places, protected_names
 from teamd.settings import skills
+from teamd.settings.skills import Skill
 from teamd.team import teams
-from teamd.tools import Toolbox, lead
+from teamd.tools import Tool, Toolbox, lead
 from teamd.tools.approval import ReviewPermission, ReviewPlan, ShutdownResponse, SubmitPlan
 from teamd.tools.asking import Asking
 from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
@@ -34,16 +39,6 @@ from teamd.tools.versions import SeenFiles, Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import NewsAdded, Opened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from teamd.agent.environment import Environment
-    from teamd.agent.model_stack import ModelStack
-    from teamd.sandbox.places import Place
-    from teamd.settings.skills import Skill
-    from teamd.tools import Tool
 
 
 @dataclass(frozen=True)

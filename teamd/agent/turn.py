@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from teamd.agent.conversation import prompts
+from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.repeats import NOT_RUN, Repeats
-from teamd.models import CUT_OFF_REASONS
+from teamd.agent.wakeup import CallBudget
+from teamd.models import CUT_OFF_REASONS, Block
 from teamd.models.tool_input import explain_invalid
 from teamd.tools import Result, ToolError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
-
-    from teamd.agent.conversation.compaction import Compaction
-    from teamd.agent.wakeup import CallBudget
-    from teamd.models import Block
 
 T = TypeVar("T")
 

@@ -6,19 +6,15 @@ import asyncio
 import math
 import os
 import select
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS, watch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from teamd.heartbeat import Heartbeat
-
+from teamd.heartbeat import Heartbeat
 
 # By then a request has left; a change of the roster is to be seen within 20 ms.
 _SOON_SECONDS: Final = 0.01

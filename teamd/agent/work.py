@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from teamd.agent.conversation.conversation import Conversation
+from teamd.approvals.store import Approvals
+from teamd.board.board import Board
 from teamd.clocks import Deadline
 from teamd.errors import StoreError
+from teamd.journal import Journal
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import Post
 from teamd.messages import HELD_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, Message
+from teamd.process_id import Identity
 from teamd.states import Status
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from teamd.agent.conversation.conversation import Conversation
-    from teamd.approvals.store import Approvals
-    from teamd.board.board import Board
-    from teamd.journal import Journal
-    from teamd.mail.mailbox import Mailbox
-    from teamd.mail.routing import Post
-    from teamd.process_id import Identity
-    from teamd.team.roster import Roster
+from teamd.team.roster import Roster
 
 _COUNTS: Final = ("turns", "input_tokens", "output_tokens")
 _COUNTS_SECONDS: Final = 1.0  # so old may figures be of one that works on

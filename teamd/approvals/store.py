@@ -8,8 +8,11 @@ leaves an approval that goes on.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.approvals.approval import ID, AlreadyAnswered, Approval, Kind, NoSuchApproval, Verdict
 from teamd.errors import (
@@ -21,17 +24,11 @@ from teamd.errors import (
     UnknownTeammate,
 )
 from teamd.files import directories, files, locks
-from teamd.messages import USER
+from teamd.files.paths import TeamPaths
+from teamd.messages import USER, Message
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from typing import Any, Final
-
-    from teamd.files.paths import TeamPaths
     from teamd.mail.routing import Post
-    from teamd.messages import Message
 
 SHORTEST_BEGINNING: Final = 4
 KEPT_SECONDS: Final = 30 * 86_400.0  # what has ended

@@ -8,27 +8,24 @@ the next one puts it again, with the same ids, which a conversation takes once.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from teamd.board import news, proofs, rules
 from teamd.board.files import TaskFiles, Tasks, next_id, note_id
-from teamd.board.task import Task, TaskStatus
+from teamd.board.rules import Change
+from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.errors import NotAMessage, StoreError, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.messages import LEAD
+from teamd.files.paths import TeamPaths
+from teamd.messages import LEAD, Message
 from teamd.team.roster import Roster
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from teamd.board.rules import Change
-    from teamd.board.task import Attempt
-    from teamd.files.paths import TeamPaths
     from teamd.mail.routing import Post
-    from teamd.messages import Message
 
 
 @dataclass(frozen=True, slots=True)

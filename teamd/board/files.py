@@ -8,23 +8,19 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
 from teamd.board.task import Task
 from teamd.errors import StoreError, StrangeFile, TeamError, translate_os_errors
 from teamd.files import files
+from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import check_folder
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-    from typing import Final
-
-    from teamd.files.paths import TeamPaths
-
-    _Version = tuple[int, int, int, int, int]
+_Version = tuple[int, int, int, int, int]
 
 _MOST_NAMED: Final = 20
 _TICK_NANOSECONDS: Final = 100_000_000  # more than any kernel's

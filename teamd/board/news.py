@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from teamd.board import proofs, rules
-from teamd.board.task import TaskStatus
+from teamd.board.files import Tasks
+from teamd.board.task import Task, TaskStatus
 from teamd.messages import LEAD, TEAMD, Message
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Final
-
-    from teamd.board.files import Tasks
-    from teamd.board.task import Task
-    from teamd.team.team import Team
+from teamd.team.team import Team
 
 _LONGEST_DESCRIPTION: Final = 2000
 _NEXT_STEP: Final = (

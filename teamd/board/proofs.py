@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
-from teamd.board.task import TaskStatus
+from teamd.board.files import Tasks
+from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.messages import new_id
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from teamd.board.files import Tasks
-    from teamd.board.task import Attempt, Task
 
 _LONGEST_COMMAND: Final = 300
 NOTES_KEPT: Final = 20

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from teamd.board import proofs
-from teamd.board.task import TaskStatus
+from teamd.board.files import Tasks
+from teamd.board.task import Task, TaskStatus
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
 from teamd.messages import LEAD, TEAMD, USER
 from teamd.states import Status
 from teamd.team.roster import Roster
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Final
-
-    from teamd.board.files import Tasks
-    from teamd.board.task import Task
-    from teamd.files.paths import TeamPaths
-    from teamd.team.team import Team
+from teamd.team.team import Team
 
 LONGEST_SUBJECT: Final = 200
 LONGEST_CHECK: Final = 4000

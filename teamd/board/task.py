@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
+from typing import Any, Final
 
 from teamd.errors import TeamError
 from teamd.message_json import is_moment
 from teamd.messages import Message
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any, Final
 
 
 class TaskStatus(StrEnum):

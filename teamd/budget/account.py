@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.process_id import Identity
 from teamd.tokens import Usage
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from decimal import Decimal
-    from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

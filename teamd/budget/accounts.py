@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from itertools import chain
 from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from teamd.budget import days
 from teamd.budget.account import NOTHING, Account, Reservation, exactly
-from teamd.budget.refusals import LIMITS, Figures, refuse, refuse_unpriced
+from teamd.budget.refusals import LIMITS, Figures, Limit, Raise, Refusal, refuse, refuse_unpriced
 from teamd.budget.uses import Uses
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
-    from teamd.budget.refusals import Limit, Raise, Refusal
     from teamd.settings import Settings
 
 

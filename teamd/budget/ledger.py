@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, replace
+from decimal import Decimal
 from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final
 
 from teamd.budget import days
+from teamd.budget.account import Account, Reservation
 from teamd.budget.accounts import Accounts, Terms
 from teamd.budget.records import apply, encode, summarise
+from teamd.budget.refusals import Raise, Refusal
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.files.kept import KeptFile
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from decimal import Decimal
-    from pathlib import Path
-    from typing import Any, Final
-
-    from teamd.budget.account import Account, Reservation
-    from teamd.budget.refusals import Raise, Refusal
-    from teamd.process_id import Identity
+from teamd.process_id import Identity
 
 LONGEST_BYTES: Final = 256 * 1024
 KEPT_DAYS: Final = 100

@@ -14,22 +14,17 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from decimal import Decimal
 from functools import cache, reduce
 from operator import or_
+from typing import Annotated, Any, Final
 
 from teamd.budget.account import COUNTS, Account, Reservation, is_money
-from teamd.budget.accounts import Terms
+from teamd.budget.accounts import Accounts, Terms
 from teamd.budget.refusals import Raise
 from teamd.budget.uses import DAMAGED
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, Final
-
-    from teamd.budget.accounts import Accounts
 
 _DECODER: Final = json.JSONDecoder(parse_float=Decimal)
 _MODULE: Final = "msgspec"
@@ -62,8 +57,6 @@ def load_decoder() -> Callable[[bytes], list[Any]]:
 
     Each teammate reads the records of all, and nearly all are these.
     """
-    from typing import Annotated  # noqa: PLC0415
-
     import msgspec  # noqa: PLC0415 -- longer to load than all that a short command needs
 
     count = Annotated[int, msgspec.Meta(ge=0)]

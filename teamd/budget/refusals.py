@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
+from typing import Any, Final
 
 from teamd.budget import days
 from teamd.budget.account import exactly
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Final
 
 USD: Final = "usd"
 TOKENS: Final = "tokens"

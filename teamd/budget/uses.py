@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final
 
 from teamd.budget.account import NOTHING, Account, Reservation
 from teamd.files import files
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-    from typing import Any, Final
-
-    from teamd.process_id import Identity
+from teamd.process_id import Identity
 
 # What a line may cause that is no record, or one of a later kind.
 DAMAGED: Final = (

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamd.board.board import Board
+from teamd.files.paths import TeamPaths
 from teamd.mail.routing import RESERVE, Post
 from teamd.messages import TEAMD
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
-    from teamd.settings import Settings
+from teamd.settings import Settings
 
 
 def own_board(paths: TeamPaths, settings: Settings) -> Board:

@@ -7,9 +7,10 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from teamd.board.task import Attempt
+from teamd.board.board import Board
+from teamd.board.task import Attempt, Task
 from teamd.checks.board import own_board
 from teamd.checks.commands import KILLED, NOT_STARTED, CheckKilled, Tail, run_commands
 from teamd.checks.places import CheckPlace, NoPlace, SharedFolder, empty
@@ -17,19 +18,15 @@ from teamd.checks.shells import CheckShells
 from teamd.checks.work import CommittedWork
 from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
+from teamd.files.paths import TeamPaths
+from teamd.masking import Mask
 from teamd.merges import joining
 from teamd.merges.queue import Queue
 from teamd.sandbox.build import ended_checks, remove_cgroups
+from teamd.sandbox.probe import Probe
+from teamd.settings import Settings
 from teamd.states import ChildExit
 from teamd.team.roster import Roster
-
-if TYPE_CHECKING:
-    from teamd.board.board import Board
-    from teamd.board.task import Task
-    from teamd.files.paths import TeamPaths
-    from teamd.masking import Mask
-    from teamd.sandbox.probe import Probe
-    from teamd.settings import Settings
 
 # After so many it is the check that kills itself: nobody else goes on for so long. Kills of this
 # process are not among them, since nothing in the sandbox reaches it.

@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.board.task import Attempt
 from teamd.masking import Mask, MaskedOutput
-from teamd.sandbox.shells import NoSandbox
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from teamd.programs import Sink
-    from teamd.programs.reaped import Ended
-    from teamd.sandbox.shells import Shell
+from teamd.programs import Sink
+from teamd.programs.reaped import Ended
+from teamd.sandbox.shells import NoSandbox, Shell
 
 # As timeout(1) and bash have them.
 OVERDUE: Final = 124

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.copies import landing, record
 from teamd.copies.confined import confined_git
 from teamd.copies.onto import pathspecs
-from teamd.copies.source import GitKilled
+from teamd.copies.source import GitKilled, Source
 from teamd.errors import StoreError, TeamError
 from teamd.files import locks
+from teamd.files.paths import TeamPaths
 from teamd.merges import joining, news
-from teamd.merges.entry import MOST_KILLS, MergeState
-
-if TYPE_CHECKING:
-    from teamd.copies.source import Source
-    from teamd.files.paths import TeamPaths
-    from teamd.merges.entry import Entry
-    from teamd.merges.queue import Queue
-    from teamd.messages import Message
+from teamd.merges.entry import MOST_KILLS, Entry, MergeState
+from teamd.merges.queue import Queue
+from teamd.messages import Message
 
 # Arguments: the name in the copy, the tip. The copy borrows the objects.
 # A git that was killed here has left its lock; one that lives holds it for milliseconds.

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from teamd.copies import onto
 from teamd.copies.forbidden import CommitGate, Forbidden
-from teamd.copies.head import read_head
+from teamd.copies.head import Head, read_head
+from teamd.copies.source import Source
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
 from teamd.merges import news
-from teamd.merges.entry import MOST_KILLS, MergeState
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from teamd.copies.head import Head
-    from teamd.copies.source import Source
-    from teamd.files.paths import TeamPaths
-    from teamd.merges.entry import Entry
-    from teamd.messages import Message
-    from teamd.settings import Settings
+from teamd.merges.entry import MOST_KILLS, Entry, MergeState
+from teamd.messages import Message
+from teamd.settings import Settings
 
 
 class Unfit(Exception):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Container
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.board.proofs import describe
-from teamd.board.task import Attempt, TaskStatus
+from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.checks.board import own_board
 from teamd.checks.commands import NOT_STARTED, CheckKilled, Tail, run_commands
 from teamd.checks.endings import Endings
@@ -23,21 +24,15 @@ from teamd.copies.source import GitKilled, Source
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
 from teamd.files.locks import InstanceLock
+from teamd.files.paths import TeamPaths
+from teamd.masking import Mask
 from teamd.merges import joining, news
-from teamd.merges.entry import MergeState
+from teamd.merges.entry import Entry, MergeState
 from teamd.merges.queue import Queue
 from teamd.sandbox.build import remove_cgroups
+from teamd.sandbox.probe import Probe
+from teamd.settings import Settings
 from teamd.states import ChildExit
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from teamd.board.task import Task
-    from teamd.files.paths import TeamPaths
-    from teamd.masking import Mask
-    from teamd.merges.entry import Entry
-    from teamd.sandbox.probe import Probe
-    from teamd.settings import Settings
 
 PLACE: Final = "queue"  # the name that its lock, clone and home go by; no task's
 _MOST_LISTED: Final = 10

@@ -7,21 +7,17 @@ import re
 import shlex
 import shutil
 import stat
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from teamd.checks.commands import Tail, run_command
 from teamd.copies.confined import check_space, quote_objects
 from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-    from contextlib import AbstractAsyncContextManager
-
-    from teamd.sandbox.shells import Shell
+from teamd.sandbox.shells import Shell
 
 _SECONDS: Final = 600.0  # to make a clone, or a commit
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

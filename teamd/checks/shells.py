@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from teamd.checks.places import empty
+from teamd.copies.record import Copy
+from teamd.files.paths import TeamPaths
 from teamd.sandbox.build import build_policy, build_shell_by
-from teamd.sandbox.probe import WITHOUT, probe
-from teamd.sandbox.shells import make_home
-from teamd.settings.reach import common_reach
+from teamd.sandbox.policy import Origin
+from teamd.sandbox.probe import WITHOUT, Probe, probe
+from teamd.sandbox.shells import Shell, make_home
+from teamd.settings import Settings
+from teamd.settings.reach import Tools, common_reach
+from teamd.team.member import Member
 from teamd.team.roster import Roster
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from teamd.copies.record import Copy
-    from teamd.files.paths import TeamPaths
-    from teamd.sandbox.policy import Origin
-    from teamd.sandbox.probe import Probe
-    from teamd.sandbox.shells import Shell
-    from teamd.settings import Settings
-    from teamd.settings.reach import Tools
-    from teamd.team.member import Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,23 +6,19 @@ its commands. All that git does there it does in a sandbox, whatever stands arou
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from teamd.checks.places import CleanClone, NoPlace, OpenPlace, commit_work
+from teamd.checks.shells import CheckShells
 from teamd.copies import record
 from teamd.copies.clone import settle
+from teamd.copies.record import Copy
 from teamd.errors import TeamError
 from teamd.files import files, locks
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from teamd.checks.shells import CheckShells
-    from teamd.copies.record import Copy
-    from teamd.files.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

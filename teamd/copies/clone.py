@@ -5,27 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from teamd.copies import record
-from teamd.copies.confined import confined_git, quote_objects, remove_scratch
+from teamd.copies.confined import ConfinedGit, confined_git, quote_objects, remove_scratch
 from teamd.copies.discarded import sweep_discarded
-from teamd.copies.head import read_head
+from teamd.copies.head import Head, read_head
+from teamd.copies.record import Copy
 from teamd.copies.source import Source, last_words
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, files, locks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from teamd.copies.confined import ConfinedGit
-    from teamd.copies.head import Head
-    from teamd.copies.record import Copy
-    from teamd.files.paths import TeamPaths
-    from teamd.sandbox.policy import Origin
+from teamd.files.paths import TeamPaths
+from teamd.sandbox.policy import Origin
 
 _MAKING_SECONDS: Final = 600.0
 _MOST_SHALLOW_BYTES: Final = 1 << 24

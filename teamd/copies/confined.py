@@ -9,30 +9,27 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.copies.source import GitKilled, last_words
 from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories
+from teamd.files.paths import TeamPaths
 from teamd.files.scratch import remove_scratch as remove_left
 from teamd.files.scratch import scratch_folder
+from teamd.programs import Captured
 from teamd.programs.brief import run_to_end
 from teamd.programs.seccomp import filter_to_read
 from teamd.sandbox.bubblewrap import build_arguments, is_empty
 from teamd.sandbox.build import build_policy
+from teamd.sandbox.policy import Origin, Policy
 from teamd.sandbox.probe import PROGRAM, find_program, probe
 from teamd.sandbox.readable import Readable
 from teamd.settings.reach import Tools
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from teamd.files.paths import TeamPaths
-    from teamd.programs import Captured
-    from teamd.sandbox.policy import Origin, Policy
 
 LONG_SECONDS: Final = 600.0
 OWN_OBJECTS: Final = "TEAMD_OWN_OBJECTS"  # a variable: the copy's own objects, quoted

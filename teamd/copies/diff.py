@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 from teamd.copies.confined import confined_git
+from teamd.copies.record import Copy
+from teamd.copies.source import Source
 from teamd.copies.work import OWN_INDEX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.copies.record import Copy
-    from teamd.copies.source import Source
-    from teamd.files.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 
 # Arguments: the base, when to colour. Untracked files are taken into an index of our own; a
 # repository of its own in the copy has a slash behind its name, and is no file.

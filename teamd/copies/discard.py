@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from teamd.copies import record, work
 from teamd.copies.clone import clone
-from teamd.copies.confined import confined_git
+from teamd.copies.confined import ConfinedGit, confined_git
 from teamd.copies.discarded import now_in_refs, sweep_discarded
 from teamd.copies.head import head_at
-from teamd.copies.record import check_object_id
-from teamd.copies.source import GitKilled, last_words, source_of
+from teamd.copies.record import Copy, check_object_id
+from teamd.copies.source import GitKilled, Source, last_words, source_of
+from teamd.copies.work import WorkState
 from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories, locks
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.copies.confined import ConfinedGit
-    from teamd.copies.record import Copy
-    from teamd.copies.source import Source
-    from teamd.copies.work import WorkState
-    from teamd.files.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 
 # Arguments: the name, the tip of its branch, if that is another than what is checked out. No commit
 # holds what is in a repository inside of the copy: it is not to be told as kept.

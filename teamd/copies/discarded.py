@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from teamd.copies.source import Source
+from teamd.copies.source import Source
 
 DISCARDED: Final = "refs/teamd/discarded"
 _KEPT_DAYS: Final = 30

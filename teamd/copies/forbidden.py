@@ -8,23 +8,18 @@ the team's folder would be obeyed.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from teamd.copies.source import last_words
+from teamd.copies.source import Source, last_words
 from teamd.copies.work import name_files
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
 from teamd.sandbox.build import own_places
 from teamd.sandbox.places import find_places, protected_names
+from teamd.settings import Settings
 from teamd.team.roster import Roster
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from teamd.copies.source import Source
-    from teamd.files.paths import TeamPaths
-    from teamd.settings import Settings
 
 
 class Forbidden(TeamError):

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.copies import mending
 from teamd.copies.head import read_head
-from teamd.copies.source import last_words
+from teamd.copies.source import Source, last_words
 from teamd.copies.work import name_files
 from teamd.errors import TeamError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from teamd.copies.source import Source
 
 # The end of an entry is written down next: a power cut may not take the branch back.
 _DURABLE: Final = ("-c", "core.fsync=all")

@@ -6,23 +6,20 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.copies import mending, record, work
 from teamd.copies.confined import confined_git
 from teamd.copies.forbidden import CommitGate
 from teamd.copies.landing import check_free
-from teamd.copies.source import last_words, source_of
+from teamd.copies.record import Copy
+from teamd.copies.source import Source, last_words, source_of
+from teamd.copies.work import WorkState
 from teamd.errors import TeamError
 from teamd.files import locks
-
-if TYPE_CHECKING:
-    from teamd.copies.record import Copy
-    from teamd.copies.source import Source
-    from teamd.copies.work import WorkState
-    from teamd.files.paths import TeamPaths
-    from teamd.programs import Captured
-    from teamd.settings import Settings
+from teamd.files.paths import TeamPaths
+from teamd.programs import Captured
+from teamd.settings import Settings
 
 _SHORT: Final = 12
 _LOCKED_SECONDS: Final = 3.0

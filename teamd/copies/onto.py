@@ -7,25 +7,20 @@ are those alone which git itself has. No files are checked out.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from teamd.copies import work
 from teamd.copies.clone import hand_over, remove_tree
-from teamd.copies.confined import confined_git
+from teamd.copies.confined import ConfinedGit, confined_git
+from teamd.copies.head import Head
 from teamd.copies.record import check_object_id
-from teamd.copies.source import last_words
+from teamd.copies.source import Source, last_words
 from teamd.errors import TeamError, translate_os_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from teamd.copies.confined import ConfinedGit
-    from teamd.copies.head import Head
-    from teamd.copies.source import Source
-    from teamd.files.paths import TeamPaths
-    from teamd.programs import Captured
+from teamd.files.paths import TeamPaths
+from teamd.programs import Captured
 
 _PACK: Final = "pack"  # a file with the objects of the merge
 # What is protected comes from the tip: where the work changes it, it is another commit that is

@@ -7,16 +7,12 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files
+from teamd.files.paths import TeamPaths
 from teamd.sandbox.policy import Origin
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from teamd.files.paths import TeamPaths
 
 _OBJECT_ID: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _RECORD: Final = ".json"

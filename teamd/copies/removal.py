@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from teamd.copies import record, work
 from teamd.copies.clone import remove_copy
 from teamd.copies.discard import discard
 from teamd.copies.discarded import DISCARDED
-from teamd.copies.source import source_of
+from teamd.copies.source import Source, source_of
 from teamd.errors import TeamError, translate_os_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.copies.source import Source
-    from teamd.files.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 
 
 def describe_unmerged(paths: TeamPaths) -> str:

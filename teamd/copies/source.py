@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd import secret_environment
+from teamd.copies.record import Copy
 from teamd.errors import TeamError
+from teamd.programs import Captured
 from teamd.programs.brief import run_to_end
 from teamd.sandbox.probe import find_program
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from teamd.copies.record import Copy
-    from teamd.programs import Captured
 
 _BASES: Final = "refs/teamd/base"
 _SHOWN: Final = "refs/teamd/shown"

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from teamd.copies.confined import OWN_OBJECTS, confined_git
-from teamd.copies.record import check_object_id
-from teamd.copies.source import last_words
+from teamd.copies.confined import OWN_OBJECTS, ConfinedGit, confined_git
+from teamd.copies.record import Copy, check_object_id
+from teamd.copies.source import Source, last_words
 from teamd.errors import TeamError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from teamd.copies.confined import ConfinedGit
-    from teamd.copies.record import Copy
-    from teamd.copies.source import Source
-    from teamd.files.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 
 _LOOK_SECONDS: Final = 120.0  # a large copy that was not looked at for long
 _GLANCE_SECONDS: Final = 20.0  # that a face waits for

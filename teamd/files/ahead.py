@@ -10,13 +10,10 @@ import _thread  # threads of `threading` are waited for as they start: another s
 import errno
 import os
 from contextlib import suppress
+from pathlib import Path
+from typing import Self
 
 from teamd.files import directories, files
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Self
 
 
 class SyncAhead:

@@ -8,18 +8,16 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from teamd.errors import StoreError, StrangeFile, translate_os_errors
 from teamd.files.safe_open import PRIVATE_DIRECTORY, check_folder, find_fault, private_umask
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-    from typing import Final
-
     from teamd.files.paths import TeamPaths
 
 _ABANDONED_SECONDS: Final = 3600.0  # nobody takes so long from writing aside to renaming

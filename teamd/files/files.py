@@ -15,19 +15,17 @@ import fcntl
 import os
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from teamd.errors import Unsynced, translate_os_errors
 from teamd.files import locks
 from teamd.files.directories import sync_directory
 from teamd.files.safe_open import PRIVATE_FILE, check_folder, safe_open
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-    from typing import Final
-
     from teamd.files.kept import KeptFile
 
 DAMAGED: Final = ".damaged-"  # in the name of a file that was put aside

@@ -6,12 +6,9 @@ import ctypes
 import os
 from functools import cache
 from io import FileIO
+from pathlib import Path
 from struct import Struct
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any, Final
+from typing import Any, Final
 
 # As <sys/inotify.h> has them.
 MODIFY: Final = 0x2

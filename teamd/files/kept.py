@@ -8,20 +8,15 @@ one that was opened. To see that takes a tenth of the time of opening it again.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from teamd.errors import translate_os_errors
 from teamd.files import files, locks
 from teamd.files.safe_open import safe_open
-from teamd.files.version import KeptVersion, has_settled_names, is_link
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from teamd.files.version import Version
+from teamd.files.version import KeptVersion, Version, has_settled_names, is_link
 
 
 @dataclass(slots=True)

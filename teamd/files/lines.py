@@ -6,14 +6,11 @@ What stands behind the last newline is a line as well.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 from teamd.files import files
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from typing import Final
 
 _CHUNK: Final = 1 << 20
 

@@ -11,18 +11,15 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from types import ModuleType
+from typing import Final
 
 from teamd.errors import LockTimeout, StoreError, translate_os_errors
 from teamd.files.safe_open import PRIVATE_DIRECTORY, private_umask, safe_open
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import ModuleType
-    from typing import Final
 
 TIMEOUT_SECONDS: Final = 10.0
 # Holders keep a lock for microseconds. `portalocker.Lock` would wait 0.25 s between two attempts,

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files
 from teamd.messages import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER, addressed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Final
 
 SETTINGS_FILE: Final = "team.toml"
 STATE_VARIABLE: Final = "XDG_STATE_HOME"

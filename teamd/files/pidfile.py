@@ -6,16 +6,12 @@ import json
 import os
 import time
 from contextlib import suppress
+from typing import Final
 
 from teamd.errors import NoTeamd, StoreError, TeamError, translate_os_errors
 from teamd.files import files, locks
+from teamd.files.paths import TeamPaths
 from teamd.process_id import Identity
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from teamd.files.paths import TeamPaths
 
 _PATIENCE_SECONDS: Final = 1.0
 _PAUSE_SECONDS: Final = 0.02

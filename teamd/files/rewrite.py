@@ -6,18 +6,15 @@ import errno
 import os
 import stat
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from typing import Final
 
 from teamd.errors import translate_os_errors
 from teamd.files import files
 from teamd.files.directories import sync_directory
 from teamd.files.safe_open import PRIVATE_FILE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import Final
 
 _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 # The folder takes no new file, or the file is a mount point.

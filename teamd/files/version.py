@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
+from pathlib import Path
+from typing import Final
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import Final
-
-    # Device, node, mode, names, bytes; when it was written to, and when anything of it changed.
-    Version = tuple[int, int, int, int, int, int, int]
+# Device, node, mode, names, bytes; when it was written to, and when anything of it changed.
+Version = tuple[int, int, int, int, int, int, int]
 
 _SETTLED_NANOSECONDS: Final = 100_000_000  # more than one tick of any file system's clock
 _PATH_SECONDS: Final = 1.0

@@ -15,18 +15,15 @@ import os
 import select
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing, suppress
 from io import FileIO
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from teamd.clocks import Deadline
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-    from typing import Any, Final, TypeVar
-
-    T = TypeVar("T")
+T = TypeVar("T")
 
 SLOW_SECONDS: Final = 30.0
 BLIND_SECONDS: Final = 0.5

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
 
 from teamd import clocks
 from teamd.errors import DeadlinePassed, NotAMessage, StoreError
 from teamd.files import directories, files
+from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
+from teamd.hosts.far import FarHosts
 from teamd.hosts.lines import REQUEST
 from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.requests import FarAnswer, FarRequest
 from teamd.message_json import parse_object
 from teamd.messages import new_id
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
-    from teamd.hosts.far import FarHosts
 
 _KEPT_SECONDS: Final = 3600.0  # an answer that nobody collects
 _UNKNOWN_BOOT: Final = "unknown"

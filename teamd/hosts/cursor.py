@@ -11,16 +11,14 @@ import json
 import os
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from pathlib import Path
+from typing import Any, Final, TypeGuard
 
 from teamd.errors import translate_os_errors
 from teamd.files import files
 from teamd.files.directories import sync_directory
 from teamd.files.safe_open import safe_open
 from teamd.message_json import is_tag
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _SLOT: Final = 256  # bytes of a line: none that can be read is longer
 _CHAIN: Final = re.compile("[0-9a-f]{0,32}")

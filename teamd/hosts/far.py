@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from teamd.clocks import time_of_day
 from teamd.errors import BadName, NotAMessage, UnknownHost
+from teamd.files.paths import TeamPaths
 from teamd.hosts import rosters
 from teamd.hosts.address import HostAddress, parse_address
 from teamd.hosts.lines import MAIL
 from teamd.hosts.outbox import MAX_OUTBOX_BYTES, Outbox
 from teamd.hosts.places import HostPlaces
+from teamd.hosts.rosters import FarMember, FarRoster
 from teamd.hosts.view import HostState, HostView, Report, postman_runs, read_views
+from teamd.messages import Message
 from teamd.states import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.files.paths import TeamPaths
-    from teamd.hosts.rosters import FarMember, FarRoster
-    from teamd.messages import Message
     from teamd.settings.hosts import HostSettings
 
 _ASLEEP: Final = {

@@ -9,13 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from teamd.errors import NotAMessage
 from teamd.message_json import parse_object
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MAIL: Final = "mail"
 REQUEST: Final = "request"  # what one host asks of another: carried out once at most

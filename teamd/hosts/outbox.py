@@ -8,11 +8,14 @@ alone takes lines away, those that the far side has confirmed, by writing the fi
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from teamd.errors import NotAMessage, StoreError, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
+from teamd.files.paths import TeamPaths
 from teamd.hosts.cursor import CursorFile
 from teamd.hosts.lines import MAX_LINE_BYTES, START, OutLine, encode_body
 from teamd.hosts.outbox_file import (
@@ -25,15 +28,8 @@ from teamd.hosts.outbox_file import (
     read_raw,
     whole_size,
 )
-from teamd.hosts.outbox_repair import name_aside, sort_lines
+from teamd.hosts.outbox_repair import Sorted, name_aside, sort_lines
 from teamd.hosts.places import HostPlaces
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
-    from teamd.hosts.outbox_repair import Sorted
 
 MAX_OUTBOX_BYTES: Final = 67_108_864
 

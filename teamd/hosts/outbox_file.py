@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from teamd.errors import StoreError
 from teamd.hosts.cursor import is_chain, is_number
 from teamd.hosts.lines import MAX_LINE_BYTES, START, OutLine, read_run
 from teamd.message_json import is_tag
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _TAIL: Final = 1 << 12  # read twice at each append; most lines are shorter
 _CHUNK: Final = 1 << 16

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from teamd.errors import NotAMessage
 from teamd.files import directories
 from teamd.files.files import DAMAGED
 from teamd.hosts.lines import MAX_LINE_BYTES, OutLine
 from teamd.hosts.outbox_file import Header
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)

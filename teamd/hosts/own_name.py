@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamd.files import directories, files
+from teamd.files.paths import TeamPaths
 from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
 
 
 def take_name(paths: TeamPaths, name: str, *, durable: bool) -> dict[str, str]:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from teamd.errors import translate_os_errors
 from teamd.files import directories
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 
 
 @dataclass(frozen=True, slots=True)

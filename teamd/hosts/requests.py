@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamd.errors import ExitCode, NotAMessage
 from teamd.message_json import is_moment
 from teamd.messages import new_id
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # The arguments that cross, by command. Model, tools, sandbox, limits and working copies are those
 # that the other host's own settings say.

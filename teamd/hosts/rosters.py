@@ -11,18 +11,15 @@ import json
 import time
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from teamd.errors import NotAMessage, StoreError
 from teamd.files import files
 from teamd.message_json import is_moment, parse_object
 from teamd.messages import NAME
 from teamd.states import Status
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.team.team import Team
+from teamd.team.team import Team
 
 MOST: Final = 1000  # members of one host that are told of
 _LONGEST_ROLE: Final = 200  # characters

@@ -8,16 +8,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamd.errors import StoreError
 from teamd.files import files, locks
+from teamd.files.paths import TeamPaths
 from teamd.hosts.cursor import CursorFile
 from teamd.hosts.outbox_file import find_end, whole_size
 from teamd.hosts.places import HostPlaces
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
 
 _MOST_REPORTS: Final = 20  # of a host; the log has all
 

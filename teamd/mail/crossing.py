@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 from teamd.errors import NotAMessage, StoreError
 from teamd.files import files
+from teamd.files.paths import TeamPaths
 from teamd.hosts.address import HostAddress
 from teamd.hosts.cursor import CursorFile
-from teamd.hosts.lines import MAIL
+from teamd.hosts.lines import MAIL, OutLine
 from teamd.hosts.outbox_file import find_end, read_lines, whole_size
 from teamd.hosts.places import HostPlaces
+from teamd.messages import Message
 from teamd.transcript.file import message_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
-    from teamd.hosts.lines import OutLine
-    from teamd.messages import Message
 
 _SPELT_AS_IT_IS: Final = re.compile(r"[\w.-]+", re.ASCII)
 _LIKELY: Final = b'"kind": "mail"'

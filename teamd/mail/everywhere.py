@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from teamd.errors import TeamError
+from teamd.mail.routing import Post, Sent
+from teamd.messages import Message
 from teamd.states import Status
-
-if TYPE_CHECKING:
-    from teamd.mail.routing import Post, Sent
-    from teamd.messages import Message
 
 
 @dataclass(frozen=True, slots=True)

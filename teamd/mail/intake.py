@@ -38,20 +38,16 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
+from typing import Any, Final
 
 from teamd.errors import StoreError
 from teamd.files import directories, files
 from teamd.files.ahead import SyncAhead
 from teamd.mail import lines
 from teamd.mail.poison import Position, first_position
+from teamd.mail.spool import Spool
 from teamd.messages import new_id
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any, Final
-
-    from teamd.mail.spool import Spool
 
 # Bytes of an inbox with mail that is done with at its start: that goes only with all the rest.
 _MOST_BEHIND_OTHERS: Final = 1 << 22

@@ -5,22 +5,20 @@ That is kept as it came, in a file of rejected lines.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
+from typing import Final
 
 from teamd.errors import NotAMessage, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.messages import MAX_MESSAGE_BYTES, Message, moment_of, new_id
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-    from typing import Final
 
 _MARKER: Final = re.compile(rb'{"taken_as": "([^"\\]*)"}\s*')  # alone: a message may have any key
 _LONGEST_NAME: Final = 64  # no name without an end
@@ -71,8 +69,6 @@ class Digest:
     """The digest of a file from its start to an offset, which can be moved on."""
 
     def __init__(self) -> None:
-        import hashlib  # noqa: PLC0415 -- a fifth of a command that takes no mail
-
         self._found = hashlib.blake2b(digest_size=16)
         self._end = 0
 

@@ -8,28 +8,23 @@ takes the same mail again, with the same ids. Lines that are no message are reje
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
+from typing import Final
 
 from teamd.errors import InboxFull, NotAMessage, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
+from teamd.files.ahead import SyncAhead
 from teamd.files.kept import KeptFile
+from teamd.files.paths import TeamPaths
 from teamd.files.version import KeptVersion
 from teamd.mail import lines
 from teamd.mail.intake import Intake
-from teamd.mail.spool import NO_LIMIT, Spool
+from teamd.mail.poison import Position
+from teamd.mail.spool import NO_LIMIT, BatchLimit, Found, Spool
 from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, Message, new_id
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Final
-
-    from teamd.files.ahead import SyncAhead
-    from teamd.files.paths import TeamPaths
-    from teamd.mail.poison import Position
-    from teamd.mail.spool import BatchLimit, Found
 
 MOST_SHOWN: Final = 10_000  # messages of one look: a flood must not fill the memory
 _BLAME_SECONDS: Final = 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 from teamd.errors import (
     BadName,
@@ -16,18 +17,16 @@ from teamd.errors import (
 )
 from teamd.files import locks
 from teamd.files.find_team import all_teams, finish
+from teamd.files.paths import TeamPaths
 from teamd.files.version import KeptVersion
+from teamd.hosts.address import HostAddress
 from teamd.mail.mailbox import Mailbox
+from teamd.masking import may_be_masked
 from teamd.messages import ALL, LEAD, MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, TEAMD, USER, Message
 from teamd.states import Status
 from teamd.team.roster import Roster
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
-    from teamd.files.paths import TeamPaths
-    from teamd.hosts.address import HostAddress
     from teamd.hosts.far import FarHosts
 
 _NOTICE_SECONDS: Final = 0.5
@@ -137,7 +136,6 @@ class Post:
         """
         from teamd.mail.crossing import texts_crossing  # noqa: PLC0415 -- the same
         from teamd.mail.trace import texts_sent  # noqa: PLC0415 -- only for ids of the sender's own
-        from teamd.masking import may_be_masked  # noqa: PLC0415 -- the same
 
         if (far := self.far(message.to)) is not None:
             sent, read = Sent(str(far)), Message.decode(message.encode(), to=str(far))

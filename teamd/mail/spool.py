@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from pathlib import Path
+from typing import Final
 
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import files
 from teamd.files.kept import KeptDescriptor
+from teamd.files.version import KeptVersion
 from teamd.mail import lines
 from teamd.mail.poison import Position
 from teamd.messages import (
@@ -25,14 +29,6 @@ from teamd.messages import (
     Message,
     new_id,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from typing import Final
-
-    from teamd.files.version import KeptVersion
 
 _LONGEST_HEADER: Final = 1 << 12
 _LONGEST_ALONE: Final = len(Position(batch=new_id(), at=0, end=1, content="0" * 32).header())

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from teamd.errors import TeamError
 from teamd.files import files
 from teamd.files.lines import read_lines
+from teamd.files.paths import TeamPaths
+from teamd.mail.crossing import crossing
 from teamd.message_json import is_moment
-from teamd.messages import LEAD, TEAMD, USER, moment_of
+from teamd.messages import LEAD, TEAMD, USER, Message, moment_of
 from teamd.transcript.file import decode, message_in, parse
 from teamd.transcript.records import Delivered
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
-    from teamd.messages import Message
-
-    # A message and what its place tells of its way.
-    Found = Iterator[tuple[Message, dict[str, Any]]]
-    _Identity = tuple[str, str, str]
+# A message and what its place tells of its way.
+Found = Iterator[tuple[Message, dict[str, Any]]]
+_Identity = tuple[str, str, str]
 
 SHORTEST_BEGINNING: Final = 4
 _MOST_NAMED: Final = 5
@@ -176,8 +173,6 @@ def _crossing(paths: TeamPaths, begun: str) -> Iterator[Way]:
     """Yield the ways to other hosts, as far as they are known here."""
     if not paths.hosts.is_dir():
         return
-    from teamd.mail.crossing import crossing  # noqa: PLC0415 -- only where there are some
-
     known: set[_Identity] = set()
     for address, mail, arrived, path in crossing(paths, begun):
         to, key = str(address), (mail.id, mail.sender, f"{address} {mail.content}")

@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import Any, Final
 
 from teamd.errors import TeamError
 from teamd.messages import Message
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Final
-
 
 MOST_KILLS: Final = 20  # in a row: then it is the work that ends git or its check
 _FORMAT: Final = 1

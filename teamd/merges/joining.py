@@ -5,24 +5,21 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from teamd.board.task import Task
 from teamd.copies import record, work
 from teamd.copies.confined import confined_git
 from teamd.copies.forbidden import CommitGate
 from teamd.copies.landing import ref_of
 from teamd.copies.merge import check_work
-from teamd.copies.source import source_of
+from teamd.copies.source import Source, source_of
 from teamd.errors import TeamError
 from teamd.files import locks
+from teamd.files.paths import TeamPaths
 from teamd.merges.entry import Entry
-
-if TYPE_CHECKING:
-    from teamd.board.task import Task
-    from teamd.copies.source import Source
-    from teamd.files.paths import TeamPaths
-    from teamd.merges.queue import Queue
-    from teamd.settings.schema import Settings
+from teamd.merges.queue import Queue
+from teamd.settings.schema import Settings
 
 _REFS: Final = "refs/teamd/queue"
 _LONGEST_TITLE: Final = 100

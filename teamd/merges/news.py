@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from teamd.copies.work import name_files
+from teamd.merges.entry import Entry
 from teamd.messages import TEAMD, Message
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from teamd.merges.entry import Entry
 
 _SHORT: Final = 12
 _MOST_LISTED: Final = 10

@@ -7,6 +7,7 @@ the inboxes, and then taken out again, so that a kill makes neither two of it no
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,14 +18,12 @@ from teamd.board.files import UnknownTask
 from teamd.copies.landing import NotLanded
 from teamd.errors import NotAMessage, StoreError, TeamError
 from teamd.files import directories, files, locks
+from teamd.files.paths import TeamPaths
 from teamd.merges.entry import Entries, Entry, MergeState
+from teamd.messages import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from teamd.board.board import Board
-    from teamd.files.paths import TeamPaths
-    from teamd.messages import Message
 
 _LISTED_SECONDS: Final = 86_400.0  # for so long after its end
 _LANDING_SECONDS: Final = 600.0  # a branch that is checked out moves with its files

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from teamd.copies.discarded import DISCARDED, now_in_refs
+from teamd.copies.record import Copy
+from teamd.copies.source import Source
 from teamd.errors import StoreError, TeamError
 from teamd.merges import joining
-
-if TYPE_CHECKING:
-    from teamd.copies.record import Copy
-    from teamd.copies.source import Source
-    from teamd.merges.entry import Entry
-    from teamd.merges.queue import Queue
+from teamd.merges.entry import Entry
+from teamd.merges.queue import Queue
 
 
 def withdraw(queue: Queue, copy: Copy, source: Source, kept: str) -> list[Entry]:

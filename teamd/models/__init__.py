@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from teamd.model_facts import UNKNOWN, ModelFacts
 from teamd.tokens import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LONG_WAIT_SECONDS: Final = 60.0  # where a server asks for more, the teammate is paused
 CONTEXT_FULL: Final = "model_context_window_exceeded"

@@ -7,15 +7,13 @@ teammate, so each has another try.
 from __future__ import annotations
 
 import re
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.connection import certificate_remedy, find_proxy, is_untrusted
 from teamd.models import KeyRefusedError, LaterError
-
-if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
 
 # `error.type`, `error.code` or `error.details.error_code`: of Anthropic, OpenAI and LiteLLM.
 _SPENT_KINDS: Final = frozenset(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import ssl
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import anthropic
@@ -19,17 +21,11 @@ from anthropic.types import Message, RawMessageStreamEvent
 from teamd import connection, credentials
 from teamd.errors import TeamError
 from teamd.masking import Mask
-from teamd.models import LaterError, UnusableError
+from teamd.models import Ask, LaterError, Reply, UnusableError
 from teamd.models.accounts import redirect_error
 from teamd.models.encoding import PerMessage, breakpoints, encode, encode_body, has_anchor
 from teamd.models.errors import as_model_error, may_have_begun
 from teamd.models.stream import ReplyBuilder, read_reply
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Mapping
-
-    from teamd.models import Ask, Reply
 
 CONNECT_SECONDS: Final = 10.0
 PAGE_SECONDS: Final = 5.0  # for the page of a model

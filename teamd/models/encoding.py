@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import compress, count
 from operator import is_not
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from teamd.models import Ask, Block, ChatMessage
+from teamd.models import Ask, Block, ChatMessage
 
 T = TypeVar("T")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from teamd.connection import find_proxy
 from teamd.messages import again
@@ -20,9 +21,6 @@ from teamd.models import (
 )
 from teamd.models.accounts import Refusal, find_account_error, find_connection_error
 from teamd.models.server_time import find_wait_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 # Worth another try besides all of 500 and above, some of which only a proxy sends.
 TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429})

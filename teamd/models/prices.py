@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from teamd.tokens import Usage
+from teamd.tokens import Usage
 
 _SHIPPED: Final = Path(__file__).with_name("prices.toml")
 PER_TOKENS: Final = 1_000_000
@@ -113,8 +112,6 @@ def _parse(table: Mapping[str, Mapping[str, Any]]) -> dict[str, Price]:
 
 def shipped() -> dict[str, dict[str, Any]]:
     """The table that ships, as it stands in its file."""
-    import tomllib  # noqa: PLC0415 -- 3 ms, only where prices count
-
     return tomllib.loads(_SHIPPED.read_text(encoding="utf-8"))
 
 

@@ -6,26 +6,26 @@ time up to a bound that doubles, so that teammates that failed together do not r
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from teamd.clocks import time_of_day
 from teamd.models import (
     LONG_WAIT_SECONDS,
+    Ask,
     KeyRefusedError,
     LaterError,
+    Model,
     OddReplyError,
     RefusedError,
+    Reply,
     TransientError,
     UnusableError,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from typing import Final
-
-    from teamd.models import Ask, Model, Reply
 
 _LONGEST_REST_SECONDS: Final = 3600.0
 
@@ -53,8 +53,6 @@ class RetryPolicy:
 
     def seconds(self, attempt: int, asked_seconds: float | None) -> float:
         """Seconds to wait after a failure: what the server asks for, and a random time."""
-        import random  # noqa: PLC0415 -- 3 ms, only where a call has failed
-
         asked = min(asked_seconds or 0.0, self.longest_seconds)
         bound = min(self.first_seconds * 2 ** min(attempt, 64), self.longest_seconds)
         return asked + random.uniform(0, bound)  # noqa: S311 -- spreads load, guards nothing
@@ -160,8 +158,6 @@ class Retrying:
         return UnusableError(f"{error}; {again}", rest, about=error.about, by_server=by_server)
 
     async def _pause(self, attempt: int, error: TransientError) -> None:
-        import asyncio  # noqa: PLC0415 -- the supervisor has the policy alone
-
         pause = self.policy.pause(attempt, error)
         self.tell(error, pause, attempt + 2)
         if not isinstance(error, RefusedError):  # for its slot, with all others

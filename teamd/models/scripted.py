@@ -14,13 +14,11 @@ import asyncio
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from teamd.models import Ask, Reply, UnusableError
 from teamd.tokens import Usage
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Turn = dict[str, Any]
 

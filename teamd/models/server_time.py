@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from typing import Final
 
 # A limit of a month may have just begun to count; a time beyond that is a mistake of the server.
 LONGEST_SECONDS: Final = 35 * 86400.0

@@ -9,18 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from teamd.models import OddReplyError, Reply, TransientError
+from teamd.models import Block, OddReplyError, Reply, TransientError
 from teamd.models.tool_input import parse_tool_input
 from teamd.tokens import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-
-    from teamd.models import Block
 
 MOST_BYTES: Final = 1 << 24  # of one reply, far beyond any model's; a server may never end it
 _PINGS_ONLY: Final = 3  # times the silence that is allowed

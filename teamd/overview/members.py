@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
 
+from teamd.budget.account import Account
+from teamd.clocks import time_of_day
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
+from teamd.files.paths import TeamPaths
 from teamd.mail import lines
+from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, PERMISSION_TYPE, USER
 from teamd.states import Status
-from teamd.team.activity import MODEL, read_activity
+from teamd.team.activity import MODEL, Activity, Doing, Retry, read_activity
+from teamd.team.member import Member
+from teamd.team.team import Team
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, Final
-
-    from teamd.budget.account import Account
-    from teamd.files.paths import TeamPaths
     from teamd.overview.requests import OpenRequest
-    from teamd.team.activity import Activity, Doing, Retry
-    from teamd.team.member import Member
-    from teamd.team.team import Team
 
 WAITING: Final = "waiting"
 REJECTED: Final = "rejected"
@@ -107,8 +106,6 @@ class MemberView:
         if self.request is not None and self.state == WAITING:
             return " ".join(self.request.approval.what.split())
         if self.member.until is not None:
-            from teamd.clocks import time_of_day  # noqa: PLC0415 -- only for who is paused
-
             return f"until {time_of_day(self.member.until)}"
         return ""
 
@@ -203,8 +200,6 @@ def count_queued(paths: TeamPaths, name: str) -> int:
     """
     if not files.size(paths.taken(name)):
         return lines.count(paths.inbox(name))
-    from teamd.mail.mailbox import Mailbox  # noqa: PLC0415 -- only where mail is in hand
-
     return Mailbox(paths, name).queued()
 
 

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import StoreError
+from teamd.files.paths import TeamPaths
 from teamd.mail.lines import explain_rejected
 from teamd.messages import LEAD
-from teamd.overview.members import REJECTED, WAITING
+from teamd.overview.members import REJECTED, WAITING, MemberView
 from teamd.states import Status
+from teamd.team.member import Member
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any, Final
-
-    from teamd.files.paths import TeamPaths
-    from teamd.overview.members import MemberView
     from teamd.overview.requests import OpenRequest
-    from teamd.team.member import Member
 
 _LONGEST: Final = 300  # characters of what is asked; `teamctl requests` shows the rest
 _BY_SOMEBODY: Final = "paused by "
@@ -128,8 +126,6 @@ def _way_on(member: Member) -> str:
         return told[1] if told else f"teamctl resume {member.name}"
     if member.name.lower() == LEAD:
         return "teamctl chat"
-    import shlex  # noqa: PLC0415 -- only for one that has failed
-
     return f"teamctl spawn {member.name} {shlex.quote(member.role or 'teammate')} 'Go on.'"
 
 

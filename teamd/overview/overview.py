@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
+from teamd.approvals.approval import Approval
+from teamd.budget.account import NOTHING, Account
+from teamd.budget.uses import read_used
 from teamd.errors import StoreError
 from teamd.files import directories, pidfile
+from teamd.files.paths import TeamPaths
 from teamd.messages import SHUTDOWN_TYPE
+from teamd.overview import notices
 from teamd.overview.members import MemberView, count_queued, count_rejected, look_at
+from teamd.overview.notices import Notice
 from teamd.overview.remembered import remember
 from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.team import Team
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any, Final
-
-    from teamd.approvals.approval import Approval
-    from teamd.budget.account import Account
-    from teamd.files.paths import TeamPaths
-    from teamd.overview.notices import Notice
     from teamd.overview.requests import OpenRequest
-    from teamd.team.team import Team
 
 
 _STOPPED: Final = (Status.FAILED, Status.PAUSED)
@@ -61,8 +61,6 @@ class Overview:
         quiet = self.supervisor is not None and not (self.unread or self.rejected)
         if quiet and not (self.waiting or stopped):
             return ()
-        from teamd.overview import notices  # noqa: PLC0415 -- only where there are some
-
         found = [notices.of_request(request) for request in self.waiting]
         found += notices.of_members(self.paths, self.members)
         if self.supervisor is None:
@@ -173,8 +171,6 @@ class OverviewReader:
         return read_approvals(self._paths)
 
     def _read_costs(self) -> tuple[Mapping[str, Account] | None, str]:
-        from teamd.budget.uses import read_used  # noqa: PLC0415 -- for members only
-
         try:
             return read_used(self._paths.ledger), ""
         except StoreError as error:
@@ -188,6 +184,4 @@ class OverviewReader:
 
 
 def _account(used: Mapping[str, Account], name: str) -> Account:
-    from teamd.budget.account import NOTHING  # noqa: PLC0415 -- loaded by whoever has read `used`
-
     return used.get(name, NOTHING)

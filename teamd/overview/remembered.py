@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from teamd.files.version import is_settled, version_of
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import TypeVar
+from teamd.files.version import Version, is_settled, version_of
 
-    from teamd.files.version import Version
-
-    T = TypeVar("T")
+T = TypeVar("T")
 
 
 def remember(path: Path, read: Callable[[], T]) -> Callable[[], T]:

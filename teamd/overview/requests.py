@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Final
 
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
+from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
 from teamd.messages import USER
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any, Final
-
-    from teamd.files.paths import TeamPaths
-    from teamd.team.team import Team
+from teamd.team.team import Team
 
 _ASKS: Final = {Kind.PERMISSION: "asks to run", Kind.PLAN: "asks to approve a plan"}
 

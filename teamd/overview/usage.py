@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any, Final
 
 from teamd.budget import days
-from teamd.budget.account import NOTHING
+from teamd.budget.account import NOTHING, Account, Reservation
+from teamd.budget.accounts import Accounts
 from teamd.budget.refusals import LIMITS, USD
+from teamd.files.paths import TeamPaths
 from teamd.team.roster import Roster
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Final
-
-    from teamd.budget.account import Account, Reservation
-    from teamd.budget.accounts import Accounts
-    from teamd.files.paths import TeamPaths
 
 PER_DAY: Final = "_per_day"
 PER_MONTH: Final = "_per_month"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +43,5 @@ class Grant:
 
     def __str__(self) -> str:
         if self.command:
-            import shlex  # noqa: PLC0415 -- only for this
-
             return f"{self.tool}: {shlex.join(self.command)} …"
         return f"{self.tool}: {self.text or self.path}" if self.text or self.path else self.tool

@@ -7,15 +7,13 @@ shell are opaque; any other program is taken by its words.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from teamd.permissions.shell import SimpleCommand
 
-    from teamd.permissions.shell import SimpleCommand
-
-    Words = tuple[str | None, ...]
+Words = tuple[str | None, ...]
 
 
 def _names(text: str) -> frozenset[str]:

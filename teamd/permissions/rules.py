@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.permissions.grant import Grant
 from teamd.permissions.programs import mentions, program, views
 from teamd.permissions.shell import SimpleCommand, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from teamd.settings.schema import Permission
+from teamd.settings.schema import Permission
 
 BASH: Final = "bash"
 _LIKE_BASH: Final = frozenset({BASH, "background_run"})

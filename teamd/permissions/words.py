@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Final
 
 METACHARACTERS: Final = frozenset(" \t\n;&|()<>")
 PROCESS_SUBSTITUTIONS: Final = ("<(", ">(")

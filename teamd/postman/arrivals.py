@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from teamd.errors import NotAMessage, TeamError
 from teamd.files import files
 from teamd.hosts.asking import keep_answer
-from teamd.hosts.lines import ANSWER, REQUEST, read_fields
+from teamd.hosts.lines import ANSWER, REQUEST, OutLine, read_fields
+from teamd.hosts.outbox import Outbox
+from teamd.journal import Journal
 from teamd.mail.trace import find_ids, texts_sent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from teamd.hosts.lines import OutLine
-    from teamd.hosts.outbox import Outbox
-    from teamd.journal import Journal
-    from teamd.postman.commands import Commands
-    from teamd.postman.delivery import FarDelivery
+from teamd.postman.commands import Commands
+from teamd.postman.delivery import FarDelivery
 
 
 @dataclass(slots=True)

@@ -10,15 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from typing import TYPE_CHECKING, Final, NoReturn
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NoReturn
 
+from teamd.postman.certificates import Certificates
 from teamd.postman.connection import BrokerConnection, LostConnection
 from teamd.postman.reasons import explain, is_refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from teamd.postman.certificates import Certificates
 
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.5  # what waits moves soon after a heal

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd import clocks
 from teamd.child_exit import explain_exit
 from teamd.files.locks import InstanceLock
+from teamd.files.paths import TeamPaths
 from teamd.hosts.asking import own_boot, sweep_answers
 from teamd.hosts.far import FarHosts
 from teamd.hosts.outbox import Outbox
@@ -20,6 +22,7 @@ from teamd.hosts.rosters import FarRoster
 from teamd.hosts.view import Views, postman_runs
 from teamd.journal import Journal
 from teamd.mail.routing import Post
+from teamd.masking import Mask
 from teamd.messages import MAX_MESSAGE_BYTES
 from teamd.postman.arrivals import Arrivals
 from teamd.postman.commands import Commands
@@ -27,15 +30,9 @@ from teamd.postman.delivery import FarDelivery
 from teamd.postman.links import Links
 from teamd.postman.presence import HostPresence
 from teamd.postman.process import Postman
+from teamd.settings import Settings
 from teamd.states import ChildExit
 from teamd.team.roster import Roster
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from teamd.files.paths import TeamPaths
-    from teamd.masking import Mask
-    from teamd.settings import Settings
 
 POSTMAN: Final = "postman"  # in its log
 _PATIENCE_SECONDS: Final = 0.5  # for a lock: all other hosts wait meanwhile

@@ -7,21 +7,18 @@ repeats it. How late it is the far clock tells, see `presence`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamd import clocks
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
+from teamd.files.paths import TeamPaths
 from teamd.hosts.requests import FarAnswer, FarRequest
+from teamd.journal import Journal
 from teamd.messages import LEAD
 from teamd.postman.presence import BEAT_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from teamd.files.paths import TeamPaths
-    from teamd.journal import Journal
-
+from teamd.tools.asking import Asking
 
 _CLOCK_SECONDS: Final = 3 * BEAT_SECONDS  # within which each end has heard the other's echo
 _LOOK_SECONDS: Final = 0.05
@@ -87,8 +84,6 @@ class Commands:
         if not self.allows(host, what):
             here = f'its team.toml has no "{host}" in [hosts] allow {what}'
             raise TeamError(f"{self.name} does not let {host} {what} teammates: {here}")
-        from teamd.tools.asking import Asking  # noqa: PLC0415 -- loads pydantic, of 8 MB
-
         left = await self._left(host, request)  # now: the import takes a while
         if left <= 0:
             raise DeadlinePassed(f"the {what} came too late to {self.name}, and was not done")

@@ -7,22 +7,18 @@ forever for a wire that is dead, and talks in plain text to a server that asks f
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.aio.transport import TcpTransport
 from nats.errors import Error, SlowConsumerError
 
+from teamd.postman.certificates import Certificates
 from teamd.postman.reasons import NotAdmitted, NotSecure, Silence
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from nats.aio.msg import Msg
-
-    from teamd.postman.certificates import Certificates
 
 _PING_SECONDS: Final = 2.5  # without a byte: where other hosts are, their beats come sooner
 _SILENCE_SECONDS: Final = 5.0  # without a byte, pongs included: the way there is cut

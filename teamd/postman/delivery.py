@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamd.errors import (
     BadName,
@@ -26,17 +27,13 @@ from teamd.errors import (
     UnknownTeammate,
 )
 from teamd.files import files
+from teamd.hosts.lines import OutLine
 from teamd.hosts.places import HostPlaces
+from teamd.journal import Journal
+from teamd.mail.routing import Post
 from teamd.message_json import is_moment
 from teamd.messages import HELD_TYPE, TEAMD, Message
 from teamd.postman.plain_mail import read_plain, write_plain
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from teamd.hosts.lines import OutLine
-    from teamd.journal import Journal
-    from teamd.mail.routing import Post
 
 # Other types mean something to teammates: an interrupt ends a turn, a task needs no approval. They
 # come as plain messages.

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from teamd.hosts.view import HostState
-
-if TYPE_CHECKING:
-    from teamd.hosts.view import Views
-    from teamd.postman.presence import Peer
+from teamd.hosts.view import HostState, Views
+from teamd.postman.presence import Peer
 
 DEAF: Final = "it does not hear this host"
 DENIED: Final = (

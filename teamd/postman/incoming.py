@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.lines import OutLine, pass_over, read_fields, read_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from teamd.postman.frames import LineFrame, Offer
+from teamd.postman.frames import LineFrame, Offer
 
 
 class Receiver(Protocol):

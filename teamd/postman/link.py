@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.errors import StoreError
 from teamd.postman import frames
 from teamd.postman.frames import HelloFrame, LineFrame, ReceiptFrame
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from teamd.postman.incoming import Incoming
-    from teamd.postman.outgoing import Outgoing
+from teamd.postman.incoming import Incoming
+from teamd.postman.outgoing import Outgoing
 
 _FIRST_PAUSE_SECONDS: Final = 3.0
 _LONGEST_PAUSE_SECONDS: Final = 60.0

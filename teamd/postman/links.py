@@ -5,32 +5,27 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from teamd.errors import StoreError, TeamError
 from teamd.files.files import DAMAGED
 from teamd.hosts.cursor import CursorFile
+from teamd.hosts.outbox import Outbox
 from teamd.hosts.outbox_file import DamagedOutbox
 from teamd.hosts.outbox_repair import find_aside
 from teamd.hosts.places import HostPlaces
-from teamd.hosts.view import Report
+from teamd.hosts.view import Report, Views
+from teamd.journal import Journal
+from teamd.mail.routing import Post
 from teamd.messages import LEAD, NAME, TEAMD, Message
-from teamd.postman.incoming import Incoming
+from teamd.postman.incoming import Incoming, Receiver
 from teamd.postman.link import Link
 from teamd.postman.outgoing import WINDOW_LINES, Outgoing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from collections.abc import Set as AbstractSet
-    from pathlib import Path
-
-    from teamd.hosts.outbox import Outbox
-    from teamd.hosts.view import Views
-    from teamd.journal import Journal
-    from teamd.mail.routing import Post
-    from teamd.postman.incoming import Receiver
 
 _MOST: Final = 1000  # a broker that invents names fills no memory
 OUTBOX_WAS_DAMAGED: Final = "the file of what waits for it was damaged"

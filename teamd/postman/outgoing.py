@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import files
 from teamd.files.safe_open import safe_open
 from teamd.hosts.cursor import Cursor, CursorFile
+from teamd.hosts.outbox import Outbox
 from teamd.hosts.outbox_file import (
     DamagedOutbox,
     End,
@@ -25,11 +27,6 @@ from teamd.hosts.outbox_file import (
     whole_size,
 )
 from teamd.postman.frames import LineFrame, Offer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from teamd.hosts.outbox import Outbox
 
 WINDOW_LINES: Final = 512  # half of it shares two syncs; twice that takes a MiB
 _WINDOW_BYTES: Final = 1 << 20

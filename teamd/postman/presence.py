@@ -14,16 +14,14 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamd.errors import NotAMessage
 from teamd.hosts.rosters import FarRoster
 from teamd.message_json import is_moment, is_tag, parse_object
 from teamd.messages import NAME
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BEAT_SECONDS: Final = 2.0
 SILENT_SECONDS: Final = 6.0  # without a beat: unreachable

@@ -10,35 +10,30 @@ import asyncio
 import math
 import time
 from collections import deque
+from collections.abc import Callable, Coroutine
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from teamd import clocks
 from teamd.errors import NotAMessage, StoreError, TeamError
-from teamd.files.watch import watch
+from teamd.files.paths import TeamPaths
+from teamd.files.watch import Watch, watch
 from teamd.hosts import rosters
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarRoster
+from teamd.hosts.view import Views
+from teamd.journal import Journal
 from teamd.postman.broker import Broker
 from teamd.postman.certificates import Certificates
 from teamd.postman.faces import DEAF, DENIED, show_host
-from teamd.postman.presence import SILENT_SECONDS
+from teamd.postman.links import Links
+from teamd.postman.presence import SILENT_SECONDS, HostPresence
 from teamd.postman.rounds import Rounds
 from teamd.postman.spare_memory import SpareMemory
+from teamd.settings.hosts import HostSettings
 from teamd.team.roster import Roster
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from teamd.files.paths import TeamPaths
-    from teamd.files.watch import Watch
-    from teamd.hosts.view import Views
-    from teamd.journal import Journal
-    from teamd.postman.links import Links
-    from teamd.postman.presence import HostPresence
-    from teamd.settings.hosts import HostSettings
 
 _OFFLINE: Final = "there is no connection to the broker"
 _MOST_DENIED: Final = 100  # of what the broker denies, that is told

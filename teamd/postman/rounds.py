@@ -7,11 +7,9 @@ of the loop sooner, which is a tenth of its whole way on a quiet machine.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
 
 
 @dataclass(slots=True)

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import tomli_w
 from teamd_commands import command_line
 
 from teamd import secret_environment, settings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from teamd.files.paths import TeamPaths
-    from teamd.settings import Settings
+from teamd.files.paths import TeamPaths
+from teamd.settings import Settings
 
 
 def become_postman(paths: TeamPaths, chosen: Settings) -> NoReturn:

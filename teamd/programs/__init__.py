@@ -11,18 +11,17 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from teamd import secret_environment
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Mapping, Sequence
-    from typing import ClassVar, Final, Self
 
 Sink = Callable[[bytes], object]
 
@@ -67,7 +66,6 @@ async def capture(
         OSError: it could not be started.
     """
     import asyncio  # noqa: PLC0415 -- see Program
-    from functools import partial  # noqa: PLC0415
 
     from teamd.programs.reaped import Reaped  # noqa: PLC0415 -- it needs asyncio
 

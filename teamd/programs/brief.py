@@ -9,17 +9,14 @@ import selectors
 import signal
 import socket
 import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from typing import Any, Final, Self
 
 from teamd.clocks import Deadline
 from teamd.programs import JOIN, Captured
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Any, Final, Self
 
 _LISTEN_SECONDS: Final = 10.0
 _MOST_AT_ONCE: Final = 1 << 16

@@ -10,11 +10,9 @@ import errno
 import json
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Final
 
 # In the first process, where the socket is descriptor 9.
 WAIT: Final = "echo ready >&9\nread -r _ <&9 || exit 1\n"

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.programs import reaper
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _MEMORY_FILE: Final = "/memfd:"
 _BLOCK_BYTES: Final = 512

@@ -8,15 +8,13 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from teamd.programs import Program, Sink, reaper
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 _REAPER_SECONDS: Final = 10.0  # more than a reaper takes for settling, grace and killing
 _LAST_KILL_SECONDS: Final = 1.0  # where nothing else can run meanwhile

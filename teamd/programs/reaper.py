@@ -22,13 +22,10 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-
-TYPE_CHECKING = False  # importing `typing` takes longer than the rest together
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Final, NoReturn
+from typing import Final, NoReturn
 
 ALL: Final = "--"
 ATTACHED: Final = "--attached"

@@ -10,21 +10,17 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from teamd.programs import Program, reaper
+from teamd.programs import Program, Sink, reaper
+from teamd.programs.cgroup import Cgroup
 from teamd.programs.gate import WAIT, Gate
 from teamd.programs.processes import descendants, namespace_of, signal_in, take_more_than
 from teamd.programs.reaped import Ended
 from teamd.programs.seccomp import filter_to_read
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from teamd.programs import Sink
-    from teamd.programs.cgroup import Cgroup
 
 _GRACE_SECONDS: Final = 2.0  # between SIGTERM and SIGKILL
 _KILL_SECONDS: Final = 5.0  # after SIGKILL; what is still there then waits for a dead disk

@@ -14,14 +14,11 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Final
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)

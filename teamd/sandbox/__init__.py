@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
+from typing import Final
 
 SANDBOXED: Final = "bubblewrap"  # so begins the line that says what stands around commands

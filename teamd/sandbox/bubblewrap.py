@@ -9,22 +9,15 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Final
 
-from teamd.sandbox.places import GIT, PlaceState
-from teamd.sandbox.policy import HOME, TEMPORARY
-from teamd.sandbox.readable import SYSTEM_FOLDERS, is_of_system
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Final
-
-    from teamd.sandbox.places import Place
-    from teamd.sandbox.policy import Policy
-    from teamd.sandbox.readable import Readable
+from teamd.sandbox.places import GIT, Place, PlaceState
+from teamd.sandbox.policy import HOME, TEMPORARY, Policy
+from teamd.sandbox.readable import SYSTEM_FOLDERS, Readable, is_of_system
 
 # As root a sandbox with any capability can be left. The command is the first process of its
 # namespace, so that nothing of bubblewrap's own is in there.

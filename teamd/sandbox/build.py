@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,26 +17,20 @@ import teamd_commands
 
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, locks
-from teamd.files.paths import home_folder, user_name, workspaces_folder
+from teamd.files.paths import TeamPaths, home_folder, user_name, workspaces_folder
+from teamd.programs import Sink
 from teamd.programs.cgroup import Cgroup
 from teamd.programs.sandboxed import Bounds
 from teamd.sandbox.links import leads_through
 from teamd.sandbox.outside_git import linked_repository
 from teamd.sandbox.placeholders import Placeholders
 from teamd.sandbox.places import GIT
-from teamd.sandbox.policy import Policy
-from teamd.sandbox.probe import PROGRAM, WITHOUT
+from teamd.sandbox.policy import Origin, Policy
+from teamd.sandbox.probe import PROGRAM, WITHOUT, Probe
 from teamd.sandbox.repair import repair
-from teamd.sandbox.shells import ClosedShell, OpenShell, SandboxedShell, Shell, make_home
+from teamd.sandbox.shells import ClosedShell, Command, OpenShell, SandboxedShell, Shell, make_home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from teamd.files.paths import TeamPaths
-    from teamd.programs import Sink
-    from teamd.sandbox.policy import Origin
-    from teamd.sandbox.probe import Probe
-    from teamd.sandbox.shells import Command
     from teamd.settings.reach import Tools
     from teamd.settings.schema import Settings
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Final
+from typing import Final
 
 # All else makes git run something, or read settings from somewhere else.
 _HARMLESS: Final = re.compile(

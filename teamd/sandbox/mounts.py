@@ -11,17 +11,13 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from teamd.sandbox.places import PlaceState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from teamd.sandbox.places import Place
+from teamd.sandbox.places import Place, PlaceState
 
 _READ_ONLY: Final = ("--ro-bind", "--ro-bind-try")
 _BINDS: Final = ("--bind", *_READ_ONLY)

@@ -7,14 +7,11 @@ it reaches a server that the job runs. With hosts, all that run at a time share 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from teamd.programs import JOIN
 from teamd.sandbox.proxy import HostProxy
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclass(slots=True)

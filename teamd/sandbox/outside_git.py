@@ -11,15 +11,13 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from teamd.files.paths import home_folder
 from teamd.sandbox.places import GIT
 from teamd.sandbox.probe import WITHOUT
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from teamd.settings.reach import Tools
 
 _LARGEST_BYTES: Final = 1 << 13

@@ -16,21 +16,18 @@ import asyncio
 import json
 import os
 import stat
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.files.safe_open import FOLDER
 from teamd.process_id import Identity
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator
-
-    from teamd.sandbox.places import Place
+from teamd.sandbox.places import Place
 
 SAME_FOLDER: Final = b".\n"  # in `.git/commondir`, where git takes nothing else but a folder's name
 _LINGER_SECONDS: Final = 0.2  # between two commands of one reply, or around a quick model's

@@ -13,19 +13,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from teamd.sandbox.git_settings import named_by_settings
 from teamd.sandbox.links import follow
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
-    from typing import Final
 
 GIT: Final = ".git"
 # Git passes over an empty folder wherever it is, but for those whose content it reads itself.

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from teamd.sandbox import toolchains
 from teamd.sandbox.links import leads_through
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Final
-
     from teamd.programs.sandboxed import Bounds
 
 # Where they stand inside, whoever's they are: what a command keeps of them works with any team.

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from teamd.programs.brief import begin_briefly
 from teamd.programs.seccomp import filter_to_read
 from teamd.sandbox import SANDBOXED
 from teamd.sandbox.bubblewrap import build_trial
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Final
-
     from teamd.settings.reach import Tools
 
 PROGRAM: Final = "bwrap"

@@ -7,17 +7,15 @@ RFC 9110, 9.3.6 and RFC 9112, 3.2.2. All else is refused with a sentence, and no
 from __future__ import annotations
 
 import asyncio
+import socket
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from teamd.programs.brief import listen_in_namespace
 from teamd.sandbox.policy import PROXY_PORT
-
-if TYPE_CHECKING:
-    import socket
-    from asyncio import StreamReader, StreamWriter
-    from collections.abc import Iterable
 
 _STANDARD_PORTS: Final = (80, 443)
 _REQUEST_SECONDS: Final = 30.0

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from teamd.files.paths import home_folder
 from teamd.sandbox.links import leads_through
+from teamd.sandbox.policy import Policy
 from teamd.sandbox.toolchains import changed_at, needed_by
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Final
-
-    from teamd.sandbox.policy import Policy
 
 SYSTEM_FOLDERS: Final = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",

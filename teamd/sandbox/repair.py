@@ -9,22 +9,18 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.errors import translate_os_errors
 from teamd.files import directories
 from teamd.files.safe_open import FOLDER
 from teamd.sandbox.git_settings import keep_harmless
-from teamd.sandbox.placeholders import SAME_FOLDER
+from teamd.sandbox.placeholders import SAME_FOLDER, Holder
 from teamd.sandbox.places import GIT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.sandbox.placeholders import Holder
 
 _STANDARD_HOOK: Final = ".sample"
 _FOREIGN: Final = ("config.worktree", "modules", "worktrees")

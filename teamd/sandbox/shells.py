@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from pathlib import Path
+from typing import Final, Protocol
 
 from teamd import secret_environment
 from teamd.errors import TeamError
 from teamd.files import directories, files
 from teamd.process_id import Identity
-from teamd.programs import CONFINED
+from teamd.programs import CONFINED, Sink
 from teamd.programs.brief import run_briefly
+from teamd.programs.cgroup import Cgroup
 from teamd.programs.reaped import Reaped
 from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.mounts import MeantMounts, read_mounts
-from teamd.sandbox.network import Networks, Visit
-from teamd.sandbox.placeholders import Holder, Tidying
+from teamd.sandbox.network import Network, Networks, Visit
+from teamd.sandbox.placeholders import Holder, Placeholders, Tidying
 from teamd.sandbox.places import GIT, Place, PlaceState, Standing, find_places, protected_names
+from teamd.sandbox.policy import Policy
 from teamd.sandbox.probe import find_program
 from teamd.sandbox.readable import ReadableCache
 from teamd.sandbox.repair import repair
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
-    from pathlib import Path
-
-    from teamd.programs import Sink
-    from teamd.programs.cgroup import Cgroup
-    from teamd.sandbox.network import Network
-    from teamd.sandbox.placeholders import Placeholders
-    from teamd.sandbox.policy import Policy
 
 Command = Reaped | Sandboxed
 

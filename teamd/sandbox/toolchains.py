@@ -8,16 +8,13 @@ lead to; rustup in a folder that a variable names.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from teamd.files.paths import home_folder
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from typing import Final
 
 _PROGRAMS: Final = "bin"
 _BESIDE_PROGRAMS: Final = ("lib", "lib64", "libexec", "pyvenv.cfg")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import tomli_w
 
 from teamd.errors import SettingsError
 from teamd.settings.load import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 
 def with_keys(old: bytes, section: str, keys: Mapping[str, Any], *, path: Path) -> bytes:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import yaml
 
 from teamd.errors import SettingsError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 MAX_BYTES: Final = 262_144
 _FRONT: Final = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
@@ -78,8 +78,6 @@ def read(path: Path) -> Document:
 
 
 def _fields(front: str) -> dict[str, Any]:
-    import yaml  # noqa: PLC0415 -- 30 ms that only who has such files pays
-
     try:
         found = yaml.safe_load(front)
     except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError, TypeError):

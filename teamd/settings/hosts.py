@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from teamd.messages import NAME
@@ -15,11 +17,6 @@ from teamd.settings import keys, kinds
 from teamd.settings.keys import higher, if_set, setting
 from teamd.settings.kinds import ValueKind, Wrong
 from teamd.settings.quoting import bare
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, Final
 
 OUTBOX_BYTES: Final = 67_108_864
 ASKED: Final = ("spawn", "shutdown", "interrupt")  # what one host may ask of another

@@ -8,17 +8,15 @@ with.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from pathlib import Path
-    from typing import Any, TypeAlias
-
     from teamd.settings.kinds import ValueKind
 
-    Loosens: TypeAlias = Callable[[Any, Any], bool]
+Loosens: TypeAlias = Callable[[Any, Any], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, Final
 
 from teamd.errors import BadName
 from teamd.messages import LEAD, NAME, check_name
 from teamd.model_facts import EFFORTS
 from teamd.settings.quoting import bare, printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Final
 
 MAX_WHOLE: Final = 2**31 - 1
 MAX_TOKENS: Final = 10**15
@@ -147,8 +145,6 @@ def _is_command(value: Any) -> bool:
         return False
     if _SHELL_SIGNS & set(value):
         raise Wrong('must be the first words of one command, such as "git push", without signs')
-    import shlex  # noqa: PLC0415 -- only where there is one
-
     try:
         return bool(shlex.split(value))
     except ValueError as error:

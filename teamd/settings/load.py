@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import SettingsError
 from teamd.settings.validation import Validation
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any, Final
-
     from teamd.settings.schema import Settings
 
 MAX_FILE_BYTES: Final = 1_048_576

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
+from typing import Final
 
 BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SHOWN_CHARACTERS: Final = 60

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Literal
 
 from teamd.settings import kinds
 from teamd.settings.keys import added, higher, if_set, removed, setting, without_walls
 from teamd.settings.kinds import FLAG, SECONDS, WHOLE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from teamd.errors import SettingsError
 from teamd.files.paths import SETTINGS_FILE
@@ -14,10 +17,7 @@ from teamd.settings.sections import HOSTS, TEAMMATE
 from teamd.settings.trust import TrustStore
 from teamd.settings.untrusted import confine, list_keys
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from teamd.settings.schema import Settings
     from teamd.settings.untrusted import Loosened
 
@@ -69,8 +69,6 @@ class Reading:
         if not waiting:
             return ""
         where = " and ".join(str(f.path) for f in self.files if f.loosened and not f.trusted)
-        import shlex  # noqa: PLC0415 -- only where some wait
-
         option = "" if config is None else f" --config {shlex.quote(str(config))}"
         return (
             f"not in force until you confirm {printable(where)} with `teamctl trust{option}`: "

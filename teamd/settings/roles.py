@@ -8,17 +8,15 @@ it becomes a part of the system prompt.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from teamd.errors import SettingsError
 from teamd.model_facts import EFFORTS
 from teamd.settings import front_matter
 from teamd.settings.validation import TOOLS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 INHERIT: Final = "inherit"

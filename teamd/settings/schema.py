@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
 
 from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES
 from teamd.settings import kinds
@@ -27,12 +29,7 @@ from teamd.settings.keys import (
 from teamd.settings.kinds import FLAG, SECONDS, SECONDS_OR_ZERO, SHARE, TEXT, USD, WHOLE
 from teamd.settings.reach import Reach, Tools
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Final, Literal, TypeAlias
-
-    Effort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
+Effort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
 
 _WILDCARDS: Final = frozenset("*?[")
 

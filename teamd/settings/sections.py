@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from typing import Any, Final
 
 from teamd.settings.keys import keys_of
 from teamd.settings.schema import Settings
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, Final
 
 _DEFAULTS: Final = Settings()
 SECTIONS: Final[Mapping[str, type[Any]]] = {

@@ -5,15 +5,13 @@ The format is that of the open Agent Skills specification.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from teamd.errors import SettingsError
 from teamd.settings import front_matter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 FILE_NAME: Final = "SKILL.md"
 _LONGEST_DESCRIPTION: Final = 1024  # characters; the specification's bound

@@ -7,20 +7,18 @@ itself, since what is written there later may only tighten what was confirmed.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Self
 
 from teamd.errors import StoreError
 from teamd.files import directories, files
 from teamd.files.paths import trust_folder
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Final, Self
 
 _FORMAT: Final = 1
 _ENTRIES: Final = "*.json"
@@ -160,8 +158,6 @@ def hash_of(path: Path, data: bytes) -> str:
     The place counts besides the file itself: paths in a file are relative to where it was found, so
     a link to a trusted file elsewhere is another file.
     """
-    import hashlib  # noqa: PLC0415 -- 4 ms, only where there is a file
-
     head = json.dumps([str(_place(path)), os.path.realpath(path)]).encode()
     return hashlib.sha256(head + b"\0" + data).hexdigest()
 
@@ -172,8 +168,6 @@ def _place(path: Path) -> Path:
 
 
 def _entry_name(path: Path) -> str:
-    import hashlib  # noqa: PLC0415 -- 4 ms, only where something was ever confirmed
-
     return f"{hashlib.sha256(os.fsencode(_place(path))).hexdigest()}.json"
 
 

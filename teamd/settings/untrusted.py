@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd.settings.keys import keys_of
 from teamd.settings.quoting import bare, printable
 from teamd.settings.schema import Settings
 from teamd.settings.sections import SECTIONS, TABLES
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
-
     from teamd.settings.keys import Loosens
     from teamd.settings.schema import Permission
 
@@ -177,6 +176,4 @@ def _plain(value: Any) -> Any:
 
 def _spell(value: Any) -> str:
     """A value on one line, with nothing in it that a terminal obeys."""
-    import json  # noqa: PLC0415 -- only where it is shown
-
     return printable(json.dumps(_plain(value), ensure_ascii=False))

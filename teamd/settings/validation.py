@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import MISSING, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any, Final
 
 from teamd.settings.keys import keys_of
 from teamd.settings.kinds import Wrong
@@ -12,11 +14,6 @@ from teamd.settings.quoting import SHOWN_CHARACTERS, bare, quoted, shown
 from teamd.settings.reach import Reach
 from teamd.settings.schema import Permission, PriceSettings, Settings, Teammate
 from teamd.settings.sections import PERMISSION, PRICES, ROLE, SECTIONS, TEAMMATE
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-    from typing import Any, Final
 
 # The tools that rules may be about; those that run commands, and those that take a path.
 TOOLS: Final = (

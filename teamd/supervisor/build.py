@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+from decimal import Decimal
 from functools import cache, partial
+from typing import Final
 
 from teamd import damaged
 from teamd.approvals.store import Approvals
@@ -13,38 +15,32 @@ from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
 from teamd.files.locks import is_held_by
 from teamd.files.watch import watch
+from teamd.hosts.far import FarHosts
+from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import RESERVE, Post
 from teamd.messages import TEAMD
+from teamd.models.prices import Prices
+from teamd.models.retry import RetryPolicy
 from teamd.supervisor import orphans
 from teamd.supervisor.checkers import Checkers
 from teamd.supervisor.children import Children
 from teamd.supervisor.concurrency_limit import ConcurrencyLimit
 from teamd.supervisor.copying import CopyMakers
+from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.inbox import ControlInbox
+from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.mergers import Mergers
 from teamd.supervisor.postmen import Postmen
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdown import ShutdownContext
 from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.slots import Slots
-from teamd.supervisor.supervisor import Signals, Supervisor, is_inbox
+from teamd.supervisor.supervisor import ServiceWatchdog, Signals, Supervisor, is_inbox
 from teamd.supervisor.team_context import TeamContext
 from teamd.supervisor.workers import Workers
 from teamd.team import teams
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from decimal import Decimal
-    from typing import Final
-
-    from teamd.journal import Journal
-    from teamd.models.prices import Prices
-    from teamd.models.retry import RetryPolicy
-    from teamd.supervisor.fork import ChildProgram
-    from teamd.supervisor.live_settings import LiveSettings
-    from teamd.supervisor.supervisor import ServiceWatchdog
-    from teamd.tokens import Usage
+from teamd.tokens import Usage
 
 _CAUGHT: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
@@ -94,8 +90,6 @@ def _build_post(settings: LiveSettings) -> Post:
     """Build what sends the mail of teamd itself, which may fill more of an inbox than others'."""
     paths, mail, hosts = settings.paths, settings.now.mail, None
     if settings.now.hosts.name is not None:
-        from teamd.hosts.far import FarHosts  # noqa: PLC0415 -- only where there are other hosts
-
         hosts = FarHosts.of(paths, settings.now.hosts, durable=settings.durable)
     return Post(
         paths,
@@ -110,8 +104,6 @@ def _call_limit(settings: LiveSettings) -> ConcurrencyLimit:
     """Return the limit of the settings that are in force at the moment."""
 
     def policy() -> RetryPolicy:
-        from teamd.models.retry import RetryPolicy  # noqa: PLC0415 -- where a server refused
-
         model = settings.now.model
         return RetryPolicy(attempts=model.attempts, longest_seconds=model.retry_seconds)
 
@@ -123,8 +115,6 @@ def _repair(settings: LiveSettings, journal: Journal) -> str:
 
     @cache
     def prices() -> Prices:  # read where there is damage
-        from teamd.models.prices import Prices  # noqa: PLC0415 -- the same
-
         return Prices(Terms.of(settings.now).prices)
 
     def cost(model: str, usage: Usage) -> Decimal | None:

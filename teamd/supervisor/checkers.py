@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import math
 import signal
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from teamd import clocks
+from teamd.board.board import Board
 from teamd.board.files import id_in
 from teamd.board.task import TaskStatus
 from teamd.clocks import Deadline
 from teamd.errors import StoreError, TeamError
 from teamd.files.watch import SLOW_SECONDS
+from teamd.journal import Journal
 from teamd.states import ChildExit
-from teamd.supervisor.fork import CheckStart, fork
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Final
-
-    from teamd.board.board import Board
-    from teamd.journal import Journal
-    from teamd.supervisor.children import Children
-    from teamd.supervisor.fork import Child
+from teamd.supervisor.children import Children
+from teamd.supervisor.fork import CheckStart, Child, fork
 
 _AT_ONCE: Final = 1  # they share the workspace, and what one builds there is not another's
 _AROUND_SECONDS: Final = 300.0  # to make a place, and to end: a process that hangs is killed

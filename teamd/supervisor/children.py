@@ -5,33 +5,34 @@ from __future__ import annotations
 import math
 import signal
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from teamd import clocks
 from teamd.call_slots import CHANNEL
 from teamd.clocks import Deadline
 from teamd.errors import StoreError, TeamError
-from teamd.heartbeat import HeartbeatMemory, Watchdog
+from teamd.heartbeat import Heartbeat, HeartbeatMemory, HeartbeatPolicy, Watchdog
+from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
+from teamd.process_id import Identity
 from teamd.states import ChildExit
-from teamd.supervisor.fork import ChildStart, any_ended, fork
-from teamd.supervisor.lifecycle import TABLE, Action, Life, LifeEvent, State, describe_exit
+from teamd.supervisor.fork import Child, ChildProgram, ChildStart, any_ended, fork
+from teamd.supervisor.lifecycle import (
+    TABLE,
+    Action,
+    EndNotice,
+    Life,
+    LifeEvent,
+    State,
+    describe_exit,
+)
+from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.lives import Lives
+from teamd.supervisor.roster_writer import RosterWriter
+from teamd.supervisor.slots import Slots
 from teamd.supervisor.trial import explain, try_fork
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Final
-
-    from teamd.heartbeat import Heartbeat, HeartbeatPolicy
-    from teamd.journal import Journal
-    from teamd.process_id import Identity
-    from teamd.supervisor.fork import Child, ChildProgram
-    from teamd.supervisor.lifecycle import EndNotice
-    from teamd.supervisor.live_settings import LiveSettings
-    from teamd.supervisor.roster_writer import RosterWriter
-    from teamd.supervisor.slots import Slots
 
 KILL_AGAIN_SECONDS: Final = 1.0
 # A full disk or a full process table is the machine's trouble: however long it lasts, the teammate

@@ -10,16 +10,12 @@ makes the next try come later, since the wall is known by then.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from teamd.clocks import Deadline
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Final
-
-    from teamd.models.retry import RetryPolicy
+from teamd.models.retry import RetryPolicy
 
 _LEAST_STEP: Final = 1 / 16
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from teamd.copies import record
+from teamd.copies import clone, record
 from teamd.errors import TeamError
+from teamd.supervisor.copying import CopyOutcome
 from teamd.supervisor.spawn import SpawnRequest, check
+from teamd.supervisor.team_context import TeamContext
+from teamd.team.member import Member
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from teamd.supervisor.copying import CopyOutcome
-    from teamd.supervisor.team_context import TeamContext
-    from teamd.team.member import Member
-
-    Begin = Callable[[str], None]
-    Refuse = Callable[[TeamError], None]
+Begin = Callable[[str], None]
+Refuse = Callable[[TeamError], None]
 
 
 def settle_copy(context: TeamContext, wanted: SpawnRequest) -> SpawnRequest:
@@ -84,8 +80,6 @@ def _wants_copy(context: TeamContext, member: Member | None, wanted: SpawnReques
 
 def _take_back(context: TeamContext, name: str) -> None:
     """Remove a copy in which nobody has begun to work, or what is left of one."""
-    from teamd.copies import clone  # noqa: PLC0415 -- behind `ready`: it loads the sandbox
-
     settings = context.settings
     try:
         clone.remove_copy(settings.paths, name, settings.now.team.workspace)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from typing import Any, Final
 
+from teamd.copies.clone import make_copy
 from teamd.errors import ExitCode, TeamError
+from teamd.files.paths import TeamPaths
+from teamd.journal import Journal
 from teamd.supervisor.fork import Child, fork
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-    from typing import Any, Final
-
-    from teamd.files.paths import TeamPaths
-    from teamd.journal import Journal
 
 _MOST_BYTES: Final = 1 << 15  # less than a pipe takes without a reader
 
@@ -137,8 +134,6 @@ class CopyMakers:
         return {making.child.identity.pid for making in self._makings.values()}
 
     def _run(self, name: str, team: str, folder: Path, writer: int) -> int:
-        from teamd.copies.clone import make_copy  # noqa: PLC0415 -- loaded before the first fork
-
         try:
             found = {"lacks": make_copy(self.paths, name, team, folder).lacks}
         except TeamError as error:

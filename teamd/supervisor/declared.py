@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
+from teamd.errors import TeamError
 from teamd.files import files
+from teamd.files.paths import TeamPaths
 from teamd.messages import LEAD
+from teamd.settings import Teammate
 from teamd.supervisor.copied import lacks_copy, settle_copy, spawn_with_copy
 from teamd.supervisor.pricing import warn_of_price
 from teamd.supervisor.spawn import SpawnRequest, spawn
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from teamd.errors import TeamError
-    from teamd.files.paths import TeamPaths
-    from teamd.settings import Teammate
-    from teamd.supervisor.team_context import TeamContext
+from teamd.supervisor.team_context import TeamContext
 
 
 def spawn_declared(context: TeamContext, teammate: Teammate) -> bool:
@@ -87,8 +85,6 @@ def _prompt_id(paths: TeamPaths, declared: SpawnRequest) -> str:
     Raises:
         StoreError: the conversation cannot be looked at.
     """
-    import hashlib  # noqa: PLC0415 -- 4 ms, only where somebody is declared
-
     spoken = files.size(paths.transcript(declared.name))
     facts = [paths.own_name, declared.name, declared.prompt, spoken]
     return f"declared-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}"

@@ -6,19 +6,17 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from teamd.heartbeat import Heartbeat
 from teamd.process_id import Identity
 from teamd.states import ChildExit
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any, Final, NoReturn
-
-    from teamd.heartbeat import Heartbeat
     from teamd.settings.roles import Role
 
 _PR_SET_PDEATHSIG: Final = 1

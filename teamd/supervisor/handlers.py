@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from decimal import Decimal
+from typing import Any, Final
 
 from teamd import settings
 from teamd.budget.accounts import Terms
 from teamd.budget.refusals import TOKENS, USD
-from teamd.control import ControlReply
+from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.messages import LEAD, USER
 from teamd.sandbox.outside_git import explain_git
@@ -28,16 +30,9 @@ from teamd.supervisor.spawn import (
     spawn,
     spawn_lead,
 )
+from teamd.supervisor.team_context import TeamContext
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Final
-
-    from teamd.control import ControlRequest
-    from teamd.supervisor.team_context import TeamContext
-
-    Send = Callable[[ControlReply], None]
+Send = Callable[[ControlReply], None]
 
 LONGEST_SECONDS: Final = 86_400
 MOST: Final = {USD: MAX_USD, TOKENS: MAX_TOKENS}  # by which a limit is raised at a time

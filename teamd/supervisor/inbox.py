@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 from teamd import control
 from teamd.clocks import Deadline
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
+from teamd.mail.mailbox import Mailbox
 from teamd.mail.spool import BatchLimit
 from teamd.message_json import is_moment
-from teamd.messages import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE
+from teamd.messages import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, Message
 from teamd.states import Status
 from teamd.supervisor import handlers
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Final
-
-    from teamd.mail.mailbox import Mailbox
-    from teamd.messages import Message
-    from teamd.supervisor.orphans import OrphanedTasks
-    from teamd.supervisor.team_context import TeamContext
+from teamd.supervisor.orphans import OrphanedTasks
+from teamd.supervisor.team_context import TeamContext
 
 _RETRY_SECONDS: Final = 1.0
 _AT_ONCE_SECONDS: Final = 0.001

@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import math
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import product
+from typing import Final
 
 from teamd import clocks
+from teamd.clocks import Deadline
+from teamd.heartbeat import Heartbeat, Watchdog
+from teamd.process_id import Identity
 from teamd.states import ChildExit
+from teamd.supervisor.fork import Child
 from teamd.supervisor.restart_limit import Crashes
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Final
-
-    from teamd.clocks import Deadline
-    from teamd.heartbeat import Heartbeat, Watchdog
-    from teamd.process_id import Identity
-    from teamd.supervisor.fork import Child
-
-    EndNotice = Callable[[bool], None]  # gets whether the end took force
+EndNotice = Callable[[bool], None]  # gets whether the end took force
 
 
 class State(Enum):

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from teamd import settings
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
 from teamd.heartbeat import HeartbeatPolicy
+from teamd.journal import Journal
 from teamd.messages import MAX_MESSAGE_BYTES
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
-    from teamd.journal import Journal
-    from teamd.settings import Reading, Settings
+from teamd.settings import Reading, Settings
 
 
 class LiveSettings:

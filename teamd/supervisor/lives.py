@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from teamd.process_id import Identity
 from teamd.supervisor.lifecycle import Life, State
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from teamd.process_id import Identity
 
 _ENDING: Final = (State.STOPPING, State.KILLED)
 

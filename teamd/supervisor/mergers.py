@@ -7,24 +7,21 @@ finds it again.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Final
 
 from teamd import clocks
 from teamd.clocks import Deadline
 from teamd.errors import StoreError
+from teamd.files.paths import TeamPaths
 from teamd.files.watch import SLOW_SECONDS
+from teamd.journal import Journal
+from teamd.merges import queue
 from teamd.merges.entry import Entries, MergeState
 from teamd.states import ChildExit
+from teamd.supervisor.children import Children
 from teamd.supervisor.single_process import TROUBLE_SECONDS, SingleProcess
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from typing import Final
-
-    from teamd.files.paths import TeamPaths
-    from teamd.journal import Journal
-    from teamd.supervisor.children import Children
 
 _AROUND_SECONDS: Final = 900.0  # to merge and to move the branch: a process that hangs is killed
 _LONGEST_PAUSE_SECONDS: Final = 5.0  # whoever cleans a working tree tells nobody
@@ -114,8 +111,6 @@ class Mergers:
         return bool(self._there.open) or (self._behind and self._there.last > 0)
 
     def _read(self) -> None:
-        from teamd.merges import queue  # noqa: PLC0415 -- once requests are taken: it is slow to load
-
         try:
             self._there = queue.read(self.paths)
         except StoreError as error:

@@ -5,13 +5,9 @@ from __future__ import annotations
 from os import environ
 
 from teamd import credentials
-from teamd.control import ControlReply
+from teamd.control import ControlReply, ControlRequest
 from teamd.credentials import BASE_URL_VARIABLE, digest_of, without_login
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from teamd.control import ControlRequest
-    from teamd.supervisor.team_context import TeamContext
+from teamd.supervisor.team_context import TeamContext
 
 
 def describe_model(context: TeamContext, request: ControlRequest) -> ControlReply:

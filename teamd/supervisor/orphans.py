@@ -5,26 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
+import psutil
+
+from teamd.board.board import Board
 from teamd.board.files import Tasks, id_in
 from teamd.board.news import claimers
 from teamd.board.rules import gone_from
 from teamd.errors import StoreError
-from teamd.files.watch import SLOW_SECONDS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Final
-
-    from teamd.board.board import Board
-    from teamd.files.watch import Watch
-    from teamd.journal import Journal
-    from teamd.process_id import Identity
-    from teamd.team.team import Team
+from teamd.files.watch import SLOW_SECONDS, Watch
+from teamd.journal import Journal
+from teamd.process_id import Identity
+from teamd.team.team import Team
 
 BOARD_PATIENCE_SECONDS: Final = 1.0  # a stopped writer must not stop the supervisor
 _PATIENCE_SECONDS: Final = 5.0
@@ -61,7 +58,6 @@ class OrphanedProcesses:
     @staticmethod
     def load() -> None:
         """Load what is slow to load, before there is a child to look for."""
-        import psutil  # noqa: F401, PLC0415 -- see `_all_children`
 
     def end(self, *, spare: set[int], thorough: bool = True) -> None:
         """Reap every child but the spared, and kill those that do not end; theirs come next.
@@ -106,8 +102,6 @@ def _has_children() -> bool:
 
 
 def _all_children() -> list[int]:
-    import psutil  # noqa: PLC0415 -- requests are taken before it is loaded
-
     return [child.pid for child in psutil.Process().children()]
 
 

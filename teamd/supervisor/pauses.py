@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from teamd.control import ControlReply
+from teamd.control import ControlReply, ControlRequest
 from teamd.errors import NotAMessage, TeamError, Unsynced
 from teamd.hosts.address import is_far
 from teamd.messages import INTERRUPT_TYPE, USER, Message, again
 from teamd.states import Status
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from teamd.control import ControlRequest
-    from teamd.supervisor.team_context import TeamContext
-    from teamd.team.member import Member
+from teamd.supervisor.team_context import TeamContext
+from teamd.team.member import Member
 
 
 def interrupt(context: TeamContext, request: ControlRequest) -> ControlReply:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Final
 
 from teamd import clocks
+from teamd.journal import Journal
+from teamd.settings.hosts import HostSettings
 from teamd.states import ChildExit
+from teamd.supervisor.children import Children
 from teamd.supervisor.single_process import SingleProcess
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from typing import Final
-
-    from teamd.journal import Journal
-    from teamd.settings.hosts import HostSettings
-    from teamd.supervisor.children import Children
 
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 _LASTING_SECONDS: Final = 60.0  # one that ran for so long is no crash loop

@@ -5,16 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
+from teamd.budget.account import Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.refusals import refuse_unpriced
 from teamd.errors import TeamError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from teamd.budget.account import Reservation
-    from teamd.models.prices import Price
-    from teamd.supervisor.team_context import TeamContext
-    from teamd.team.member import Member
+from teamd.models.prices import Price, Prices
+from teamd.supervisor.team_context import TeamContext
+from teamd.team.member import Member
 
 
 def at_price_of_now(wanted: Reservation, terms: Terms) -> Reservation:
@@ -76,6 +73,4 @@ def _usual_model(context: TeamContext, name: str) -> str:
 
 
 def _find_price(model: str, terms: Terms) -> Price | None:
-    from teamd.models.prices import Prices  # noqa: PLC0415 -- not before requests are taken
-
     return Prices(terms.prices).find(model)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from teamd.control import ControlReply
+from teamd.control import ControlReply, ControlRequest
 from teamd.errors import TeamError
 from teamd.messages import LEAD, USER
 from teamd.supervisor.lifecycle import State
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from teamd.control import ControlRequest
-    from teamd.supervisor.team_context import TeamContext
+from teamd.supervisor.team_context import TeamContext
 
 
 def remove(context: TeamContext, request: ControlRequest) -> ControlReply:

@@ -6,26 +6,22 @@ This is the only module that writes the roster while a supervisor runs.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any, Final
 
 from teamd.clocks import Deadline
 from teamd.errors import DamagedRoster, StoreError, TeamError
 from teamd.files import files
+from teamd.journal import Journal
+from teamd.mail.routing import Post
 from teamd.messages import LEAD, TEAMD, Message, again, new_id
+from teamd.process_id import Identity
 from teamd.states import Status
+from teamd.team.member import Member
 from teamd.team.roster import Roster
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Final
-
-    from teamd.journal import Journal
-    from teamd.mail.routing import Post
-    from teamd.process_id import Identity
-    from teamd.team.member import Member
-    from teamd.team.team import Team
+from teamd.team.team import Team
 
 _NO_PROCESS: Final[dict[str, None]] = {"pid": None, "started": None, "since": None}
 _MOST_UNTOLD: Final = 100

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import product
+from typing import Final
 
 from teamd.approvals.approval import Approval, NoSuchApproval, Verdict
+from teamd.approvals.store import Approvals
 from teamd.clocks import Deadline
 from teamd.errors import ExitCode, StoreError, TeamError
+from teamd.journal import Journal
 from teamd.states import Status
-from teamd.supervisor.lifecycle import State
+from teamd.supervisor.children import Children
+from teamd.supervisor.lifecycle import EndNotice, State
+from teamd.supervisor.roster_writer import RosterWriter
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Final
-
-    from teamd.approvals.store import Approvals
-    from teamd.journal import Journal
-    from teamd.supervisor.children import Children
-    from teamd.supervisor.lifecycle import EndNotice
-    from teamd.supervisor.roster_writer import RosterWriter
-
-    Then = Callable[["Outcome"], None]
+Then = Callable[["Outcome"], None]
 
 FORCE_AFTER_SECONDS: Final = 2.0  # a process that can end after SIGTERM does so in less
 AGAIN_SECONDS: Final = 1.0

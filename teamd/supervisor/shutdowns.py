@@ -9,8 +9,10 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from teamd.approvals.approval import Approval, Kind, NoSuchApproval, Verdict
+from teamd.clocks import Deadline
 from teamd.errors import ExitCode, TeamError
 from teamd.states import Status
 from teamd.supervisor.shutdown import (
@@ -18,17 +20,12 @@ from teamd.supervisor.shutdown import (
     ALIVE,
     Outcome,
     Shutdown,
+    ShutdownContext,
     ShutdownEvent,
     ShutdownState,
+    Then,
     from_now,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
-    from teamd.clocks import Deadline
-    from teamd.supervisor.shutdown import ShutdownContext, Then
 
 SLOW_SECONDS: Final = 30.0  # only a kill between two steps leaves what this finds
 _REQUEST: Final = (

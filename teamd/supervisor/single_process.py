@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from teamd.clocks import Deadline
 from teamd.errors import TeamError
-from teamd.supervisor.fork import fork
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Final
-
-    from teamd.journal import Journal
-    from teamd.supervisor.children import Children
-    from teamd.supervisor.fork import Child
+from teamd.journal import Journal
+from teamd.supervisor.children import Children
+from teamd.supervisor.fork import Child, fork
 
 TROUBLE_SECONDS: Final = 5.0  # of the machine: a full disk, no processes left
 _FIRST_PAUSE_SECONDS: Final = 0.1

@@ -8,19 +8,15 @@ from __future__ import annotations
 import os
 import selectors
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 
 from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, Returned
+from teamd.journal import Journal
+from teamd.supervisor.concurrency_limit import ConcurrencyLimit
 from teamd.supervisor.warmth import Warmth
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.journal import Journal
-    from teamd.supervisor.concurrency_limit import ConcurrencyLimit
 
 
 @dataclass(slots=True)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from teamd.approvals.approval import Approval, Kind, find_waiting
 from teamd.approvals.store import Approvals
+from teamd.budget.refusals import Raise
+from teamd.control import ControlRequest
 from teamd.errors import NotAMessage, TeamError, Unsynced
 from teamd.hosts.address import is_far
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
@@ -13,16 +17,8 @@ from teamd.model_facts import EFFORTS
 from teamd.settings.roles import Role
 from teamd.states import Status
 from teamd.supervisor.pricing import at_price_of_now, check_price
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from decimal import Decimal
-
-    from teamd.budget.refusals import Raise
-    from teamd.control import ControlRequest
-    from teamd.supervisor.team_context import TeamContext
-    from teamd.team.member import Member
+from teamd.supervisor.team_context import TeamContext
+from teamd.team.member import Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,28 +5,24 @@ from __future__ import annotations
 import os
 import select
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import FrameType
+from typing import Final
 
 from teamd.clocks import Deadline
 from teamd.control import ControlRequest
 from teamd.errors import StoreError, TeamError
 from teamd.files import pidfile
+from teamd.files.watch import Watch
 from teamd.messages import NAME, TEAMD
 from teamd.states import ChildExit
 from teamd.supervisor.declared import report_unspawned, spawn_declared
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
-    from typing import Final
-
-    from teamd.files.watch import Watch
-    from teamd.supervisor.inbox import ControlInbox
-    from teamd.supervisor.orphans import OrphanedProcesses, OrphanedTasks
-    from teamd.supervisor.team_context import TeamContext
-    from teamd.supervisor.workers import Workers
+from teamd.supervisor.inbox import ControlInbox
+from teamd.supervisor.orphans import OrphanedProcesses, OrphanedTasks
+from teamd.supervisor.team_context import TeamContext
+from teamd.supervisor.workers import Workers
 
 _ENDINGS: Final = (signal.SIGTERM, signal.SIGINT)
 _RELOAD_SECONDS: Final = 60.0

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from teamd.budget.ledger import Ledger
-    from teamd.journal import Journal
-    from teamd.mail.routing import Post
-    from teamd.supervisor.children import Children
-    from teamd.supervisor.copying import CopyMakers
-    from teamd.supervisor.fork import ChildProgram
-    from teamd.supervisor.live_settings import LiveSettings
-    from teamd.supervisor.roster_writer import RosterWriter
-    from teamd.supervisor.shutdowns import Shutdowns
+from teamd.budget.ledger import Ledger
+from teamd.journal import Journal
+from teamd.mail.routing import Post
+from teamd.supervisor.children import Children
+from teamd.supervisor.copying import CopyMakers
+from teamd.supervisor.fork import ChildProgram
+from teamd.supervisor.live_settings import LiveSettings
+from teamd.supervisor.roster_writer import RosterWriter
+from teamd.supervisor.shutdowns import Shutdowns
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,13 @@ from __future__ import annotations
 import os
 import select
 import signal
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Final
 
 from teamd.errors import TeamError
 from teamd.states import ChildExit
-from teamd.supervisor.fork import fork
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Final
-
-    from teamd.supervisor.fork import Child
+from teamd.supervisor.fork import Child, fork
 
 _TRIAL_SECONDS: Final = 20.0  # less than a start may take, see `service`
 _MOST_BYTES: Final = 4096

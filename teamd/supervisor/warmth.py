@@ -8,13 +8,9 @@ caching", on concurrent requests.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from teamd.clocks import Deadline
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Final
-
 
 KEPT_SECONDS: Final = 300.0  # by the server, since the last use
 # A server that takes so long to begin is not waited for: money is not worth any time.

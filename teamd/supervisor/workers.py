@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from teamd.supervisor.checkers import Checkers
-    from teamd.supervisor.mergers import Mergers
-    from teamd.supervisor.postmen import Postmen
+from teamd.supervisor.checkers import Checkers
+from teamd.supervisor.mergers import Mergers
+from teamd.supervisor.postmen import Postmen
 
 
 @dataclass(frozen=True, slots=True)

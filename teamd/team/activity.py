@@ -17,16 +17,13 @@ import os
 from binascii import crc32
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
 
 from teamd.errors import StoreError
 from teamd.files import files
 from teamd.files.safe_open import safe_open
 from teamd.process_id import Identity
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any, Final
 
 MODEL: Final = "model"
 TOOL: Final = "tool"

@@ -6,17 +6,14 @@ Raw JSON of members exists only here.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
+from typing import Any, Final
 
 from teamd.messages import ALL, NAME, TEAMD, USER
 from teamd.process_id import Identity
 from teamd.states import Status
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any, Final
 
 _KINDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("name", "agent_id", "role", "color"), str),

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 from teamd.errors import DamagedRoster, StoreError
 from teamd.files import files, locks
-from teamd.files.version import is_settled, version_of
+from teamd.files.paths import TeamPaths
+from teamd.files.version import Version, is_settled, version_of
 from teamd.messages import LEAD, USER
 from teamd.team.member import Member, MemberLines
 from teamd.team.team import (
@@ -23,15 +27,6 @@ from teamd.team.team import (
     opening_of,
     person_of,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import Final
-
-    from teamd.files.paths import TeamPaths
-    from teamd.files.version import Version
 
 # One step of whoever looks: a second change within a tick of the clock is seen as late as that.
 _STEP_SECONDS: Final = 0.01

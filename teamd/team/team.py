@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, Final
 
 from teamd.errors import UnknownTeammate
 from teamd.messages import LEAD, NAME, USER
 from teamd.states import Status
 from teamd.team.member import COLOURS, Member, MemberLines
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any, Final
 
 FORMAT: Final = 1
 _OPENING: Final = b'"members": ['

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import shutil
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 from teamd_commands import command_line
 
@@ -17,15 +21,9 @@ from teamd.files import directories, files, pidfile
 from teamd.files.find_team import all_teams
 from teamd.files.paths import TeamPaths, ignore, known_teams_folder
 from teamd.messages import TEAMS_FOLDER, check_team_name
+from teamd.process_id import Identity
 from teamd.states import Status
 from teamd.team.roster import Roster
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any, Final
-
-    from teamd.process_id import Identity
 
 _FOR_GOOD: Final = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.EINVAL})
 _START_SECONDS: Final = 90.0  # more than `teamd start` itself gives teamd
@@ -74,8 +72,6 @@ def remember(paths: TeamPaths) -> None:
     Raises:
         StoreError: it cannot be noted.
     """
-    import hashlib  # noqa: PLC0415 -- only where a team is started
-
     folder = known_teams_folder()
     if folder is not None:
         directories.make_private_directory(folder)
@@ -215,8 +211,6 @@ def remove(paths: TeamPaths) -> None:
     Raises:
         TeamError: it cannot be removed.
     """
-    import shutil  # noqa: PLC0415 -- only for this
-
     aside = paths.root.with_name(f".deleted-{paths.root.name}-{os.urandom(4).hex()}")
     try:
         paths.root.rename(aside)

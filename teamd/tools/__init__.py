@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, get_args
+from typing import Any, ClassVar, Final, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from teamd.masking import Mask
 from teamd.messages import new_id
 from teamd.tools.output import clip
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 # Of one result, however long a list or a name in it is; [tools] output_bytes mostly is far less.
 _MOST_BYTES: Final = 1 << 22

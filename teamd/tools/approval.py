@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pydantic import Field
 
 from teamd.approvals.approval import AlreadyAnswered, Approval, Kind, Verdict, id_of
+from teamd.approvals.store import Approvals
 from teamd.errors import StoreError
 from teamd.messages import LEAD
 from teamd.tools import Input, RepeatableTool, ToolError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from teamd.approvals.store import Approvals
-
 
 _LONGEST_PLAN: Final = 100_000  # characters: however they are encoded, it fits into a message
 

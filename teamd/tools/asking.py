@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Container, Mapping
+from typing import Any, Final
 
 from teamd import control
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, TeamError
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
-
-    from teamd.files.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 
 NOT_FROM_HERE: Final = (
     "commands for a teammate on another host are the person's: ask that teammate, or who leads "

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from pydantic import Field
 
@@ -19,19 +21,14 @@ from teamd.errors import StoreError, StrangeFile
 from teamd.files import directories, files
 from teamd.masking import Mask, MaskedOutput
 from teamd.message_json import is_moment
+from teamd.programs import Sink
+from teamd.sandbox.shells import Command
 from teamd.tools import Input, RepeatableTool, Tool, ToolError
-from teamd.tools.ids import JobId  # noqa: TC001 -- pydantic reads it
+from teamd.tools.ids import JobId
 from teamd.tools.output import OutputFile, clip
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
-
-    from teamd.programs import Sink
-    from teamd.sandbox.shells import Command
-
-    Work = Callable[[Sink], Awaitable[str]]
-    Start = Callable[[str, Sink], Command]
+Work = Callable[[Sink], Awaitable[str]]
+Start = Callable[[str, Sink], Command]
 
 RUNNING: Final = "running"
 STOPPED: Final = "stopped"

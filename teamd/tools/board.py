@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
+from teamd.board.board import Board, Changed
+from teamd.board.files import Tasks
 from teamd.board.rules import Change
-from teamd.board.task import TaskStatus
+from teamd.board.task import Task, TaskStatus
 from teamd.tools import Input, InputT, RepeatableTool
-from teamd.tools.ids import TaskId  # noqa: TC001 -- pydantic reads it
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from teamd.board.board import Board, Changed
-    from teamd.board.files import Tasks
-    from teamd.board.task import Task
+from teamd.tools.ids import TaskId
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from pydantic import Field
 
@@ -19,11 +19,8 @@ from teamd.tools.text_file import (
     take_snapshot,
 )
 from teamd.tools.text_form import Replacement, name_line_endings, take_form
-from teamd.tools.versions import LARGEST_BYTES, version_of
-
-if TYPE_CHECKING:
-    from teamd.tools.versions import Changing, Versions
-    from teamd.tools.workspace import Workspace
+from teamd.tools.versions import LARGEST_BYTES, Changing, Versions, version_of
+from teamd.tools.workspace import Workspace
 
 _DEFAULT_LINES: Final = 2000
 

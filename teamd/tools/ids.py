@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Callable
+from typing import Annotated, Final
 
 from pydantic import BeforeValidator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _LONGEST: Final = 64  # characters; a longer text is not an id
 

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from pydantic import Field
 
 from teamd.errors import ExitCode
+from teamd.files.paths import TeamPaths
 from teamd.hosts.address import is_far
+from teamd.hosts.far import FarHosts, describe_absence
+from teamd.programs import Sink
 from teamd.states import Status
 from teamd.team import teams
+from teamd.team.roster import Roster
 from teamd.tools import Input, RepeatableTool, Tool, ToolError
 from teamd.tools.asking import NOT_FROM_HERE, Asking
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
-    from teamd.hosts.far import FarHosts
-    from teamd.programs import Sink
-    from teamd.team.roster import Roster
-    from teamd.tools.background import Jobs
+from teamd.tools.background import Jobs
 
 SUBAGENT: Final = "helper"
 TEAMMATE: Final = "teammate"
@@ -98,8 +95,6 @@ class ListTeammates(RepeatableTool[ListTeammatesInput]):
 
 def _list_far(hosts: FarHosts) -> Iterator[str]:
     """Yield a line for each teammate on another host, as that has told."""
-    from teamd.hosts.far import describe_absence  # noqa: PLC0415 -- only where there are some
-
     for view in hosts.views():
         roster, absent = hosts.roster(view.name), describe_absence(view)
         if roster is not None:

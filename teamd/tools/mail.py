@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pydantic import Field
 
 from teamd.errors import TeamError
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import Post
 from teamd.messages import Message
 from teamd.tools import Input, InputT, RepeatableTool, ToolError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from teamd.mail.mailbox import Mailbox
-    from teamd.mail.routing import Post
 
 _MOST_COUNTED: Final = 100
 

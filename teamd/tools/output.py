@@ -5,13 +5,11 @@ from __future__ import annotations
 import codecs
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 from teamd.errors import translate_os_errors
 from teamd.files.safe_open import safe_open
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def clip(data: bytes, limit: int) -> str:

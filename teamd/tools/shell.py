@@ -6,19 +6,16 @@ import asyncio
 import errno
 import signal
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
 from teamd.masking import Mask, MaskedOutput
-from teamd.sandbox.shells import NoSandbox
+from teamd.programs import Sink
+from teamd.programs.reaped import Ended
+from teamd.sandbox.shells import Command, NoSandbox, Shell
 from teamd.tools import Input, Tool, ToolError
 from teamd.tools.output import Clip
-
-if TYPE_CHECKING:
-    from teamd.programs import Sink
-    from teamd.programs.reaped import Ended
-    from teamd.sandbox.shells import Command, Shell
 
 _DAY_SECONDS = 86_400
 

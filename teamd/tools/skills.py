@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from pydantic import Field
 
 from teamd.errors import SettingsError
-from teamd.settings.skills import FILE_NAME
+from teamd.settings.skills import FILE_NAME, Skill
 from teamd.tools import Input, RepeatableTool, ToolError
 from teamd.tools.output import clip
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from teamd.settings.skills import Skill
 
 
 class LoadSkillInput(Input):

@@ -6,13 +6,14 @@ import asyncio
 import codecs
 import os
 import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
 from io import BytesIO
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from teamd.errors import StoreError
 from teamd.files import files
@@ -21,9 +22,6 @@ from teamd.tools import ToolError
 from teamd.tools.text_form import name_line_endings
 from teamd.tools.versions import LARGEST_BYTES, version_in, version_of, version_of_large
 from teamd.tools.workspace import Workspace, not_a_file, path_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _NAMES_COMPARED: Final = 2000
 _CHUNK: Final = 1 << 20  # read between two looks at the rest of the loop

@@ -7,11 +7,9 @@ that the model writes itself is a CR LF.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final
 
 _BOM: Final = "\ufeff"
 _LF: Final = "\n"

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
 
 from pydantic import Field
 
 from teamd.hosts.address import is_far
 from teamd.tools import Input, RepeatableTool, ToolError
-from teamd.tools.asking import NOT_FROM_HERE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from teamd.tools.asking import Asking
+from teamd.tools.asking import NOT_FROM_HERE, Asking
 
 
 class InterruptTeammateInput(Input):

@@ -10,20 +10,16 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import file_digest, sha256
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, BinaryIO, Final
 
 from teamd.files import directories, files, locks
-from teamd.files.paths import workspaces_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from io import BufferedReader
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
+from teamd.files.paths import TeamPaths, workspaces_folder
 
 LARGEST_BYTES: Final = 32 << 20  # held in memory, twice while it is edited
 _MOST_BYTES: Final = 1 << 20  # of the record of a workspace; then its older half goes

@@ -6,20 +6,16 @@ import os
 import re
 import stat
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.files.directories import make_private_directory
 from teamd.files.safe_open import FOLDER
-from teamd.sandbox.places import GIT, is_protected
+from teamd.sandbox.places import GIT, Place, is_protected
 from teamd.sandbox.policy import HOME
 from teamd.tools import ToolError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from teamd.sandbox.places import Place
 
 # O_NONBLOCK: opening a FIFO would wait for its other end; O_NOCTTY: a terminal would become ours.
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC

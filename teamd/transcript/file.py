@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import files, lines
@@ -13,15 +16,7 @@ from teamd.files.kept import KeptFile
 from teamd.message_json import is_moment
 from teamd.messages import Message
 from teamd.tokens import Usage
-from teamd.transcript.records import KINDS, Checkpoint, Unknown
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-    from typing import Any, Final
-
-    from teamd.transcript.records import Record
+from teamd.transcript.records import KINDS, Checkpoint, Record, Unknown
 
 _UNDATED: Final = -1.0  # no moment
 _CHECKPOINT: Final = b'{"record": "%s"' % Checkpoint.kind.encode()

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 BEGINS: Final = "\x0e"
 ENDS: Final = "\x0f"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Final
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
-
     from teamd.transcript.records import CallAnswered
 
 # What the bash tool notes below the output, see `teamd.tools.shell`.

@@ -14,16 +14,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.bench.ruler import interleave, machine, options, ratio, spread
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PROGRAMS: Final = Path(sys.executable).parent
 CLONE: Final = Path(__file__).parents[2]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from teamd.control import ControlRequest
 from teamd.mail.mailbox import Mailbox
@@ -15,9 +16,6 @@ from teamd.messages import TEAMD
 from tests.bench.imitation import Imitation, running
 from tests.e2e.harness import Project, opened
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LONGEST_SECONDS = 600.0
 _LOOK_SECONDS = 0.5

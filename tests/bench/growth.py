@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from teamd.board.board import Board
 from teamd.board.task import Task
@@ -33,9 +33,6 @@ from teamd.team.roster import Roster
 from teamd.team.team import Team
 from tests.bench.crowd import Crowd, crowd
 from tests.bench.ruler import interleave, machine, median, options, table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 _IDLE_SECONDS = 6.0  # a connection to a server is kept for 5
 

@@ -14,14 +14,12 @@ import sys
 import time
 import urllib.request
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tests.strict import sse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _KEY: Final = "sk-ant-bench-0123456789"
 _NAME: Final = re.compile(rb"You are '([^']*)'")

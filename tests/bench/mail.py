@@ -20,10 +20,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
@@ -35,13 +36,8 @@ from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, mail_in
 from tests.bench import ruler
-from tests.bench.mail_peers import Flock, Redis, Sqlite, batches, line, text
+from tests.bench.mail_peers import Flock, Redis, Send, Sqlite, batches, line, text
 from tests.bench.redis_server import redis_server
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.bench.mail_peers import Send
 
 _LIMIT: Final = BatchLimit(messages=100, bytes=1 << 17, wary=True)
 _FORK: Final = multiprocessing.get_context("fork")

@@ -17,18 +17,16 @@ import os
 import select
 import sqlite3
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from teamd.files.watch import watch
 from teamd.messages import new_id
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    Send = Callable[[str, int], object]
+Send = Callable[[str, int], object]
 
 TEXT: Final = "x" * 100
 

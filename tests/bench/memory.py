@@ -12,20 +12,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.team.roster import Roster
 from tests.bench import ruler
 from tests.e2e.harness import Project, opened
+from tests.strict.asked import Asked
 from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.strict.asked import Asked
 
 MANY: Final = 1000
 _WAIT_SECONDS: Final = 600.0

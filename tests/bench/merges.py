@@ -16,11 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tests.bench.ruler import Samples, interleave, machine, median, options, ratio, table
 from tests.e2e.harness import opened
@@ -28,9 +29,6 @@ from tests.queue_crew import CHECK, Worker, changes, go_on
 from tests.queues import Yard
 from tests.repositories import git
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _BRANCH: Final = "team/main"
 _FACTOR: Final = 1.5  # at most so many times what it takes by hand

@@ -6,14 +6,12 @@ import platform
 import re
 import textwrap
 import time
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.bench import picture
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _REPOSITORY: Final = Path(__file__).parents[2]
 TOPIC: Final = _REPOSITORY / "teamctl" / "topics" / "benchmarks.md"

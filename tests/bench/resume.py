@@ -12,26 +12,22 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.state import ConversationState
 from teamd.files.lines import read_lines
 from teamd.messages import Message
-from teamd.models import Reply
+from teamd.models import Block, Reply
 from teamd.tokens import Usage
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
 from tests.bench.ruler import interleave, machine, median, options, table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from teamd.models import Block
 
 _BETWEEN: Final = 300  # turns, from summary to summary
 _BEHIND: Final = 150

@@ -14,12 +14,13 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from inotify_simple import INotify, flags
 
@@ -38,10 +39,7 @@ from tests.bench.ruler import interleave, machine, median, options, percentile, 
 from tests.e2e.harness import opened
 from tests.waiting import wait_until
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    Report = Callable[[Status, str], None]
+Report = Callable[[Status, str], None]
 
 _FORK: Final = multiprocessing.get_context("fork")
 _MEMBERS: Final = 100

@@ -12,10 +12,8 @@ import platform
 import random
 import statistics
 import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 Samples = dict[str, list[float]]
 

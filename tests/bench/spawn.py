@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd import control
 from teamd.control import ControlRequest
@@ -26,9 +27,6 @@ from teamd.states import Status
 from teamd.team.roster import Roster
 from tests.bench import imitation, ruler
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PROGRAMS: Final = Path(sys.executable).parent
 _SETTINGS: Final = "[supervision]\nhibernate_seconds = 0.5\n"

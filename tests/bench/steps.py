@@ -11,10 +11,11 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamd import control
 from teamd.control import ControlRequest
@@ -28,9 +29,6 @@ from tests.bench import imitation
 from tests.bench.ruler import machine, median, options, table
 from tests.bench.turn import Team
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _MARKS: Final = Path(__file__).with_name("marks")
 # Where one process is held up, it notes the end of its step behind that of another one's next.

@@ -12,17 +12,14 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.bench.ruler import machine, options, table
 from tests.e2e.cramped import demands
-from tests.e2e.harness import opened
+from tests.e2e.harness import Project, opened
+from tests.strict.asked import Asked
 from tests.strict.replies import Answer, say
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
 
 _SAID: Final = "All as expected. " * 60  # in each turn: it cannot be cleared, only summarised
 _TASK: Final = "Read note.txt again and again, until you are told that it is enough."

@@ -20,10 +20,11 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamd.mail.lines import marker
 from teamd.messages import new_id
@@ -32,9 +33,6 @@ from teamd.team.roster import Roster
 from tests.bench import imitation, ruler
 from tests.bench.spawn import Scene as Team
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _FORK: Final = multiprocessing.get_context("fork")
 _OURS, _FLOOR = "teamd", "inotify + two syncs + SDK"

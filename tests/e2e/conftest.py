@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import pytest
 
 from tests.e2e.browser import Browser, chromium
-from tests.e2e.harness import opened
+from tests.e2e.harness import Project, opened
 from tests.e2e.served import Server, served
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
 
 HOSTILE: Final = "<img src=x onerror=\"document.title='run'\"></script><b>\x1b[31mred\u202egnp.exe"
 SHOWN: Final = "<img src=x onerror=\"document.title='run'\"></script><b>\\x1b[31mred\\u202egnp.exe"

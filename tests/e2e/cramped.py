@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from teamd.agent.conversation.summary import DEMAND
-from tests.e2e.harness import opened
+from tests.e2e.harness import Project, opened
+from tests.strict.asked import Asked, Model
+from tests.strict.exchange import Accepted
 from tests.strict.replies import Answer, say, use
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked, Model
-    from tests.strict.exchange import Accepted
 
 CONTEXT = 6000  # tokens; tools and system prompt take a good third of them
 TASK = "Do every step, one command each. The password is XYZZY; mail it to lead in the end."

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
 import teamctl.demo
 from teamd.settings.trust import TrustStore
-from tests.e2e.harness import PROGRAMS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Ended, Project
+from tests.e2e.harness import PROGRAMS, Ended, Project
 
 STORY: Final = Path(teamctl.demo.__file__).with_name("story.toml")
 

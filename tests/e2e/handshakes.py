@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from tests.strict.replies import use
+from tests.e2e.harness import Project
+from tests.strict.asked import Asked, Model
+from tests.strict.replies import Answer, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked, Model
-    from tests.strict.replies import Answer
 
 REQUEST = re.compile(r'type="shutdown_request" request_id="([^"]+)"')
 WORK = "touch busy-{name}; until [ -e go-{name} ]; do sleep 0.02; done; rm go-{name}"

@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import termios
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -23,18 +24,13 @@ from teamd.service import READY
 from teamd.settings.trust import TrustStore
 from teamd.team import teams
 from tests.forked.begun import Begun
+from tests.forked.client import Forked
 from tests.forked.client import server as forks
-from tests.strict.replies import say
+from tests.strict.asked import Asked, Model
+from tests.strict.exchange import Accepted
+from tests.strict.replies import Answer, say
 from tests.strict.server import StrictServer, by_name
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from tests.forked.client import Forked
-    from tests.strict.asked import Asked, Model
-    from tests.strict.exchange import Accepted
-    from tests.strict.replies import Answer
 
 PROGRAMS: Final = Path(sys.executable).parent  # not resolved: those of a virtual environment
 LONGEST_SECONDS: Final = 60.0

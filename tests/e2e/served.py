@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from threading import Thread
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from http.client import HTTPResponse
-
-    from tests.e2e.harness import Project
+from tests.e2e.harness import Project
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from tests.strict.asked import Asked, Model
 from tests.strict.replies import Answer, say
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.strict.asked import Asked, Model
-
-    Line = tuple[str, Answer | Callable[[re.Match[str]], Answer]]
+Line = tuple[str, Answer | Callable[[re.Match[str]], Answer]]
 
 
 def told(*lines: Line) -> Model:

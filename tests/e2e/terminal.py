@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import pty
 import re
-from typing import TYPE_CHECKING, Any
+import subprocess
+from typing import Any
 
+from tests.e2e.harness import Project
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    import subprocess
-
-    from tests.e2e.harness import Project
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>])")
 CTRL_C, CTRL_D, ALT_ENTER = b"\x03", b"\x04", b"\x1b\r"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,11 +12,9 @@ from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.mail.routing import Post
 from teamd.states import Status
+from tests.e2e.harness import Project
 from tests.e2e.terminal import Terminal
 from tests.strict.replies import say, use
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 
 def asks(project: Project, name: str, times: int = 1) -> None:

@@ -12,10 +12,11 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import psutil
 import pytest
@@ -23,13 +24,9 @@ import pytest
 from teamd.errors import ExitCode
 from teamd.files import locks, pidfile
 from tests.children import holding
+from tests.e2e.harness import Project
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
 
 STRACE: Final = shutil.which("strace")
 FORKS: Final = "clone,clone3,fork,vfork"

@@ -7,18 +7,16 @@ import os
 import signal
 import time
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from tests.e2e import weather
+from tests.e2e.harness import Project
 from tests.e2e.weather import TURNS_A_WAKE, Weather, words
 from tests.strict.faults import ErrorEvent, Reset, Status
 from tests.strict.replies import say
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 SEED_VARIABLE: Final = "TEAMD_FAULTS_SEED"
 NAMES: Final = ("alice", "bob", "carol")

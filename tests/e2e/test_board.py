@@ -8,19 +8,16 @@ import re
 import signal
 import time
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.e2e.terminal import Terminal
+from tests.strict.asked import Asked
 from tests.strict.faults import Stall
-from tests.strict.replies import say, use
+from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer
 
 REFUSED = [
     ("task claim 9", "no task has the id '9'; there are: 1, 2, 3"),

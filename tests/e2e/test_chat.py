@@ -6,18 +6,14 @@ import os
 import signal
 import subprocess
 from threading import Event
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.agent.conversation.summary import DEMAND
-from tests.strict.replies import decline, say, use
+from tests.e2e.harness import Project
+from tests.strict.asked import Asked
+from tests.strict.replies import Answer, decline, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer
 
 
 @pytest.fixture

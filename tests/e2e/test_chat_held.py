@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.e2e.terminal import Terminal
 from tests.strict.faults import Status
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 _SETTINGS = "[model]\nmax_tokens = 1000\n[limits]\nteammate_tokens = {}\n"
 _WAITS = "then `teamctl resume lead`; the message waits in its inbox until then"

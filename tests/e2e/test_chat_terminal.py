@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.e2e.terminal import ALT_ENTER, CTRL_C, CTRL_D, Terminal
+from tests.strict.asked import Asked
 from tests.strict.faults import Stall
-from tests.strict.replies import say, use
+from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer
 
 
 @pytest.fixture

@@ -6,9 +6,10 @@ import json
 import os
 import re
 import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -22,17 +23,11 @@ from tests.e2e.cramped import (
     steps,
     summarised,
 )
-from tests.e2e.harness import opened
+from tests.e2e.harness import Project, opened
+from tests.strict.asked import Asked
+from tests.strict.exchange import Accepted
 from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.exchange import Accepted
 
 
 @pytest.fixture

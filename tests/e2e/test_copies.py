@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.e2e.terminal import Terminal
 from tests.repositories import commit, git, make_repository
 from tests.strict.replies import say, use
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 COMMIT = ("bash", {"command": "echo mine > a.txt && git commit -qam 'by alice' && git log -1"})
 

@@ -7,16 +7,13 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.repositories import git, make_repository
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 # Before the commit is pinned; in the sandbox, when half of the copy is there.
 POINTS = ("update-ref -m teamd", "reset -q --hard")

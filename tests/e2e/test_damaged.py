@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
+from tests.e2e.harness import Project
 
 
 def test_a_start_over_damaged_files_works_and_is_told(project: Project) -> None:

@@ -8,20 +8,17 @@ import re
 import select
 import socket
 import termios
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.e2e.hall import Hall, opened
+from tests.e2e.harness import Project
 from tests.e2e.harness import opened as project_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
 
 FIRST_LINE: Final = (
     "Only the model's words are scripted; processes, mail, tools and files are real."

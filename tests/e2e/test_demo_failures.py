@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.hall import STORY, Hall, opened, read_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
+from tests.e2e.harness import Project
 
 
 @pytest.fixture

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
+from tests.e2e.harness import Project
 
 
 def levels(project: Project, *words: str) -> tuple[int, dict[str, str]]:

@@ -12,20 +12,16 @@ import shutil
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
-from tests.e2e.harness import opened
+from tests.e2e.harness import Ended, Project, opened
 from tests.repositories import make_repository
 from tests.strict.replies import say, use
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.e2e.harness import Ended, Project
 
 pytestmark = [
     pytest.mark.slow,

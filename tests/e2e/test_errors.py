@@ -6,17 +6,13 @@ import json
 import os
 import re
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.strict.faults import Stall
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount and chown")
 

@@ -6,8 +6,10 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import click
 import pytest
@@ -16,14 +18,9 @@ from teamctl.commands.help import read_topic
 from teamctl.events.event import Event
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
+from tests.e2e.harness import Project
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    import subprocess
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 ALWAYS: Final = {"time", "kind", "name"}
 

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from teamd.files import pidfile as supervisors
 from tests import documents
-from tests.e2e.harness import opened
+from tests.documents import Example, Step
+from tests.e2e.harness import Project, opened
 from tests.forked.client import server as forks
 from tests.repositories import make_repository
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.documents import Example, Step
-    from tests.e2e.harness import Project
 
 KEY_SHOWN: Final = "sk-ant-…"
 SERVER_SHOWN: Final = "http://localhost:11434"

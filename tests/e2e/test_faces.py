@@ -7,22 +7,19 @@ import json
 import os
 import random
 import signal
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
+from tests.e2e.browser import Browser
+from tests.e2e.harness import Project
 from tests.e2e.served import served
 from tests.unit.screen import Shown, shown
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.e2e.browser import Browser
-    from tests.e2e.harness import Project
-
-    # Each member with its state and turns, and who waits for the person, the oldest first.
-    Picture = tuple[dict[str, tuple[str, str]], list[str]]
+# Each member with its state and turns, and who waits for the person, the oldest first.
+Picture = tuple[dict[str, tuple[str, str]], list[str]]
 
 NAMES: Final = ("ann", "bob", "cid", "dan")
 ROLE: Final = "coder"

@@ -6,7 +6,7 @@ import pytest
 
 from teamd.team import teams
 from tests.children import holding
-from tests.e2e.harness import Project  # noqa: TC001 -- pytest reads it
+from tests.e2e.harness import Project
 from tests.e2e.terminal import Terminal
 from tests.strict.replies import say
 

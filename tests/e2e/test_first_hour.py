@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.harness import Project
+from tests.strict.asked import Asked
 from tests.strict.faults import Status
-from tests.strict.replies import say, use
+from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer
 
 SETTINGS = """
 [model]

@@ -7,20 +7,16 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.strict.faults import Stall
 from tests.strict.replies import say
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
 
 
 @pytest.fixture

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamctl.commands.help import read_topic, title_of, topics
+from tests.e2e.harness import Project
 from tests.e2e.terminal import Terminal
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 HEAVY = ("rich", "anthropic", "pydantic", "psutil", "prompt_toolkit", "asyncio")
 LOADED = f"""

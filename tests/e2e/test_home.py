@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from tests.e2e.harness import Project
 from tests.strict.replies import say, use
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 pytestmark = pytest.mark.slow
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
-from tests.e2e.harness import opened
+from tests.e2e.harness import Project, opened
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
 
 PRELOAD: Final = Path(__file__).parent / "hops"
 # Where a way begins in each process: what is further out on the stack was there before.

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.process_id import Identity
+from tests.e2e.harness import Project
 from tests.forked.client import server as forks
 from tests.strict.replies import say
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 DAMAGED = '{"batch": "x\n{}\n'  # taken mail that nobody can read
 

@@ -8,7 +8,8 @@ import re
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,8 @@ from teamd.approvals.store import Approvals
 from teamd.mail.routing import Post
 from tests.children import holding
 from tests.descriptors import links
+from tests.e2e.harness import Project
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
 
 LONG = "a line of many\n" * 30_000  # more than a pipe holds
 WAY_OUT = "; end it, or look with --peek"

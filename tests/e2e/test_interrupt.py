@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd import control
 from teamd.control import ControlRequest
 from teamd.files.watch import wait_for
-from tests.strict.faults import Stall, Status
-from tests.strict.replies import say, use
+from tests.e2e.harness import Project
+from tests.strict.asked import Asked
+from tests.strict.faults import Fault, Stall, Status
+from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.faults import Fault
-    from tests.strict.replies import Answer
 
 INSTEAD = "Do something else."
 

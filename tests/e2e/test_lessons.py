@@ -6,15 +6,11 @@ import fcntl
 import json
 import tomllib
 from functools import partial
-from typing import TYPE_CHECKING
 
-from tests.strict.replies import say, use
+from tests.e2e.harness import Project
+from tests.strict.asked import Asked
+from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer
 
 
 def test_alice_writes_to_bob_who_wakes_and_answers_and_a_broadcast_reaches_both(

@@ -6,25 +6,21 @@ import json
 import os
 import re
 import signal
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from teamd.budget.ledger import Ledger
 from teamd.files import files
 from teamd.process_id import Identity
+from tests.e2e.harness import Project
+from tests.strict.asked import Asked, Model
 from tests.strict.faults import Cut, Stall, Status
-from tests.strict.replies import say, use
+from tests.strict.replies import Answer, say, use
 from tests.strict.server import MODELS
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked, Model
-    from tests.strict.replies import Answer
 
 MAX_TOKENS = 300
 # A first call fits under it; after one that took a lot, no second does.

@@ -7,19 +7,16 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 import teamd
 from tests.e2e.cramped import TASK, demands
-from tests.e2e.harness import opened
+from tests.e2e.harness import Project, opened
+from tests.strict.asked import Asked
 from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
 
 OUTPUT_BYTES: Final = 49_000
 STEPS: Final = 50  # 612,500 tokens of output

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.e2e.harness import opened
+from tests.e2e.harness import Project, opened
 from tests.strict.replies import say
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 HAIKU = "claude-haiku-4-5"
 REMEDY = "choose another one, see `teamctl help models`"

@@ -10,20 +10,16 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.files.paths import TeamPaths
+from tests.e2e.harness import Project
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.e2e.harness import Project
 
 
 @pytest.fixture

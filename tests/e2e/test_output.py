@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.strict.replies import say
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 MEMBER_KEYS = {"name", "agent_id", "role", "status", "pid", "model", "color"}
 MESSAGE_KEYS = {"id", "type", "from", "to", "content", "timestamp"}

@@ -7,18 +7,16 @@ import os
 import re
 import signal
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from teamd.clocks import time_of_day
+from tests.e2e.harness import Project
 from tests.e2e.terminal import Terminal
 from tests.strict.faults import Status
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 PUSH = "git push origin main"
 ASKING = """

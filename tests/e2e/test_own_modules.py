@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.strict.replies import say
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 TRAP: Final = "import sys\nsys.exit(f'{__name__} of the project was imported')\n"
 # Modules of the standard library, of other packages and of our own, also as packages.

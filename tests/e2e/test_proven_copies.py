@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.repositories import git, make_repository
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 SETTINGS = '[tasks]\nprotect = ["tests/**"]\n'
 CHECK = "cmp a.txt tests/expected.txt"

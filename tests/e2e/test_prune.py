@@ -5,15 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.descriptors import links
+from tests.e2e.harness import Project
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 
 def left(path: Path, *, days: float = 0, size: int = 1000) -> Path:

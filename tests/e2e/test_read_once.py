@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +10,7 @@ from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
+from tests.e2e.harness import Project
 
 
 def test_what_a_restarted_teammate_sent_again_is_read_once(project: Project) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tests.e2e.harness import Project
 from tests.e2e.lessons.toolset import TEAMMATE
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 NO_PLAN: Final = (
     "teamctl: {name} could not submit a plan, since its tools are without submit_plan; leave out "

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,12 +15,10 @@ from teamd.approvals.store import Approvals
 from teamd.mail.routing import Post
 from tests.children import holding
 from tests.e2e.handshakes import answering, ask_at_work, at_work
+from tests.e2e.harness import Project
 from tests.strict.faults import Status
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 
 def test_a_teammate_at_work_rejects_with_a_reason_goes_on_and_approves_later(

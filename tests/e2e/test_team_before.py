@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tests.e2e.harness import Project
 from tests.strict.replies import say, use
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 BEFORE: Final = Path(__file__).parent / "team_before"
 

@@ -8,8 +8,9 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pytest
@@ -18,17 +19,10 @@ from teamd import control
 from teamd.errors import ExitCode, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.tools.lead import DeleteTeam, TeamInput
-from tests.e2e.harness import opened
-from tests.strict.replies import decline, say, use
+from tests.e2e.harness import Project, opened
+from tests.strict.asked import Asked
+from tests.strict.replies import Answer, decline, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer
-
 
 PLAN = re.compile(
     r'teammate_id="ugo@web" type="plan_approval_request" request_id="([^"]+)"',

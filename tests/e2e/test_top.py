@@ -6,20 +6,16 @@ import os
 import re
 import signal
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 import pytest
 
-from tests.e2e.multiplexer import opened
+from tests.e2e.harness import Project
+from tests.e2e.multiplexer import Multiplexer, opened
 from tests.e2e.terminal import Terminal
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.e2e.harness import Project
-    from tests.e2e.multiplexer import Multiplexer
 
 pytestmark = pytest.mark.slow
 

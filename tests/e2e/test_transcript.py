@@ -6,20 +6,17 @@ import json
 import subprocess
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from teamd.journal import Journal
 from teamd.messages import Message
 from teamd.transcript.file import Transcript
-from teamd.transcript.records import CallAnswered, CallStarted, Delivered, Opened, Replied
+from teamd.transcript.records import CallAnswered, CallStarted, Delivered, Opened, Record, Replied
+from tests.e2e.harness import Project
 from tests.e2e.terminal import CTRL_C, Terminal
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from teamd.transcript.records import Record
-    from tests.e2e.harness import Project
 
 NOW: Final = time.time()
 PIPES: Final[dict[str, Any]] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

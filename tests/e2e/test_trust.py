@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from teamd.files.paths import TeamPaths
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
+from tests.e2e.harness import Project
 
 MINE = '[model]\nheaders = { X-Mine = "a" }\n[limits]\ncalls_per_wake = 60\n'
 LOOSENS = """\

@@ -6,16 +6,14 @@ import json
 import os
 import re
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pytest
 
+from tests.e2e.harness import Project
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 
 def test_who_runs_is_not_removed_and_who_is_shut_down_is(team: Project) -> None:

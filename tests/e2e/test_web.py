@@ -10,7 +10,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import axe_core_python
 import pytest
@@ -18,15 +18,12 @@ import pytest
 from teamd.files import pidfile
 from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.team import Team
+from tests.e2e.browser import Browser
 from tests.e2e.conftest import SHOWN, asked
-from tests.e2e.harness import opened
+from tests.e2e.harness import Project, opened
 from tests.e2e.served import served
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from teamd.team.team import Team
-    from tests.e2e.browser import Browser
-    from tests.e2e.harness import Project
 
 pytestmark = pytest.mark.slow
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
+from tests.e2e.browser import Browser
 from tests.e2e.conftest import HOSTILE, SHOWN
+from tests.e2e.harness import Project
+from tests.e2e.served import Server
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.browser import Browser
-    from tests.e2e.harness import Project
-    from tests.e2e.served import Server
 
 
 @pytest.mark.slow

@@ -6,20 +6,25 @@ What comes depends on the seed, the teammate and the turn alone, not on who asks
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tests.strict.faults import SPOILT, Cut, ErrorEvent, Malformed, Reset, Stall, Status, Trickle
+from tests.strict.asked import Asked
+from tests.strict.faults import (
+    SPOILT,
+    Cut,
+    ErrorEvent,
+    Fault,
+    Malformed,
+    Reset,
+    Stall,
+    Status,
+    Trickle,
+)
 from tests.strict.misshapen import MISSHAPEN
 from tests.strict.plan import Plan
-from tests.strict.replies import say, use
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.strict.asked import Asked
-    from tests.strict.faults import Fault
-    from tests.strict.replies import Answer
+from tests.strict.replies import Answer, say, use
 
 SPOILT_FILE: Final = "spoilt"  # made by whoever runs half a call
 HALF: Final = use(("bash", {"command": f"touch {SPOILT_FILE}"}))

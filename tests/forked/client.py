@@ -15,16 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tests.forked.server import COMMANDS, LOCK, PATH_VARIABLE, PRELOADED, PROGRAMS, SOCKET, STAY
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 SHARED_VARIABLE: Final = "TESTS_SHARE"  # a folder; empty where each has a server of its own
 SERVER: Final = Path(__file__).with_name("server.py")

@@ -35,13 +35,11 @@ import sys
 import tempfile
 import termios
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import Final, NoReturn
 
 PROGRAMS: Final = {"teamd": "teamd.__main__", "teamctl": "teamctl.main"}
 COMMANDS: Final = "commands"  # a folder for the PATH of a shell

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import nats
+from nats.aio.client import Client
 
 from teamd.postman.certificates import Certificates
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
 
 SUBJECT: Final = "mail.h4.h3"  # from h3 to h4
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+
+from nats.aio.msg import Msg
 
 from tests.hosts import bare
-
-if TYPE_CHECKING:
-    from nats.aio.msg import Msg
 
 
 async def main() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import subprocess
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 from teamctl.hosts import authority
 from teamctl.hosts.authority import Pair, Validity
@@ -17,10 +19,6 @@ from teamctl.hosts.record import BrokerRecord
 from teamd.postman.broker import Broker
 from teamd.postman.certificates import Certificates
 from tests.waiting import until, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
-    from pathlib import Path
 
 
 def free_port() -> int:

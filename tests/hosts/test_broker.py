@@ -7,18 +7,15 @@ import json
 import signal
 import socket
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamd.postman.broker import Broker
 from tests.hosts.brokers import Host, Town, free_port, past, plain, running
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 
 def test_a_broker_that_goes_and_comes_is_found_again_and_nothing_is_kept_back(

@@ -6,15 +6,12 @@ import json
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.hosts.towns import Hosts, hosts
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 pytestmark = pytest.mark.faketime
 

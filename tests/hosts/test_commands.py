@@ -9,10 +9,12 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -25,10 +27,6 @@ from teamd.hosts.view import waiting
 from teamd.messages import new_id
 from tests.hosts.towns import Hosts, hosts
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ALLOW = 'allow = { spawn = ["h1"], shutdown = ["h1"] }'
 GONE: Final = {"name": "carol", "seconds": 2.0, "force": True}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -14,11 +15,7 @@ from teamctl.demo.broker_process import BrokerProcess, find_free_port
 from teamctl.hosts.broker_folder import find_program
 from teamd.errors import TeamError
 from tests.e2e.hall import Hall, opened, read_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
+from tests.e2e.harness import Project
 
 STORY: Final = Path(teamctl.demo.__file__).with_name("hosts.toml")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,14 +12,9 @@ from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import HostState, Views, waiting
 from teamd.messages import Message
-from tests.hosts.towns import hosts
+from tests.e2e.harness import Project
+from tests.hosts.towns import Hosts, hosts
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
-    from tests.hosts.towns import Hosts
 
 NO_H2 = "teamctl: no host named 'h2'; the others are: h3; `teamctl hosts` shows them"
 

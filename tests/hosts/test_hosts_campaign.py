@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import random
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.hosts.campaign.weather import Weather
 from tests.hosts.campaign.world import CREWS, World
 from tests.process.campaign.places import Place, histogram
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 SEED_VARIABLE: Final = "TEAMD_CAMPAIGN_SEED"
 BROKER: Final = "broker"

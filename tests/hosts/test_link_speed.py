@@ -13,10 +13,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import psutil
 import pytest
@@ -31,9 +32,6 @@ from tests.bench.ruler import median, percentile
 from tests.hosts import bare
 from tests.hosts.brokers import Town
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(300)]
 

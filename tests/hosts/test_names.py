@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.hosts.towns import Hosts, hosts
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ALLOW = 'allow = { spawn = ["h1"], shutdown = ["h1"], interrupt = ["h1"] }'
 

@@ -7,23 +7,18 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamctl.hosts.broker_folder import BrokerFolder, find_program
 from teamctl.hosts.own import Keys
 from teamd.hosts.view import read_views
-from tests.e2e.harness import opened
+from tests.e2e.harness import Ended, Project, opened
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.e2e.harness import Ended, Project
 
 NEAR, FAR = "10.99.0.1", "10.99.0.2"
 HEAL_SECONDS = 5.0

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +17,6 @@ from teamd.messages import LEAD
 from tests.hosts.towns import Hosts, hosts
 from tests.process.campaign.ledger import Ledger
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 OTHER = {"h1": "h2", "h2": "h1"}
 SMALL = "outbox_bytes = 4096"  # what is confirmed is soon taken out of such an outbox

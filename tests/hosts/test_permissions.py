@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,6 @@ from teamctl.hosts.server import MAX_PAYLOAD
 from teamd.postman.certificates import Certificates
 from tests.hosts.brokers import Host, Town, past, running
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 TEAM, OTHER = "default", "other"
 

@@ -9,10 +9,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pytest
@@ -21,17 +22,12 @@ from teamd_commands import command_line
 from teamd.files import locks
 from teamd.files.paths import TeamPaths
 from teamd.hosts.places import HostPlaces
-from teamd.hosts.view import postman_runs, read_views, waiting
+from teamd.hosts.view import Report, postman_runs, read_views, waiting
 from teamd.postman.links import OUTBOX_WAS_DAMAGED
 from teamd.settings.trust import TrustStore
 from tests.e2e.harness import opened
 from tests.hosts.towns import Hosts, hosts
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.hosts.view import Report
 
 pytestmark = pytest.mark.slow
 

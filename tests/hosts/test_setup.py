@@ -8,10 +8,10 @@ import os
 import signal
 import stat
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,15 +22,10 @@ from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.postman.broker import find_trouble
 from teamd.postman.certificates import Certificates
-from tests.e2e.harness import opened
+from tests.e2e.harness import Project, opened
 from tests.hosts.brokers import Host, Town, free_port, listens, past, running, serving
 from tests.strict.replies import say, use
 from tests.waiting import until, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
 
 
 @pytest.fixture

@@ -9,9 +9,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import psutil
 import pytest
@@ -24,10 +26,6 @@ from tests.bench.ruler import median, percentile
 from tests.hosts import bare
 from tests.hosts.brokers import Town
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.long, pytest.mark.alone]
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from teamd.hosts.far import FarHosts
-from tests.e2e.harness import opened
+from tests.e2e.harness import Ended, Project, opened
 from tests.hosts.brokers import free_port, plain
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from tests.e2e.harness import Ended, Project
 
 
 @dataclass(slots=True)

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from teamd.files.paths import TeamPaths
 from teamd.hosts.cursor import Cursor, CursorFile
-from teamd.hosts.lines import MAIL, REQUEST
+from teamd.hosts.lines import MAIL, REQUEST, OutLine
 from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
 from teamd.postman.incoming import Incoming
 from teamd.postman.link import Link
 from teamd.postman.outgoing import WINDOW_LINES, Outgoing
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from teamd.hosts.lines import OutLine
 
 MOST_ROUNDS: Final = 60
 BATCH_LINES: Final = 3  # few, so that what came is dealt with in several rounds

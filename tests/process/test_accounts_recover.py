@@ -9,41 +9,37 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
+from teamd.agent.environment import Environment
+from teamd.agent.loop import Loop
 from teamd.agent.model_stack import ModelStack
 from teamd.budget.ledger import Ledger
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import STATE_TYPE, TEAMD
+from teamd.models import Ask, Model, Reply
 from teamd.models.retry import RetryPolicy
 from teamd.settings.schema import ModelSettings
 from teamd.supervisor.concurrency_limit import ConcurrencyLimit
 from teamd.supervisor.slots import Slots
 from tests.strict import refusals
-from tests.strict.faults import Status
+from tests.strict.exchange import Exchange
+from tests.strict.faults import Fault, Status
 from tests.strict.refusals import Page
 from tests.strict.replies import say
 from tests.strict.server import StrictServer
+from tests.strict.wire import Wire
 from tests.unit.life import Life
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from teamd.agent.environment import Environment
-    from teamd.agent.loop import Loop
-    from teamd.models import Ask, Model, Reply
-    from tests.strict.exchange import Exchange
-    from tests.strict.faults import Fault
-    from tests.strict.wire import Wire
 
 REST_SECONDS: Final = 300.0
 MINUTE: Final = 60.0

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -15,11 +18,6 @@ from teamd.board.task import TaskStatus
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
 from tests.children import child, survived
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable
-    from pathlib import Path
 
 CLAIMS: Final = """
 import sys

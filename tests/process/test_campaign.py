@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import time
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.process.campaign.campaign import Campaign, Crew
 from tests.process.campaign.places import Place, histogram
 from tests.process.campaign.roster_reader import RosterReader
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 pytestmark = pytest.mark.slow
 

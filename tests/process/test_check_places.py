@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from teamd.board.task import Attempt
 from teamd.checks.commands import (
     KILLED,
     NOT_STARTED,
@@ -17,18 +19,10 @@ from teamd.checks.commands import (
     Tail,
     run_commands,
 )
-from teamd.checks.places import CleanClone, NoPlace, SharedFolder, commit_work, empty
+from teamd.checks.places import CheckPlace, CleanClone, NoPlace, SharedFolder, commit_work, empty
 from teamd.programs.sandboxed import Bounds
-from teamd.sandbox.shells import ClosedShell
+from teamd.sandbox.shells import ClosedShell, Shell
 from tests.shells import sandboxed_shell
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from teamd.board.task import Attempt
-    from teamd.checks.places import CheckPlace
-    from teamd.sandbox.shells import Shell
 
 pytestmark = pytest.mark.slow
 

@@ -6,21 +6,18 @@ import json
 import os
 import shutil
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from teamd.copies import clone, record
+from tests.e2e.harness import Project
 from tests.process.test_checks import checker, claim, shells, wait_judged
 from tests.projects import copy_project
 from tests.repositories import git, make_repository
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 pytestmark = pytest.mark.slow
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,10 +29,6 @@ from teamd.supervisor.slots import Slots
 from tests.children import survived
 from tests.unit.life import enrol
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 DONE = Change(status=TaskStatus.COMPLETED)
 FAILED = Attempt(time=1.0, seconds=1.0, status=1, command="false")

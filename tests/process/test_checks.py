@@ -8,16 +8,14 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from teamd.process_id import Identity
+from tests.e2e.harness import Project
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 # It says that it runs, sees whether another one does, and counts whole runs.
 ALONE = "exec 7>>lock; flock -n 7 || { echo > twice; exit 1; }; echo $$ >> begun; sleep %s; %s"

@@ -6,10 +6,12 @@ import asyncio
 import json
 import os
 import threading
+from collections.abc import Mapping
 from itertools import pairwise
+from pathlib import Path
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.masking import MASK, Mask
 from teamd.messages import Message
 from teamd.models import Ask, Reply
+from teamd.models.claude import Claude
 from teamd.models.encoding import breakpoints, encode_body, marked
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
@@ -25,12 +28,6 @@ from tests.strict.cache import BREAKPOINTS, reckon
 from tests.strict.faults import Status
 from tests.strict.replies import Answer, decline, say, tool_calls, use
 from tests.strict.server import StrictServer, by_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from teamd.models.claude import Claude
 
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester."

@@ -6,15 +6,17 @@ import asyncio
 import os
 import shlex
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamd.models import Ask, Model, ModelError, Reply, TransientError, UnusableError
+from teamd.models.claude import Claude
 from teamd.models.retry import Retrying, RetryPolicy
 from tests.strict.faults import (
     Cut,
@@ -32,11 +34,6 @@ from tests.strict.misshapen import MISSHAPEN
 from tests.strict.replies import say, tool_calls, use
 from tests.strict.server import StrictServer, by_name
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from teamd.models.claude import Claude
 
 ASK = Ask(
     model="claude-sonnet-5-5",

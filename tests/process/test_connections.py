@@ -6,9 +6,11 @@ import asyncio
 import os
 import socket
 import ssl
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,10 +19,6 @@ from teamd.models import Ask, LaterError, ModelError, Reply, TransientError
 from tests.strict.refusals import Page
 from tests.strict.replies import say
 from tests.strict.server import StrictServer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 ASK = Ask(
     model="claude-sonnet-5-5",

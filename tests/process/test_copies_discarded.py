@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,14 +12,12 @@ from teamd.copies import clone, record, removal, work
 from teamd.copies.diff import opened_diff
 from teamd.copies.discard import discard
 from teamd.copies.merge import merge
+from teamd.copies.record import Copy
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
 from teamd.settings import Settings
 from tests.projects import copy_project
 from tests.repositories import commit, git, make_repository
-
-if TYPE_CHECKING:
-    from teamd.copies.record import Copy
-    from teamd.files.paths import TeamPaths
 
 pytestmark = pytest.mark.slow
 

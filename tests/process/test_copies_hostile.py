@@ -7,9 +7,11 @@ cannot write most of these places. That plants are alive is seen by plain git, w
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -17,17 +19,12 @@ from teamd.copies import record, work
 from teamd.copies.diff import opened_diff
 from teamd.copies.discard import discard
 from teamd.copies.merge import merge
+from teamd.copies.record import Copy
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
 from teamd.settings import Settings
 from tests.projects import copy_project
 from tests.repositories import git, make_repository
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from teamd.copies.record import Copy
-    from teamd.files.paths import TeamPaths
 
 HOOKS: Final = (
     "applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout",

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from teamd.copies import record, work
 from teamd.copies.merge import merge
 from teamd.settings import Settings
+from tests.e2e.harness import Project
 from tests.queues import Yard
 from tests.repositories import commit, git
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,11 +16,9 @@ from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.sandbox.policy import Origin
 from teamd.settings import Settings
+from tests.e2e.harness import Project
 from tests.repositories import git, make_repository
 from tests.strict.replies import say, use
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 
 @pytest.fixture

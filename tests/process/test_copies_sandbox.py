@@ -5,34 +5,29 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.copies import clone, record, work
 from teamd.copies.discard import discard
+from teamd.copies.record import Copy
 from teamd.files.paths import TeamPaths
 from teamd.sandbox.build import build_shell
 from teamd.sandbox.probe import probe
+from teamd.sandbox.shells import Shell
 from teamd.settings.reach import Tools
 from teamd.settings.schema import Settings, TeamSettings
-from teamd.tools import Toolbox
+from teamd.tools import Result, Toolbox
 from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
 from teamd.tools.shell import Bash
 from tests.projects import copy_project
 from tests.repositories import commit, git
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.copies.record import Copy
-    from teamd.sandbox.shells import Shell
-    from teamd.tools import Result
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,18 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamd.copies import clone, record, work
+from teamd.copies.clone import Made
 from teamd.copies.confined import confined_git
 from teamd.copies.diff import opened_diff
 from teamd.copies.discard import discard
 from teamd.copies.head import read_head
 from teamd.copies.merge import merge
+from teamd.copies.record import Copy
 from teamd.copies.source import GitKilled, Source
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
@@ -26,12 +28,6 @@ from tests.mounts import mounted
 from tests.projects import copy_project
 from tests.repositories import commit, git, make_repository
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.copies.clone import Made
-    from teamd.copies.record import Copy
 
 pytestmark = pytest.mark.slow
 

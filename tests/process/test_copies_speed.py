@@ -5,19 +5,15 @@ from __future__ import annotations
 import random
 import subprocess
 import time
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.copies import clone
+from teamd.copies.record import Copy
 from teamd.files.paths import TeamPaths
 from tests.repositories import git, make_repository
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.copies.record import Copy
 
 pytestmark = pytest.mark.slow
 

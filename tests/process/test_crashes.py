@@ -6,18 +6,15 @@ import os
 import re
 import signal
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.files import locks
 from teamd.process_id import Identity
+from tests.e2e.harness import Project
 from tests.strict.faults import Stall
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 
 def kill(project: Project, name: str) -> None:

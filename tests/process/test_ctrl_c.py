@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
+from tests.e2e.harness import Project
 
 # One that follows, and is interrupted in the finalizer of what the first shown mail leaves behind.
 INTERRUPTED = """

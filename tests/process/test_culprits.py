@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.spool import Spool
 from tests.children import holding
+from tests.e2e.harness import Project
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 KILLS = 10
 BRAVE = "[supervision]\ncrashes = 1000\nwithin_seconds = 0.1\n"  # started again at once, for ever

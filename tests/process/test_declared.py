@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import TYPE_CHECKING
 
 from teamd.messages import Message
 from tests.children import holding
+from tests.e2e.harness import Project
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 ANN = '[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Count the files."\n'
 BEN = '[[teammate]]\nname = "ben"\nrole = "coder"\nprompt = "Count the lines."\n'

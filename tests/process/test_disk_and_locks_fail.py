@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamd.mail.mailbox import Mailbox
+from tests.e2e.harness import Project
 from tests.process.injected.injections import STRACE, script
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 pytestmark = pytest.mark.strace
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.process_id import Identity
 from tests.children import child
+from tests.e2e.harness import Project
 from tests.process.test_stopping import COMMANDS
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 
 def test_a_teammate_stopped_in_its_command_outlives_no_killed_supervisor(project: Project) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from teamd.tools.filesystem import ReadFile, WriteFile
 from teamd.tools.versions import Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SWAP = """
 import ctypes, os

@@ -7,8 +7,9 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -16,12 +17,8 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
 from tests.children import said
+from tests.e2e.harness import Project
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.e2e.harness import Project
 
 FEW: Final = 1000
 MOST_MESSAGES: Final = 100

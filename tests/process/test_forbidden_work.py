@@ -9,21 +9,18 @@ import json
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from teamd.copies.merge import merge
 from teamd.copies.source import GitKilled
 from teamd.errors import TeamError
+from tests.e2e.harness import Project
 from tests.queues import Yard
 from tests.repositories import commit, git
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 ONTO_MAIN: Final = '[merge]\ninto = "main"\ncheck = "true"\n'
 LINK, SCRIPT, FILE = "120000", "100755", "100644"

@@ -5,25 +5,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from tests.children import child
 from tests.descriptors import links
-from tests.e2e.harness import SIGHTED
+from tests.e2e.harness import SIGHTED, Project
 from tests.forked.begun import Begun
-from tests.forked.client import SERVER, Server, server
+from tests.forked.client import SERVER, Forked, Server, server
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.e2e.harness import Project
-    from tests.forked.client import Forked
 
 CALLS = {
     "no team": ("teamctl", "team"),

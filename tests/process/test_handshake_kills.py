@@ -9,8 +9,10 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -20,17 +22,11 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
 from teamd.states import Status
 from tests.children import survived
-from tests.strict.replies import say, use
+from tests.e2e.harness import Project
+from tests.strict.asked import Asked
+from tests.strict.replies import Answer, say, use
 from tests.unit.life import enrol
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer
 
 QUESTION: Final = Approval(
     id="f00df00d", type=Kind.PLAN, asker="bob", to="lead", content="x", asked=1.0

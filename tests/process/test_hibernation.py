@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,16 +26,9 @@ from teamd.supervisor.fork import ChildProgram, ChildStart
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.slots import Slots
-from tests.e2e.harness import opened
-from tests.strict.replies import say, use
+from tests.e2e.harness import Project, opened
+from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
-    from tests.strict.replies import Answer
 
 SETTINGS = "[supervision]\nhibernate_seconds = 0.3\ncrashes = 1\nwithin_seconds = 600\n"
 RULE = '[[permission]]\ntool = "bash"\nthen = "ask"\n'

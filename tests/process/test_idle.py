@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +13,6 @@ from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
 from tests.e2e.harness import Project, opened
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(300)]
 TEAM = 20

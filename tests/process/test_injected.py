@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from typing import TYPE_CHECKING, Final, TypeVar
+from pathlib import Path
+from typing import Final, TypeVar
 
 import pytest
 
@@ -13,6 +15,7 @@ from tests.process.injected.drain import Drain
 from tests.process.injected.injections import (
     FULL,
     SHORT,
+    Ended,
     Injection,
     found_in,
     run,
@@ -22,12 +25,6 @@ from tests.process.injected.injections import (
 from tests.process.injected.operations import Operation, Read, RosterWrite, Send
 from tests.process.injected.spawn import Spawn
 from tests.process.injected.tally import Tally
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from tests.process.injected.injections import Ended
 
 T = TypeVar("T")
 

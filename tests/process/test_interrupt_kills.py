@@ -8,25 +8,21 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from teamd.messages import INTERRUPT_TYPE, TEAMD, Message
 from teamd.transcript.records import Opened
 from tests.children import survived
-from tests.strict.replies import say, use
+from tests.e2e.harness import Project
+from tests.strict.asked import Asked
+from tests.strict.replies import Answer, say, use
 from tests.unit.life import SYSTEM, Life, replied
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer
 
 INSTEAD: Final = "Do something else."
 # More crashes than five in a minute, and it would be given up.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,12 +27,6 @@ from teamd.tools.output import OutputFile
 from teamd.tools.shell import Bash
 from tests.shells import open_shell
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from pathlib import Path
-    from typing import Any
-
 
 FACTS = {"id": "3", "what": "make", "state": "done", "started": 1.0, "ended": 2.0}
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +20,6 @@ from teamd.transcript.file import Transcript
 from teamd.transcript.records import Checkpoint, NoteAdded, Summarised, mail_in
 from tests.children import survived
 from tests.unit.life import Life
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def put(paths: TeamPaths, *contents: str) -> None:

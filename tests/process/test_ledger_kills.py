@@ -6,10 +6,12 @@ import multiprocessing
 import os
 import random
 import signal
+import subprocess
 import time
 from contextlib import ExitStack, closing
 from decimal import Decimal
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO
 
 from teamd.budget.account import Account, Reservation
 from teamd.budget.accounts import Terms
@@ -18,10 +20,6 @@ from teamd.messages import new_id
 from teamd.process_id import Identity
 from tests.children import child
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    import subprocess
-    from pathlib import Path
 
 LIMIT = 30_000
 KEPT = 100

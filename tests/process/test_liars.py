@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -19,6 +21,7 @@ from teamd import settings
 from teamd.board.board import Board
 from teamd.board.task import TaskStatus
 from teamd.copies.clone import make_copy
+from teamd.copies.record import Copy
 from teamd.files.paths import STATE_VARIABLE
 from teamd.mail.routing import Post
 from teamd.messages import LEAD
@@ -31,17 +34,11 @@ from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.shell import Bash
 from teamd.tools.versions import Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
+from tests.e2e.harness import Project
 from tests.repositories import git, make_repository
 from tests.waiting import wait_until
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from teamd.copies.record import Copy
-    from tests.e2e.harness import Project
-
-    Lie = Callable[["Liar", str, str], None]
+Lie = Callable[["Liar", str, str], None]
 
 CHECK: Final = """\
 import json, sys

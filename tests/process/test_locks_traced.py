@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 _CALLS: Final = "flock,close,pwrite64,write,ftruncate,rename,renameat,renameat2"
 _LINE: Final = re.compile(r"(\d+) +(.*)")

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Callable, Iterable
+from multiprocessing.context import ForkProcess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,10 +20,6 @@ from teamd.transcript.records import mail_in
 from tests import mail_programs
 from tests.mail_programs import DELIVERED, OWNER
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from multiprocessing.context import ForkProcess
 
 PROGRAMS = Path(__file__).parents[1] / "mail_programs.py"
 WRITERS = 8

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from teamd.model_facts import ModelFacts
 from tests.strict.server import StrictServer, by_name
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 MODEL = "claude-sonnet-5-5"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.model_stack import Metered
 from teamd.budget.ledger import Ledger
 from teamd.model_facts import ModelFacts
+from teamd.models import Ask, Model, Reply
 from teamd.models.retry import Retrying, RetryPolicy
 from teamd.process_id import Identity
 from teamd.transcript.records import NewsAdded
@@ -22,11 +24,6 @@ from tests.strict.odd import ODD_REPLIES, WHOLE, OddReply, block, call, end, sse
 from tests.strict.replies import say
 from tests.strict.server import StrictServer, by_name
 from tests.unit.life import Life
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.models import Ask, Model, Reply
 
 POLICY = RetryPolicy(attempts=4, first_seconds=0.001, longest_seconds=0.002, rest_seconds=600)
 NEXT = say("Done.")

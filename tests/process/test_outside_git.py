@@ -6,7 +6,7 @@ import asyncio
 import os
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,12 +18,8 @@ from teamd.settings.reach import Tools
 from teamd.settings.schema import Settings, TeamSettings
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
+from tests.e2e.harness import Project
 from tests.repositories import git, make_repository
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 
 @pytest.fixture

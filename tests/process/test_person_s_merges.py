@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.copies.merge import merge
 from teamd.errors import TeamError
 from teamd.settings import Settings
+from tests.e2e.harness import Project
 from tests.mounts import mounted
 from tests.process.test_forbidden_work import ONTO_MAIN, follow
 from tests.queues import Yard
 from tests.repositories import commit, git, make_repository
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 FORMATTER = (
     "#!/bin/sh\nfor one in {}; do echo formatted >> $one; done\necho once more >&2\nexit 1\n"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +16,6 @@ from teamd.hosts.places import HostPlaces
 from teamd.mail.mailbox import Mailbox
 from tests.children import survived
 from tests.process.powercut import deeds, far
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def team(folder: Path) -> TeamPaths:

@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from teamd.process_id import Identity
 from teamd.programs import Captured, Program, capture, start_detached
 from teamd.programs.brief import begin_briefly, run_briefly, run_to_end
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ENDS = """
 import asyncio, signal

@@ -6,20 +6,16 @@ import json
 import os
 import shutil
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamd.copies import landing
 from teamd.copies.source import GitKilled, Source
+from tests.e2e.harness import Project
 from tests.queues import CHECK, Yard
 from tests.repositories import commit, git
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 pytestmark = pytest.mark.slow
 

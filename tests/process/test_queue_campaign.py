@@ -8,17 +8,13 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.queue_crew import CHECK, Worker, changes, go_on
 from tests.queues import Yard
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
-
 
 _WAIT_SHARE = 0.7  # of the chances to strike: otherwise each would be at the begin of a merge
 

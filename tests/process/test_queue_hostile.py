@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,12 +18,9 @@ from teamd.messages import TEAMD
 from teamd.sandbox.probe import probe
 from teamd.settings import Settings
 from tests.children import survived
-from tests.process.test_copies_hostile import PLANTS, scene
+from tests.process.test_copies_hostile import PLANTS, Scene, scene
 from tests.repositories import commit, git
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.process.test_copies_hostile import Scene
 
 __all__ = ["scene"]
 

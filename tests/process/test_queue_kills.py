@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -21,10 +22,6 @@ from teamd.messages import TEAMD, Message
 from teamd.states import Status
 from tests.children import survived
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 COMMIT = "0123456789" * 4
 WORK = Entry(id="", teammate="alice", commit=COMMIT, task="1", key="claim")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 from teamd.files.paths import TeamPaths
+from tests.e2e.harness import Project
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 TEAM = 8
 CALLS = 15

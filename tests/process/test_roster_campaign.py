@@ -6,7 +6,7 @@ import json
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,12 +14,8 @@ from teamd.files.paths import TeamPaths
 from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
+from teamd.team.team import Team
 from tests.children import child, forked
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.team.team import Team
 
 READS = """
 import json, os, select, sys

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -14,18 +16,13 @@ from teamd import clocks
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.messages import TEAMD
+from teamd.process_id import Identity
 from teamd.states import ChildExit
+from teamd.supervisor.children import Children
 from teamd.supervisor.fork import ChildProgram, ChildStart
 from teamd.supervisor.lifecycle import State
 from tests.context import make_context
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from teamd.process_id import Identity
-    from teamd.supervisor.children import Children
 
 DEAF: Final = "deaf"
 NAMES: Final = ("ann", "bob", "cat", DEAF)

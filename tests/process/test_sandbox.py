@@ -19,11 +19,12 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -42,9 +43,6 @@ from tests.descriptors import opened
 from tests.process.sandboxed import commands
 from tests.shells import sandboxed_shell
 from tests.waiting import until, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 NOBODY: Final = 65534

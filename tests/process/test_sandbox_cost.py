@@ -6,8 +6,10 @@ import asyncio
 import statistics
 import subprocess
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -17,10 +19,6 @@ from teamd.sandbox.readable import Readable
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
 from tests.shells import sandboxed_shell
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 ROUNDS: Final = 40
 

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,9 +23,6 @@ from teamd.tools.shell import Bash
 from tests.children import adopting_orphans
 from tests.shells import open_shell
 from tests.waiting import until, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OUTPUT_BYTES = 2000
 

@@ -7,20 +7,17 @@ import os
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from teamd.messages import new_id
 from teamd.tools.asking import Asking
 from tests.e2e.handshakes import answering, at_work
-from tests.strict.replies import say, use
+from tests.e2e.harness import Project
+from tests.strict.asked import Asked
+from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer
 
 pytestmark = pytest.mark.slow
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.strict.faults import Stall, Status
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 NAMES = ("ann", "bob", "cid", "dora")
 

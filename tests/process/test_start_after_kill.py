@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from teamd.control import ControlRequest
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import TEAMD
+from tests.e2e.harness import Project
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 KILL_AND_START = """
 import os, sys

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -13,9 +14,6 @@ from tests.e2e.harness import Ended, Project, opened
 from tests.strict.faults import Stall
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # What each is in the middle of; `{name}` is a file that tells that it has come to it.
 COMMANDS: Final = {

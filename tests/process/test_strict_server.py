@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import anthropic
 import pytest
 
+from tests.strict.asked import Model
 from tests.strict.faults import Cut, ErrorEvent, Malformed, Reset, Stall, Status, Trickle
 from tests.strict.replies import Answer, decline, say, use
 from tests.strict.server import Asked, StrictServer, by_name
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
-
-    import anthropic
-
-    from tests.strict.asked import Model
 
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester. You test."

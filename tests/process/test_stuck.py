@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.process.test_stopping import COMMANDS
 from tests.strict.faults import Stall
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 REPORT: Final = "[supervision]\nstuck_seconds = 1.5\n"
 RESTART: Final = REPORT + "stuck_restart = true\n"

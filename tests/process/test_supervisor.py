@@ -11,23 +11,18 @@ import socket
 import subprocess
 import termios
 import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from teamd.process_id import Identity
 from tests.descriptors import links
-from tests.e2e.harness import SIGHTED
+from tests.e2e.harness import SIGHTED, Project
 from tests.strict.faults import Stall
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
 
 STARTS = 2
 

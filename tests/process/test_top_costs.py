@@ -12,9 +12,9 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,9 +23,6 @@ from teamd.messages import Message
 from teamd.process_id import Identity
 from tests.unit.screen import approvals, ask
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MATES = 100
 SECONDS = float(os.environ.get("TEAMD_TOP_SECONDS", "60"))  # 3600 by hand

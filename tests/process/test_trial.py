@@ -6,17 +6,15 @@ import errno
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import pytest
 
 from teamd.errors import StoreError, TeamError
 from teamd.supervisor import trial
 from teamd.supervisor.trial import try_fork
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MACHINE = "; `teamctl doctor` checks the machine"
 

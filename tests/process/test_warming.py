@@ -5,17 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from tests.children import said
+from tests.e2e.harness import Project
 from tests.strict.replies import say
 from tests.strict.server import StrictServer
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 # Prints the number of threads after the warming, then what the first real call still loads.
 PROBE = """

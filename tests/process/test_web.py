@@ -5,22 +5,18 @@ from __future__ import annotations
 import json
 import random
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from teamd.states import Status
 from teamd.team.roster import Roster
-from tests.e2e.harness import opened
+from teamd.team.team import Team
+from tests.e2e.harness import Project, opened
 from tests.e2e.served import Server, events, served
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.team.team import Team
-    from tests.e2e.harness import Project
 
 
 @pytest.fixture

@@ -9,20 +9,17 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import psutil
 import pytest
 
+from tests.e2e.harness import Project
 from tests.e2e.served import Server, events, served, tunnel
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
 
 # Opens so many connections, sends what it is told over each, and keeps them.
 CROWD: Final = """

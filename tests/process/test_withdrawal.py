@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,13 +12,9 @@ from teamd.copies.clone import make_copy
 from teamd.copies.source import Source
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
+from tests.e2e.harness import Project
 from tests.queues import Yard
 from tests.repositories import git
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 pytestmark = pytest.mark.slow
 

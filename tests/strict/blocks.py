@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from tests.strict.errors import refuse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 Block = dict[str, Any]
 

@@ -6,15 +6,11 @@ import hashlib
 import json
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
-from tests.strict.blocks import listed, walk
+from tests.strict.blocks import Block, listed, walk
 from tests.strict.errors import refuse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from tests.strict.blocks import Block
 
 BREAKPOINTS = 4
 LOOK_BACK = 20  # blocks before a breakpoint at which an older entry is still found

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.strict.errors import ApiError
 from tests.strict.models import kind_of
-
-if TYPE_CHECKING:
-    from tests.strict.rules import Terms
+from tests.strict.rules import Terms
 
 
 def listing(terms: Terms) -> dict[str, Any]:

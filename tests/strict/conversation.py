@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from tests.strict.blocks import check_blocks, check_keys, listed
+from tests.strict.blocks import Block, check_blocks, check_keys, listed
 from tests.strict.errors import refuse
-from tests.strict.issued import thoughts
+from tests.strict.issued import Issued, thoughts
 from tests.strict.signatures import Prefix
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.strict.blocks import Block
-    from tests.strict.issued import Issued
 
 
 @dataclass(frozen=True, slots=True)

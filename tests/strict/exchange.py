@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tests.strict.asked import Asked, Model
 from tests.strict.cache import PromptCache
+from tests.strict.faults import Fault
 from tests.strict.issued import Issued
+from tests.strict.replies import Answer
 from tests.strict.sse import encode
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Mapping
-
-    from tests.strict.asked import Asked, Model
-    from tests.strict.faults import Fault
-    from tests.strict.replies import Answer
-    from tests.strict.wire import Wire
+from tests.strict.wire import Wire
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from tests.strict.errors import ApiError
 from tests.strict.replies import Answer, say
 from tests.strict.sse import event
+from tests.strict.wire import Wire
 
 if TYPE_CHECKING:
     from tests.strict.exchange import Exchange
-    from tests.strict.wire import Wire
 
 SPOILT: Final = say("This answer does not arrive as a whole.")
 TYPES: Final = {

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.strict.wire import Wire
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 POLL_SECONDS = 0.01  # how long closing waits for the accepting thread
 JOIN_SECONDS = 10

@@ -7,11 +7,9 @@ thinking" and the migration guide of Sonnet 5.5.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Any, Final
 
 EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 THINKING: Final = ("adaptive", "between_tools", "disabled", "enabled")

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from tests.strict.exchange import Exchange
-    from tests.strict.wire import Wire
+from tests.strict.exchange import Exchange
+from tests.strict.wire import Wire
 
 EVENTS: Final = "text/event-stream"
 JSON: Final = "application/json"

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from tests.strict.faults import Stall
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.strict.asked import Asked
-    from tests.strict.faults import Fault
+from tests.strict.asked import Asked
+from tests.strict.faults import Fault, Stall
 
 
 class Plan:

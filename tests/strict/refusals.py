@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.strict.exchange import Exchange
-    from tests.strict.wire import Wire
+from tests.strict.exchange import Exchange
+from tests.strict.wire import Wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tests.strict.signatures import Prefix
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _NOTHING: Final[Mapping[str, Any]] = {"messages": []}
 # A tool's name and its input; a string is streamed as it stands, so that it may be broken JSON.

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import types
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tests.strict.blocks import check_blocks, check_cache_control, check_keys, listed
 from tests.strict.cache import check_breakpoints, prompt_tokens
 from tests.strict.conversation import check_conversation
 from tests.strict.errors import ApiError, refuse
+from tests.strict.issued import Issued
 from tests.strict.models import EFFORTS, Kind, kind_of
 from tests.strict.tools import check_tools
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.strict.issued import Issued
 
 VERSION: Final = "2026-10-21"
 VERSIONS: Final = ("2023-06-01", VERSION)

@@ -5,23 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
-from tests.strict.asked import Asked, by_name
+from tests.strict.asked import Asked, Model, by_name
 from tests.strict.cache import prompt_tokens
 from tests.strict.catalogue import entry, listing
 from tests.strict.errors import ApiError
 from tests.strict.exchange import Accepted, Exchange, Memory
-from tests.strict.listener import Listener
+from tests.strict.listener import Incoming, Listener
 from tests.strict.plan import Plan
 from tests.strict.rules import Terms, check_count, check_create, check_headers, parse_body
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from tests.strict.asked import Model
-    from tests.strict.listener import Incoming
-    from tests.strict.wire import Wire
+from tests.strict.wire import Wire
 
 __all__ = ["Accepted", "Asked", "StrictServer", "by_name"]
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from tests.strict.blocks import TOOL_NAME, check_cache_control, check_keys, listed
 from tests.strict.errors import refuse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PROPERTY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 TOOL_KEYS: Final = {

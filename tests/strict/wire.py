@@ -6,15 +6,12 @@ import json
 import os
 import socket
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 
+from tests.strict.errors import ApiError
 from tests.strict.replies import new_id
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from http.server import BaseHTTPRequestHandler
-
-    from tests.strict.errors import ApiError
 
 
 class Wire:

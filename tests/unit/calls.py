@@ -6,14 +6,12 @@ import io
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from teamctl.main import main
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,15 +7,18 @@ import os
 import pickle
 import socket
 from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 from teamd.agent.approvals import Plans
 from teamd.agent.conversation.compaction import Compaction, ask_nobody
 from teamd.agent.conversation.context import frame_of
 from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.conversation.summary import OpenWork
 from teamd.agent.delivery import Delivery
 from teamd.agent.environment import Environment
 from teamd.agent.loop import Loop
@@ -32,6 +35,7 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.masking import Mask
 from teamd.messages import INTERRUPT_TYPE, STATE_TYPE, TEAMD, Message
+from teamd.model_facts import ModelFacts
 from teamd.models import Ask, Reply
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
@@ -39,6 +43,7 @@ from teamd.settings.schema import Mail, ModelSettings
 from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
+from teamd.team.team import Team
 from teamd.tokens import Usage
 from teamd.tools import Input, Tool, Toolbox
 from teamd.tools.approval import ShutdownResponse, SubmitPlan
@@ -48,14 +53,6 @@ from tests.strict.issued import Issued
 from tests.strict.replies import Answer, say
 from tests.strict.rules import VERSION, Terms, check_create
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
-
-    from teamd.agent.conversation.summary import OpenWork
-    from teamd.model_facts import ModelFacts
-    from teamd.team.team import Team
 
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester."

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from textual.pilot import Pilot
 
 from teamctl.top.app import Top
 from teamd.approvals.approval import Approval, Kind, describe_call
 from teamd.approvals.store import Approvals
 from teamd.cli import Choice
+from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
 from teamd.messages import LEAD, MAX_MESSAGE_BYTES
 from teamd.overview.overview import OverviewReader
@@ -17,13 +21,6 @@ from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from textual.pilot import Pilot
-
-    from teamd.files.paths import TeamPaths
 
 
 class Shown:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from binascii import crc32
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -23,10 +25,6 @@ from teamd.team.activity import (
     read_activity,
     shorten,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _ME: Final = Identity.own()
 _TEXTS: Final = st.text(max_size=300).map(shorten)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 import pytest
@@ -13,6 +12,7 @@ from teamctl import arguments
 from teamctl.answered import describe_end, describe_request
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
+from teamd.files.paths import TeamPaths
 from teamd.hosts import rosters
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarMember, FarRoster
@@ -20,9 +20,6 @@ from teamd.mail.routing import Post
 from teamd.messages import LEAD, USER, Message
 from teamd.states import Status
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
 
 
 def test_a_message_that_borrows_anothers_request_says_nothing_of_it(paths: TeamPaths) -> None:

@@ -6,7 +6,8 @@ import json
 import re
 import string
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,14 +18,10 @@ from teamd.approvals.store import Approvals
 from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
+from teamd.messages import Message
 from teamd.permissions.grant import Grant
 from teamd.states import Status
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.messages import Message
 
 EVERYBODY = ("alice", "bob", "lead", "user", "teamd")
 SHUTDOWN = ("lead", "bob", Kind.SHUTDOWN)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +17,6 @@ from teamd.board.task import Task, TaskStatus
 from teamd.journal import Journal
 from tests.strict.replies import say
 from tests.unit.life import Life
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 def on_board(life: Life, who: str) -> Board:

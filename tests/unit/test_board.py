@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +17,6 @@ from teamd.mail.routing import Post
 from teamd.states import Status
 from teamd.team.roster import Roster
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DONE = Change(status=TaskStatus.COMPLETED)
 

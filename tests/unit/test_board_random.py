@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,9 +21,6 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
 from teamd.states import Status
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 WHO = ("alice", "bob", "lead")
 IDS = st.sampled_from([str(number) for number in range(1, 7)])

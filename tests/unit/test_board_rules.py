@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -10,9 +10,6 @@ from teamd.board.files import Tasks
 from teamd.board.rules import Change, changed, claimed, free_for, released
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import TeamError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PENDING, IN_PROGRESS, CHECKING, COMPLETED, DELETED = TaskStatus
 NOBODY = ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -15,9 +16,6 @@ from teamd.states import Status
 from teamd.tools import CommandInput, Grant, Input, Result, Tool, Toolbox, ToolError
 from teamd.tools.board import board_tools
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -6,17 +6,15 @@ import json
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from teamd.models import Ask
+from teamd.models.claude import Claude
 from teamd.models.prices import Prices
 from teamd.tokens import Usage
 from tests.strict.cache import PromptCache, check_breakpoints, prompt_tokens
-
-if TYPE_CHECKING:
-    from teamd.models.claude import Claude
 
 MODEL = "claude-sonnet-5-5"
 TOOLS = [{"name": "bash", "description": "Runs. " * 300, "input_schema": {"type": "object"}}]

@@ -8,7 +8,8 @@ import re
 import time
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -26,9 +27,6 @@ from teamd.states import Status
 from teamd.transcript.file import Transcript
 from tests.transcripts import as_record
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Conversation:

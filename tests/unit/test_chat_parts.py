@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 import pytest
@@ -28,6 +29,7 @@ from teamd.board.task import TaskStatus
 from teamd.cli import Choice
 from teamd.errors import DeadlinePassed, TeamError
 from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
@@ -38,13 +40,7 @@ from teamd.team.member import Member
 from teamd.team.roster import Roster
 from tests.unit.life import enrol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
-
-    Talk = Callable[[str], list[list[str]]]
+Talk = Callable[[str], list[list[str]]]
 
 
 @pytest.fixture

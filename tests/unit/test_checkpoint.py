@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -22,12 +23,8 @@ from teamd.models import CONTEXT_FULL
 from teamd.tokens import Usage
 from teamd.transcript import records
 from teamd.transcript.file import Transcript
+from teamd.transcript.records import Record
 from tests.children import said
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from teamd.transcript.records import Record
 
 Lines = list[bytes]
 FIELDS = [one.name for one in fields(ConversationState)]

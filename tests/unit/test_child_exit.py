@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from teamd.child_exit import explain_exit
 from teamd.errors import StoreError, UnknownTeam
 from teamd.journal import Journal
 from teamd.states import ChildExit
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FULL, FOREIGN = OSError(errno.ENOSPC, "no space"), OSError(errno.EBADF, "bad descriptor")
 

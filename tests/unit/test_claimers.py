@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +17,6 @@ from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.team import Team
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PENDING, IN_PROGRESS, CHECKING, COMPLETED, DELETED = TaskStatus
 ROLES = {"ann": "coder", "bob": "coder", "tim": "tester"}

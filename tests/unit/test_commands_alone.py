@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
 from teamd.hosts.places import HostPlaces
 from teamd.journal import Journal
 from teamd.process_id import Identity
@@ -17,12 +19,6 @@ from teamd.states import Status
 from teamd.team.roster import Roster
 from tests.unit.calls import call
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
 
 
 @pytest.fixture

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from teamd.agent.conversation.summary import DEMAND
 from teamd.model_facts import ModelFacts
+from teamd.models import Ask
 from teamd.settings.schema import ModelSettings
 from teamd.transcript.records import Opened
 from tests.strict.replies import Answer, decline, say, use
 from tests.unit.life import SYSTEM, Life
 from tests.unit.tight import Big, Tight, demands, steps, tokens_of, words
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from teamd.models import Ask
 
 CONTEXT = 4000
 ROOM = ModelSettings(context_tokens=CONTEXT)

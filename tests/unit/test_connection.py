@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamctl.hosts.authority import new_authority
 from teamd import connection
 from teamd.connection import Variable
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 URL = "https://model.example"
 

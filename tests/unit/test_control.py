@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,15 +15,11 @@ from teamd import clocks, control
 from teamd.control import KEPT_SECONDS, ControlReply, ControlRequest
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, NoTeamd, UnknownTeammate
 from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import TEAMD, Message
 from tests.children import child
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.files.paths import TeamPaths
 
 HUGE = pytest.param(10**400, id="huge")
 SERVES = """

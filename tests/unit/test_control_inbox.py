@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from teamd.board.board import Board
 from teamd.control import ControlReply, ControlRequest
@@ -12,18 +12,13 @@ from teamd.errors import ExitCode
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import watch
 from teamd.journal import Journal
-from teamd.mail.mailbox import Mailbox
+from teamd.mail.mailbox import Batch, Mailbox
 from teamd.messages import TEAMD
 from teamd.states import Status
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.orphans import OrphanedTasks
 from tests.context import make_context
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.mail.mailbox import Batch
 
 
 class Spoilt(Mailbox):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,6 @@ from teamd.transcript.records import PAUSED, Opened
 from tests.strict.replies import Answer, decline, say, use
 from tests.transcripts import as_record
 from tests.unit.life import SYSTEM, replied
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 DO = ("do", {"word": "x"})
 

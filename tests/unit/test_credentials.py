@@ -6,14 +6,11 @@ import asyncio
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamd.credentials import KeyCommandError, at_hand, find_key, known_secrets, plausible
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CREDENTIALS_DIRECTORY")
 

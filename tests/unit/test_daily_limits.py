@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +17,6 @@ from teamd.budget.accounts import Terms
 from teamd.budget.ledger import KEPT_DAYS, Ledger
 from teamd.process_id import Identity
 from teamd.settings import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 DEAD = Identity(pid=1, started=-1.0)
 DOLLAR = Decimal(1)

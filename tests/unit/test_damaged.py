@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +14,7 @@ from teamd.budget.account import Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.days import day_of
 from teamd.budget.ledger import Ledger
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.mail.spool import BatchLimit
 from teamd.messages import TEAMD, Message
@@ -22,9 +22,6 @@ from teamd.process_id import Identity
 from teamd.tokens import Usage
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, NoteAdded, Replied
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
 
 DAMAGES = {"empty": b"", "zeros": b"\0" * 300, "half": b'{"batch": "17', "text": b"hello\n",
            "bytes": b'{"batch": "\xff\xfe", "at": "0"}'}  # fmt: skip

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from teamd.messages import INTERRUPT_TYPE
+from teamd.agent.delivery import Delivery
+from teamd.messages import INTERRUPT_TYPE, Message
 from teamd.transcript.records import Opened
 from tests.strict.replies import use
 from tests.unit.life import SYSTEM, Life, replied
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from teamd.agent.delivery import Delivery
-    from teamd.messages import Message
 
 
 def delivering(life: Life, look: Callable[[Delivery], None]) -> None:

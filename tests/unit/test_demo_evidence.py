@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -16,10 +18,6 @@ from teamd.process_id import Identity
 from teamd.states import Status
 from teamd.team.team import Team
 from teamd.transcript.records import CallAnswered, Delivered, Record, Replied
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 FAILED: Final = "FAILED (failures=2)\n[exit status 1]"
 PASSED: Final = "Ran 3 tests in 0.001s\n\nOK"

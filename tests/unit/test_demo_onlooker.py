@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 
-from teamctl.demo.onlooker import Onlooker, Teller
+from teamctl.demo.onlooker import Onlooker, TeamEvent, Teller
 from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
 from teamd.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import TurnEnded
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamctl.demo.onlooker import TeamEvent
-    from teamd.files.paths import TeamPaths
 
 
 @dataclass

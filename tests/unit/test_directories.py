@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from teamd.files import directories
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
+from teamd.files.paths import TeamPaths
 
 
 def left(path: Path, *, hours: float) -> Path:

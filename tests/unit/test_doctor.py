@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -16,6 +17,7 @@ from teamctl.doctor import Level
 from teamctl.doctor.hosts import check_hosts
 from teamctl.doctor.model import check_model
 from teamctl.doctor.synced import find_conflict_copies
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.process_id import Identity
 from teamd.sandbox.build import placeholders_of
@@ -28,11 +30,6 @@ from teamd.settings.trust import TrustStore
 from tests.strict.server import StrictServer, by_name
 from tests.unit.calls import call
 from tests.unit.screen import add
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from teamd.files.paths import TeamPaths
 
 
 class Answers(BaseHTTPRequestHandler):

@@ -9,20 +9,16 @@ import os
 import resource
 import shutil
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import pytest
 
-from teamctl.doctor import Level, machine
+from teamctl.doctor import Finding, Level, machine
 from teamctl.doctor.machine import check_machine
 from teamd.files.paths import TeamPaths
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamctl.doctor import Finding
 
 
 class Usage(NamedTuple):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
 
 import click
 import pytest
@@ -21,10 +23,6 @@ from teamd.settings.write import init_text
 from teamd.team.roster import Roster
 from tests import documents
 from tests.documents import LONGEST_LINE, README, REPOSITORY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 PAGES: Final = documents.pages()
 PROGRAMS: Final = {"teamctl": teamctl, "teamd": program}

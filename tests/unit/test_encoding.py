@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.model_facts import ModelFacts
-from teamd.models import Ask
+from teamd.models import Ask, Block
 from teamd.models.encoding import digest_of, encode, encode_body, encode_tools, marked
-
-if TYPE_CHECKING:
-    from teamd.models import Block
 
 _NAMES = st.text(st.characters(codec="utf-8"), max_size=9)
 _TOOLS = st.lists(st.fixed_dictionaries({"name": _NAMES, "description": _NAMES}), max_size=3)

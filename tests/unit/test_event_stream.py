@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from teamctl.events.event import Event
 from teamctl.events.mail import MailEvents
 from teamctl.events.stream import Stream
+from teamd.files.paths import TeamPaths
 from teamd.merges.entry import Entries, Entry, MergeState
 from teamd.messages import LEAD
 from teamd.states import Status
@@ -15,9 +15,6 @@ from teamd.transcript.file import Transcript
 from teamd.transcript.records import MailHeld, Replied, TurnEnded
 from tests.unit.calls import call
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
 
 
 def reply(paths: TeamPaths, name: str, at: float) -> None:

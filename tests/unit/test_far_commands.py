@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -31,10 +33,6 @@ from teamd.postman.commands import Commands
 from teamd.states import Status
 from tests.unit.life import enrol
 from tests.waiting import until, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 GIVEN: dict[str, dict[str, Any]] = {
     "spawn": {"name": "carol", "role": "coder", "prompt": "Begin."},

@@ -6,7 +6,9 @@ import asyncio
 import io
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -36,10 +38,6 @@ from teamd.tools import Toolbox
 from teamd.tools.lead import ListTeammates
 from teamd.transcript.records import Opened
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 HOSTS = HostSettings(name="h1", servers=("nats://127.0.0.1:1",))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,6 @@ from teamd.postman.outgoing import Outgoing
 from teamd.postman.presence import SILENT_SECONDS, HostPresence, Peer
 from teamd.settings.hosts import HostSettings
 from teamd.states import Status
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OFFLINE = "nothing listens at nats://h9:4222; does the broker run there?"
 BOB = {"name": "bob", "role": "coder", "status": "idle", "age": 1.0}

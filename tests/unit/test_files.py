@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psutil
 import pytest
@@ -15,10 +16,6 @@ from teamd.errors import LockTimeout, StoreError, translate_os_errors
 from teamd.files import files, locks
 from tests.descriptors import opened
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import resource
 import signal
 import socket
 import tracemalloc
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -22,9 +22,6 @@ from teamd.tools.text_file import read_page
 from teamd.tools.versions import Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
 from tests.descriptors import opened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OUTPUT_BYTES = 1000
 

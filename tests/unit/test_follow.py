@@ -6,17 +6,20 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from teamctl.transcripts import Retries
 from teamctl.watch import _keys, _looks, changes
+from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
-from teamd.overview.overview import OverviewReader
+from teamd.overview.overview import Overview, OverviewReader
 from teamd.process_id import Identity
 from teamd.states import Status
 from teamd.team.activity import MODEL, Activity, ActivityFile, Doing, Retry
@@ -25,13 +28,6 @@ from teamd.transcript.file import Transcript
 from teamd.transcript.records import Replied
 from tests.unit.calls import Stream, call
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
-    from teamd.overview.overview import Overview
 
 
 class Watching(Stream):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
 from teamd.states import Status
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FAILED = Attempt(time=1.0, seconds=2.0, status=3, command="false")
 PASSED = replace(FAILED, status=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,9 +10,6 @@ from hypothesis import strategies as st
 
 from teamd.errors import SettingsError
 from teamd.settings import front_matter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def read(folder: Path, text: str | bytes) -> front_matter.Document:

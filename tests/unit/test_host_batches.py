@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamd.errors import StoreError
-from teamd.hosts.lines import MAIL
+from teamd.hosts.lines import MAIL, OutLine
 from teamd.postman import frames
 from teamd.postman.frames import LineFrame, ReceiptFrame
 from teamd.postman.outgoing import WINDOW_LINES
 from tests.hosts.wire import BATCH_LINES, Inbox, Side, World
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from teamd.hosts.lines import OutLine
 
 LINES = 2 * BATCH_LINES + 1
 MANY = 20 * BATCH_LINES

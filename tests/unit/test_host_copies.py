@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamd.hosts.places import HostPlaces
 from tests.hosts.wire import Side, World
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SENT = 8
 LONG = "x" * 6000  # three of them are taken out of the outbox, once they are confirmed

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,10 +26,6 @@ from teamd.postman.incoming import Incoming
 from teamd.postman.links import Links
 from tests.hosts.wire import World
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 LONG = "e" * 900_000
 HALF = "\ud800"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import resource
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,10 +27,6 @@ from teamd.hosts.places import HostPlaces
 from teamd.postman.frames import LineFrame, decode
 from teamd.postman.incoming import Incoming
 from teamd.postman.outgoing import WINDOW_LINES, Outgoing
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 
 def chain_of(*bodies: bytes) -> list[OutLine]:

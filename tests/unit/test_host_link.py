@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from hypothesis import given, settings
@@ -14,14 +15,10 @@ from hypothesis import strategies as st
 
 from teamd.hosts.cursor import Cursor
 from teamd.hosts.lines import MAIL, REQUEST, OutLine
+from teamd.postman.frames import LineFrame
 from teamd.postman.incoming import Incoming
 from teamd.postman.outgoing import Outgoing
 from tests.hosts.wire import Side, World
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from teamd.postman.frames import LineFrame
 
 WIRE: Final = ("arrive", "all", "lose", "repeat")
 

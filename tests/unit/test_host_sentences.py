@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -14,16 +14,12 @@ from teamctl.hosts import authority, extra
 from teamctl.hosts.broker_folder import BrokerFolder
 from teamctl.hosts.record import BrokerRecord
 from teamd.errors import StoreError, TeamError
+from teamd.files.paths import TeamPaths
 from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import HostState, Views, read_views
 from teamd.settings.trust import TrustStore
 from tests.unit.calls import call
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
 
 
 @pytest.mark.parametrize(("lines", "told"), [(0, ""), (1, "a line"), (2, "2 lines")])

@@ -6,7 +6,8 @@ import io
 import json
 import unicodedata
 from contextlib import redirect_stderr, redirect_stdout
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import click
 import pytest
@@ -33,9 +34,6 @@ from teamd.states import Status
 from teamd.team.roster import Roster
 from teamd.transcript import records
 from teamd.transcript.file import Transcript
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # The clipboard, a title, a hidden word, a cleared screen, C1's own CSI, text that turns round.
 ATTACK: Final = (

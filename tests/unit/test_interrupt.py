@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +15,6 @@ from teamd.transcript.records import Opened
 from tests.strict.replies import say, use
 from tests.unit.life import SYSTEM, Do, Life, replied
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DO = ("do", {"word": "a"})
 MORE = ("do", {"word": "b"})

@@ -6,8 +6,9 @@ import json
 import os
 import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from teamd.journal import KEPT_FILES, MAX_BYTES, Journal
 from teamd.masking import MASK, Mask
 from teamd.states import ChildExit
 from tests.children import said
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FILLS = """
 import sys

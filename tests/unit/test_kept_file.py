@@ -5,24 +5,20 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.errors import InboxFull, StoreError, StrangeFile
 from teamd.files import locks
 from teamd.files.kept import KeptDescriptor, KeptFile
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
 from tests.descriptors import opened
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
 
 LINE = b"line\n"
 LONG_AGO = 1_600_000_000

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -35,9 +36,6 @@ from teamd.tools.lead import (
 from teamd.tools.mail import Broadcast
 from teamd.tools.turns import Asker, InterruptTeammate, PauseTeammate, ResumeTeammate
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FAR: Final = "bob@default@h2"
 

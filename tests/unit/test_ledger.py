@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamd.budget.account import Account, Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
+from teamd.budget.refusals import Refusal
 from teamd.process_id import Identity
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.budget.refusals import Refusal
 
 DEAD = Identity(pid=1, started=-1.0)
 SMALL = Account(calls=1, input_tokens=5, output_tokens=1, usd=Decimal("0.001"))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,6 @@ from hypothesis import strategies as st
 from teamd.budget import records
 from teamd.budget.account import Account, Reservation
 from teamd.budget.accounts import Accounts, Terms
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RESERVE = {
     "record": "reserve", "id": "1", "teammate": "ann", "model": "m", "input_tokens": 7,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamd.files.lines import find_lines, read_lines
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PART = 1 << 20  # is read at once
 MARK = b'{"record": "mark"'

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.hosts.cursor import Cursor
 from teamd.hosts.far import FarHosts
-from teamd.hosts.lines import MAIL
+from teamd.hosts.lines import MAIL, OutLine
 from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import Views
@@ -25,12 +27,6 @@ from teamd.postman.frames import HelloFrame, LineFrame
 from teamd.postman.links import Links
 from tests.hosts.wire import World
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from teamd.hosts.lines import OutLine
 
 HELLO = HelloFrame(session="s", ask="q").encode()
 

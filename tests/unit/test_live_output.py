@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,9 +15,6 @@ from teamd.models import Ask, Reply, TransientError
 from teamd.transcript.live import BEGINS, ENDS, LiveText, compose, split
 from tests.strict.replies import say
 from tests.unit.life import MODEL, replied
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _ASK = {"model": MODEL, "system": "", "tools": [], "messages": [], "max_tokens": 10}
 

@@ -6,22 +6,19 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.errors import StoreError
 from teamd.files import locks
 from teamd.files.locks import InstanceLock
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import NoteAdded
 from tests.children import HOLDER, child, holding
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import asyncio
 import select
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,6 @@ from teamd.transcript.records import Opened
 from tests.strict.replies import say, use
 from tests.unit.life import MODEL, NEVER_SECONDS, Do, Life
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def texts(blocks: list[dict[str, Any]]) -> str:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from teamd.messages import Message
 from teamd.settings.schema import Limits, Supervision
 from teamd.states import Status
 from tests.strict.replies import say, use
-from tests.unit.life import Life, enrol
+from tests.unit.life import Life, Play, enrol
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.unit.life import Play
 
 NOTHING = say("Done.")
 SECONDS = 0.1

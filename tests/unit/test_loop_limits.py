@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from teamd.models import LimitError, UnusableError
 from tests.strict.replies import say, use
 from tests.unit.life import Do, Life
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY = "limits.team_tokens"
 

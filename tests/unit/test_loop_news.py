@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 from teamd.transcript.records import NewsAdded, Opened
 from tests.strict.replies import say, use
 from tests.unit.life import SYSTEM, Do, Life
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ENDED = NewsAdded(about="job 1 of 5.0", text="<background-job>over</background-job>")
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import CUT_OFF_REPLY, INTERRUPTED_CALL
 from teamd.tools import Result
 from teamd.transcript.records import Opened
 from tests.strict.replies import Answer, say, use
 from tests.unit.life import SYSTEM, Do, Life, Nothing, replied
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.agent.conversation.conversation import Conversation
 
 
 class Look(Do):

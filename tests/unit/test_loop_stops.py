@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +12,6 @@ from teamd.agent.conversation.summary import DEMAND
 from teamd.transcript.records import Opened
 from tests.strict.replies import Answer, decline, say, use
 from tests.unit.life import MODEL, Life, replied
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 FULL = "model_context_window_exceeded"
 DO = ("do", {"word": "x"})

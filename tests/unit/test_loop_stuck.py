@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +17,6 @@ from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
 from tests.strict.replies import say, use
 from tests.unit.life import MODEL, SYSTEM, Do, Life, Player
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SAME = ("do", {"word": "x"})
 TOLD = (

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable, Iterable
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from teamd.errors import NotAMessage, StoreError
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.mail.poison import first_position
 from teamd.mail.spool import BatchLimit, Spool
 from teamd.messages import MAX_INBOX_BYTES, Message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from teamd.files.paths import TeamPaths
 
 
 @pytest.fixture

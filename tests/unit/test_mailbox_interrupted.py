@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +12,6 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.mail.poison import first_position
 from teamd.messages import Message
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 
 def lines(*ids: str) -> bytes:

@@ -6,11 +6,12 @@ import errno
 import json
 import os
 import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,15 +20,10 @@ from hypothesis import strategies as st
 from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.mail import lines
-from teamd.mail.mailbox import EMPTY, Mailbox
+from teamd.mail.mailbox import EMPTY, Batch, Mailbox
 from teamd.mail.poison import first_position
 from teamd.mail.spool import BatchLimit
 from teamd.messages import moment_of, new_id
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from teamd.mail.mailbox import Batch
 
 WARY = BatchLimit(messages=2, wary=True)
 

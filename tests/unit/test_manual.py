@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 import click
 import pytest
@@ -14,9 +15,6 @@ from teamd.__main__ import program
 from teamd.cli import Choice
 from teamd.manual import pages
 from teamd.options import examples_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PROGRAMS: Final = {"teamctl": teamctl, "teamd": program}
 MACROS: Final = {".TH", ".SH", ".PP", ".TP", ".nf", ".fi"}

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.spool import BatchLimit
 from teamd.messages import Message
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.files.paths import TeamPaths
 
 LINE = {"id": "a", "type": "t", "from": "f", "to": "bob", "content": "x", "timestamp": 1.5}
 

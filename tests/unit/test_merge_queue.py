@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from teamd.board.board import Board
 from teamd.files.paths import TeamPaths
@@ -11,9 +11,6 @@ from teamd.mail.routing import Post
 from teamd.merges.entry import Entries, Entry, MergeState
 from teamd.merges.queue import Queue
 from teamd.messages import TEAMD
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_what_waits_stays_and_what_has_ended_is_listed_for_a_day(tmp_path: Path) -> None:

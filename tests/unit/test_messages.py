@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,9 +14,6 @@ from hypothesis import strategies as st
 
 from teamd.errors import NotAMessage
 from teamd.messages import Message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HUGE = pytest.param(10**400, id="huge")
 KNOWN = ("id", "type", "from", "to", "content", "timestamp")

@@ -6,7 +6,8 @@ import asyncio
 import json
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,6 @@ from teamd.models import Ask, LimitError, ModelError, Reply, TransientError, Unu
 from teamd.process_id import Identity
 from teamd.tokens import Usage
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MODEL = "claude-haiku-4-5"
 ASK = Ask(

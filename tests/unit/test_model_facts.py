@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,9 +17,6 @@ from teamd.model_facts import EFFORTS, UNKNOWN, ModelFacts
 from teamd.model_pages import KEPT_SECONDS, keep, read_kept, warn_of_retirements
 from tests.strict.catalogue import entry
 from tests.strict.rules import Terms
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 SERVER, MODEL = "http://localhost:1", "claude-sonnet-5-5"

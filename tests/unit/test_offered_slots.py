@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from teamd.call_slots import Returned
 from tests.strict.replies import say, use
 from tests.unit.life import Do, Life
 from tests.unit.test_pauses import pause
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BACK = Returned(number=4).encode()
 

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -20,9 +20,6 @@ from teamd.hosts.own_name import take_name
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import waiting
 from tests.hosts.wire import World
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,18 +15,13 @@ from teamd.clocks import time_of_day
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
 from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, Message
-from teamd.overview.members import describe_retry
+from teamd.overview.members import MemberView, describe_retry
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.process_id import Identity
 from teamd.states import Status
 from teamd.team.activity import Activity, ActivityFile, Doing, Retry
 from teamd.team.member import Member
 from teamd.team.roster import Roster
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.overview.members import MemberView
 
 _ME = Identity.own()
 _LS = Doing(kind="tool", what="bash ls")

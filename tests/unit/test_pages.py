@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from teamd.tools import Result, Toolbox
 from teamd.tools.filesystem import ReadFile
 from teamd.tools.versions import Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from teamd.team.roster import Roster
 from tests.strict.replies import say, use
 from tests.unit.life import Do, Life
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DO = ("do", {"word": "a"})
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,9 +13,6 @@ from hypothesis import strategies as st
 from teamd.permissions.grant import Grant
 from teamd.permissions.rules import Call, Then, judge
 from teamd.settings.schema import Permission
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ASK_PUSH = Permission(tool="bash", command="git push", then="ask")
 DENY_PUSH = Permission(tool="bash", command="git push", then="deny")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,11 +34,7 @@ from tests.strict.replies import say, use
 from tests.unit.life import Life
 from tests.waiting import until
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    Make = Callable[..., Permissions]
+Make = Callable[..., Permissions]
 
 DO = ("do", {"word": "a"})
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from teamctl.chat.lead import Lead
 from teamctl.texts import text_or_stdin
@@ -12,11 +14,6 @@ from teamd.cli import Choice
 from teamd.files.paths import TeamPaths
 from teamd.masking import MASK
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def test_no_known_secret_goes_into_mail_or_onto_the_board(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.errors import NoTeamd
 from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
 from teamd.process_id import Identity
 from tests.children import child
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
 
 ME = Identity.own()
 CLAIMS = """

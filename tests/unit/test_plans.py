@@ -7,30 +7,26 @@ import importlib
 import pkgutil
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 import teamd.tools
-from teamd.approvals.approval import Kind, Verdict
+from teamd.approvals.approval import Approval, Kind, Verdict
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
 from teamd.settings.validation import COMMAND_TOOLS, PATH_TOOLS, TOOLS
 from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
+from teamd.team.team import Team
 from teamd.tools import Tool, Toolbox
 from teamd.tools.approval import SubmitPlan
 from teamd.tools.filesystem import ReadFile
 from teamd.tools.mail import ReadInbox, SendMessage
 from tests.strict.replies import say, use
 from tests.unit.life import Do, Life, Player, enrol
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.approvals.approval import Approval
-    from teamd.team.team import Team
 
 _GUARDED = ("command", "path")
 ACTING = frozenset({"bash", "write_file", "edit_file", "background_run"})

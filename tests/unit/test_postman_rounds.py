@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from teamd_commands import command_line
@@ -16,15 +17,17 @@ from teamd_commands import command_line
 from teamd import clocks
 from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
-from teamd.files.watch import watch
+from teamd.files.watch import Watch, watch
 from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarRoster
 from teamd.hosts.view import HostState, read_views
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
+from teamd.postman.broker import Broker
 from teamd.postman.build import build_postman
 from teamd.postman.presence import HostPresence
+from teamd.postman.process import Postman
 from teamd.postman.start import _command, read_command
 from teamd.settings import Settings
 from teamd.settings.hosts import HostSettings
@@ -33,13 +36,6 @@ from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from teamd.files.watch import Watch
-    from teamd.postman.broker import Broker
-    from teamd.postman.process import Postman
 
 HOSTS: Final = HostSettings(name="h1", servers=("nats://127.0.0.1:1",))
 DENIED: Final = 'permissions violation for publish to "roster.h1"'

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from teamd.agent.presence import Presence
 from teamd.journal import Journal
 from teamd.masking import Mask
+from teamd.models import Ask, Reply
 from teamd.process_id import Identity
 from teamd.team.activity import Activity, ActivityFile, Doing, read_activity
 from tests.strict.replies import say, use
-from tests.unit.life import MODEL, Do, Life
+from tests.unit.life import MODEL, Do, Life, Player
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.models import Ask, Reply
-    from tests.unit.life import Player
 
 
 class Watched:

@@ -7,16 +7,13 @@ import shutil
 import signal
 import subprocess
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamd.process_id import Identity
 from tests.children import child, forked
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WAITS = "import sys; sys.stdin.read()"
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamd.agent.instructions import FILE_NAMES, MAX_BYTES, read_project_instructions
 from teamd.tools.workspace import Workspace
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILE_NAME, SECOND = FILE_NAMES
 

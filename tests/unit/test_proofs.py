@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,9 +18,6 @@ from teamd.settings.schema import Settings, TaskSettings
 from teamd.states import Status
 from teamd.team.roster import Roster
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DONE = Change(status=TaskStatus.COMPLETED)
 PASSED = Attempt(time=1.0, seconds=2.0, status=0, command="true")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamd.sandbox.proxy import HostProxy
-
-if TYPE_CHECKING:
-    from asyncio import StreamReader, StreamWriter
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 HERE = "127.0.0.1"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from teamd.budget.account import Account, Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
 from teamd.process_id import Identity
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ONE: dict[str, Decimal] = {"usd": Decimal(1)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -22,9 +22,6 @@ from teamd.team.team import Team
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import PAUSED, Delivered, Opened, Replied, TurnEnded
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LONG_AGO = 1_600_000_000.0
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import pytest
 
 from teamd.agent.repeats import Repeats
 from teamd.tools import Input, Result, Tool, Toolbox
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Step = tuple[str, Any, Result]
 

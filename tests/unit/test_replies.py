@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from teamd.cli import Choice
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, TeamError
 from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import TEAMD
 from teamd.settings import Settings
@@ -26,11 +28,6 @@ from teamd.states import Status
 from tests.unit.calls import call
 from tests.unit.life import enrol
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.files.paths import TeamPaths
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,9 +18,6 @@ from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
 from tests.strict.replies import say
 from tests.unit.life import SYSTEM, enrol, replied
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROCESS = Identity(pid=7, started=1.5)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,15 +32,10 @@ from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.live_settings import when_it_counts
 from teamd.supervisor.orphans import OrphanedTasks
 from teamd.supervisor.pricing import at_price_of_now
+from teamd.supervisor.team_context import TeamContext
 from teamd.team.roster import Roster
 from tests.context import make_context
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from teamd.supervisor.team_context import TeamContext
 
 
 @pytest.fixture

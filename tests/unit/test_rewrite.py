@@ -9,17 +9,14 @@ import signal
 import struct
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.errors import StoreError
 from teamd.files.rewrite import rewrite
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ACL = "system.posix_acl_access"
 DEFAULT_ACL = "system.posix_acl_default"

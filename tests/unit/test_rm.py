@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamctl.commands.rm import _describe_copy, _purge
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
 from teamd.states import Status
 from tests.projects import copy_project
 from tests.unit.calls import call
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
 
 KEY = "0123456789abcdef-1-2"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,10 +10,6 @@ from hypothesis import strategies as st
 
 from teamd.errors import SettingsError
 from teamd.settings import roles
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 BASIC = ["bash", "read_file", "write_file", "edit_file", "send_message"]
 

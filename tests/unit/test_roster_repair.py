@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from teamd.damaged import rebuild_team
 from teamd.files.paths import TeamPaths
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("plan", [True, False])

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 
 from teamctl.roster_table import HEADINGS, drawn
+from teamd.files.paths import TeamPaths
 from teamd.overview.overview import OverviewReader
 from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
 
 
 def screen(paths: TeamPaths, width: int) -> list[str]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 from teamd.postman.rounds import Rounds
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    Answer = float | Coroutine[Any, Any, None]
+Answer = float | Coroutine[Any, Any, None]
 
 FAR: float = 3600.0
 

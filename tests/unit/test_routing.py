@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +15,6 @@ from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
 from teamd.team.team import Team
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TEAM = Team(
     members=tuple(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -31,10 +32,6 @@ from teamd.tools.output import OutputFile
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import TaskBegun
 from tests.descriptors import opened
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 NOBODY = 65534
 READS = os.O_RDONLY

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from teamd.agent.conversation.state import ConversationState
 from teamd.agent.conversation.talk import SAME_TEXT_SECONDS
-from teamd.transcript.records import CallAnswered, Opened, Replied
-
-if TYPE_CHECKING:
-    from teamd.transcript.records import Record
+from teamd.transcript.records import CallAnswered, Opened, Record, Replied
 
 BEGAN = 1_800_000_000.0
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,6 @@ from teamd.models import Ask, Reply, UnusableError
 from teamd.models.scripted import Scripted
 from tests.strict.replies import tool_calls
 from tests.unit.life import MODEL, SYSTEM
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TURNS = {
     "alice": [

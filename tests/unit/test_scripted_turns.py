@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from teamd.models import Ask
+from teamd.models import Ask, Reply
 from teamd.models.scripted import Scripted
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.models import Reply
 
 SENT = "sent to bob"
 ANSWER = '<teammate-message teammate_id="bob">Here it is.</teammate-message>'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,9 +18,6 @@ from teamd.secret_environment import (
     secrets_of,
     split,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAMES = st.sampled_from(["PATH", "ANTHROPIC_API_KEY", "GITHUB_TOKEN", "HTTP_PROXY", "HOME"])
 # What an environment can hold: any bytes but NUL, which Python shows as surrogates.

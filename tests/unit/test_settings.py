@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import tomli_w
@@ -29,9 +30,6 @@ from teamd.settings.schema import (
 )
 from teamd.settings.sections import SECTIONS
 from teamd.settings.trust import TrustStore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SCALARS = (
     st.text(st.characters(exclude_categories=["Cs"]), max_size=80)

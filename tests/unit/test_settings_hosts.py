@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from teamd.errors import SettingsError
 from teamd.settings import Settings, changes, parse
 from teamd.settings.edit import with_keys
 from teamd.settings.reach import Reach
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SERVERS = 'a list of addresses, such as ["tls://10.0.0.1:4222"] or ["tls://[fd00::1]:4222"]'
 ALLOW = 'a table of lists of hosts, such as { spawn = ["h1"] }'

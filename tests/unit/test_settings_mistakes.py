@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamd.errors import SettingsError
 from teamd.settings import kinds, load, parse
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ALICE = '[[teammate]]\nname = "alice"\nrole = "coder"\nprompt = "work"\n'
 LIMITS = (

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamd.errors import SettingsError
 from teamd.settings import parse
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ALICE = '[[teammate]]\nname = "alice"\nrole = "coder"\nprompt = "work"\n'
 NAME = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"

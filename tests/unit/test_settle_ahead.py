@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,9 +15,6 @@ from teamd.errors import StoreError
 from teamd.files import locks
 from teamd.files.ahead import SyncAhead
 from teamd.transcript.file import Transcript
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OLD, MINE, MORE = b"old\n", b"mine\n", b"more\n"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from teamd.board.board import Board
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.messages import LEAD
@@ -15,9 +16,6 @@ from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Replied
 from tests.unit.calls import call
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
 
 
 def add(paths: TeamPaths, name: str, **facts: Any) -> None:

@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from teamd.approvals.approval import Approval, Kind, Verdict
-from teamd.mail.mailbox import Mailbox
+from teamd.mail.mailbox import Batch, Mailbox
 from teamd.messages import SHUTDOWN_ANSWER_TYPE, TEAMD
 from teamd.models import UnusableError
 from tests.strict.replies import say, use
 from tests.unit.life import Do, Life
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from teamd.mail.mailbox import Batch
 
 
 def ask(life: Life, **facts: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 import pytest
@@ -17,9 +17,6 @@ from teamd.mail.routing import Post
 from teamd.messages import LEAD
 from teamd.states import Status
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

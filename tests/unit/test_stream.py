@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -17,9 +18,6 @@ from teamd.models.stream import ErrorEvent, ReplyBuilder, read_reply
 from teamd.models.tool_input import INVALID, explain_invalid, parse_tool_input
 from tests.strict.blocks import check_blocks
 from tests.strict.odd import WHOLE, block, call, end, sse, start, text
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,9 +18,6 @@ from tests.strict.issued import Issued
 from tests.strict.replies import say
 from tests.strict.rules import Terms, check_count, check_create, check_headers, parse_body
 from tests.strict.signatures import Prefix
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 VERSION = "2026-10-21"
 ISSUED = "(issued)"

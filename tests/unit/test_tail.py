@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from teamctl.tail import GrowingFile, Watched, end_of, lines, lines_back
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,7 @@ from teamd.states import Status
 from teamd.tools.mail import SendMessage
 from teamd.transcript.records import MailHeld, NoticeSent
 from tests.strict.replies import say, use
-from tests.unit.life import Life, enrol, replied
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.unit.life import Play
+from tests.unit.life import Life, Play, enrol, replied
 
 MOST = Settings().limits.talk_wakes
 HELD = (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
 from tests.strict.replies import say, use
 from tests.unit.life import MODEL, SYSTEM, Judge, replied
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DO = ("do", {"word": "x"})
 TOOL = {"name": "do", "description": "Do it.", "input_schema": {"type": "object"}}

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,10 +25,6 @@ from teamd.supervisor.slots import Slots
 from tests.strict.replies import say
 from tests.unit.life import Player, replied
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
-    from pathlib import Path
 
 MESSAGE = {"role": "user", "content": [{"type": "text", "text": "hello"}]}
 ASKED = Ask(model="claude-sonnet-5-5", system="x", tools=[], messages=[MESSAGE], max_tokens=9)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from collections.abc import Callable
+from typing import Annotated, ClassVar, Literal
 
 import pytest
 from hypothesis import given
@@ -16,9 +17,6 @@ from teamd.tools import Grant, Input, Result, Tool, Toolbox, ToolError, warm_up
 from teamd.tools.board import TaskList
 from teamd.tools.mail import SendMessage
 from teamd.tools.shell import Bash
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Words(Input):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from teamd.sandbox.toolchains import needed_by, variables
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def made(path: Path) -> Path:

@@ -6,8 +6,9 @@ import asyncio
 import json
 import os
 import time
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +20,6 @@ from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD
 from tests.unit.screen import Shown, add, approvals, ask, shown
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
 
 ATTACK = "\x1b]0;gone\x07\x1b[2J [red]x[/red] \u202egnp.exe"
 

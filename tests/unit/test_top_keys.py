@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from teamctl.top.lines import RowList
 from teamctl.top.screens import MateScreen, TeamScreen
+from teamd.files.paths import TeamPaths
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Replied
 from tests.unit.screen import Shown, add, ask, shown
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from teamd.files.paths import TeamPaths
 
 
 def run(paths: TeamPaths, play: Callable[[Shown], Awaitable[None]]) -> None:

@@ -7,14 +7,15 @@ import json
 import random
 import time
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamctl.top import columns, first
 from teamctl.top.lines import MOST
-from teamctl.top.sources import TABS, LogTab, MailTab, TasksTab, TranscriptTab
+from teamctl.top.sources import TABS, LogTab, MailTab, Tab, TasksTab, TranscriptTab
 from teamctl.top.watcher import PAUSE_SECONDS, FolderWatcher
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, Message
 from teamd.overview.overview import OverviewReader
@@ -22,12 +23,6 @@ from teamd.states import Status
 from teamd.team.roster import Roster
 from tests.unit.screen import Shown, add, ask, shown
 from tests.waiting import until, wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamctl.top.sources import Tab
-    from teamd.files.paths import TeamPaths
 
 _REPLY = '{"record": "reply", "time": 1.0, "content": [{"type": "text", "text": "%s"}]}\n'
 

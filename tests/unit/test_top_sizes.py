@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from teamd.approvals.approval import Verdict
+from teamd.approvals.approval import Approval, Verdict
+from teamd.files.paths import TeamPaths
 from tests.unit.screen import Shown, add, approvals, ask, shown
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from teamd.approvals.approval import Approval
-    from teamd.files.paths import TeamPaths
 
 ALL_EIGHT = ["ann", "bob", "dan", "eve", "fay", "hal", "cid", "gus"]
 

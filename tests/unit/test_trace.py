@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.trace import DeliveryStage, trace
 from teamd.messages import LEAD, USER, Message, moment_of, new_id
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
 
 
 def put(paths: TeamPaths, content: str = "x", to: str = "bob", **facts: str) -> Message:

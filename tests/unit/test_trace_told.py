@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
 
+from teamd.files.paths import TeamPaths
 from teamd.hosts.far import FarHosts
 from teamd.hosts.places import HostPlaces
 from teamd.mail.mailbox import Mailbox
@@ -16,9 +16,6 @@ from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
 from tests.unit.calls import call
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
 
 
 def put(paths: TeamPaths, content: str = "x") -> Message:

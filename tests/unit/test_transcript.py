@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -12,9 +12,6 @@ from teamd.errors import StoreError
 from teamd.transcript.file import Transcript, decode, parse
 from teamd.transcript.records import NoteAdded, TaskBegun, TurnEnded
 from tests.children import said
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FILLS = """
 import sys

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import pytest
@@ -17,12 +17,10 @@ from teamd.transcript.records import (
     CallStarted,
     Delivered,
     MailHeld,
+    Record,
     Replied,
     TurnEnded,
 )
-
-if TYPE_CHECKING:
-    from teamd.transcript.records import Record
 
 NOW = time.mktime((*time.localtime()[:3], 12, 0, 0, 0, 0, -1))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 import pytest
@@ -22,9 +23,6 @@ from teamd.states import Status
 from teamd.team.roster import Roster
 from teamd.tools import ToolError
 from teamd.tools.background import Jobs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CANARY: Final = "the canary sings"
 # Where a name is a part of a path, each of these leads to a file that holds the canary.

@@ -6,9 +6,9 @@ import json
 import os
 import stat
 import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -18,9 +18,6 @@ from teamd.cli import Choice
 from teamd.errors import StoreError
 from teamd.files.paths import STATE_VARIABLE, TeamPaths, state_folder
 from teamd.settings.trust import Confirmed, TrustStore, hash_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 TEXT = b'[model]\nbase_url = "http://localhost:1"\n'
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,9 +13,6 @@ from teamctl.tail import Unseen
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.spool import BatchLimit
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Onlooker:

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, get_args, get_type_hints
+from pathlib import Path
+from typing import Any, Final, get_args, get_type_hints
 
 import pytest
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.settings import Settings, parse, read
-from teamd.settings.keys import keys_of
+from teamd.settings import Reading, Settings, parse, read
+from teamd.settings.keys import Key, keys_of
 from teamd.settings.kinds import ADDRESS, COMMAND, FILE, FOLDER, HEADERS, RATE, VARIABLES
 from teamd.settings.schema import Limits, PriceSettings, Teammate
 from teamd.settings.sections import SECTIONS, TABLES
 from teamd.settings.trust import TrustStore
 from teamd.settings.untrusted import Loosened, confine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from teamd.settings import Reading
-    from teamd.settings.keys import Key
 
 # Kinds of values that send something somewhere, run something or open something.
 KINDS: Final = (ADDRESS, COMMAND, FILE, FOLDER, HEADERS, VARIABLES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from teamd.tools import Result, Toolbox
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.versions import SeenFiles, Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,13 +18,9 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
 from teamd.process_id import Identity
 from teamd.states import Status
+from teamd.team.member import Member
 from teamd.team.roster import Roster
 from tests.unit.life import enrol
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from teamd.team.member import Member
 
 
 @pytest.fixture

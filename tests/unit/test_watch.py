@@ -7,22 +7,17 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from teamd.files import files
 from teamd.files.inotify import Inotify
-from teamd.files.watch import BLIND_SECONDS, SLOW_SECONDS, wait_for, watch
+from teamd.files.watch import BLIND_SECONDS, SLOW_SECONDS, Watch, wait_for, watch
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from teamd.files.watch import Watch
 
 
 @pytest.fixture

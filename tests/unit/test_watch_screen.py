@@ -5,19 +5,16 @@ from __future__ import annotations
 import io
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 
 from teamctl.watch import Screen, _split, changes, pace, total
+from teamd.files.paths import TeamPaths
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
 
 
 def crowd(paths: TeamPaths, **statuses: Status) -> Overview:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
 
-from teamctl.web.events import KEPT, MOST_WAITING, SNAPSHOT, EventLog
-
-if TYPE_CHECKING:
-    from teamctl.web.events import Reader, StateEvent
+from teamctl.web.events import KEPT, MOST_WAITING, SNAPSHOT, EventLog, Reader, StateEvent
 
 
 def taken(reader: Reader) -> list[StateEvent]:

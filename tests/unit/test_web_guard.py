@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from teamctl.web.guard import HEADERS, Guard, Tokens
-
-if TYPE_CHECKING:
-    from starlette.types import Message, Receive, Scope, Send
 
 HOST = "127.0.0.1:4711"
 LOCAL = frozenset({HOST, "localhost:4711"})

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from teamctl.web.mail import LONGEST, MOST_FOUND, MOST_KEPT, TeamMail
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.trace import trace
 from teamd.messages import Message
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
 
 SHARED = ("id", "from", "to", "type", "sent", "stage", "position", "taken", "delivered")
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from teamctl.web.events import EventLog
+from teamctl.web.events import EventLog, Reader, StateEvent
 from teamctl.web.watcher import PartsWatcher, WatchedPart
 from teamd.errors import TeamError
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from teamctl.web.events import Reader, StateEvent
 
 
 class Looked:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from teamctl.web.windows import LONGEST, read_before, read_behind, to_json
 from teamd.errors import StoreError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LINES = [b'{"n": %d}' % number for number in range(1000)]
 CONTENT = b"".join(line + b"\n" for line in LINES)

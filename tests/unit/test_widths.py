@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,6 @@ from teamctl import roster_table
 from teamctl.commands import ps, tasks, teams, trace, usage
 from teamctl.output import FittedTable
 from teamctl.widths import GAP, Shape
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _LONG: Final = "A subject of so many words that no terminal has room for all of them, ever"
 _SHAPE: Final = Shape(

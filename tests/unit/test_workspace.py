@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given
@@ -14,9 +14,6 @@ from hypothesis import strategies as st
 
 from teamd.tools import ToolError
 from teamd.tools.workspace import Workspace, path_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SECRET = "a secret"
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from teamd.agent.conversation.summary import DEMAND
 from teamd.messages import Message
@@ -13,9 +14,6 @@ from teamd.tokens import Usage
 from tests.strict.cache import prompt_tokens
 from tests.strict.replies import Answer, say, use
 from tests.unit.life import Do, Judge, Nothing, Player, copy, replied
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 OUTPUT_BYTES = 2000
 STEP = re.compile(r"(?:did|through) (\d+)\b")

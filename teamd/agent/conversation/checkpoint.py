@@ -11,15 +11,12 @@ from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, cast, get_args, get_origin, get_type_hints
 
 from teamd.agent.conversation.state import ConversationState
 from teamd.messages import Message
-from teamd.transcript.file import message_in
+from teamd.transcript.file import Transcript, message_in
 from teamd.transcript.records import Block, Checkpoint
-
-if TYPE_CHECKING:
-    from teamd.transcript.file import Transcript
 
 # Another one with each change of what follows from records, or of what stands in the state: then
 # all records are read. A field that is more or less is found without it.

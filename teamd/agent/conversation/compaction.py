@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.agent.conversation.context import BYTES_PER_TOKEN, frame_of
-from teamd.agent.conversation.summary import DEMAND, clip_text, restate
+from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.conversation.summary import DEMAND, OpenWork, clip_text, restate
 from teamd.messages import again
-from teamd.model_facts import UNKNOWN
-from teamd.models import CONTEXT_FULL, Ask, RefusedMessageError, TooLongError, UnusableError
-from teamd.tools import Grant
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
-
-    from teamd.agent.conversation.conversation import Conversation
-    from teamd.agent.conversation.summary import OpenWork
-    from teamd.model_facts import ModelFacts
-    from teamd.models import Model, Reply
-    from teamd.settings.schema import ModelSettings
-    from teamd.tools import Toolbox
+from teamd.model_facts import UNKNOWN, ModelFacts
+from teamd.models import (
+    CONTEXT_FULL,
+    Ask,
+    Model,
+    RefusedMessageError,
+    Reply,
+    TooLongError,
+    UnusableError,
+)
+from teamd.settings.schema import ModelSettings
+from teamd.tools import Grant, Toolbox
 
 ASSUMED_CONTEXT_TOKENS: Final = 200_000  # where neither settings nor server say
 _KEPT: Final = 3  # the last replies keep the results of their calls: they are being worked with

@@ -8,18 +8,15 @@ as the one that made them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamd.agent.conversation.prompts import INTERRUPTED_CALL
 from teamd.agent.conversation.summary import GAP, render_cleared
+from teamd.models import Ask, Block, ChatMessage
 from teamd.models.encoding import count_same, digest_of, size_of, size_of_list
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from teamd.models import Ask, Block, ChatMessage
-    from teamd.tokens import Usage
+from teamd.tokens import Usage
 
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 REMEMBERED: Final = 4  # requests; the very last may have been one for a summary, or refused

@@ -9,25 +9,20 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamd.agent.conversation.checkpoint import find_checkpoint, make_checkpoint
 from teamd.agent.conversation.state import ConversationState
 from teamd.errors import NotAMessage, StoreError
+from teamd.files.ahead import SyncAhead
+from teamd.messages import Message
+from teamd.models import Block, RefusedMessageError, Reply
+from teamd.tools import Result
 from teamd.transcript import records
-from teamd.transcript.file import decode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from teamd.files.ahead import SyncAhead
-    from teamd.messages import Message
-    from teamd.models import Block, RefusedMessageError, Reply
-    from teamd.tools import Result
-    from teamd.transcript.file import Transcript
-
+from teamd.transcript.file import Transcript, decode
 
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _LEAST_BYTES: Final = 1 << 17  # read in a few milliseconds

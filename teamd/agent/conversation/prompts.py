@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
 from xml.sax.saxutils import escape
 
-from teamd.messages import LEAD
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from teamd.messages import Message
-    from teamd.settings.skills import Skill
-    from teamd.transcript.records import Opened
+from teamd.messages import LEAD, Message
+from teamd.settings.skills import Skill
+from teamd.transcript.records import Opened
 
 _ATTRIBUTES = ("type", "summary", "request_id", "approve", "reason")
 

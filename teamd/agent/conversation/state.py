@@ -5,20 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamd.agent.conversation import prompts
 from teamd.agent.conversation.context import THINKING, Context, TokenCounts
 from teamd.agent.conversation.summary import OpenItem, render_summary
 from teamd.agent.conversation.talk import Talk
-from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE
-from teamd.models import CONTEXT_FULL
+from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE, Message
+from teamd.models import CONTEXT_FULL, Block
 from teamd.transcript import records
-
-if TYPE_CHECKING:
-    from teamd.messages import Message
-    from teamd.models import Block
-
 
 # What another conversation does not end.
 _LASTING: Final = (

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 from xml.sax.saxutils import escape
 
 from teamd.agent.conversation.prompts import render_inbox
-
-if TYPE_CHECKING:
-    from teamd.messages import Message
+from teamd.messages import Message
 
 # What a teammate still has to do, as others have it on record: titles, and the lines below each.
 OpenWork: TypeAlias = Callable[[], Sequence[tuple[str, Sequence[str]]]]

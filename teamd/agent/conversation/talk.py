@@ -7,15 +7,12 @@ the records, so that a process that was killed leaves nothing uncounted.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from teamd.models import Block
 from teamd.tools.mail import MAIL_TOOLS, SendMessage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from teamd.models import Block
 
 SAME_TEXT_SECONDS: Final = 600.0
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tests.strict.replies import Call
+from tests.strict.replies import Call
 
 
 def bash(command: str) -> Call:

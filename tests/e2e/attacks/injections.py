@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.e2e.attacks.places import PLACES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.strict.replies import Call
+from tests.strict.replies import Call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,18 +7,15 @@ No order may harm the machine of who runs the tests, even where nothing keeps it
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.budget import days
 from teamd.budget.refusals import Raise
 from teamd.control import ControlRequest
 from tests.e2e.attacks.calls import answer, bash, complete, mail, python, read, spawn, write
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.strict.replies import Call
+from tests.strict.replies import Call
 
 Row = tuple[str, "Call"]  # what the stranger wants, and the call that would do it
 

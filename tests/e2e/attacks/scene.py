@@ -6,21 +6,18 @@ import base64
 import fcntl
 import json
 import os
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
 from teamd.files import files
 from tests.e2e.attacks.calls import bash, claim, complete, mail, read, write
 from tests.e2e.attacks.injections import INJECTIONS, texts
+from tests.e2e.attacks.outside import Listener
 from tests.e2e.attacks.victim import Victim
+from tests.e2e.harness import Project
 from tests.strict.asked import text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tests.e2e.attacks.outside import Listener
-    from tests.e2e.harness import Project
-    from tests.strict.replies import Call
+from tests.strict.replies import Call
 
 AT_HOME: Final = "canary-at-home-5f0c77"
 OUTSIDE: Final = "canary-outside-2e91d3"

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import os
 import stat
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from teamd.process_id import Identity
 from tests.children import child
+from tests.e2e.harness import Project
 from tests.forked.client import server as forks
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
 
 FLOOD: Final = 1_000_000  # messages
 HUGE: Final = 100_000_000  # bytes of one message

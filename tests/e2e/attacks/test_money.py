@@ -10,7 +10,7 @@ import shlex
 import signal
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -21,13 +21,10 @@ from teamd.control import ControlRequest
 from teamd.errors import ExitCode
 from teamd.files import files
 from teamd.settings import Settings
-from tests.strict.replies import say, use
+from tests.e2e.harness import Project
+from tests.strict.asked import Asked, Model
+from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked, Model
-    from tests.strict.replies import Answer
 
 LIMIT: Final = Settings().limits.team_usd_per_day
 MOST: Final = Settings().limits.talk_wakes

@@ -10,9 +10,10 @@ from __future__ import annotations
 import base64
 import json
 import os
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
@@ -21,13 +22,8 @@ from tests.e2e.attacks.injections import INJECTIONS
 from tests.e2e.attacks.outside import command_lines, digest, holding, listening, walk
 from tests.e2e.attacks.places import FORGED_TAG
 from tests.e2e.attacks.scene import AT_HOME, OUTSIDE, TEAM, Scene
-from tests.e2e.harness import opened
+from tests.e2e.harness import Project, opened
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
 
 KEY: Final = "sk-canary-1b7e9c04aa6d4f52"
 SHOWN: Final = 60  # characters of a result

@@ -6,22 +6,17 @@ import json
 import os
 import re
 import signal
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import pytest
 
 from teamd import control
 from teamd.control import ControlRequest
-from tests.e2e.harness import opened
-from tests.strict.replies import say, use
+from tests.e2e.harness import Project, opened
+from tests.strict.asked import Asked
+from tests.strict.replies import Answer, Call, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer, Call
 
 RULES: Final = """
 [[permission]]

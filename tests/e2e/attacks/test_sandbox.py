@@ -6,23 +6,20 @@ import ctypes
 import json
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from teamd.programs.cgroup import Cgroup
 from teamd.sandbox.build import group_name
+from tests.e2e.harness import Project
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
 
 
 def bash(command: str) -> tuple[str, dict[str, str]]:

@@ -13,24 +13,20 @@ import os
 import resource
 import signal
 import socket
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from teamd.masking import MASK
-from tests.e2e.harness import opened
+from tests.e2e.harness import Project, opened
 from tests.strict.errors import ApiError
+from tests.strict.exchange import Exchange
 from tests.strict.replies import say, use
+from tests.strict.wire import Wire
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
-    from tests.strict.exchange import Exchange
-    from tests.strict.wire import Wire
 
 KEY: Final = "sk-canary-6f1c0a5e93d24b77"
 PROMPT: Final = "canary prompt 81c7"

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests.e2e.harness import opened
-from tests.strict.replies import say, use
+from tests.e2e.harness import Project, opened
+from tests.strict.asked import Asked
+from tests.strict.replies import Answer, say, use
 from tests.strict.server import StrictServer
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer
 
 HOSTILE = """
 [team]

@@ -6,16 +6,12 @@ import json
 import re
 import threading
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 from xml.sax.saxutils import unescape
 
-from tests.strict.replies import say, use
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer, Call
+from tests.strict.asked import Asked
+from tests.strict.replies import Answer, Call, say, use
 
 _MARKER: Final = re.compile(r"INJECTION (\d+): (?=\{)")
 

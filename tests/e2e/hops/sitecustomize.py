@@ -13,10 +13,8 @@ import os
 import re
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from types import FrameType
+from types import FrameType
+from typing import Any
 
 _REPOSITORY = __file__.rpartition("/tests/")[0]  # which may be named `teamd` itself
 _OURS = re.compile(re.escape(_REPOSITORY) + r"/((?:teamd|teamctl)/.*)\.py$")

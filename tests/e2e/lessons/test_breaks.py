@@ -6,14 +6,11 @@ import json
 import os
 import signal
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from tests.e2e.harness import Project
 from tests.e2e.stories import told
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
 
 SPAWN = ("spawn_teammate", {"name": "bob", "role": "tester", "prompt": "Wait."})
 

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
-from typing import TYPE_CHECKING
 
 from tests.e2e.handshakes import REQUEST, WORK
+from tests.e2e.harness import Project
 from tests.e2e.stories import told
+from tests.strict.asked import Asked
 from tests.strict.faults import Stall
-from tests.strict.replies import say, use
+from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    import re
-
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer
 
 
 def test_mailbox(project: Project) -> None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.e2e import cramped
 from tests.e2e.handshakes import answering, ask_at_work, at_work
+from tests.e2e.harness import Project
 from tests.e2e.stories import told
+from tests.strict.asked import Asked
 from tests.strict.faults import Stall
-from tests.strict.replies import say, use
+from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer
 
 
 def test_teammate(team: Project) -> None:

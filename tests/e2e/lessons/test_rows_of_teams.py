@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from teamd.agent.conversation.summary import DEMAND
 from tests.e2e.handshakes import answering, ask_at_work
-from tests.strict.replies import say, use
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer
+from tests.e2e.harness import Project
+from tests.strict.asked import Asked
+from tests.strict.replies import Answer, say, use
 
 
 def test_lead(project: Project) -> None:

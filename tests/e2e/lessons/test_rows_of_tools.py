@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+import re
+from typing import Any, Final
 
 import pytest
 
 from tests.e2e.handshakes import REQUEST, WORK
+from tests.e2e.harness import Project
 from tests.e2e.lessons.toolset import ALL, LEAD, TEAMMATE, inputs
 from tests.e2e.stories import told
+from tests.strict.asked import Asked
 from tests.strict.cache import prompt_tokens
-from tests.strict.replies import say, use
+from tests.strict.exchange import Accepted
+from tests.strict.replies import Answer, Call, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    import re
-
-    from tests.e2e.harness import Project
-    from tests.strict.asked import Asked
-    from tests.strict.exchange import Accepted
-    from tests.strict.replies import Answer, Call
 
 FIXED_TOKENS: Final = 2100  # of tools and system prompt, which each request pays for
 EVERYBODYS: Final[tuple[Call, ...]] = (

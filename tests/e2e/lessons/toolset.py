@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from tests.strict.exchange import Accepted
+from tests.strict.exchange import Accepted
 
 # The contract's table, grown by a command's `description?`, by `role?` of a task, by jobs that are
 # all listed without a `job_id`, and by an agent that leads, which answers a shutdown_request as

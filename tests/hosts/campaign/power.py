@@ -8,21 +8,17 @@ from __future__ import annotations
 import fcntl
 import shutil
 import signal
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import Final
 
 import psutil
 
 from teamd.files import pidfile
-from tests.process.powercut.disk import MODELS, Disk, is_of_commands, put_state
+from tests.e2e.harness import Project
+from tests.process.powercut.disk import MODELS, Disk, State, is_of_commands, put_state
 from tests.process.powercut.recording import TOPS, Recording
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from random import Random
-
-    from tests.e2e.harness import Project
-    from tests.process.powercut.disk import State
 
 _TEAM: Final = ".team"
 _LOGS: Final = "logs"  # are recorded nowhere, and told for tests only: they stay

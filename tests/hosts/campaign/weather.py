@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from tests.hosts.campaign.relay import Wire
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterator
-
-    from tests.hosts.campaign.world import World
+from tests.hosts.campaign.world import World
 
 
 @dataclass(slots=True)

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import random
 import signal
+import subprocess
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from pathlib import Path
+from typing import Final, Self
 
 from teamd.files import locks
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import HostState, read_views, waiting
 from teamd.messages import LEAD
 from teamd.process_id import Identity
-from tests.e2e.harness import opened
+from tests.e2e.harness import Project, opened
 from tests.hosts.brokers import free_port, plain
 from tests.hosts.campaign.power import Power
 from tests.hosts.campaign.relay import Relay
 from tests.process.campaign import places
 from tests.process.campaign.campaign import Campaign, Crew
+from tests.process.campaign.ledger import Sent
 from tests.process.campaign.places import Place
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
-    from tests.process.campaign.ledger import Sent
 
 TEAM: Final = "default"
 CREWS: Final = {

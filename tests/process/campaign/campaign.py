@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from teamd.files import pidfile
 from teamd.mail.mailbox import Mailbox
 from teamd.process_id import Identity
+from tests.e2e.harness import Project
 from tests.process.campaign import places
 from tests.process.campaign.killer import Killer
 from tests.process.campaign.ledger import Ledger
@@ -20,13 +23,6 @@ from tests.process.campaign.places import Place
 from tests.process.campaign.play import RUNAWAY, Play
 from tests.process.campaign.streams import Streams
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
-
-    from tests.e2e.harness import Project
 
 NAMES: Final = ("alice", "bob", "carol", "dave")
 # A short memory for crashes, so that a teammate that is killed again and again is back at once.

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from random import Random
+from typing import Any, Final, TypeAlias
 
+from teamd.process_id import Identity
+from tests.process.campaign.places import Place
 from tests.process.campaign.target import kill_at
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from random import Random
-
-    from teamd.process_id import Identity
-    from tests.process.campaign.places import Place
-
-    Between: TypeAlias = Callable[[], AbstractContextManager[bool]]
+Between: TypeAlias = Callable[[], AbstractContextManager[bool]]
 
 _PATIENCE_SECONDS: Final = 3.0
 

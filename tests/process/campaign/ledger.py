@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from teamd.messages import LEAD, TEAMD, USER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
+from tests.e2e.harness import Project
 
 Sent = tuple[str, str]  # receiver, content; every content is unique
 

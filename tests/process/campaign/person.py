@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from random import Random
 
 from teamd.files import locks
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, Message
 from teamd.process_id import Identity
+from tests.e2e.harness import Project
 from tests.process.campaign import places
+from tests.process.campaign.killer import Killer
+from tests.process.campaign.ledger import Ledger
 from tests.process.campaign.places import Place
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from tests.e2e.harness import Project
-    from tests.process.campaign.killer import Killer
-    from tests.process.campaign.ledger import Ledger
 
 
 class Person:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from contextlib import suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import psutil
 
 from teamd.files import locks
+from teamd.files.paths import TeamPaths
 from teamd.hosts.places import HostPlaces
 from teamd.messages import LEAD, USER
 from tests.descriptors import links
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from pathlib import Path
-
-    from teamd.files.paths import TeamPaths
-    from tests.process.campaign.streams import Streams
+from tests.process.campaign.streams import Streams
 
 _TAIL_BYTES: Final = 1 << 14
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tests.strict.replies import say, use
-
-if TYPE_CHECKING:
-    import random
-
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer, Call
+from tests.strict.asked import Asked
+from tests.strict.replies import Answer, Call, say, use
 
 RUNAWAY: Final = ["sleep", "1000"]  # gets away from the process group of its command
 _LONG: Final = f"setsid {' '.join(RUNAWAY)} & sleep 60"

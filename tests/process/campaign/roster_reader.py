@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, Final, Self
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Final, Self
 
 _PAUSE_SECONDS: Final = 0.001
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tests.strict.asked import Asked
+from tests.strict.exchange import Exchange
+from tests.strict.faults import Fault
 from tests.strict.plan import Plan
-
-if TYPE_CHECKING:
-    from tests.strict.asked import Asked
-    from tests.strict.exchange import Exchange
-    from tests.strict.faults import Fault
-    from tests.strict.wire import Wire
+from tests.strict.wire import Wire
 
 _PAUSE_SECONDS: Final = 0.003  # between two events of a stream
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import signal
 import time
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import Final
 
 import psutil
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from random import Random
-
-    from teamd.process_id import Identity
-    from tests.process.campaign.places import Place
+from teamd.process_id import Identity
+from tests.process.campaign.places import Place
 
 _LONGEST_PAUSE_SECONDS: Final = 0.003
 _STOP_SECONDS: Final = 2.0

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, USER, Message
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import mail_in
-from tests.process.injected.injections import clean
+from tests.process.injected.injections import Ended, Injection, clean
 from tests.process.injected.operations import TEAMCTL, enlist
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
-    from tests.process.injected.injections import Ended, Injection
 
 _MAIL: Final = ["mail-one", "mail-two"]
 

@@ -8,12 +8,10 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from typing import Final
 
 STRACE: Final = shutil.which("strace")
 HERE: Final = Path(__file__).parent

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from teamd.files import files
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
 from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import mail_in
 from tests.process.injected import programs
-from tests.process.injected.injections import FULL, Injection, program
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
-    from tests.process.injected.injections import Ended
+from tests.process.injected.injections import FULL, Ended, Injection, program
 
 TEAMCTL: Final = str(Path(sys.executable).with_name("teamctl"))
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.team.roster import Roster
+from teamd.team.team import Team
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from teamd.team.team import Team
 
 
 def read(paths: TeamPaths) -> None:

@@ -5,23 +5,20 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode
 from teamd.files import files
+from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import TEAMD
 from teamd.states import Status
+from teamd.team.member import Member
 from teamd.team.roster import Roster
-from tests.process.injected.injections import HERE, Injection, clean
+from tests.process.injected.injections import HERE, Ended, Injection, clean
 from tests.process.injected.operations import enlist
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from teamd.files.paths import TeamPaths
-    from teamd.team.member import Member
-    from tests.process.injected.injections import Ended
 
 SUPERVISE: Final = HERE / "supervise.py"
 UNKNOWN: Final = "whether it was done"  # of one that a killed supervisor had in hand

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from teamd.agent.approvals import Plans
 from teamd.agent.conversation.compaction import Compaction
@@ -24,6 +25,7 @@ from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
 from teamd.damaged import repair
 from teamd.files import find_team, pidfile
+from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
@@ -35,6 +37,7 @@ from teamd.messages import Message
 from teamd.models import Reply
 from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
+from teamd.programs import Sink
 from teamd.settings.schema import ModelSettings, Permission
 from teamd.states import Status
 from teamd.supervisor.roster_writer import RosterWriter
@@ -53,12 +56,6 @@ from teamd.transcript.records import Delivered, Opened, Replied
 from tests import repositories
 from tests.hosts.brokers import Town
 from tests.process.powercut import far
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from teamd.files.paths import TeamPaths
-    from teamd.programs import Sink
 
 _LONG: Final = 1 << 20
 

@@ -13,14 +13,12 @@ from __future__ import annotations
 import os
 import pickle
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-    from random import Random
+from pathlib import Path
+from random import Random
+from typing import Any, Final
 
 _VERSIONS: Final = 8
 _IN_COPY: Final = re.compile(r"/work/[^/]+/")

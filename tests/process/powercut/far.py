@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from teamd.files.paths import TeamPaths
 from teamd.hosts import own_name
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.lines import MAIL, START, OutLine, encode_body
@@ -17,14 +19,9 @@ from teamd.journal import Journal
 from teamd.messages import Message
 from teamd.postman.build import build_postman
 from teamd.postman.frames import HelloFrame, LineFrame, Offer, ReceiptFrame
+from teamd.postman.links import Links
 from teamd.settings.hosts import HostSettings
 from teamd.settings.schema import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from teamd.files.paths import TeamPaths
-    from teamd.postman.links import Links
 
 FAR: Final = "h2"
 _SESSION: Final = "far"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from teamd.agent.conversation.conversation import Conversation
 from teamd.approvals.approval import Verdict
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
+from teamd.board.task import Task
 from teamd.budget.ledger import Ledger
 from teamd.copies import record as copies
 from teamd.damaged import repair, repair_roster
@@ -31,12 +34,6 @@ from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript, parse
 from teamd.transcript.records import Delivered
 from tests.process.powercut.far import FAR
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from teamd.board.task import Task
 
 _RANKS: Final = ("pending", "in_progress", "completed", "deleted")
 PERSON: Final = (LEAD, USER)

@@ -5,19 +5,15 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from random import Random
+from typing import Any, Final
 
-from tests.process.powercut.disk import MODELS, Disk, State, put_state
+from tests.process.powercut.disk import MODELS, Disk, Record, State, put_state
 from tests.process.powercut.judge import Judge, Told
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from random import Random
-
-    from tests.process.powercut.disk import Record
 
 TEAMS: Final = {"": ".team", "web": ".teams/web", "deep": "deep/er/.team"}
 _DECISIVE: Final = ("mark", "ftruncate", "rename", "unlink")

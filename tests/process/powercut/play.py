@@ -11,23 +11,19 @@ import signal
 import threading
 from collections import defaultdict, deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from random import Random
+from typing import Any, Final
 
 from teamd.budget.ledger import LONGEST_BYTES
 from teamd.errors import TeamError
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
+from tests.e2e.harness import Ended, Project
 from tests.process.powercut.recording import Recording
-from tests.strict.replies import say, use
+from tests.strict.asked import Asked
+from tests.strict.replies import Answer, Call, say, use
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from tests.e2e.harness import Ended, Project
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer, Call
 
 SETTINGS: Final = """
 [limits]

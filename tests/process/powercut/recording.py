@@ -7,15 +7,12 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from tests.process.powercut.disk import Disk, is_of_commands, read_log, state_of
+from tests.e2e.harness import Project
+from tests.process.powercut.disk import Disk, Record, State, is_of_commands, read_log, state_of
 from tests.process.powercut.preload.sitecustomize import install, mark
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from tests.e2e.harness import Project
-    from tests.process.powercut.disk import Record, State
 
 PRELOAD: Final = Path(__file__).with_name("preload")
 TOPS: Final = (".team", ".teams", "team.toml", "deep")

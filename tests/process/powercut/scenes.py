@@ -10,19 +10,16 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamctl.main import main as teamctl
 from teamd.approvals.approval import id_of
 from teamd.files.paths import STATE_VARIABLE, TeamPaths
 from tests.process.powercut.deeds import DEEDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tests.process.powercut.recording import Recording
+from tests.process.powercut.recording import Recording
 
 _ROOT: Final = 0
 _NOBODY: Final = 65534

@@ -10,30 +10,24 @@ import signal
 import threading
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from types import TracebackType
+from typing import Any, Final, Self
 
 from teamd import secret_environment
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.process_id import Identity
-from tests.forked.client import interpreters_part
+from tests.forked.client import Forked, interpreters_part
 from tests.forked.client import server as forks
-from tests.process.powercut.disk import put_state, read_log
+from tests.process.powercut.disk import Record, put_state, read_log
 from tests.process.powercut.judge import Judge, Told
+from tests.process.powercut.judging import Cut
 from tests.process.powercut.preload.sitecustomize import mark
 from tests.process.powercut.recording import PRELOAD
-from tests.strict.replies import say
+from tests.strict.asked import Asked
+from tests.strict.replies import Answer, say
 from tests.strict.server import StrictServer
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from tests.forked.client import Forked
-    from tests.process.powercut.disk import Record
-    from tests.process.powercut.judging import Cut
-    from tests.strict.asked import Asked
-    from tests.strict.replies import Answer
 
 _SECONDS: Final = 60.0
 _RESTS: Final = ("idle", "shutdown", "failed", "paused")

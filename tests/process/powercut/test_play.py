@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
+from tests.e2e.harness import Project
 from tests.process.powercut import play
-from tests.process.powercut.disk import MODELS
+from tests.process.powercut.disk import MODELS, Record, State
 from tests.process.powercut.judging import TEAMS, Cut, Facts, Tally, court, cuts, judge_all
 from tests.process.powercut.starts import Starts
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.e2e.harness import Project
-    from tests.process.powercut.disk import Record, State
 
 _STATES: Final = 20_000
 _STARTS: Final = 100

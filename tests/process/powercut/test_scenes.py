@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 import teamctl
 import teamd
 from tests.e2e.harness import opened
+from tests.process.powercut.disk import Record, State
 from tests.process.powercut.judging import Facts, cuts, cuts_without, judge_all, sites
 from tests.process.powercut.preload.sitecustomize import SYNCS, WRITES
 from tests.process.powercut.recording import Recording
 from tests.process.powercut.scenes import SCENES, Scene
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.process.powercut.disk import Record, State
 
 pytestmark = pytest.mark.slow
 

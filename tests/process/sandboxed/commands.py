@@ -16,19 +16,17 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from teamd.programs.sandboxed import Bounds
 from teamd.tools import Result, Toolbox
 from teamd.tools.background import BackgroundRun, Jobs, StopBackground
 from teamd.tools.shell import Bash
 from tests.shells import sandboxed_shell
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PR_SET_DUMPABLE: Final = 4
 
