@@ -158,7 +158,9 @@ def _protect(places: Iterable[Place]) -> Iterator[str]:
 def _guard_git(policy: Policy, places: Iterable[Place]) -> Iterator[str]:
     """Yield a script in the place of git that refuses to half change protected files."""
     root = policy.workspace
-    names = [str(place.path.relative_to(root)) for place in places]
+    hidden = (one for one in policy.hidden if one != root and one.is_relative_to(root))
+    paths = dict.fromkeys((*(place.path for place in places), *hidden))
+    names = [str(path.relative_to(root)) for path in paths]
     names = [name for name in names if name.partition(os.sep)[0] != GIT and "\n" not in name]
     found = _GIT.is_file() and not _GIT.is_symlink() and os.access(_GUARD, os.X_OK)
     if names and found and (root / GIT).exists():

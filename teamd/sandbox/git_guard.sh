@@ -11,13 +11,20 @@ while (( ${#words[@]} )); do
     *) break ;;
   esac
 done
-verb=${words[0]}
-case $verb in
-  checkout | switch | merge | rebase | reset | stash | bisect | cherry-pick | revert) ;;
-  *) exec "$real" "$@" ;;
-esac
-
 ask() { GIT_OPTIONAL_LOCKS=0 "$real" "${before[@]}" "$@" 2> /dev/null; }
+is_guarded() {
+  case $verb in
+    checkout | switch | merge | rebase | reset | stash | bisect | cherry-pick | revert | clean) ;;
+    *) return 1 ;;
+  esac
+}
+verb=${words[0]}
+if [ -n "$verb" ] && ! is_guarded && alias=$(ask config "alias.$verb") &&
+  [ "${alias:0:1}" != '!' ]; then
+  read -ra words <<< "$alias ${words[*]:1}"
+  verb=${words[0]}
+fi
+is_guarded || exec "$real" "$@"
 [ "$(ask rev-parse --show-toplevel)" = "$TEAMD_WORKSPACE" ] || exec "$real" "$@"
 readarray -t places <<< "$TEAMD_PROTECTED"
 specs=("${places[@]/#/:(top,literal)}")
@@ -30,18 +37,51 @@ refuse() {
 }
 differ() { refuse "$(ask diff --name-only "$@" -- "${specs[@]}")"; }
 touched() { refuse "$(ask log -m --format= --name-only "$@" -- "${specs[@]}")"; }
+says() { [[ " ${words[*]:1} " == *" $1 "* ]]; }
 
-commits=() paths= skip=
+# What git would try in vain to remove: the empty folders in the places of what is missing.
+readarray -t empty < <(
+  cd "$TEAMD_WORKSPACE" || exit
+  for place in "${places[@]}"; do
+    [ -d "$place" ] && [ -z "$(ls -A "$place")" ] && echo "/$place/"
+  done
+)
+if [ "$verb" = clean ]; then
+  exec "$real" "${before[@]}" clean "${empty[@]/#/--exclude=}" "${words[@]:1}"
+fi
+
+case $verb in
+  checkout | switch) values='-b -B -c -C' ;;
+  merge) values='-m -F -s -X' ;;
+  rebase) values='-x -s -X' ;;
+  cherry-pick | revert) values='-m -X' ;;
+  stash) values=-m ;;
+esac
+commits=() ranges=() paths= skip=
 for word in "${words[@]:1}"; do
   if [ -n "$skip" ]; then skip=; continue; fi
   case $word in
-    --) paths=yes; break ;;
+    --) [ "${words[-1]}" = -- ] || paths=yes; break ;;
     -) word='@{-1}' ;;
-    -b | -B | -c | -C | -m | --orphan) skip=yes; continue ;;
-    -*) continue ;;
+    --orphan)
+      [ "$verb" = switch ] && refuse "$(ask ls-files -- "${specs[@]}")"
+      skip=yes; continue ;;
+    -*) [[ " $values " == *" $word "* ]] && skip=yes; continue ;;
+    *..*) ranges+=("$word"); continue ;;
   esac
-  if found=$(ask rev-parse -q --verify "$word^{commit}"); then commits+=("$found"); else paths=yes; fi
+  found=$(ask rev-parse -q --verify "$word") && found=$(ask rev-parse -q --verify "$found^{commit}")
+  if [ -z "$found" ] && [ ! -e "$word" ]; then  # git makes a branch of the one that a remote has
+    found=$(ask for-each-ref --count=1 --format='%(objectname)' "refs/remotes/*/$word")
+  fi
+  if [ -n "$found" ]; then commits+=("$found"); else paths=yes; fi
 done
+case $verb in
+  merge | rebase)  # of the branch that this one follows
+    if [ -z "${commits[*]}" ] && ! [[ ${words[1]} =~ ^--(abort|continue|skip|quit|edit-todo)$ ]]; then
+      found=$(ask rev-parse -q --verify '@{u}') && commits=("$found")
+    fi
+    if says --autostash || [ "$(ask config --bool "$verb.autoStash")" = true ]; then differ HEAD; fi ;;
+esac
 
 case $verb in
   # With paths HEAD stays, and git names the file that it cannot write.
@@ -52,12 +92,26 @@ case $verb in
     esac ;;
   merge) for one in "${commits[@]}"; do differ "HEAD...$one"; done ;;
   rebase) for one in "${commits[@]}"; do differ HEAD "$one"; touched "$one..HEAD"; done ;;
-  cherry-pick | revert) for one in "${commits[@]}"; do touched "$one^!"; done ;;
+  cherry-pick | revert)
+    for one in "${commits[@]}"; do touched "$one^!"; done
+    for one in "${ranges[@]}"; do touched "$one"; done ;;
   stash)
     case ${words[1]} in
-      pop | apply) differ "${words[2]:-stash}^1" "${words[2]:-stash}" ;;
+      pop | apply | branch)
+        found=stash
+        for word in "${words[@]:2}"; do
+          if [[ $word =~ ^[0-9]+$ ]]; then found="stash@{$word}"
+          elif ask rev-parse -q --verify "$word^2" > /dev/null; then found=$word; fi
+        done
+        differ "$found^1" "$found" ;;
       '' | push | save | -*) differ HEAD ;;
-    esac ;;
+    esac
+    if says -u || says --include-untracked; then
+      ignored=$(mktemp)
+      own=$(ask config --type=path core.excludesFile) || own=~/.config/git/ignore
+      { cat "$own" 2> /dev/null; printf '%s\n' "${empty[@]}"; } > "$ignored"
+      exec "$real" "${before[@]}" -c core.excludesFile="$ignored" "${words[@]}"
+    fi ;;
   bisect)
     readarray -t known < <(ask for-each-ref --format='%(objectname)' refs/bisect)
     for one in "${commits[@]}" "${known[@]}"; do differ HEAD "$one"; touched "HEAD...$one"; done ;;

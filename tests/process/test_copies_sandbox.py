@@ -205,6 +205,19 @@ def test_git_in_a_copy_changes_protected_files_and_sees_no_placeholder(
     assert said == ["old\nold", "new\n.git\nAGENTS.md\na.txt\nb.txt", "(no output)", "new"]
 
 
+def test_git_in_a_copy_stashes_and_removes_new_files(scene: Scene) -> None:
+    """Git would try in vain to remove the empty folders in the place of the team's own."""
+    stashed, popped, cleaned = scene.run(
+        "alice",
+        "echo x >> a.txt; echo n > new; git stash -u && git status --short",
+        "git stash pop -q && git status --short",
+        "git clean -fdx && git status --short",
+    )
+    assert stashed.startswith("Saved working directory")
+    assert popped == " M a.txt\n?? new"
+    assert cleaned == "Removing new\n M a.txt"
+
+
 def test_a_teammate_in_the_shared_folder_cannot_lead_a_copy_to_other_objects(scene: Scene) -> None:
     """What stands in that place is shown to others, and may be a folder of the person's."""
     said = scene.run(

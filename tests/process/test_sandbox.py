@@ -593,12 +593,15 @@ def test_nothing_of_a_repository_that_runs_by_itself_can_be_changed(world: World
 MOVES: Final = (
     "checkout other", "switch other", "checkout -b new other", "merge other", "rebase other",
     "reset --hard other", "cherry-pick other", "bisect start HEAD other", "-C . switch other",
-    "switch adding", "merge adding",
+    "switch adding", "merge adding", "checkout remote-only", "switch remote-only", "co other",
+    "checkout -m other", "checkout other --", "checkout :/new", "cherry-pick main~1..other",
+    "revert main~1..other", "rebase -m other", "merge", "rebase", "switch --orphan orphan",
 )  # fmt: skip
 FREE: Final = (
     "checkout free", "switch -", "merge -q --no-edit free", "reset --hard HEAD~1", "rebase free",
     "cherry-pick free2", "bisect start HEAD HEAD~1", "bisect reset", "checkout other -- c",
-    "reset --soft other", "reset --soft @{1}", "commit -qm c", "stash",
+    "reset --soft other", "reset --soft @{1}", "commit -qm c", "stash", "clean -fdx", "stash -u",
+    "clean -fd",
 )  # fmt: skip
 
 
@@ -616,6 +619,10 @@ def tracked(world: World) -> None:
         "git checkout -qb free && echo f > f && git add . && git commit -qm f",
         "git checkout -qb free2 && echo g > g && git add . && git commit -qm g",
         "git checkout -q main && echo m > m && git add . && git commit -qm m",
+        "git update-ref refs/remotes/origin/remote-only other && git config alias.co checkout",
+        "git config remote.origin.url nowhere",
+        "git config remote.origin.fetch '+refs/heads/*:refs/remotes/origin/*'",
+        "git branch -q -u origin/remote-only",
     )
     world.execute("bash", "-ec", "\n".join(lines))
 
@@ -632,6 +639,26 @@ def test_git_refuses_to_change_a_protected_file_before_it_moves_anything(world: 
     said = world.run("echo x >> m; git stash; git status --short")[0]
     assert "git stash would change AGENTS.md" in said
     assert said.endswith(" M AGENTS.md\n M m")
+    said = world.run("git rebase --autostash free; git merge --autostash free; git status --short")[
+        0
+    ]
+    assert said.endswith("can do this\n M AGENTS.md\n M m"), "uncommitted work stays where it is"
+    world.execute("git", "stash")
+    said = world.run(
+        "git stash pop -q; git stash apply 0; git stash branch new; git status --short"
+    )[0]
+    assert said.count("git stash would change AGENTS.md") == 3, said
+    assert said.endswith("can do this"), said
+
+
+def test_git_stashes_new_files_though_placeholders_stand_beside_them(world: World) -> None:
+    tracked(world)
+    said = world.run("echo n > new; echo x >> m; git stash -u; git status --short; git stash pop")[
+        0
+    ]
+    assert said.startswith("Saved working directory"), said
+    assert "failed to remove" not in said
+    assert world.names() >= {"new", "m"}, world.names()
 
 
 def test_git_does_what_changes_no_protected_file(world: World) -> None:
