@@ -46,6 +46,30 @@ class CommitGate:
         """
         self.check_changed(name, brought(self.source, commit, tip))
 
+    def check_history(self, name: str, commit: str, *known: str) -> None:
+        """See that no commit on the way to a teammate's commit changes one of those places.
+
+        A later commit may take the change back, but `git bisect` of the person's checks it out.
+
+        Args:
+            name: the teammate's.
+            commit: its commit.
+            known: commits of the person's; what is in their history was theirs.
+
+        Raises:
+            Forbidden: one of them does.
+        """
+        commits = self.source.do("rev-list", commit, *(f"^{one}" for one in known))
+        words = ("-r", "-c", "-z", "--root", "--name-only", "--no-commit-id", "--no-renames")
+        found = self.source.do("diff-tree", "--stdin", *words, given=f"{commits}\n".encode())
+        try:
+            self.check_changed(name, dict.fromkeys(filter(None, found.split("\0"))))
+        except Forbidden as error:
+            raise Forbidden(
+                f"{error}; a commit that takes it back leaves it in the history: have it run "
+                f"`git reset --soft {known[-1][:12]}` and commit anew"
+            ) from error
+
     def check_changed(self, name: str, changed: Iterable[str]) -> None:
         """See that none of the files which a teammate's work changes is in those places.
 

@@ -70,6 +70,8 @@ def merge(
         if taken:
             gate = CommitGate(paths, settings, source)
             gate.check(copy.name, state.tip, before)
+            if not squash:
+                gate.check_history(copy.name, state.tip, before, copy.base)
             tree = _foresee(source, before, state.tip)
             gate.check_changed(copy.name, source.differences(before, tree) if tree else [])
             check_free(source, before, state.tip)

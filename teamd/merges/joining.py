@@ -60,6 +60,7 @@ def add(queue: Queue, name: str, settings: Settings) -> Entry:
             raise TeamError(f"{name} has committed nothing that is not in {settings.merge.into}")
         gate = CommitGate(paths, settings, source)
         gate.check(copy.name, state.tip, into or copy.base)
+        gate.check_history(copy.name, state.tip, into or copy.base, copy.base)
         return _put(queue, source, Entry(id="", teammate=name, commit=state.tip))
 
 
@@ -86,6 +87,7 @@ def join(queue: Queue, settings: Settings, proof: CheckedCommit) -> Entry | None
             work.fetch_commit(git, source, proof.commit, known)
         gate = CommitGate(paths, settings, source)
         gate.check(copy.name, proof.commit, into or copy.base)
+        gate.check_history(copy.name, proof.commit, into or copy.base, copy.base)
         entry = Entry(id="", teammate=copy.name, task=task.id, commit=proof.commit)
         return _put(queue, source, replace(entry, title=task.subject, key=proof.claim))
 

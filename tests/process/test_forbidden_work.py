@@ -91,13 +91,17 @@ def test_each_command_that_takes_work_refuses_what_no_teammate_may_change(
 
 
 @pytest.mark.slow
-def test_work_that_takes_it_back_is_merged(project: Project) -> None:
+def test_work_that_takes_it_back_is_merged_without_its_history(project: Project) -> None:
+    """The person's `git bisect` would check out the commit with the hook and run it."""
     yard = Yard(project, "ann", settings=ONTO_MAIN)
     copy = yard.copy("ann")
     plant(copy, ".githooks/post-merge", SCRIPT)
     git(copy, "rm", "--quiet", ".githooks/post-merge")
     yard.commit("ann", a="work\n")
-    project.do("teamctl", "merge", "ann")
+    for command in (("merge", "ann"), ("queue", "add", "ann")):
+        said = project.run("teamctl", *command).complaint
+        assert said.startswith(f"teamctl: {refusal('.githooks/post-merge')}; a commit that takes")
+    project.do("teamctl", "merge", "ann", "--squash")
     assert (yard.folder / "a.txt").read_text() == "work\n"
 
 
