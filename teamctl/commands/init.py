@@ -20,7 +20,7 @@ from teamd.terminal import plain
 @click.command()
 def command() -> None:
     """Write a team.toml with every setting, explained, into this folder."""
-    file = Path.cwd() / SETTINGS_FILE
+    file = find_team.here() / SETTINGS_FILE
     directories.remove_placeholder(file)
     if os.path.lexists(file):
         raise TeamError(f"{file} is there already; edit it, or move it away first")

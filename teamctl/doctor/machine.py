@@ -11,7 +11,7 @@ from typing import Final
 
 from teamctl.doctor import Finding, Level
 from teamd.errors import StoreError
-from teamd.files import locks
+from teamd.files import find_team, locks
 from teamd.files.paths import TeamPaths, user_name
 from teamd.files.watch import BLIND_SECONDS, watch
 
@@ -28,7 +28,7 @@ def check_machine(paths: TeamPaths | None) -> Iterator[Finding]:
     yield _bash()
     yield _own_teamd()
     yield _open_files()
-    yield _space(paths.root if paths is not None else Path.cwd())
+    yield _space(paths.root if paths is not None else find_team.here())
     if paths is not None:
         yield _locks(paths)
         yield _watching(paths)

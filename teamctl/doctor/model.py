@@ -60,6 +60,10 @@ def check_model(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]
         remedy = "export ANTHROPIC_API_KEY=…, or set [model] key_command in team.toml"
         yield Finding(Level.FAIL, "there is no key for the model in the environment", remedy)
         return
+    if not credentials.plausible(key):  # an error of the client would show it
+        what, _, remedy = credentials.IMPLAUSIBLE.partition("; ")
+        yield Finding(Level.FAIL, what, remedy)
+        return
     yield Finding(Level.OK, "there is a key")
     if running.key_digest not in (None, digest_of(key, running.salt)):
         what = "teamd runs with another key than the one here"

@@ -22,7 +22,7 @@ def named(team_directory: str | None, team: str | None = None) -> TeamPaths | No
         BadTeamName: no team can have that name.
     """
     if team is not None:
-        return _by_name(project(_here()), check_team_name(team))
+        return _by_name(project(here()), check_team_name(team))
     chosen = team_directory or os.environ.get("TEAMD_DIR")
     if not chosen:
         return None
@@ -64,9 +64,9 @@ def existing(team_directory: str | None, team: str | None = None) -> TeamPaths:
     """
     chosen = named(team_directory, team)
     if chosen is None:
-        found = discover(_here())
+        found = discover(here())
         if found is None:
-            raise NoTeam(f"no .team/ in {_here()} or above it; `teamd start` makes one here")
+            raise NoTeam(f"no .team/ in {here()} or above it; `teamd start` makes one here")
         return finish(found)
     if not directories.is_directory(chosen.root):
         if team is not None:
@@ -98,7 +98,7 @@ def finish(found: TeamPaths) -> TeamPaths:
 
 def existing_or_here(team_directory: str | None, team: str | None = None) -> TeamPaths:
     """The team that `teamd start` means: the one that is found, else a new one right here."""
-    chosen = named(team_directory, team) or discover(_here()) or TeamPaths(_here() / TEAM_FOLDER)
+    chosen = named(team_directory, team) or discover(here()) or TeamPaths(here() / TEAM_FOLDER)
     if files.exists(chosen.root) and not directories.is_directory(chosen.root):
         raise NoTeam(f"{chosen.root} is no folder; move it away, or name another team directory")
     return chosen
@@ -126,7 +126,12 @@ def _by_name(folder: Path, name: str) -> TeamPaths:
     return next(there, exact)
 
 
-def _here() -> Path:
+def here() -> Path:
+    """Return the current folder.
+
+    Raises:
+        NoTeam: it has been removed.
+    """
     try:
         return Path.cwd()
     except FileNotFoundError as error:

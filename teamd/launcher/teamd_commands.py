@@ -42,8 +42,15 @@ def _run(program: str) -> None:
 def _search_pythonpath_last() -> None:
     # Its folders are not removed, because this program may be installed in one of them.
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    folders = {os.path.abspath(folder) for folder in named}  # noqa: PTH100 -- pathlib may be theirs
-    sys.path.sort(key=lambda entry: os.path.abspath(entry) in folders)  # noqa: PTH100 -- the same
+    folders = {_absolute(folder) for folder in named}
+    sys.path.sort(key=lambda entry: _absolute(entry) in folders)
+
+
+def _absolute(folder: str) -> str:
+    try:
+        return os.path.abspath(folder)  # noqa: PTH100 -- pathlib may be theirs
+    except FileNotFoundError:  # the current folder has been removed
+        return folder
 
 
 if __name__ == "__main__":

@@ -33,3 +33,12 @@ def test_a_pythonpath_that_names_the_project_replaces_no_module(project: Project
     project.do("teamctl", "create", "other")
     project.do("teamd", "--team", "other", "stop")
     project.do("teamd", "restart")
+
+
+@pytest.mark.slow
+def test_a_folder_that_has_been_removed_is_refused_in_a_sentence(project: Project) -> None:
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    for word in ("team", "doctor", "init"):
+        looked = project.run("sh", "-c", script, "sh", "teamctl", word)
+        assert looked.status == 1
+        assert "the current folder has been removed" in looked.complaint

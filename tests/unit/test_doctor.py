@@ -136,6 +136,18 @@ def test_an_environment_that_reaches_no_server_is_a_failure(
     assert "unset" in failure.remedy
 
 
+@pytest.mark.parametrize("key", ["sk-ant-secret\n", "sk-ant-secret\nmore", " sk-ant-secret"])
+def test_a_key_that_cannot_be_one_is_a_failure_and_not_shown(
+    base: str, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    settings = Settings(model=ModelSettings(base_url=base))
+    (finding,) = check_model(settings, None)
+    assert finding.level is Level.FAIL
+    assert "it holds a space or a line end" in finding.what
+    assert "sk-ant" not in finding.what + finding.remedy
+
+
 def test_a_key_command_that_fails_is_to_be_mended() -> None:
     settings = Settings(model=ModelSettings(key_command="exit 3"))
     (found,) = check_model(settings, None)
