@@ -39,8 +39,9 @@ def check_synced(paths: TeamPaths, members: Collection[str]) -> Iterator[Finding
 def find_conflict_copies(paths: TeamPaths, members: Collection[str]) -> list[Path]:
     """Return the conflict copies in a team directory, as their names tell."""
     folders = (paths.root, *paths.folders, paths.subagents, paths.all_seen)
-    names = {LEAD, USER, *members}
     with translate_os_errors(paths.root):
+        left = {lock.stem for lock in paths.lives.glob("*.lock")}  # `rm` leaves their files
+        names = {LEAD, USER, *members, *left}
         files = [one for folder in folders for one in sorted(folder.glob("*")) if one.is_file()]
         return [one for one in files if _is_conflict_copy(one, names)]
 

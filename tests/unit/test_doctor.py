@@ -264,6 +264,15 @@ def test_files_of_teammates_with_like_names_are_no_conflict_copies(paths: TeamPa
     assert find_conflict_copies(paths, ["bob", "bob-2"]) == []
 
 
+def test_files_that_a_teammate_left_are_no_conflict_copies(paths: TeamPaths) -> None:
+    """`rm` leaves them, and to remove them would lose its conversation."""
+    add(paths, "bob")
+    for name in ("bob", "bob-old"):
+        for path in (paths.lives / f"{name}.lock", paths.inbox(name), paths.transcript(name)):
+            path.touch()
+    assert find_conflict_copies(paths, ["bob"]) == []
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
