@@ -7,6 +7,7 @@ others the question.
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
 import threading
 import time
@@ -16,7 +17,7 @@ from datetime import UTC, datetime
 from os import environ
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from teamd.connection import make_tls
 from teamd.credentials import BASE_URL_VARIABLE, without_login
@@ -42,6 +43,15 @@ def server_address(base_url: str | None) -> str:
     """Return the address of the server that is asked, without a login."""
     base = base_url or environ.get(BASE_URL_VARIABLE) or DEFAULT_URL
     return without_login(base).rstrip("/")
+
+
+def is_local(address: str) -> bool:
+    """Return whether a server is on this machine or its network, so that nobody bills its calls."""
+    host = urlsplit(address).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:  # a name
+        return "." not in host or host.endswith((".local", ".lan", ".internal"))
 
 
 def fetch(

@@ -14,9 +14,11 @@ from teamd.budget import days
 from teamd.budget.account import NOTHING, Account, Reservation, exactly
 from teamd.budget.refusals import LIMITS, Figures, Limit, Raise, Refusal, refuse, refuse_unpriced
 from teamd.budget.uses import Uses
+from teamd.model_pages import is_local, server_address
 
 if TYPE_CHECKING:
-    from teamd.settings import Settings
+    from teamd.model_pages import is_local, server_address
+from teamd.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +26,8 @@ class Terms:
     """The limits in force, 0 for none, and the prices that the person has set.
 
     Attributes:
-        usd_per_day_is_default: whether the person has not set that limit. Then it lets calls pass
-            whose price is not known, such as those of a model on the machine itself.
+        usd_per_day_is_default: whether the person has not set that limit, and the server is on
+            this machine or its network. Then it lets calls pass whose price is not known.
     """
 
     teammate_tokens: int = 0
@@ -42,7 +44,8 @@ class Terms:
     def of(cls, settings: Settings) -> Terms:
         """Return what the settings say of limits and prices."""
         prices = {model: asdict(price) for model, price in settings.prices.items()}
-        default = "limits.team_usd_per_day" not in settings.given
+        unset = "limits.team_usd_per_day" not in settings.given
+        default = unset and is_local(server_address(settings.model.base_url))
         limits = asdict(settings.limits)
         return cls.decode({**limits, "usd_per_day_is_default": default, "prices": prices})
 

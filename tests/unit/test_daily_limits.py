@@ -260,10 +260,28 @@ def terms_of(text: str, folder: Path) -> Terms:
     return Terms.of(parse(text.encode(), path=folder / "team.toml"))
 
 
+@pytest.mark.parametrize(
+    ("server", "is_local"),
+    [
+        ("http://localhost:11434", True), ("http://127.0.0.1:8080", True), ("http://[::1]:1", True),
+        ("http://192.168.1.5:1234/x", True), ("http://gpu:8000", True), ("http://gpu.lan", True),
+        ("https://openrouter.ai/api", False), ("https://8.8.8.8", False), ("", False),
+    ],
+)  # fmt: skip
+def test_the_default_limit_spares_a_model_without_a_price_only_on_the_own_network(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch, *, is_local: bool
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    settings = f'[model]\nbase_url = "{server}"\n' if server else ""
+    assert terms_of(settings, tmp_path).unpriced_limit == (
+        None if is_local else "limits.team_usd_per_day"
+    )
+
+
 def test_a_model_without_a_price_passes_the_default_limit_on_money_alone(tmp_path: Path) -> None:
-    """Else no local model would start by default; who sets a limit on money relies on it."""
+    """Otherwise no local model would start by default; a person who sets a limit relies on it."""
     ledger = Ledger(tmp_path / "ledger.jsonl")
-    ledger.agree(terms_of("", tmp_path))
+    ledger.agree(terms_of('[model]\nbase_url = "http://localhost"\n', tmp_path))
     assert ledger.reserve(call(1, usd=None)) is None
     for chosen in (
         "team_usd_per_day = 20.0",

@@ -14,8 +14,10 @@ from teamctl.commands import COMMANDS
 from teamctl.commands.help import read_topic, title_of, topics
 from teamctl.main import cli as teamctl
 from teamd.__main__ import program
+from teamd.budget.accounts import Terms
 from teamd.files.paths import TeamPaths
 from teamd.messages import Message
+from teamd.models.prices import Prices
 from teamd.settings import Settings, parse
 from teamd.settings.keys import keys_of
 from teamd.settings.sections import SECTIONS
@@ -141,7 +143,10 @@ def test_each_server_of_the_topic_has_settings_that_name_it(tmp_path: Path) -> N
         "OpenRouter", "DeepSeek", "MiniMax", "Ollama", "LM Studio", "vLLM", "llama.cpp", "LiteLLM",
     ):  # fmt: skip
         block = text.partition(f"\n{name}")[2].partition("```toml\n")[2].partition("```")[0]
-        model = parse(block.encode(), path=tmp_path / "team.toml").model
+        settings = parse(block.encode(), path=tmp_path / "team.toml")
+        model = settings.model
+        priced = Prices(Terms.of(settings).prices).find(model.name)
+        assert priced or Terms.of(settings).unpriced_limit is None, f"{name} is refused at spawn"
         assert model.base_url is not None, name
         assert not model.base_url.rstrip("/").endswith("/v1"), name
         assert model.name != Settings().model.name
