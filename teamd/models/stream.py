@@ -108,7 +108,8 @@ class ReplyBuilder:
     @property
     def usage(self) -> Usage | None:
         """The tokens that the server reports; `None` if the report is missing or not complete."""
-        if self._stop_reason is None or not isinstance(self._usage.get("input_tokens"), int):
+        told = self.ended or self._stop_reason is not None
+        if not told or not isinstance(self._usage.get("input_tokens"), int):
             return None
         counts = {name: _count(self._usage.get(key)) for name, key in _COUNTS.items()}
         written = _object(self._usage.get("cache_creation"))
@@ -120,6 +121,8 @@ class ReplyBuilder:
         Raises:
             OddReplyError: it is not whole.
         """
+        if self._stop_reason is None and self.ended:  # whole: some gateways never tell why
+            self._stop_reason = "end_turn"
         if self._stop_reason is None:
             raise OddReplyError("half a reply, without a stop reason")
         if not isinstance(self._stop_reason, str):
@@ -182,9 +185,16 @@ class ReplyBuilder:
                 block["signature"] = self._piece(delta.get("signature"), "signature")
             case "input_json_delta":
                 place = self._places.get(_index(index), len(self._blocks) - 1)
+                if place >= 0 and self._blocks[place]["type"] not in _KEYS:
+                    self._piece(delta.get("partial_json"), "partial_json")
+                    return  # of a call that the server runs itself, such as a search
                 if place not in self._inputs:
                     raise OddReplyError("the input of a tool call that it has not begun")
-                self._inputs[place] += self._piece(delta.get("partial_json"), "partial_json")
+                piece = self._piece(delta.get("partial_json"), "partial_json")
+                opened = self._blocks[place].get("input")
+                if piece and isinstance(opened, dict) and self._inputs[place] == json.dumps(opened):
+                    self._inputs[place] = ""  # told whole at the start, and again in pieces
+                self._inputs[place] += piece
 
     def _open_block(self, index: Any, kind: str) -> Block:
         """Return the block of this index, or a new one where the server has not begun it."""

@@ -228,6 +228,7 @@ IDS: Final = [
 
 INPUTS: Final = [
     _runs("input in the start", [start(), *call(0, None, input={"word": "a"}), *end()]),
+    _runs("input in the start and in pieces", [start(), *call(0, input={"word": "a"}), *end()]),
     _runs("input as text in the start", [start(), *call(0, None, input=INPUT), *end()]),
     _runs("input that is null", [start(), *call(0, None, input=None), *end()], ("",)),
     _runs("no input", [start(), *call(0, "", input="-"), *end()], ("",)),
@@ -311,6 +312,10 @@ USAGES: Final = [
           billed=(IN, 0)),
     _runs("usage of zero", [start(usage={"input_tokens": 0, "output_tokens": 0}), *WHOLE[1:-2],
                             *end(usage={"output_tokens": 0})], billed=None),
+    _runs("stop reason null", [*WHOLE[:-2], *end(None)]),
+    _runs("whole message with stop reason null", message(stop_reason=None), kind=JSON),
+    _runs("call of the server's own whose input is streamed", [start(), *call(0, type=
+          "server_tool_use", id="srvtoolu_1", name="web_search"), *call(1), *end()]),
     _runs("input told again at the end", [start(), *WHOLE[1:-2],
           *end(usage={"input_tokens": 40, "output_tokens": OUT})], billed=(40, OUT)),
 ]  # fmt: skip
@@ -335,7 +340,6 @@ NO_REPLY: Final = [
               "OpenAI's format", billed=(0, 0)),
     _no_reply("half a reply", WHOLE[:-2], "half a reply", billed=None),
     _no_reply("nothing but the start", WHOLE[:1], "half a reply", billed=None),
-    _no_reply("stop reason null", [*WHOLE[:-2], *end(None)], "half a reply", billed=None),
     _no_reply("half an event", sse(WHOLE[:-1])[:-20], "not JSON", billed=None),
     _no_reply("event that is not JSON", sse(WHOLE[:3]) + b"data: {oops\n\n" + sse(WHOLE[3:]),
               "not JSON", billed=None),
