@@ -44,6 +44,8 @@ def find_wait_seconds(headers: Mapping[str, str], said: str) -> float | None:
 def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
     asked = headers.get("retry-after", "")
     with suppress(ValueError):
+        return now + max(0.0, float(headers.get("retry-after-ms", "")) / 1000)
+    with suppress(ValueError):
         return now + max(0.0, float(asked))
     return _http_date(asked)
 

@@ -291,6 +291,12 @@ def test_an_error_of_ours_that_the_sdk_wrapped_stays() -> None:
     assert not may_have_begun(wrapped)
 
 
+def test_a_request_was_not_sent_if_each_attempt_to_connect_failed() -> None:
+    wrapped = ConnectionError("Connection error.")
+    wrapped.__cause__ = ExceptionGroup("connecting", [OverflowError("port must be 0-65535")])
+    assert not may_have_begun(wrapped)
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [

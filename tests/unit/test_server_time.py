@@ -24,6 +24,7 @@ REST_OF_DAY = 46_400.0
         ({"retry-after": "7"}, "", 7.0),
         ({"retry-after": "0.5"}, "", 0.5),
         ({"retry-after": "-3"}, "", 0.0),
+        ({"retry-after-ms": "90500", "retry-after": "91"}, "", 90.5),
         ({"retry-after": "nan"}, "", 0.0),
         ({"retry-after": formatdate(NOW + 90, usegmt=True)}, "", 90.0),
         ({"retry-after": formatdate(NOW - 90, usegmt=True)}, "", 0.0),
