@@ -27,10 +27,16 @@ _NO_EDITOR: Final = (
     "there is no editor here: give the text as an option, such as `git commit -m TEXT`, or set "
     "GIT_EDITOR=true to keep the text that git proposes"
 )
-# EDITOR rather than GIT_EDITOR and GIT_SEQUENCE_EDITOR: git prefers those two and `core.editor`,
-# so a command that sets any of them gets its way, such as `git -c core.editor=true rebase …`.
+# The settings replace the editors of the person's `.git/config`, which would wait for a terminal.
+# A command that names an editor of its own in any of git's ways gets it, such as
+# `EDITOR=true git commit`, `GIT_EDITOR=true git rebase -i` or `git -c core.editor=true rebase -i`.
 _WITHOUT_TERMINAL: Final = {
     "EDITOR": f"echo '{_NO_EDITOR}' >&2; false",
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "core.editor",
+    "GIT_CONFIG_VALUE_0": """sh -c "$EDITOR \\"\\$@\\"" -""",
+    "GIT_CONFIG_KEY_1": "sequence.editor",
+    "GIT_CONFIG_VALUE_1": """sh -c "$(git var GIT_EDITOR) \\"\\$@\\"" -""",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
     "PAGER": "cat",

@@ -219,7 +219,7 @@ def test_the_command_sees_nothing_of_its_reaper(folder: Path) -> None:
     with asking(folder, command + signals + session) as asker:
         assert asker.said() == "leader"
     entries = (folder / "environ").read_bytes().decode().split("\0")
-    without_terminal = ("EDITOR=", "PAGER=", "GIT_PAGER=", "GIT_TERMINAL_PROMPT=")
+    without_terminal = ("EDITOR=", "PAGER=", "GIT_PAGER=", "GIT_TERMINAL_PROMPT=", "GIT_CONFIG_")
     own = [f"HOME={folder}/home", f"TMPDIR={folder}/tmp", ""]
     assert [entry for entry in entries if not entry.startswith(without_terminal)] == [
         f"PATH={os.environ['PATH']}", f"{MARK}={folder}", *own,

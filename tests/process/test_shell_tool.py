@@ -131,7 +131,8 @@ def test_it_runs_in_the_workspace_with_its_environment_only(
     lines = run(box, "pwd -P; env").text.split("\n")
     assert lines[0] == str(tmp_path.resolve())
     of_shells = {"HOME", "PWD", "SHLVL", "TMPDIR", "_"}
-    of_git = {"EDITOR", "GIT_PAGER", "GIT_TERMINAL_PROMPT", "PAGER"}
+    of_git = {"EDITOR", "GIT_PAGER", "GIT_TERMINAL_PROMPT", "PAGER", "GIT_CONFIG_COUNT"}
+    of_git |= {f"GIT_CONFIG_{what}_{at}" for what in ("KEY", "VALUE") for at in (0, 1)}
     assert {line.split("=")[0] for line in lines[1:]} <= {"PATH", "PIDS"} | of_shells | of_git
 
 
@@ -139,6 +140,7 @@ NO_EDITOR = "there is no editor here: give the text as an option, such as `git c
 HISTORY = (
     "git init -q -b main; export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a "
     "GIT_COMMITTER_EMAIL=a@b; for i in 1 2; do git commit -q --allow-empty -m $i; done; "
+    "git config core.editor 'touch opened #'; git config sequence.editor 'touch opened #'; "
 )
 
 
@@ -159,10 +161,13 @@ def test_an_editor_that_git_opens_fails_at_once_with_a_hint(box: Toolbox, comman
         "EDITOR=true git commit --amend --allow-empty",
     ],
 )
-def test_a_command_that_names_its_own_editor_gets_it(box: Toolbox, command: str) -> None:
+def test_a_command_that_names_its_own_editor_gets_it(
+    box: Toolbox, command: str, tmp_path: Path
+) -> None:
     result = run(box, f"{HISTORY} {command}")
     assert NO_EDITOR not in result.text
     assert not result.is_error
+    assert not (tmp_path / "opened").exists()
 
 
 def test_it_holds_no_descriptor_of_ours(box: Toolbox, tmp_path: Path) -> None:
