@@ -14,7 +14,7 @@ done
 ask() { GIT_OPTIONAL_LOCKS=0 "$real" "${before[@]}" "$@" 2> /dev/null; }
 is_guarded() {
   case $verb in
-    checkout | switch | merge | rebase | reset | stash | bisect | cherry-pick | revert | clean) ;;
+    checkout | switch | merge | rebase | reset | stash | bisect | cherry-pick | revert | clean | pull) ;;
     *) return 1 ;;
   esac
 }
@@ -56,8 +56,9 @@ case $verb in
   rebase) values='-x -s -X' ;;
   cherry-pick | revert) values='-m -X' ;;
   stash) values=-m ;;
+  pull) values='-s -X' ;;
 esac
-commits=() ranges=() paths= skip=
+commits=() ranges=() names=() paths= skip=
 for word in "${words[@]:1}"; do
   if [ -n "$skip" ]; then skip=; continue; fi
   case $word in
@@ -69,6 +70,7 @@ for word in "${words[@]:1}"; do
     -*) [[ " $values " == *" $word "* ]] && skip=yes; continue ;;
     *..*) ranges+=("$word"); continue ;;
   esac
+  names+=("$word")
   found=$(ask rev-parse -q --verify "$word") && found=$(ask rev-parse -q --verify "$found^{commit}")
   if [ -z "$found" ] && [ ! -e "$word" ]; then  # git makes a branch of the one that a remote has
     found=$(ask for-each-ref --count=1 --format='%(objectname)' "refs/remotes/*/$word")
@@ -92,6 +94,7 @@ case $verb in
     esac ;;
   merge) for one in "${commits[@]}"; do differ "HEAD...$one"; done ;;
   rebase) for one in "${commits[@]}"; do differ HEAD "$one"; touched "$one..HEAD"; done ;;
+  pull) ask fetch "${names[@]}" > /dev/null && differ HEAD...FETCH_HEAD ;;
   cherry-pick | revert)
     for one in "${commits[@]}"; do touched "$one^!"; done
     for one in "${ranges[@]}"; do touched "$one"; done ;;

@@ -596,12 +596,13 @@ MOVES: Final = (
     "switch adding", "merge adding", "checkout remote-only", "switch remote-only", "co other",
     "checkout -m other", "checkout other --", "checkout :/new", "cherry-pick main~1..other",
     "revert main~1..other", "rebase -m other", "merge", "rebase", "switch --orphan orphan",
+    "pull --no-rebase . other",
 )  # fmt: skip
 FREE: Final = (
     "checkout free", "switch -", "merge -q --no-edit free", "reset --hard HEAD~1", "rebase free",
     "cherry-pick free2", "bisect start HEAD HEAD~1", "bisect reset", "checkout other -- c",
     "reset --soft other", "reset --soft @{1}", "commit -qm c", "stash", "clean -fdx", "stash -u",
-    "clean -fd",
+    "clean -fd", "pull -q --no-rebase --no-edit . free",
 )  # fmt: skip
 
 
