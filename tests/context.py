@@ -11,14 +11,12 @@ from teamd.journal import Journal
 from teamd.mail.routing import Post
 from teamd.models.retry import RetryPolicy
 from teamd.supervisor.children import Children
-from teamd.supervisor.concurrency_limit import ConcurrencyLimit
 from teamd.supervisor.copying import CopyMakers
 from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.roster_writer import RosterWriter
-from teamd.supervisor.shutdown import ShutdownContext
-from teamd.supervisor.shutdowns import Shutdowns
-from teamd.supervisor.slots import Slots
+from teamd.supervisor.shutdowns import ShutdownContext, Shutdowns
+from teamd.supervisor.slots import ConcurrencyLimit, Slots
 from teamd.supervisor.team_context import TeamContext
 
 NOBODY: Final = ChildProgram(

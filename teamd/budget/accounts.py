@@ -17,8 +17,7 @@ from teamd.budget.uses import Uses
 from teamd.model_pages import is_local, server_address
 
 if TYPE_CHECKING:
-    from teamd.model_pages import is_local, server_address
-from teamd.settings import Settings
+    from teamd.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

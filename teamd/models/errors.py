@@ -123,8 +123,8 @@ def may_have_begun(error: Exception) -> bool:
     """
     told = isinstance(error, OddReplyError) or getattr(error, "status_code", None) is not None
     cause = error.__cause__ or error
-    # One of ours is raised where the server redirects, before anything was asked. A group comes from
-    # the attempts to connect to each address of a name.
+    # One of ours is raised where the server redirects, before anything was asked. A group comes
+    # from the attempts to connect to each address of a name.
     unsent = isinstance(cause, (ModelError, ExceptionGroup)) or type(cause).__name__ in _UNSENT
     return not (told or unsent)
 

@@ -25,7 +25,6 @@ from teamd.models.retry import RetryPolicy
 from teamd.supervisor import orphans
 from teamd.supervisor.checkers import Checkers
 from teamd.supervisor.children import Children
-from teamd.supervisor.concurrency_limit import ConcurrencyLimit
 from teamd.supervisor.copying import CopyMakers
 from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.inbox import ControlInbox
@@ -33,9 +32,8 @@ from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.mergers import Mergers
 from teamd.supervisor.postmen import Postmen
 from teamd.supervisor.roster_writer import RosterWriter
-from teamd.supervisor.shutdown import ShutdownContext
-from teamd.supervisor.shutdowns import Shutdowns
-from teamd.supervisor.slots import Slots
+from teamd.supervisor.shutdowns import ShutdownContext, Shutdowns
+from teamd.supervisor.slots import ConcurrencyLimit, Slots
 from teamd.supervisor.supervisor import ServiceWatchdog, Signals, Supervisor, is_inbox
 from teamd.supervisor.team_context import TeamContext
 from teamd.supervisor.workers import Workers

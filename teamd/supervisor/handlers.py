@@ -5,32 +5,195 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from decimal import Decimal
+from os import environ
 from typing import Any, Final
 
-from teamd import settings
+from teamd import credentials, settings
 from teamd.budget.accounts import Terms
 from teamd.budget.refusals import TOKENS, USD
 from teamd.control import ControlReply, ControlRequest
-from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
-from teamd.messages import LEAD, USER
+from teamd.credentials import BASE_URL_VARIABLE, digest_of, without_login
+from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError, Unsynced
+from teamd.hosts.address import is_far
+from teamd.messages import INTERRUPT_TYPE, LEAD, USER, Message, again
 from teamd.sandbox.outside_git import explain_git
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 from teamd.states import Status
-from teamd.supervisor import pauses
-from teamd.supervisor.copied import lacks_copy, settle_copy, spawn_with_copy
-from teamd.supervisor.declared import spawn_declared
+from teamd.supervisor.lifecycle import State
 from teamd.supervisor.live_settings import when_it_counts
-from teamd.supervisor.model_facts import describe_model
 from teamd.supervisor.pricing import warn_of_price
-from teamd.supervisor.removal import remove
-from teamd.supervisor.shutdown import Outcome
+from teamd.supervisor.shutdowns import Outcome
 from teamd.supervisor.spawn import (
     SpawnRequest,
+    lacks_copy,
     resume,
+    settle_copy,
     spawn,
+    spawn_declared,
     spawn_lead,
+    spawn_with_copy,
 )
 from teamd.supervisor.team_context import TeamContext
+from teamd.team.member import Member
+
+
+def describe_model(context: TeamContext, request: ControlRequest) -> ControlReply:
+    """Say what teammates ask the model with; no server is asked, and no key is told.
+
+    Raises:
+        NotAMessage: no salt is given.
+    """
+    model, salt = context.settings.now.model, request.text("salt")
+    missing, key = context.program.warning(), credentials.in_environment()
+    digest = None if key is None or model.key_command else digest_of(key, salt)
+    url = model.base_url or environ.get(BASE_URL_VARIABLE) or ""
+    facts = {
+        "model": model.name,
+        "base_url": without_login(url).rstrip("/"),
+        "key": missing is None,
+        "key_digest": digest,
+    }
+    source = "by its key_command" if model.key_command else "in its environment"
+    text = (
+        f"teamd has a key {source}, for {model.name}" if missing is None else f"teamd has {missing}"
+    )
+    return ControlReply(text=text, data=facts)
+
+
+def remove(context: TeamContext, request: ControlRequest) -> ControlReply:
+    """Take a teammate out of the roster; its files stay where they are.
+
+    Raises:
+        TeamError: it still runs, or the roster cannot be written.
+    """
+    member = context.roster.team.get(request.text("name"))
+    name = member.name
+    if request.sender != USER:
+        raise TeamError("only the person takes somebody out of the team")
+    running = context.children.state(name) is not State.ABSENT or context.shutdowns.pending(name)
+    if member.status.wants_process or running:
+        hint = f"`teamctl shutdown {name}` ends it first"
+        raise TeamError(f"{name} is {member.status} and still in the team; {hint}")
+    context.roster.remove(name)
+    try:
+        context.roster.publish()
+    except TeamError:
+        context.roster.restore(name, member)
+        raise
+    context.journal.note("removed", name=name)
+    text = f"{name} is in the team no more"
+    declared = (one.name.lower() for one in context.settings.now.teammates)
+    if name.lower() in declared and name != LEAD:
+        text += "; team.toml names it, so the next start or `teamd reload` spawns it again"
+    return ControlReply(text=text, data={"name": name})
+
+
+def interrupt(context: TeamContext, request: ControlRequest) -> ControlReply:
+    """Break off a teammate's turn; what it is told stands in its inbox before it hears of it.
+
+    Raises:
+        TeamError: there is no turn, or the inbox cannot be written.
+    """
+    member = _find(context, request, "interrupt")
+    text = request.arguments.get("text", "")
+    if not isinstance(text, str):
+        raise NotAMessage("an interrupt's text is a text")
+    if member.status is Status.IDLE and not text.strip():
+        raise TeamError(
+            f"{member.name} is idle; there is nothing to interrupt: `teamctl send` reaches it"
+        )
+    person = context.roster.team.person
+    sender = person if request.sender == USER else request.sender
+    message = Message(
+        id=request.id, type=INTERRUPT_TYPE, sender=sender, to=member.name, content=text
+    )
+    try:
+        context.post.mailbox(member.name).put(message)
+    except Unsynced as error:  # it stands there, and is read, unless the power goes now
+        context.journal.error("interrupt not synced", error, name=member.name)
+    context.children.interrupt(member.name)
+    context.children.ring([member.name])
+    context.journal.note("interrupted", name=member.name, message=message.id)
+    said = _describe(member, told=bool(text.strip()))
+    return ControlReply(text=said, data={"name": member.name, "message_id": message.id})
+
+
+def _describe(member: Member, *, told: bool) -> str:
+    """Say what an interrupt came to: as the roster has it, who is idle had nothing to break off."""
+    if member.status is Status.IDLE:
+        said = f"{member.name} was idle; it reads your text now"
+    else:
+        said = f"{member.name} is interrupted" + (", and reads your text next" if told else "")
+    return said if member.pause is None else f"{said}; it is {member.pause}"
+
+
+def pause(context: TeamContext, request: ControlRequest) -> ControlReply:
+    """Have a teammate rest from the end of its step on; the roster says so, whoever is killed.
+
+    Raises:
+        TeamError: it does not run, or the roster cannot be written.
+    """
+    member = _find(context, request, "pause")
+    name = member.name
+    if context.children.ending(name) or context.shutdowns.pending(name):
+        raise TeamError(f"{name} is being shut down; there is nothing to pause")
+    if member.paused_by != USER:  # what the person wants, the person alone takes back
+        context.roster.change(name, paused_by=request.sender)
+        try:
+            context.roster.publish()
+        except TeamError:
+            context.roster.restore(name, member)
+            raise
+        context.journal.note("paused", name=name, by=request.sender)
+    context.children.ring([name])
+    text = f"{name} is paused until `teamctl resume {name}`; mail waits"
+    if member.status is Status.WORKING:
+        text = f"{name} pauses once its step has ended, until `teamctl resume {name}`; mail waits"
+    data = {"member": context.roster.team.get(name).encode()}
+    return ControlReply(text=context.settings.paths.addressed(text), data=data)
+
+
+def lift(context: TeamContext, member: Member, *, by: str) -> bool:
+    """End the pause that somebody has asked for; return whether there was one.
+
+    Raises:
+        TeamError: it is not theirs to end, or the roster cannot be written.
+    """
+    name = member.name
+    if by not in (USER, member.paused_by):
+        hint = f"ask the person for `teamctl resume {name}`"
+        raise TeamError(f"{name} was not paused by you, and you cannot resume it; {hint}")
+    if member.paused_by is None:
+        return False
+    why = context.settings.paths.addressed(member.pause or "")
+    values = {"status": Status.WORKING, "reason": None} if member.reason == why else {}
+    context.roster.change(name, paused_by=None, **values)
+    try:
+        context.roster.publish()
+    except TeamError:
+        context.roster.restore(name, member)
+        raise
+    context.children.ring([name])
+    return True
+
+
+def _find(context: TeamContext, request: ControlRequest, what: str) -> Member:
+    """Return the teammate that is meant, which has a process.
+
+    Raises:
+        TeamError: there is none, or it is the one that asks.
+    """
+    member = context.roster.team.get(request.text("name"))
+    if request.sender == member.name:
+        raise TeamError(f"you cannot {what} yourself; end your turn instead")
+    led = request.sender == member.spawned_by or is_far(request.sender)  # which `allow` decides
+    if "@" in request.sender and not led:
+        raise TeamError(f"{member.name} is led by another; only who leads it can {what} it")
+    if not member.status.wants_process:
+        hint = f"{again(member.name)} starts it again"
+        raise TeamError(f"{member.name} is {member.status}; there is nothing to {what}; {hint}")
+    return member
+
 
 Send = Callable[[ControlReply], None]
 
@@ -102,7 +265,7 @@ def _resume(context: TeamContext, request: ControlRequest) -> ControlReply:
     more = {unit: _amount(request, unit) for unit in MOST if unit in request.arguments}
     if more and request.sender != USER:  # an agent that could raise its limit would have none
         raise TeamError(f"only the person raises a limit; ask for `teamctl resume {name} --usd 1`")
-    if pauses.lift(context, context.roster.team.get(name), by=request.sender) and not more:
+    if lift(context, context.roster.team.get(name), by=request.sender) and not more:
         return _resumed(context, name)
     _reload_settings(context)
     warning = context.settings.waiting
@@ -216,8 +379,8 @@ def _summarize(outcomes: list[Outcome]) -> ControlReply:
 _SLOW: Final = {"spawn": _spawn, "shutdown": _shut_down}
 _AT_ONCE: Final = {
     "lead": _spawn_lead,
-    "interrupt": pauses.interrupt,
-    "pause": pauses.pause,
+    "interrupt": interrupt,
+    "pause": pause,
     "resume": _resume,
     "remove": remove,
     "reload": _reload,

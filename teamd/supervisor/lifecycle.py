@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import signal
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -17,9 +18,44 @@ from teamd import clocks
 from teamd.clocks import Deadline
 from teamd.heartbeat import Heartbeat, Watchdog
 from teamd.process_id import Identity
+from teamd.settings.schema import Supervision
 from teamd.states import ChildExit
 from teamd.supervisor.fork import Child
-from teamd.supervisor.restart_limit import Crashes
+
+FIRST_DELAY_SECONDS: Final = 0.1
+LONGEST_DELAY_SECONDS: Final = 30.0
+_MOST_DOUBLINGS: Final = 100  # far beyond the longest delay, and still a float
+
+
+@dataclass(slots=True)
+class Crashes:
+    """The crashes of one teammate that still count."""
+
+    _moments: deque[float] = field(default_factory=deque)
+
+    def note(self, now: float, limit: Supervision) -> float | None:
+        """Count one more.
+
+        Args:
+            now: in seconds, by a clock that is never set back.
+            limit: how many are allowed in how much time.
+
+        Returns:
+            The seconds after which to start again; `None` to give up.
+        """
+        self._moments.append(now)
+        while now - self._moments[0] > limit.within_seconds:
+            self._moments.popleft()
+        if len(self._moments) > limit.crashes:
+            return None
+        doublings = min(len(self._moments) - 1, _MOST_DOUBLINGS)
+        grown: float = FIRST_DELAY_SECONDS * 2**doublings
+        return min(grown, LONGEST_DELAY_SECONDS)
+
+    def forgive(self) -> None:
+        """Count none of them any more: a person has asked for another try."""
+        self._moments.clear()
+
 
 EndNotice = Callable[[bool], None]  # gets whether the end took force
 

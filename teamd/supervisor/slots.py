@@ -8,15 +8,121 @@ from __future__ import annotations
 import os
 import selectors
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Final
 
 from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, Returned
+from teamd.clocks import Deadline
 from teamd.journal import Journal
-from teamd.supervisor.concurrency_limit import ConcurrencyLimit
-from teamd.supervisor.warmth import Warmth
+from teamd.models.retry import RetryPolicy
+
+_LEAST_STEP: Final = 1 / 16
+
+
+@dataclass(slots=True)
+class ConcurrencyLimit:
+    """The number of calls that may be under way, and how long none may begin.
+
+    Attributes:
+        most: returns how many the settings allow.
+        policy: returns how long to wait where the server refuses.
+    """
+
+    most: Callable[[], int]
+    policy: Callable[[], RetryPolicy]
+    _limit: float = 1e9
+    _step: float = 1.0  # of the way to one more slot, for as many replies as there are slots
+    _grown: bool = False  # since the last refusal
+    _refusals: int = 0  # in a row
+    _last: int = -1  # number of the last call that was granted before the last refusal
+    _pause: Deadline = field(default_factory=lambda: Deadline.after(0.0))
+
+    @property
+    def now(self) -> int:
+        """How many calls may be under way."""
+        return int(min(self._limit, max(1, self.most())))
+
+    @property
+    def pause_seconds(self) -> float:
+        """How long no call may begin; 0 for none."""
+        return max(0.0, self._pause.left)
+
+    def served(self) -> None:
+        """Take note of a reply."""
+        self._refusals = 0
+        before = self.now
+        self._limit = min(self._limit, max(1, self.most())) + self._step / before
+        if self.now > before:
+            self._step = min(1.0, 2 * self._step) if self._grown else self._step
+            self._grown = True
+
+    def refused(
+        self, number: int, asked_seconds: float | None, *, last: int, under_way: int
+    ) -> None:
+        """Take note that the server refused a call for there being too many.
+
+        Calls that were under way together may all be refused for one reason. So only a call that
+        was granted since the last refusal tells that the wall still stands.
+
+        Args:
+            number: of the call.
+            asked_seconds: how long the server asks to wait, if it does.
+            last: the number of the last call that was granted.
+            under_way: how many other calls are: so many the server takes. The end of one is the
+                time for the next; where there is none, or that was refused, too, the clock tells.
+        """
+        self._limit = float(max(1, min(self.now - 1, under_way or self.now)))
+        if number > self._last:
+            self._step = max(_LEAST_STEP, self._step / 2)
+            self._refusals, self._grown, self._last = self._refusals + 1, False, last
+        if asked_seconds is not None or not under_way or self._refusals > 1:
+            seconds = self.policy().seconds(max(0, self._refusals - 1), asked_seconds)
+            self._pause = max(self._pause, Deadline.after(seconds), key=lambda one: one.at)
+
+
+KEPT_SECONDS: Final = 300.0  # by the server, since the last use
+# A server that takes so long to begin is not waited for: money is not worth any time.
+LONGEST_WAIT_SECONDS: Final = 10.0
+
+
+@dataclass(slots=True)
+class Warmth:
+    """The prefixes that are in the cache, and those that a call under way puts there."""
+
+    _warm: dict[str, Deadline] = field(default_factory=dict)
+    _warming: dict[str, tuple[int, Deadline]] = field(default_factory=dict)
+    _calls: dict[int, str] = field(default_factory=dict)
+
+    def cold_seconds(self, prefix: str) -> float:
+        """Return how long a request with this prefix should wait for another; 0 for not at all."""
+        if prefix not in self._warming or self._is_warm(prefix):
+            return 0.0
+        return max(0.0, self._warming[prefix][1].left)
+
+    def granted(self, number: int, prefix: str) -> None:
+        """Take note of a call that may leave now."""
+        if prefix:
+            self._calls[number] = prefix
+            if not self._is_warm(prefix) and prefix not in self._warming:
+                self._warming[prefix] = number, Deadline.after(LONGEST_WAIT_SECONDS)
+
+    def begun(self, number: int) -> None:
+        """Take note that a reply begins."""
+        if prefix := self._calls.get(number):
+            self._warm[prefix] = Deadline.after(KEPT_SECONDS)
+            self._warming.pop(prefix, None)
+
+    def ended(self, number: int) -> None:
+        """Take note that a call is over, begun or not."""
+        prefix = self._calls.pop(number, "")
+        if self._warming.get(prefix, (None, None))[0] == number:
+            del self._warming[prefix]
+
+    def _is_warm(self, prefix: str) -> bool:
+        return prefix in self._warm and self._warm[prefix].left > 0
 
 
 @dataclass(slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -10,13 +12,18 @@ from teamd.approvals.approval import Approval, Kind, find_waiting
 from teamd.approvals.store import Approvals
 from teamd.budget.refusals import Raise
 from teamd.control import ControlRequest
+from teamd.copies import clone, record
 from teamd.errors import NotAMessage, TeamError, Unsynced
+from teamd.files import files
+from teamd.files.paths import TeamPaths
 from teamd.hosts.address import is_far
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
 from teamd.model_facts import EFFORTS
+from teamd.settings import Teammate
 from teamd.settings.roles import Role
 from teamd.states import Status
-from teamd.supervisor.pricing import at_price_of_now, check_price
+from teamd.supervisor.copying import CopyOutcome
+from teamd.supervisor.pricing import at_price_of_now, check_price, warn_of_price
 from teamd.supervisor.team_context import TeamContext
 from teamd.team.member import Member
 
@@ -291,3 +298,152 @@ def _renew_lead(context: TeamContext, member: Member, model: str | None) -> None
         context.ledger.let_go(LEAD)
     if model is not None:
         context.roster.change(LEAD, model=model)
+
+
+def spawn_declared(context: TeamContext, teammate: Teammate) -> bool:
+    """Spawn a teammate of `team.toml`, unless it is a member; return whether it was none.
+
+    A member that was never told anything gets its prompt: a supervisor that was killed has
+    admitted it, and no more.
+
+    Raises:
+        TeamError: as for `spawn`.
+    """
+    wanted = _request(teammate)
+    member = context.roster.team.find(wanted.name)
+    message_id = _prompt_id(context.settings.paths, wanted)
+    if member is None and not lacks_copy(context, given := settle_copy(context, wanted)):
+        _begin(context, given, message_id)
+    elif member is None:
+        spawn_with_copy(
+            context,
+            given,
+            begin=lambda lacks: _begin(context, given, message_id, lacks),
+            refuse=lambda error: report_unspawned(context, wanted.name, error),
+        )
+    elif _was_told_nothing(context, member.name):
+        prompt = wanted.message(member.name, message_id, LEAD)
+        context.post.mailbox(member.name).put(prompt)
+    return member is None
+
+
+def _begin(context: TeamContext, wanted: SpawnRequest, message_id: str, lacks: str = "") -> None:
+    spawned = spawn(context, wanted, message_id)
+    about_copy = f"in the working copy of {spawned.name}, {lacks}" if lacks else ""
+    # No command is there to print it.
+    if warning := "; ".join(filter(None, (warn_of_price(context, spawned), about_copy))):
+        context.roster.tell_lead(warning, to=context.roster.team.person)
+
+
+def report_unspawned(context: TeamContext, name: str, error: TeamError) -> None:
+    """Log why a declared teammate was not spawned, and mail it to the person."""
+    context.journal.error("not spawned", error, name=name)
+    context.roster.tell_lead(f"{name} was not spawned: {error}", to=context.roster.team.person)
+
+
+def _request(teammate: Teammate) -> SpawnRequest:
+    return SpawnRequest(
+        name=teammate.name,
+        role=teammate.role,
+        prompt=teammate.prompt,
+        model=teammate.model,
+        effort=teammate.effort,
+        plan=teammate.plan,
+        worktree=teammate.worktree,
+    )
+
+
+def _was_told_nothing(context: TeamContext, name: str) -> bool:
+    # In this order: what is taken meanwhile is in the conversation by then.
+    waiting = context.post.mailbox(name).waiting()
+    return not waiting and not files.size(context.settings.paths.transcript(name))
+
+
+def _prompt_id(paths: TeamPaths, declared: SpawnRequest) -> str:
+    """Return the id of a declared teammate's prompt, the same while it could be the same prompt.
+
+    A supervisor may die between the roster, the prompt and whatever it notes of them. The next one
+    sends it again, and under the same id that is one message. A teammate that has worked since, and
+    was taken out of the roster by hand, has a longer conversation: its prompt then is a new one.
+
+    Raises:
+        StoreError: the conversation cannot be looked at.
+    """
+    spoken = files.size(paths.transcript(declared.name))
+    facts = [paths.own_name, declared.name, declared.prompt, spoken]
+    return f"declared-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}"
+
+
+Begin = Callable[[str], None]
+Refuse = Callable[[TeamError], None]
+
+
+def settle_copy(context: TeamContext, wanted: SpawnRequest) -> SpawnRequest:
+    """Say whether a teammate is to have a copy: as asked, as before, else by the settings.
+
+    A member's name is from here on as the roster writes it.
+    """
+    member = context.roster.team.find(wanted.name)
+    name = member.name if member else wanted.name
+    return replace(wanted, name=name, worktree=_wants_copy(context, member, wanted))
+
+
+def lacks_copy(context: TeamContext, wanted: SpawnRequest) -> bool:
+    """Return whether the working copy is still to be made that a teammate is to have."""
+    wants = bool(wanted.worktree)
+    return wants and record.find(context.settings.paths, wanted.name) is None
+
+
+def spawn_with_copy(
+    context: TeamContext, wanted: SpawnRequest, *, begin: Begin, refuse: Refuse
+) -> None:
+    """Make a teammate's working copy, and begin its spawn when that is done.
+
+    Args:
+        context: the team.
+        wanted: the teammate, see `settle_copy`, which lacks its copy.
+        begin: spawns it; gets what the copy lacks.
+        refuse: called instead where no copy can be made, or where `begin` fails.
+
+    Raises:
+        TeamError: as for `spawn`, and nothing was begun.
+    """
+    name = wanted.name
+    check(context, name, context.roster.team.find(name), wanted)
+
+    def end(outcome: CopyOutcome) -> None:
+        if outcome.killed:
+            _take_back(context, name)
+        if outcome.error:
+            refuse(TeamError(f"{name} was not spawned: {outcome.error}"))
+            return
+        try:
+            begin(outcome.lacks)
+        except TeamError as error:
+            _take_back(context, name)
+            refuse(error)
+        except Exception as error:  # noqa: BLE001 -- as for a request, see ControlInbox
+            context.journal.error("not done", error, name=name)
+            refuse(
+                TeamError(f"internal error ({type(error).__name__}); `teamctl logs teamd` has it")
+            )
+
+    team = context.roster.team.name
+    context.copies.make(name, team, context.settings.now.team.workspace, end)
+
+
+def _wants_copy(context: TeamContext, member: Member | None, wanted: SpawnRequest) -> bool:
+    if wanted.worktree is not None:
+        return wanted.worktree
+    if member is not None and (member.worktree or not wanted.fresh):
+        return member.worktree
+    return context.settings.now.gives_copy(wanted.name)
+
+
+def _take_back(context: TeamContext, name: str) -> None:
+    """Remove a copy in which nobody has begun to work, or what is left of one."""
+    settings = context.settings
+    try:
+        clone.remove_copy(settings.paths, name, settings.now.team.workspace)
+    except (TeamError, OSError) as error:
+        context.journal.error("working copy not removed", error, name=name)

@@ -18,9 +18,9 @@ from teamd.files import pidfile
 from teamd.files.watch import Watch
 from teamd.messages import NAME, TEAMD
 from teamd.states import ChildExit
-from teamd.supervisor.declared import report_unspawned, spawn_declared
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.orphans import OrphanedProcesses, OrphanedTasks
+from teamd.supervisor.spawn import report_unspawned, spawn_declared
 from teamd.supervisor.team_context import TeamContext
 from teamd.supervisor.workers import Workers
 

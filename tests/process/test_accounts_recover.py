@@ -29,8 +29,7 @@ from teamd.messages import STATE_TYPE, TEAMD
 from teamd.models import Ask, Model, Reply
 from teamd.models.retry import RetryPolicy
 from teamd.settings.schema import ModelSettings
-from teamd.supervisor.concurrency_limit import ConcurrencyLimit
-from teamd.supervisor.slots import Slots
+from teamd.supervisor.slots import ConcurrencyLimit, Slots
 from tests.strict import refusals
 from tests.strict.exchange import Exchange
 from tests.strict.faults import Fault, Status

@@ -21,11 +21,10 @@ from teamd.models.retry import RetryPolicy
 from teamd.states import ChildExit, Status
 from teamd.supervisor.checkers import Checkers
 from teamd.supervisor.children import Children
-from teamd.supervisor.concurrency_limit import ConcurrencyLimit
 from teamd.supervisor.fork import CheckStart, ChildProgram
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.roster_writer import RosterWriter
-from teamd.supervisor.slots import Slots
+from teamd.supervisor.slots import ConcurrencyLimit, Slots
 from tests.children import survived
 from tests.unit.life import enrol
 from tests.waiting import wait_until

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.models.retry import RetryPolicy
-from teamd.supervisor.concurrency_limit import ConcurrencyLimit
+from teamd.supervisor.slots import ConcurrencyLimit
 
 POLICY = RetryPolicy(first_seconds=0.01, longest_seconds=60)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.settings.schema import Supervision
-from teamd.supervisor.restart_limit import LONGEST_DELAY_SECONDS, Crashes
+from teamd.supervisor.lifecycle import LONGEST_DELAY_SECONDS, Crashes
 
 LIMIT = Supervision(crashes=5, within_seconds=60)
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from teamd.supervisor.shutdown import (
+from teamd.supervisor.shutdowns import (
     SHUTDOWN_TABLE,
     ShutdownAction,
     ShutdownEvent,

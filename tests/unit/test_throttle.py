@@ -20,8 +20,7 @@ from teamd.call_slots import ASK, CHANNEL, Returned
 from teamd.journal import Journal
 from teamd.models import Ask, RefusedError, Reply, TransientError
 from teamd.models.retry import Retrying, RetryPolicy
-from teamd.supervisor.concurrency_limit import ConcurrencyLimit
-from teamd.supervisor.slots import Slots
+from teamd.supervisor.slots import ConcurrencyLimit, Slots
 from tests.strict.replies import say
 from tests.unit.life import Player, replied
 from tests.waiting import until

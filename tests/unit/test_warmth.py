@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from teamd.supervisor.warmth import LONGEST_WAIT_SECONDS, Warmth
+from teamd.supervisor.slots import LONGEST_WAIT_SECONDS, Warmth
 
 
 def test_others_wait_until_the_first_reply_begins() -> None:
