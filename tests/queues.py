@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from teamd.checks.board import own_board
+from teamd.checks.checker import own_board
 from teamd.checks.merger import Merger
 from teamd.masking import Mask
 from teamd.merges import joining, queue

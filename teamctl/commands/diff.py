@@ -111,7 +111,7 @@ def discard(choice: Choice, name: str, *, force: bool, as_json: bool) -> None:
 def _withdraw(choice: Choice, copy: Copy, kept: str) -> list[str]:
     """Take what was discarded out of the queue; return the ids."""
     from teamd.copies.source import source_of  # noqa: PLC0415 -- 20 ms
-    from teamd.merges.withdrawal import withdraw  # noqa: PLC0415 -- the same
+    from teamd.merges.joining import withdraw  # noqa: PLC0415 -- the same
 
     taken = withdraw(team_queue(choice), copy, source_of(copy), kept)
     return [entry.id for entry in taken]

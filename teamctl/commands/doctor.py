@@ -32,8 +32,7 @@ from teamd.sandbox.build import check_workspace
 from teamd.sandbox.outside_git import explain_git
 from teamd.sandbox.probe import WITHOUT, describe, probe
 from teamd.settings import Settings, roles, skills
-from teamd.team.roster import Roster
-from teamd.team.team import Team
+from teamd.team.roster import Roster, Team
 
 _MARKS = {
     Level.OK: terminal.style("ok  ", fg="green"),

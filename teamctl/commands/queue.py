@@ -11,7 +11,7 @@ from teamctl.post import team_queue
 from teamd.cli import Choice
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
-from teamd.merges.entry import Entry
+from teamd.merges.queue import Entry
 from teamd.options import SuggestingGroup, team_options
 from teamd.team.roster import Roster
 

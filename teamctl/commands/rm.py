@@ -74,7 +74,7 @@ def _remove_copy(choice: Choice, paths: TeamPaths, name: str) -> str:
         return ""
     from teamd.copies import record, removal  # noqa: PLC0415 -- 20 ms
     from teamd.copies.source import source_of  # noqa: PLC0415 -- the same
-    from teamd.merges.withdrawal import withdraw  # noqa: PLC0415 -- the same
+    from teamd.merges.joining import withdraw  # noqa: PLC0415 -- the same
 
     try:
         copy = record.get(paths, name)

@@ -13,7 +13,7 @@ from teamctl.post import open_approvals
 from teamd import terminal
 from teamd.board.files import read_all
 from teamd.budget.account import NOTHING
-from teamd.budget.uses import read_used
+from teamd.budget.accounts import read_used
 from teamd.cli import Choice
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths

@@ -11,7 +11,7 @@ import click
 from teamctl import arguments, output, texts
 from teamctl.post import team_post
 from teamd import terminal
-from teamd.board import proofs
+from teamd.board import rules
 from teamd.board.board import Board, Changed
 from teamd.board.files import Tasks
 from teamd.board.rules import Change
@@ -76,12 +76,12 @@ def _facts(task: Task, team_check: str) -> Iterator[str]:
     for key, value in facts.items():
         if value:
             yield f"{key.replace('_', ' ')}: {output.plain(value)}"
-    yield f"proof: {proofs.in_a_word(task, team_check)}"
+    yield f"proof: {rules.in_a_word(task, team_check)}"
     for key, moment in (("created", task.created), ("updated", task.updated)):
         if moment:
             yield f"{key}: {output.moment(moment)}"
     said = {task.check, team_check, *(attempt.command for attempt in task.attempts)} - {""}
-    describe = proofs.describe if len(said) > 1 else proofs.describe_briefly
+    describe = rules.describe if len(said) > 1 else rules.describe_briefly
     for attempt in task.attempts:
         ended = output.plain(describe(attempt))
         yield f"attempt: {output.moment(attempt.time)}: {ended}"

@@ -6,7 +6,7 @@ import click
 
 from teamctl import output
 from teamctl.widths import Shape
-from teamd.board import proofs
+from teamd.board import rules
 from teamd.board.files import Tasks, read_all
 from teamd.board.task import Task, TaskStatus
 from teamd.cli import Choice
@@ -57,7 +57,7 @@ def _draw(shown: list[Task], tasks: Tasks) -> None:
         "OWNER": [task.owner or "-" for task in shown],
         "ROLE": [task.role or "-" for task in shown],
         "BLOCKED BY": [", ".join(tasks.blockers(task)) or "-" for task in shown],
-        "PROOF": [proofs.in_a_word(task) for task in shown],
+        "PROOF": [rules.in_a_word(task) for task in shown],
         "SUBJECT": [task.subject for task in shown],
     }
     if not any(task.role for task in shown):

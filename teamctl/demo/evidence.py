@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from teamd.messages import LEAD, Message
 from teamd.states import Status
-from teamd.team.team import Team
+from teamd.team.roster import Team
 from teamd.transcript.records import CallAnswered, Record, Replied, mail_in
 
 _PROGRAM: Final = "roman.py"

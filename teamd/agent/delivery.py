@@ -13,7 +13,7 @@ from typing import Final
 from teamd.agent.conversation import prompts
 from teamd.agent.environment import Environment
 from teamd.agent.turn import Cancellation, TurnCancelled
-from teamd.files.ahead import SyncAhead
+from teamd.files.files import SyncAhead
 from teamd.mail.mailbox import EMPTY, Batch
 from teamd.mail.spool import BatchLimit
 from teamd.messages import COMPACT_TYPE, FRESH_KEY, INTERRUPT_TYPE, PROMPT_KEY, Message, moment_of

@@ -14,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from teamd.board import news, proofs, rules
+from teamd.board import news, rules
 from teamd.board.files import TaskFiles, Tasks, next_id, note_id
 from teamd.board.rules import Change
 from teamd.board.task import Attempt, Task, TaskStatus
@@ -137,13 +137,13 @@ class Board:
     def find_claim(self, task_id: str, claim: str) -> Task | None:
         """The task of which that is claimed; `None` where it is no more."""
         task = self.read_one(task_id)
-        return task if task is not None and proofs.is_claimed(task, claim) else None
+        return task if task is not None and rules.is_claimed(task, claim) else None
 
     def note_kill(self, task_id: str, claim: str) -> None:
         """Note that somebody has ended the check of a claim, maybe the check itself."""
         with self._writing() as (tasks, _):
             task = tasks.by_id.get(task_id)
-            if task is not None and proofs.is_claimed(task, claim):
+            if task is not None and rules.is_claimed(task, claim):
                 self._put(replace(task, kills=task.kills + 1), [])
 
     def judge(
@@ -163,9 +163,9 @@ class Board:
         """
         with self._writing() as (before, _):
             task = before.by_id.get(task_id)
-            if task is None or not proofs.is_claimed(task, claim):
+            if task is None or not rules.is_claimed(task, claim):
                 return None
-            new = replace(proofs.judged(task, attempt), updated=time.time())
+            new = replace(rules.judged(task, attempt), updated=time.time())
             if new.status is TaskStatus.COMPLETED:
                 return self._put(new, self._freed_mail(new, before))
             to = task.owner or self._maker(task)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from teamd.board import proofs, rules
+from teamd.board import rules
 from teamd.board.files import Tasks
 from teamd.board.task import Task, TaskStatus
 from teamd.messages import LEAD, TEAMD, Message
-from teamd.team.team import Team
+from teamd.team.roster import Team
 
 _LONGEST_DESCRIPTION: Final = 2000
 _NEXT_STEP: Final = (
@@ -57,13 +57,13 @@ def failed(task: Task, to: str, output: str, most: int) -> Iterator[Message]:
         most: after how many failures the lead hears of it; and after as many more once again.
     """
     said = f"The end of its output:\n\n{output}" if output else "It wrote nothing."
-    ended = proofs.describe(task.attempts[-1])
+    ended = rules.describe(task.attempts[-1])
     text = (
         f"The check of task {task.id} ({task.subject}) failed: {ended}. The task is {task.status} "
         f"again. Mend it, then set its status to completed once more.\n\n{said}"
     )
     yield _failure(task, text, to)
-    count = proofs.failures(task)
+    count = rules.failures(task)
     if count % most == 0 and to != LEAD:
         text = (
             f"The check of task {task.id} ({task.subject}) of {to} has failed {count} times; the "

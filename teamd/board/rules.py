@@ -6,15 +6,87 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from teamd.board import proofs
 from teamd.board.files import Tasks
-from teamd.board.task import Task, TaskStatus
+from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
-from teamd.messages import LEAD, TEAMD, USER
+from teamd.messages import LEAD, TEAMD, USER, new_id
 from teamd.states import Status
-from teamd.team.roster import Roster
-from teamd.team.team import Team
+from teamd.team.roster import Roster, Team
+
+_LONGEST_COMMAND: Final = 300
+NOTES_KEPT: Final = 20
+
+
+def done(task: Task, team_check: str) -> Task:
+    """Return a task whose owner says that it is done: where there is a check, that has to pass."""
+    if not (task.check or team_check):
+        return replace(task, status=TaskStatus.COMPLETED, proven=None)
+    checking = replace(task, status=TaskStatus.CHECKING, proven=False)
+    return replace(checking, claim=new_id(), kills=0)
+
+
+def is_claimed(task: Task, claim: str) -> bool:
+    """Return whether that is what is to be checked; another claim has come, or none is left."""
+    return task.status is TaskStatus.CHECKING and task.claim == claim
+
+
+def judged(task: Task, attempt: Attempt | None) -> Task:
+    """Return a task after a run of its check; `None` where no check is left by now."""
+    if attempt is None:
+        return replace(task, status=TaskStatus.COMPLETED, proven=None, claim="", kills=0)
+    tried = replace(task, attempts=(*task.attempts, attempt), claim="", kills=0)
+    if attempt.passed:
+        return replace(tried, status=TaskStatus.COMPLETED, proven=True)
+    begun = TaskStatus.IN_PROGRESS if task.owner else TaskStatus.PENDING
+    return replace(tried, status=begun, proven=False)
+
+
+def reopened(task: Task, tasks: Tasks, *, note: str) -> Task:  # noqa: ARG001 -- a rule of the board
+    """Return a completed task that was not merged as one to do; the same note does it once."""
+    if task.status is not TaskStatus.COMPLETED or note in task.notes:
+        return task
+    begun = TaskStatus.IN_PROGRESS if task.owner else TaskStatus.PENDING
+    return replace(task, status=begun, proven=False, notes=(*task.notes, note)[-NOTES_KEPT:])
+
+
+def failures(task: Task) -> int:
+    """Return how often its check has failed since it last passed."""
+    count = 0
+    for attempt in task.attempts:
+        count = 0 if attempt.passed else count + 1
+    return count
+
+
+def in_a_word(task: Task, team_check: str = "") -> str:
+    """Say how far a task is proven; what has no check can only be believed."""
+    if task.status is TaskStatus.COMPLETED:
+        return "proven" if task.proven else "unproven"
+    if task.status is TaskStatus.CHECKING:
+        return "checking"
+    if count := failures(task):
+        return f"failed {count} times" if count > 1 else "failed once"
+    return "not yet" if task.check or team_check else "no check"
+
+
+def describe(attempt: Attempt) -> str:
+    """Say how a run of a check ended."""
+    command = " ".join(attempt.command.split())
+    if len(command) > _LONGEST_COMMAND:
+        command = f"{command[:_LONGEST_COMMAND]} …"
+    if attempt.why:
+        return f"`{command}`: {attempt.why}"
+    return f"`{command}` ended with {_ending(attempt)}"
+
+
+def describe_briefly(attempt: Attempt) -> str:
+    """Say it where there is one command alone, and it has been named."""
+    return attempt.why or _ending(attempt)
+
+
+def _ending(attempt: Attempt) -> str:
+    return f"exit status {attempt.status} after {attempt.seconds:.1f} s"
+
 
 LONGEST_SUBJECT: Final = 200
 LONGEST_CHECK: Final = 4000
@@ -84,17 +156,17 @@ def changed(task: Task, change: Change, *, who: str, tasks: Tasks, check: str = 
     moved = _moved(_linked(said, change, tasks), change, who, tasks)
     status, anew = moved.status, moved.status is not task.status
     if status is TaskStatus.CHECKING and moved.check != task.check:
-        return proofs.done(moved, check)  # by what it is now
+        return done(moved, check)  # by what it is now
     if not anew:
         return moved
     if status is TaskStatus.COMPLETED:
-        return proofs.done(moved, check)
+        return done(moved, check)
     return replace(moved, claim="", kills=0, proven=False if moved.check else None)
 
 
 def released(task: Task, why: str) -> Task:
     """An open task without the owner that has gone."""
-    notes = (*task.notes, f"released: {why}")[-proofs.NOTES_KEPT :]  # the oldest give way
+    notes = (*task.notes, f"released: {why}")[-NOTES_KEPT:]  # the oldest give way
     return replace(task, status=TaskStatus.PENDING, owner="", notes=notes)
 
 

@@ -22,9 +22,8 @@ from operator import or_
 from typing import Annotated, Any, Final
 
 from teamd.budget.account import COUNTS, Account, Reservation, is_money
-from teamd.budget.accounts import Accounts, Terms
+from teamd.budget.accounts import DAMAGED, Accounts, Terms
 from teamd.budget.refusals import Raise
-from teamd.budget.uses import DAMAGED
 
 _DECODER: Final = json.JSONDecoder(parse_float=Decimal)
 _MODULE: Final = "msgspec"

@@ -11,22 +11,31 @@ from typing import Final
 
 from teamd.board.board import Board
 from teamd.board.task import Attempt, Task
-from teamd.checks.board import own_board
 from teamd.checks.commands import KILLED, NOT_STARTED, CheckKilled, Tail, run_commands
-from teamd.checks.places import CheckPlace, NoPlace, SharedFolder, empty
-from teamd.checks.shells import CheckShells
-from teamd.checks.work import CommittedWork
+from teamd.checks.places import CheckPlace, CheckShells, CommittedWork, NoPlace, SharedFolder, empty
 from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
 from teamd.files.paths import TeamPaths
+from teamd.mail.routing import RESERVE, Post
 from teamd.masking import Mask
 from teamd.merges import joining
 from teamd.merges.queue import Queue
+from teamd.messages import TEAMD
 from teamd.sandbox.build import ended_checks, remove_cgroups
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
 from teamd.states import ChildExit
 from teamd.team.roster import Roster
+
+
+def own_board(paths: TeamPaths, settings: Settings) -> Board:
+    """Return the board in the hands of teamd, whose mail has room that others have not."""
+    mail = settings.mail
+    durable, room = mail.durability == "disk", RESERVE * mail.max_inbox_bytes
+    longest = mail.max_message_bytes
+    post = Post(paths, durable=durable, max_bytes=longest, max_inbox_bytes=room)
+    return Board(paths, post, TEAMD, durable=durable)
+
 
 # After so many it is the check that kills itself: nobody else goes on for so long. Kills of this
 # process are not among them, since nothing in the sandbox reaches it.

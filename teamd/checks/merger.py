@@ -4,35 +4,251 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Container
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Container
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Final
 
-from teamd.board.proofs import describe
+from teamd.board.rules import describe
 from teamd.board.task import Attempt, Task, TaskStatus
-from teamd.checks.board import own_board
+from teamd.checks.checker import own_board
 from teamd.checks.commands import NOT_STARTED, CheckKilled, Tail, run_commands
-from teamd.checks.endings import Endings
-from teamd.checks.making import MergeMaker, Unfit
-from teamd.checks.places import CleanClone, NoPlace, empty
-from teamd.checks.shells import CheckShells
-from teamd.copies import landing, mending, onto
-from teamd.copies.confined import remove_scratch
+from teamd.checks.places import CheckShells, CleanClone, NoPlace, empty
+from teamd.copies import landing, mending, onto, record
+from teamd.copies.confined import confined_git, remove_scratch
+from teamd.copies.forbidden import CommitGate, Forbidden
+from teamd.copies.head import Head, read_head
+from teamd.copies.onto import pathspecs
 from teamd.copies.source import GitKilled, Source
 from teamd.errors import StoreError, TeamError
-from teamd.files import files
+from teamd.files import files, locks
 from teamd.files.locks import InstanceLock
 from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
-from teamd.merges import joining, news
-from teamd.merges.entry import Entry, MergeState
-from teamd.merges.queue import Queue
+from teamd.merges import joining, queue
+from teamd.merges.queue import MOST_KILLS, Entry, MergeState, Queue
+from teamd.messages import Message
 from teamd.sandbox.build import remove_cgroups
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
 from teamd.states import ChildExit
+
+
+class Unfit(Exception):
+    """Work that goes back to its teammate.
+
+    Args:
+        state: of the entry.
+        why: for people.
+        mail: for the teammate.
+    """
+
+    def __init__(self, state: MergeState, why: str, mail: Message) -> None:
+        super().__init__(why)
+        self.state, self.why, self.mail = state, why, mail
+
+
+@dataclass(kw_only=True)
+class MergeMaker:
+    """Makes merge commits, to which no ref leads yet.
+
+    Attributes:
+        source: the person's repository.
+        settings: those in force.
+    """
+
+    paths: TeamPaths
+    source: Source
+    settings: Settings
+    _ahead: dict[onto.Wanted, onto.Onto] = field(default_factory=dict)
+
+    @cached_property
+    def head(self) -> Head:
+        """How the person's repository keeps its objects."""
+        return read_head(self.source)
+
+    @property
+    def command(self) -> str:
+        """The check that follows.
+
+        Raises:
+            TeamError: there is none any more.
+        """
+        found = self.settings.merge.check or self.settings.tasks.check
+        if not found:
+            raise TeamError("there is no check any more; set [merge] check in team.toml")
+        return found
+
+    def make(self, entry: Entry) -> onto.Onto:
+        """Merge an entry onto its tip, unless that was done ahead.
+
+        Raises:
+            Unfit: there can be no merge of it.
+            TeamError: it cannot be done now.
+        """
+        made = self._ahead.pop(self._wanted(entry), None)
+        self._ahead.clear()
+        there = made is not None and self.source.find(made.commit)  # `git gc` knows nothing of it
+        return made if made is not None and there else self._make(entry)
+
+    @asynccontextmanager
+    async def making(self, entry: Entry | None) -> AsyncIterator[None]:
+        """Make the merge of an entry meanwhile; that it cannot be made is told when it is its turn.
+
+        It is wanted where the entry before it passes its check.
+        """
+        if entry is None:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        made = loop.run_in_executor(None, self._make, entry)
+        try:
+            yield
+        finally:
+            with suppress(Unfit, TeamError):
+                self._ahead[self._wanted(entry)] = await made
+
+    def _make(self, entry: Entry) -> onto.Onto:
+        into = self.settings.merge.into
+        if entry.kills >= MOST_KILLS:
+            why = f"git or its check was killed, or could not be started, {MOST_KILLS} times"
+            raise self._refused(entry, why)
+        try:
+            made = onto.merge_onto(self.paths, self.source, self.head, self._wanted(entry))
+        except onto.Unmergeable as error:
+            raise self._refused(entry, str(error)) from error
+        if made.conflicts:
+            why = f"conflicts in {queue.in_short(made.conflicts)}"
+            mail = queue.conflict(entry, into, made.conflicts)
+            raise Unfit(MergeState.CONFLICT, why, mail)
+        if not made.commit:
+            raise self._refused(entry, queue.describe_left_out(entry, made.left_out))
+        try:
+            gate = CommitGate(self.paths, self.settings, self.source)
+            gate.check(entry.teammate, made.commit, entry.onto)
+        except Forbidden as error:
+            raise self._refused(entry, str(error)) from error
+        return made
+
+    def _refused(self, entry: Entry, why: str) -> Unfit:
+        mail = queue.refused(entry, self.settings.merge.into, why)
+        return Unfit(MergeState.FAILED, why, mail)
+
+    def _wanted(self, entry: Entry) -> onto.Wanted:
+        task = f"Task: {entry.task}\n" if entry.task else ""
+        check = " ".join(self.command.split())
+        trailers = f"Teammate: {entry.teammate}\n{task}Check: {check}\n"
+        return onto.Wanted(
+            tip=entry.onto,
+            commit=entry.commit,
+            message=f"Merge team/{entry.teammate}: {entry.title}\n\n{trailers}",
+            name="teamd",
+            email=f"teamd@{self.paths.own_name or self.settings.team.name}",
+            protect=self.settings.tasks.protect,
+        )
+
+
+# Arguments: the name in the copy, the tip. The copy borrows the objects.
+# A git that was killed here has left its lock; one that lives holds it for milliseconds.
+_SHOW: Final = """\
+set -- "refs/remotes/$1" "$2"
+git -c core.filesRefLockTimeout=1000 update-ref -m queue "$@" && exit
+rm -f "$(git rev-parse --git-path "$1.lock")"
+git update-ref -m queue "$@"
+"""
+_LONGEST_WHY: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """Ends entries.
+
+    Attributes:
+        into: the branch that is merged into.
+        protect: patterns of what checks take from the base.
+    """
+
+    queue: Queue
+    source: Source
+    into: str
+    protect: tuple[str, ...]
+
+    @property
+    def _paths(self) -> TeamPaths:
+        return self.queue.board.paths
+
+    def land(self, entry: Entry) -> None:
+        """Move the branch to a merge that passed the check, unless somebody has removed the entry.
+
+        Raises:
+            NotLanded: the person has work in the way.
+            TeamError: the branch has moved meanwhile, or cannot be.
+        """
+        move = partial(landing.land, self.source, self.into, entry.onto, entry.merge)
+        if self.queue.land(entry.id, move):
+            self.note_merged(entry)
+
+    def note_merged(self, entry: Entry) -> None:
+        """End an entry whose merge is in the branch; unless something was left out, its base moves.
+
+        That comes first: a kill in between leaves an entry that is ended once more.
+        """
+        if not entry.left_out:
+            with locks.locked(record.lock_file(self._paths, entry.teammate)):
+                copy = record.find(self._paths, entry.teammate)
+                if copy is not None and self._may_be_base(entry, copy.base):
+                    self.source.pin(copy.address, entry.commit)
+                    record.with_base(self._paths, copy, entry.commit)
+        self.finish(entry, MergeState.MERGED, entry.left_out)
+
+    def _may_be_base(self, entry: Entry, base: str) -> bool:
+        """Return whether checks may take what is protected from a commit that was merged.
+
+        It has that as the base before, or as what was merged: never as its author would like it.
+        """
+        if not self.source.holds(base, within=entry.commit):
+            return False
+        if not self.protect:
+            return True
+        patterns = pathspecs(self.protect)
+        own = self.source.differences(base, entry.commit, *patterns)
+        return not {*own}.intersection(
+            self.source.differences(entry.merge, entry.commit, *patterns)
+        )
+
+    def give_back(self, entry: Entry, state: MergeState, why: str, mail: Message) -> None:
+        """Give work back to its teammate, whose copy learns of the tip before it is told."""
+        self._show_tip(entry)
+        self.finish(entry, state, why, mail)
+
+    def finish(
+        self, entry: Entry, state: MergeState, why: str, mail: Message | None = None
+    ) -> None:
+        """End an entry; its task is open again where there is mail about it."""
+        note = f"not merged into {self.into}: {why} (queue {entry.id})" if mail else ""
+        short = why[:_LONGEST_WHY]
+        task_note = note[:_LONGEST_WHY] if entry.task else ""
+        self.queue.finish(entry.id, state, short, mail=mail, note=task_note)
+        joining.forget(self._paths, self.source, entry.id)
+
+    def _show_tip(self, entry: Entry) -> None:
+        with locks.locked(record.lock_file(self._paths, entry.teammate)):
+            copy = record.find(self._paths, entry.teammate)
+            if copy is None:
+                return
+            self.source.pin_shown(copy.address, entry.onto)
+            try:
+                with confined_git(self._paths, copy.folder, copy.origin, writable=True) as git:
+                    git.do(_SHOW, queue.tracking(self.into), entry.onto)
+            except StoreError:
+                raise
+            except GitKilled:
+                if entry.kills < MOST_KILLS:
+                    raise
+            except TeamError:  # its teammate broke the copy: it hears of the rest all the same
+                return
+
 
 PLACE: Final = "queue"  # the name that its lock, clone and home go by; no task's
 _MOST_LISTED: Final = 10
@@ -191,7 +407,7 @@ class Merger:
         except Unfit as unfit:
             self._endings.give_back(entry, unfit.state, unfit.why, unfit.mail)
             return entry
-        left_out = news.describe_left_out(entry, made.left_out)
+        left_out = queue.describe_left_out(entry, made.left_out)
         facts = {"merge": made.commit, "passed": True, "left_out": left_out}
         return self.queue.note(entry.id, **facts) or entry
 
@@ -205,7 +421,7 @@ class Merger:
         attempt = await self._check(entry, commit, output)
         if not attempt.passed:
             ended, others = describe(attempt), self._merged_since(entry)
-            mail = news.failed(entry, self._into, ended, output.text(), others=others)
+            mail = queue.failed(entry, self._into, ended, output.text(), others=others)
             raise Unfit(MergeState.FAILED, ended, mail)
 
     async def _check(self, entry: Entry, commit: str, output: Tail) -> Attempt:

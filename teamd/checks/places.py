@@ -7,17 +7,29 @@ import re
 import shlex
 import shutil
 import stat
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Final, Protocol
 
 from teamd.checks.commands import Tail, run_command
+from teamd.copies import record
+from teamd.copies.clone import settle
 from teamd.copies.confined import check_space, quote_objects
+from teamd.copies.record import Copy
 from teamd.errors import StoreError, TeamError
-from teamd.files import directories, files
-from teamd.sandbox.shells import Shell
+from teamd.files import directories, files, locks
+from teamd.files.paths import TeamPaths
+from teamd.sandbox.build import build_policy, build_shell_by
+from teamd.sandbox.policy import Origin
+from teamd.sandbox.probe import WITHOUT, Probe, probe
+from teamd.sandbox.shells import Shell, make_home
+from teamd.settings import Settings
+from teamd.settings.reach import Tools, common_reach
+from teamd.team.member import Member
+from teamd.team.roster import Roster
 
 _SECONDS: Final = 600.0  # to make a clone, or a commit
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -276,3 +288,154 @@ async def _run(shell: Shell, script: str, folder: Path, trouble: str) -> str:
         said = " ".join(output.text().split())[-_MOST_SAID:]
         raise NoPlace(f"{trouble}: {why or said or f'git ended with exit status {status}'}")
     return output.text()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckShells:
+    """Makes the shells of the check of one task; each has a new home, in which nothing is.
+
+    Attributes:
+        name: that their home and group of processes go by.
+        tools: what the check may reach.
+        owner_tools: what the owner of the task may.
+        origin: the repository of the person's that is checked in a clone.
+    """
+
+    paths: TeamPaths
+    name: str
+    tools: Tools
+    owner_tools: Tools
+    probe: Probe
+    origin: Origin | None = None
+
+    @classmethod
+    def of(
+        cls, name: str, members: Sequence[str], settings: Settings, paths: TeamPaths, probe: Probe
+    ) -> CheckShells:
+        """Return those of a check.
+
+        Args:
+            name: that their home and group of processes go by.
+            members: who wrote what it runs, its owner first: it reaches what the commands of all
+                do. Without any it reaches what `[tools]` says.
+            settings: those in force.
+            paths: the team.
+            probe: whether this machine can make a sandbox.
+        """
+        team = Roster(paths).read()
+        found = [member for one in members if one and (member := team.find(one)) is not None]
+        reach = [settings.tools_of(one.name, one.role) for one in found]
+        owner = team.find(members[0]) if members and members[0] else None
+        nobody = settings.tools_of("", "")
+        return cls(
+            paths=paths,
+            name=name,
+            tools=reduce(common_reach, reach or [nobody]),
+            owner_tools=_in_copy(settings, paths, owner) if owner else nobody,
+            probe=probe,
+        )
+
+    def __call__(self, folder: Path, lent: Iterable[Path] = ()) -> Shell:
+        """Return what starts a check in a folder."""
+        return self._make(folder, self.tools, lent)
+
+    def of_clone(self, origin: Origin) -> CheckShells:
+        """Return those for clones of a repository, whose objects they may read."""
+        return replace(self, origin=origin)
+
+    def walled(self, folder: Path, lent: Iterable[Path] = ()) -> Shell:
+        """Return what runs git in a folder, in a sandbox however commands are run."""
+        return self._walled()._make(folder, _walled(self.tools), lent)
+
+    def of_copy(self, copy: Copy) -> Shell:
+        """Return what runs git in a working copy with the rights of its teammate, in a sandbox."""
+        here = self._walled().of_clone(copy.origin)
+        return here._make(copy.folder, _walled(self.owner_tools), owns_tree=True)
+
+    def _walled(self) -> CheckShells:
+        """Return the same where it is known whether there can be a sandbox, whatever is wanted."""
+        tried = self.probe.program or self.probe.trouble
+        return self if tried else replace(self, probe=probe([self.paths.home, self.paths.work]))
+
+    def _make(
+        self, folder: Path, tools: Tools, lent: Iterable[Path] = (), *, owns_tree: bool = False
+    ) -> Shell:
+        empty(self.paths.homes / self.name)
+        policy = build_policy(
+            self.paths,
+            self.name,
+            tools,
+            workspace=folder,
+            origin=self.origin,
+            lent=lent,
+            owns_tree=owns_tree,
+        )
+        make_home(policy, self.name)
+        return build_shell_by(policy, self.paths, self.name, tools, self.probe)
+
+
+def _in_copy(settings: Settings, paths: TeamPaths, owner: Member) -> Tools:
+    return settings.in_copy(paths.copy(owner.name)).tools_of(owner.name, owner.role)
+
+
+def _walled(tools: Tools) -> Tools:
+    return replace(tools, sandbox="auto") if tools.sandbox in WITHOUT else tools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedWork:
+    """A clean clone of what a teammate has committed by then.
+
+    Attributes:
+        name: the teammate's.
+        subject: of the commit that it gets if it has uncommitted work.
+        folder: for the clone alone.
+        shells: make what starts commands.
+        protect: patterns of paths that the clone has from the base of the copy.
+    """
+
+    paths: TeamPaths
+    name: str
+    subject: str
+    folder: Path
+    shells: CheckShells
+    protect: tuple[str, ...] = ()
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[OpenPlace]:
+        """Commit what there is, and clone it, see `CheckPlace`."""
+        with locks.locked(record.lock_file(self.paths, self.name)):  # merging and discarding wait
+            copy = self._find_copy()
+            commit = await self._commit(copy)
+        shells = self.shells.of_clone(copy.origin)
+        clone = CleanClone(
+            folder=self.folder,
+            make_shell=shells,
+            make_walled_shell=shells.walled,
+            commit=commit,
+            repository=copy.folder,
+            base=copy.base,
+            base_objects=copy.origin.objects,
+            shallow=files.read(copy.origin.objects.parent / "shallow") or b"",
+            protect=self.protect,
+        )
+        async with clone.opened() as place:
+            yield place
+
+    def _find_copy(self) -> Copy:
+        try:
+            return settle(self.paths, record.get(self.paths, self.name))
+        except TeamError as error:
+            raise NoPlace(str(error)) from error
+
+    async def _commit(self, copy: Copy) -> str:
+        with closing(self.shells.of_copy(copy)) as shell:
+            return await commit_work(
+                shell,
+                copy.folder,
+                self.subject,
+                name=copy.name,
+                email=copy.email,
+                branch=copy.branch,
+                base=copy.base,
+            )

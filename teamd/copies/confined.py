@@ -18,9 +18,9 @@ from typing import Final
 from teamd.copies.source import GitKilled, last_words
 from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories
+from teamd.files.directories import remove_scratch as remove_left
+from teamd.files.directories import scratch_folder
 from teamd.files.paths import TeamPaths
-from teamd.files.scratch import remove_scratch as remove_left
-from teamd.files.scratch import scratch_folder
 from teamd.programs import Captured
 from teamd.programs.brief import run_to_end
 from teamd.programs.seccomp import filter_to_read

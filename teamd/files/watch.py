@@ -11,17 +11,95 @@ tell. While there is none, there are no hints.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing, suppress
+from functools import cache
 from io import FileIO
 from pathlib import Path
+from struct import Struct
 from typing import Any, Final, TypeVar
 
 from teamd.clocks import Deadline
+
+# As <sys/inotify.h> has them.
+MODIFY: Final = 0x2
+MOVED_TO: Final = 0x80
+CREATE: Final = 0x100
+DELETE: Final = 0x200
+DELETE_SELF: Final = 0x400
+MOVE_SELF: Final = 0x800
+UNMOUNT: Final = 0x2000
+Q_OVERFLOW: Final = 0x4000
+IGNORED: Final = 0x8000
+DONT_FOLLOW: Final = 0x2000000
+_HEAD: Final = Struct("iIII")  # watch, mask, cookie, bytes of the name
+_BYTES: Final = 1 << 12  # at once
+_LONGEST_EVENT: Final = _HEAD.size + 256  # with a name of 255 bytes and its end
+
+
+class Inotify(FileIO):
+    """A queue; it is readable while there are events.
+
+    Raises:
+        OSError: this user has too many.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_call("inotify_init1", os.O_CLOEXEC | os.O_NONBLOCK), "rb")
+
+    def add(self, path: Path, mask: int) -> int:
+        """Watch a file or a folder; return the number of the watch.
+
+        Raises:
+            OSError: it cannot be watched.
+        """
+        return _call("inotify_add_watch", self.fileno(), os.fsencode(path), mask)
+
+    def remove(self, watch: int) -> None:
+        """Watch that no more; the queue says `IGNORED` of it.
+
+        Raises:
+            OSError: it is not watched.
+        """
+        _call("inotify_rm_watch", self.fileno(), watch)
+
+    def take(self) -> list[tuple[int, int, str]]:
+        """Return what has happened since the last call.
+
+        Returns:
+            For each event the number of the watch, what happened, and to which file of a folder.
+        """
+        events = []
+        full = True
+        while full and (data := self.read(_BYTES)):  # `None` where there is nothing more
+            full = len(data) > _BYTES - _LONGEST_EVENT
+            at = 0
+            while at < len(data):
+                watch, mask, _, size = _HEAD.unpack_from(data, at)
+                name = data[at + _HEAD.size : at + _HEAD.size + size].rstrip(b"\0")
+                events.append((watch, mask, os.fsdecode(name)))
+                at += _HEAD.size + size
+        return events
+
+
+def _call(name: str, *arguments: int | bytes) -> int:
+    found: int = getattr(_libc(), name)(*arguments)
+    if found < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return found
+
+
+@cache
+def _libc() -> Any:
+    """Return the C library that this process runs by."""
+    return ctypes.CDLL(None, use_errno=True)
+
 
 T = TypeVar("T")
 
@@ -97,20 +175,19 @@ class InotifyWatch(_FolderWatch):
     """
 
     def __init__(self, folder: Path, wanted: Callable[[str], bool] | None = None) -> None:
-        from teamd.files import inotify  # noqa: PLC0415 -- ctypes, only where one waits
 
         self._in_folder = self._above = -1  # watch descriptors
         self._names: dict[int, set[str]] = {}  # of files that are watched by themselves
-        self._written = inotify.MODIFY
-        self._file = inotify.MODIFY | inotify.DONT_FOLLOW
-        self._gone = inotify.IGNORED
-        self._files = inotify.CREATE | inotify.MOVED_TO | inotify.DELETE
+        self._written = MODIFY
+        self._file = MODIFY | DONT_FOLLOW
+        self._gone = IGNORED
+        self._files = CREATE | MOVED_TO | DELETE
         if wanted is None:
-            self._files |= inotify.MODIFY
-        self._away = inotify.MOVE_SELF | inotify.DELETE_SELF
-        self._lost = self._away | inotify.IGNORED | inotify.UNMOUNT
-        self._overflow = inotify.Q_OVERFLOW
-        self._queue = inotify.Inotify()
+            self._files |= MODIFY
+        self._away = MOVE_SELF | DELETE_SELF
+        self._lost = self._away | IGNORED | UNMOUNT
+        self._overflow = Q_OVERFLOW
+        self._queue = Inotify()
         super().__init__(folder, wanted)
 
     def changed(self) -> set[str] | None:

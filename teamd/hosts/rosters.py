@@ -19,7 +19,7 @@ from teamd.files import files
 from teamd.message_json import is_moment, parse_object
 from teamd.messages import NAME
 from teamd.states import Status
-from teamd.team.team import Team
+from teamd.team.roster import Team
 
 MOST: Final = 1000  # members of one host that are told of
 _LONGEST_ROLE: Final = 200  # characters

@@ -43,7 +43,7 @@ from typing import Any, Final
 
 from teamd.errors import StoreError
 from teamd.files import directories, files
-from teamd.files.ahead import SyncAhead
+from teamd.files.files import SyncAhead
 from teamd.mail import lines
 from teamd.mail.poison import Position, first_position
 from teamd.mail.spool import Spool

@@ -16,7 +16,7 @@ from typing import Final
 
 from teamd.errors import InboxFull, NotAMessage, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.files.ahead import SyncAhead
+from teamd.files.files import SyncAhead
 from teamd.files.kept import KeptFile
 from teamd.files.paths import TeamPaths
 from teamd.files.version import KeptVersion

@@ -10,15 +10,16 @@ from typing import Final
 from teamd.board.task import Task
 from teamd.copies import record, work
 from teamd.copies.confined import confined_git
+from teamd.copies.discarded import DISCARDED, now_in_refs
 from teamd.copies.forbidden import CommitGate
 from teamd.copies.landing import ref_of
 from teamd.copies.merge import check_work
+from teamd.copies.record import Copy
 from teamd.copies.source import Source, source_of
-from teamd.errors import TeamError
+from teamd.errors import StoreError, TeamError
 from teamd.files import locks
 from teamd.files.paths import TeamPaths
-from teamd.merges.entry import Entry
-from teamd.merges.queue import Queue
+from teamd.merges.queue import Entry, Queue
 from teamd.settings.schema import Settings
 
 _REFS: Final = "refs/teamd/queue"
@@ -147,3 +148,30 @@ def _put(queue: Queue, source: Source, entry: Entry) -> Entry:
 
 def _ref(paths: TeamPaths, source: Source, entry_id: str) -> str:
     return source.own_ref(_REFS, record.address_of(paths, entry_id))
+
+
+def withdraw(queue: Queue, copy: Copy, source: Source, kept: str) -> list[Entry]:
+    """Take all of a teammate's entries out of the queue that are not merged.
+
+    Args:
+        queue: of the team.
+        copy: the teammate's, which was reset.
+        source: the person's repository.
+        kept: the ref that keeps what was in the copy; a commit that it does not hold is kept too.
+
+    Returns:
+        What was taken out.
+    """
+    taken = []
+    for entry in queue.read().open:
+        if entry.teammate != copy.name:
+            continue
+        if not (kept.startswith(DISCARDED) and source.holds(entry.commit, within=kept)):
+            source.move_ref(f"{copy.discarded}/{now_in_refs()}-{entry.id}", entry.commit)
+        try:
+            taken.append(remove(queue, entry.id, source))
+        except StoreError:
+            raise
+        except TeamError:  # it was merged, or removed by somebody else, meanwhile
+            continue
+    return taken

@@ -6,24 +6,230 @@ the inboxes, and then taken out again, so that a kill makes neither two of it no
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.board import proofs
+from teamd.board import rules
 from teamd.board.files import UnknownTask
 from teamd.copies.landing import NotLanded
+from teamd.copies.work import name_files
 from teamd.errors import NotAMessage, StoreError, TeamError
 from teamd.files import directories, files, locks
 from teamd.files.paths import TeamPaths
-from teamd.merges.entry import Entries, Entry, MergeState
-from teamd.messages import Message
+from teamd.messages import TEAMD, Message
 
 if TYPE_CHECKING:
     from teamd.board.board import Board
+
+
+MOST_KILLS: Final = 20  # in a row: then it is the work that ends git or its check
+_FORMAT: Final = 1
+
+
+class MergeState(StrEnum):
+    """The progress of an entry."""
+
+    WAITING = "waiting"
+    CHECKING = "checking"  # it is merged onto the tip, and the check runs
+    MERGED = "merged"
+    CONFLICT = "conflict"
+    FAILED = "failed"
+
+    @property
+    def finished(self) -> bool:
+        """Return whether nothing is left to do."""
+        return self not in (MergeState.WAITING, MergeState.CHECKING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Work of a teammate that is to be merged.
+
+    Attributes:
+        task: that it is for; empty for none.
+        commit: the teammate's; a ref in the person's repository keeps it meanwhile.
+        title: what it is, on one line.
+        when: it came to its state, in seconds since the epoch.
+        why: it waits, or was not merged; of one that was merged, what was left out.
+        key: what made it, so that a repeated call makes no second one.
+        kills: how often somebody has ended git or its check, maybe the work itself.
+        onto: the tip that it was last merged onto.
+        merge: the commit that this made.
+        passed: whether `merge` passed the check, so that the branch may move to it.
+        landing: whether the branch is being moved; still so if that was killed.
+        left_out: of the work, in a sentence; empty for nothing.
+        note: what its task says from now on, which is to be opened again; empty for nothing.
+        untold: mail about this very state that has yet to be put into inboxes.
+    """
+
+    id: str
+    teammate: str
+    task: str = ""
+    commit: str
+    title: str = ""
+    state: MergeState = MergeState.WAITING
+    when: float = 0.0
+    why: str = ""
+    key: str = ""
+    kills: int = 0
+    onto: str = ""
+    merge: str = ""
+    passed: bool = False
+    landing: bool = False
+    left_out: str = ""
+    note: str = ""
+    untold: tuple[Message, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as people see it."""
+        return {
+            "id": self.id,
+            "teammate": self.teammate,
+            "task": self.task or None,
+            "state": str(self.state),
+            "commit": self.commit,
+            "merge": self.merge if self.state is MergeState.MERGED else None,
+            "when": self.when,
+            "why": self.why,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """A look at the queue.
+
+    Attributes:
+        all: in the order in which they came.
+        last: the last id that was given.
+    """
+
+    all: tuple[Entry, ...] = ()
+    last: int = 0
+
+    @property
+    def open(self) -> list[Entry]:
+        """Those that are to be merged."""
+        return [entry for entry in self.all if not entry.state.finished]
+
+    def find(self, entry_id: str) -> Entry | None:
+        """Return the one with that id."""
+        return next((entry for entry in self.all if entry.id == entry_id), None)
+
+    def encode(self) -> bytes:
+        """The content of the file."""
+        document = {"format": _FORMAT, "last": self.last, "queue": [*map(_plain, self.all)]}
+        return json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+    @classmethod
+    def decode(cls, content: bytes) -> Entries:
+        """Read a file.
+
+        Raises:
+            ValueError: it is no queue, or one of a later version.
+        """
+        try:
+            found = json.loads(content)
+            if found["format"] != _FORMAT:
+                raise ValueError("of another version")
+            return cls(tuple(map(_entry, found["queue"])), int(found["last"]))
+        except (TypeError, KeyError, AttributeError, RecursionError, TeamError) as error:
+            raise ValueError(f"no queue: {error}") from error
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    found = {one.name: getattr(entry, one.name) for one in fields(Entry)}
+    return {**found, "untold": [message.to_json() for message in entry.untold]}
+
+
+def _entry(found: dict[str, Any]) -> Entry:
+    untold = tuple(map(_message, found["untold"]))
+    known = {one.name: found[one.name] for one in fields(Entry) if one.name in found}
+    return Entry(**{**known, "state": MergeState(found["state"]), "untold": untold})
+
+
+def _message(found: dict[str, Any]) -> Message:
+    return Message.decode(json.dumps(found).encode(), to=found["to"])
+
+
+_SHORT: Final = 12
+_MOST_LISTED: Final = 10
+
+
+def tracking(branch: str) -> str:
+    """Return the name by which a copy knows the tip of a branch."""
+    return f"origin/{branch}"
+
+
+def conflict(entry: Entry, into: str, files: Sequence[str]) -> Message:
+    """Return the mail about a conflict."""
+    why = f"it conflicts with what is there in: {', '.join(map(repr, files))}"
+    return _about(entry, into, why, "resolve the conflicts")
+
+
+def failed(
+    entry: Entry, into: str, ended: str, output: str, *, others: Sequence[str] = ()
+) -> Message:
+    """Return the mail about a check that failed.
+
+    Args:
+        entry: as it was checked.
+        into: the branch.
+        ended: how the check ended, in a sentence.
+        output: the end of what it wrote.
+        others: what was merged since the teammate's work began.
+    """
+    why = f"merged with what is there it does not pass the check: {ended}"
+    said = f"The end of its output:\n\n{output}" if output else "It wrote nothing."
+    if others:
+        listed = "\n".join(f"- {one}" for one in others[:_MOST_LISTED])
+        said = f"Merged there since your work began, newest first:\n{listed}\n\n{said}"
+    return _about(entry, into, why, "mend it", said)
+
+
+def refused(entry: Entry, into: str, why: str) -> Message:
+    """Return the mail about work that git does not take."""
+    return _about(entry, into, why, "mend it")
+
+
+def in_short(files: Sequence[str]) -> str:
+    """Name some files for a table."""
+    return name_files(files)
+
+
+def describe_left_out(entry: Entry, files: Sequence[str]) -> str:
+    """Say what was not merged since it is protected; nothing for nothing."""
+    if not files:
+        return ""
+    return f"left out, as protected: {name_files(files)}; `teamctl merge {entry.teammate}` takes it"
+
+
+def _about(entry: Entry, into: str, why: str, deed: str, more: str = "") -> Message:
+    tip = tracking(into)
+    what = f"task {entry.task}" if entry.task else f"your work {entry.title!r}"
+    then = f"set task {entry.task} to completed again; it is in progress until then"
+    if not entry.task:
+        then = f"tell lead, who queues it with `teamctl queue add {entry.teammate}`"
+    text = (
+        f"The commit {entry.commit[:_SHORT]} for {what} was not merged into {into}: {why}. "
+        f"The tip of {into} is in your copy as {tip}: `git merge {tip}`, {deed}, commit, and "
+        f"{then}."
+    )
+    summary = f"queue {entry.id}: not merged into {into}"
+    extra = {"summary": summary, "task_id": entry.task, "queue_id": entry.id}
+    content = "\n\n".join(filter(None, (text, more)))
+    return Message(
+        sender=TEAMD,
+        to=entry.teammate,
+        content=content.replace("\0", "\ufffd"),
+        extra={key: value for key, value in extra.items() if value},
+    )
+
 
 _LISTED_SECONDS: Final = 86_400.0  # for so long after its end
 _LANDING_SECONDS: Final = 600.0  # a branch that is checked out moves with its files
@@ -207,7 +413,7 @@ class Queue:
     def _reopen(self, entry: Entry) -> None:
         if entry.note:
             with suppress(UnknownTask):
-                self.board.apply(entry.task, partial(proofs.reopened, note=entry.note))
+                self.board.apply(entry.task, partial(rules.reopened, note=entry.note))
 
 
 def _owes(entry: Entry) -> bool:

@@ -19,7 +19,7 @@ from teamd.messages import LEAD, PERMISSION_TYPE, USER
 from teamd.states import Status
 from teamd.team.activity import MODEL, Activity, Doing, Retry, read_activity
 from teamd.team.member import Member
-from teamd.team.team import Team
+from teamd.team.roster import Team
 
 if TYPE_CHECKING:
     from teamd.overview.requests import OpenRequest

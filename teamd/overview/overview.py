@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.approvals.approval import Approval
 from teamd.budget.account import NOTHING, Account
-from teamd.budget.uses import read_used
+from teamd.budget.accounts import read_used
 from teamd.errors import StoreError
 from teamd.files import directories, pidfile
 from teamd.files.paths import TeamPaths
@@ -19,8 +19,7 @@ from teamd.overview.members import MemberView, count_queued, count_rejected, loo
 from teamd.overview.notices import Notice
 from teamd.overview.remembered import remember
 from teamd.states import Status
-from teamd.team.roster import Roster
-from teamd.team.team import Team
+from teamd.team.roster import Roster, Team
 
 if TYPE_CHECKING:
     from teamd.overview.requests import OpenRequest

@@ -11,7 +11,7 @@ from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
 from teamd.messages import USER
-from teamd.team.team import Team
+from teamd.team.roster import Team
 
 _ASKS: Final = {Kind.PERMISSION: "asks to run", Kind.PLAN: "asks to approve a plan"}
 

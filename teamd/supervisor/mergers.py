@@ -18,7 +18,7 @@ from teamd.files.paths import TeamPaths
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
 from teamd.merges import queue
-from teamd.merges.entry import Entries, MergeState
+from teamd.merges.queue import Entries, MergeState
 from teamd.states import ChildExit
 from teamd.supervisor.children import Children
 from teamd.supervisor.single_process import TROUBLE_SECONDS, SingleProcess

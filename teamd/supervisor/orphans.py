@@ -21,7 +21,7 @@ from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS, Watch
 from teamd.journal import Journal
 from teamd.process_id import Identity
-from teamd.team.team import Team
+from teamd.team.roster import Team
 
 BOARD_PATIENCE_SECONDS: Final = 1.0  # a stopped writer must not stop the supervisor
 _PATIENCE_SECONDS: Final = 5.0

@@ -20,8 +20,7 @@ from teamd.messages import LEAD, TEAMD, Message, again, new_id
 from teamd.process_id import Identity
 from teamd.states import Status
 from teamd.team.member import Member
-from teamd.team.roster import Roster
-from teamd.team.team import Team
+from teamd.team.roster import Roster, Team
 
 _NO_PROCESS: Final[dict[str, None]] = {"pid": None, "started": None, "since": None}
 _MOST_UNTOLD: Final = 100

@@ -29,8 +29,7 @@ from teamd.messages import TEAMD
 from teamd.states import Status
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.team.member import Member
-from teamd.team.roster import Roster
-from teamd.team.team import Team
+from teamd.team.roster import Roster, Team
 from tests.bench.crowd import Crowd, crowd
 from tests.bench.ruler import interleave, machine, median, options, table
 

@@ -17,8 +17,7 @@ import pytest
 
 from teamd.files import pidfile
 from teamd.states import Status
-from teamd.team.roster import Roster
-from teamd.team.team import Team
+from teamd.team.roster import Roster, Team
 from tests.e2e.browser import Browser
 from tests.e2e.conftest import SHOWN, asked
 from tests.e2e.harness import Project, opened

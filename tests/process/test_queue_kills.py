@@ -16,8 +16,7 @@ from teamd.copies.source import GitKilled
 from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
-from teamd.merges.entry import Entry, MergeState
-from teamd.merges.queue import Queue
+from teamd.merges.queue import Entry, MergeState, Queue
 from teamd.messages import TEAMD, Message
 from teamd.states import Status
 from tests.children import survived

@@ -13,8 +13,7 @@ import pytest
 from teamd.files.paths import TeamPaths
 from teamd.states import Status
 from teamd.team.member import Member
-from teamd.team.roster import Roster
-from teamd.team.team import Team
+from teamd.team.roster import Roster, Team
 from tests.children import child, forked
 
 READS = """

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from teamd.states import Status
-from teamd.team.roster import Roster
-from teamd.team.team import Team
+from teamd.team.roster import Roster, Team
 from tests.e2e.harness import Project, opened
 from tests.e2e.served import Server, events, served
 

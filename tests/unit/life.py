@@ -42,8 +42,7 @@ from teamd.settings import Settings
 from teamd.settings.schema import Mail, ModelSettings
 from teamd.states import Status
 from teamd.team.member import Member
-from teamd.team.roster import Roster
-from teamd.team.team import Team
+from teamd.team.roster import Roster, Team
 from teamd.tokens import Usage
 from teamd.tools import Input, Tool, Toolbox
 from teamd.tools.approval import ShutdownResponse, SubmitPlan

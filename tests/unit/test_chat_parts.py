@@ -33,7 +33,7 @@ from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
-from teamd.merges.entry import Entries, Entry, MergeState
+from teamd.merges.queue import Entries, Entry, MergeState
 from teamd.messages import LEAD, TEAMD
 from teamd.states import Status
 from teamd.team.member import Member

@@ -15,7 +15,7 @@ from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.states import Status
 from teamd.team.member import Member
-from teamd.team.team import Team
+from teamd.team.roster import Team
 from tests.waiting import wait_until
 
 PENDING, IN_PROGRESS, CHECKING, COMPLETED, DELETED = TaskStatus

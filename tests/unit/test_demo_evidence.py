@@ -16,7 +16,7 @@ from teamctl.demo.evidence import Evidence, missing
 from teamd.messages import LEAD, Message
 from teamd.process_id import Identity
 from teamd.states import Status
-from teamd.team.team import Team
+from teamd.team.roster import Team
 from teamd.transcript.records import CallAnswered, Delivered, Record, Replied
 
 FAILED: Final = "FAILED (failures=2)\n[exit status 1]"

@@ -89,7 +89,7 @@ def test_where_the_watches_are_used_up_mail_is_late(
     def refuse(*_: object) -> NoReturn:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr("teamd.files.inotify.Inotify", refuse)
+    monkeypatch.setattr("teamd.files.watch.Inotify", refuse)
     (found,) = find("the system's watches", paths)
     assert found.level is Level.NOTE
     assert found.what.endswith("mail is seen after half a second")

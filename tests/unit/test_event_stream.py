@@ -8,7 +8,7 @@ from teamctl.events.event import Event
 from teamctl.events.mail import MailEvents
 from teamctl.events.stream import Stream
 from teamd.files.paths import TeamPaths
-from teamd.merges.entry import Entries, Entry, MergeState
+from teamd.merges.queue import Entries, Entry, MergeState
 from teamd.messages import LEAD
 from teamd.states import Status
 from teamd.transcript.file import Transcript

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from teamd.board.board import Board
-from teamd.board.proofs import in_a_word
-from teamd.board.rules import Change
+from teamd.board.rules import Change, in_a_word
 from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post

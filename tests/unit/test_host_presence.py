@@ -16,7 +16,7 @@ from teamd.hosts.rosters import MOST, FarMember, FarRoster
 from teamd.postman.presence import BEAT_SECONDS, SILENT_SECONDS, HostPresence
 from teamd.states import Status
 from teamd.team.member import Member
-from teamd.team.team import Team
+from teamd.team.roster import Team
 
 MOMENT = 1_700_000_000.0
 

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from teamd.budget.account import Account, Reservation
-from teamd.budget.accounts import Terms
+from teamd.budget.accounts import Terms, read_used
 from teamd.budget.ledger import Ledger
 from teamd.budget.records import load_decoder
-from teamd.budget.uses import read_used
 from teamd.process_id import Identity
 
 load_decoder()  # as in each teammate; `read_used` reads line by line

@@ -8,8 +8,7 @@ from pathlib import Path
 from teamd.board.board import Board
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
-from teamd.merges.entry import Entries, Entry, MergeState
-from teamd.merges.queue import Queue
+from teamd.merges.queue import Entries, Entry, MergeState, Queue
 from teamd.messages import TEAMD
 
 

@@ -19,8 +19,7 @@ from teamd.messages import Message
 from teamd.settings.validation import COMMAND_TOOLS, PATH_TOOLS, TOOLS
 from teamd.states import Status
 from teamd.team.member import Member
-from teamd.team.roster import Roster
-from teamd.team.team import Team
+from teamd.team.roster import Roster, Team
 from teamd.tools import Tool, Toolbox
 from teamd.tools.approval import SubmitPlan
 from teamd.tools.filesystem import ReadFile

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from teamd.board.board import Board
-from teamd.board.proofs import in_a_word
-from teamd.board.rules import Change, gone_from
+from teamd.board.rules import Change, gone_from, in_a_word
 from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths

@@ -17,8 +17,7 @@ from teamd.files.watch import wait_for
 from teamd.mail.routing import Post
 from teamd.messages import LEAD, USER, Message
 from teamd.states import Status
-from teamd.team.roster import Roster
-from teamd.team.team import Team
+from teamd.team.roster import Roster, Team
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import PAUSED, Delivered, Opened, Replied, TurnEnded
 from tests.unit.life import enrol

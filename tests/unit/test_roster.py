@@ -22,8 +22,7 @@ from teamd.messages import Message
 from teamd.process_id import Identity
 from teamd.states import Status
 from teamd.team.member import Member
-from teamd.team.roster import Roster
-from teamd.team.team import FORMAT, Team
+from teamd.team.roster import FORMAT, Roster, Team
 from tests.waiting import wait_until
 
 LESSONS = {

@@ -13,8 +13,7 @@ from teamd.mail.routing import Post, Sent
 from teamd.messages import Message
 from teamd.states import Status
 from teamd.team.member import Member
-from teamd.team.roster import Roster
-from teamd.team.team import Team
+from teamd.team.roster import Roster, Team
 
 TEAM = Team(
     members=tuple(

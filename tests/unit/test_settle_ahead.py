@@ -13,7 +13,7 @@ import pytest
 
 from teamd.errors import StoreError
 from teamd.files import locks
-from teamd.files.ahead import SyncAhead
+from teamd.files.files import SyncAhead
 from teamd.transcript.file import Transcript
 
 OLD, MINE, MORE = b"old\n", b"mine\n", b"more\n"

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from teamd.files import files
-from teamd.files.inotify import Inotify
-from teamd.files.watch import BLIND_SECONDS, SLOW_SECONDS, Watch, wait_for, watch
+from teamd.files.watch import BLIND_SECONDS, SLOW_SECONDS, Inotify, Watch, wait_for, watch
 from tests.waiting import wait_until
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from teamd.agent.conversation.checkpoint import find_checkpoint, make_checkpoint
 from teamd.agent.conversation.state import ConversationState
 from teamd.errors import NotAMessage, StoreError
-from teamd.files.ahead import SyncAhead
+from teamd.files.files import SyncAhead
 from teamd.messages import Message
 from teamd.models import Block, RefusedMessageError, Reply
 from teamd.tools import Result

@@ -11,8 +11,7 @@ from typing import Final
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
-from teamd.team.roster import Roster
-from teamd.team.team import Team
+from teamd.team.roster import Roster, Team
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
 

@@ -30,9 +30,7 @@ from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import Post
 from teamd.mail.spool import BatchLimit
-from teamd.merges import news
-from teamd.merges.entry import Entry, MergeState
-from teamd.merges.queue import Queue
+from teamd.merges.queue import Entry, MergeState, Queue, refused
 from teamd.messages import Message
 from teamd.models import Reply
 from teamd.models.scripted import Scripted
@@ -292,7 +290,7 @@ def give_work_back(paths: TeamPaths) -> None:
     """End the entry of that commit, and tell bob."""
     queue = _queue(paths)
     [entry] = queue.read().open
-    mail = news.refused(entry, "main", "it is none")
+    mail = refused(entry, "main", "it is none")
     assert queue.finish(entry.id, MergeState.FAILED, "it is none", mail=mail)
 
 

@@ -27,7 +27,7 @@ from teamd.journal import Journal
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.mail.routing import Post
 from teamd.merges import queue
-from teamd.merges.entry import MergeState
+from teamd.merges.queue import MergeState
 from teamd.messages import LEAD, TEAMD, USER
 from teamd.states import Status
 from teamd.team.roster import Roster
