@@ -13,21 +13,100 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Final
 
 import click
+from prompt_toolkit import PromptSession
+from prompt_toolkit.auto_suggest import AutoSuggest, Suggestion
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.shortcuts import CompleteStyle
 
 from teamctl import render
 from teamctl.chat import slash
-from teamctl.chat.listener import Listener
-from teamctl.chat.progress import Turn
+from teamctl.chat.listener import Listener, Turn
 from teamctl.wait import GONE, explain_wait
 from teamd import terminal
 from teamd.errors import TeamError
 from teamd.files import files, pidfile
+from teamd.files.paths import TeamPaths
 from teamd.files.watch import Watch, watch
 from teamd.messages import COMPACT_TYPE, LEAD
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
     from teamctl.chat.lead import Lead
+
+
+_CONTINUED = "  "
+
+
+def make_session(paths: TeamPaths) -> PromptSession[str]:
+    """Return what reads lines: Enter ends one, Alt-Enter begins another one within it."""
+    return PromptSession(
+        history=FileHistory(str(paths.chat_history)),
+        completer=_SlashCompleter(paths),
+        complete_style=CompleteStyle.READLINE_LIKE,  # as in a shell, and without empty lines
+        complete_while_typing=False,
+        auto_suggest=_SlashSuggestion(paths),
+        multiline=True,
+        prompt_continuation=_CONTINUED,
+        key_bindings=_keys(),
+    )
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys
+
+
+def _found(paths: TeamPaths, typed: str) -> list[str]:
+    try:
+        return slash.complete(paths, typed)
+    except TeamError:  # whoever types wants no error
+        return []
+
+
+class _SlashCompleter(Completer):
+    def __init__(self, paths: TeamPaths) -> None:
+        self._paths = paths
+
+    def get_completions(
+        self,
+        document: Document,
+        complete_event: CompleteEvent,  # noqa: ARG002 -- prompt_toolkit's
+    ) -> Iterator[Completion]:
+        typed = document.text_before_cursor
+        for word in _found(self._paths, typed):
+            yield Completion(word, start_position=-len(typed.rpartition(" ")[2]))
+
+
+class _SlashSuggestion(AutoSuggest):
+    """Shows the rest of the first command that a line may become; the right arrow takes it."""
+
+    def __init__(self, paths: TeamPaths) -> None:
+        self._paths = paths
+
+    def get_suggestion(
+        self,
+        buffer: Buffer,  # noqa: ARG002 -- prompt_toolkit's
+        document: Document,
+    ) -> Suggestion | None:
+        if len(document.text) < len("/t"):
+            return None
+        last = document.text.rpartition(" ")[2]
+        found = _found(self._paths, document.text)
+        return Suggestion(found[0][len(last) :]) if found else None
+
 
 Run = Callable[[Sequence[str]], None]
 
@@ -175,7 +254,7 @@ class _Chat:
     async def _typed(self) -> AsyncIterator[str]:
         from prompt_toolkit.patch_stdout import patch_stdout  # noqa: PLC0415 -- the same
 
-        from teamctl.chat.line import make_session  # noqa: PLC0415 -- 100 ms, only at a terminal
+        from teamctl.chat.console import make_session  # noqa: PLC0415 -- 100 ms, only at a terminal
 
         # Made here, so that it is private.
         files.append(self._lead.paths.chat_history, b"", durable=False)

@@ -4,25 +4,84 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from teamctl import answered, output, render
-from teamctl.chat.meanwhile import explain_answer, needs, short_moment, tell
-from teamctl.chat.progress import LeadProgress, describe_call
+from teamctl.chat.lead import explain_answer, needs, short_moment, tell
 from teamctl.layout import Layout
 from teamctl.tail import GrowingFile, Unseen
 from teamctl.transcripts import Retries
 from teamd import terminal
-from teamd.errors import StoreError
+from teamd.budget.account import NOTHING, Account
+from teamd.budget.ledger import Ledger
+from teamd.errors import StoreError, TeamError
 from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, REQUEST, SHUTDOWN_ANSWER_TYPE, USER, Message
 from teamd.transcript import live, records
 from teamd.transcript.file import decode_lines
+
+
+class LeadProgress:
+    """Follows what the lead does, record by record."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, str] = {}
+        self.what = ""
+        self.since = 0.0
+
+    def note(self, record: records.Record) -> None:
+        """Take in what has happened."""
+        match record:
+            case records.Delivered() | records.CallAnswered() | records.NoteAdded():
+                self.what, self.since = "thinking", record.time
+            case records.Replied():
+                self._tools = {str(call["id"]): describe_call(call) for call in record.calls}
+            case records.CallStarted():
+                self.what = self._tools.get(record.tool_use_id, "a tool")
+                self.since = record.time
+            case records.TurnEnded():
+                self.what = ""
+
+
+class Turn:
+    """What a turn that the person waits for has taken so far."""
+
+    def __init__(self, paths: TeamPaths) -> None:
+        self._paths = paths
+        self._began = time.monotonic()
+        self._before = self._account()
+
+    def cost(self) -> str:
+        """Return the seconds and the money."""
+        now, before = self._account(), self._before
+        spent = replace(
+            now,
+            usd=now.usd - before.usd,
+            unpriced_calls=max(0, now.unpriced_calls - before.unpriced_calls),
+        )
+        seconds = output.duration(time.monotonic() - self._began)
+        return f"{seconds}, {output.cost(spent)}" if now.calls > before.calls else seconds
+
+    def _account(self) -> Account:
+        try:
+            return Ledger(self._paths.ledger).read().used.get(LEAD, NOTHING)
+        except TeamError:  # what it costs can be told later as well
+            return NOTHING
+
+
+def describe_call(call: records.Block) -> str:
+    """Return a tool call on one line."""
+    given = call["input"] if isinstance(call["input"], dict) else {"input": call["input"]}
+    said = ", ".join(f"{key}: {value}" for key, value in given.items())
+    return render.clip_line(f"{call['name']} {said}")
+
 
 _REPLY: Final = b'"reply"'
 _LAST: Final = 3  # replies that a person is shown of those that were missed

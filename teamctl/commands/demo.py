@@ -11,11 +11,18 @@ from typing import Final
 import click
 
 from teamctl import output
-from teamctl.demo.copy_round import CopyRound, find_lack
-from teamctl.demo.evidence import Evidence, missing
-from teamctl.demo.folder import describe_end, failure, temporary_folder
+from teamctl.demo.copy_round import CopyRound, Evidence, find_lack, missing
 from teamctl.demo.onlooker import Onlooker, Teller
-from teamctl.demo.stage import Interrupted, Stage, Story, interruptible, opened
+from teamctl.demo.stage import (
+    Interrupted,
+    Stage,
+    Story,
+    describe_end,
+    failure,
+    interruptible,
+    opened,
+    temporary_folder,
+)
 from teamctl.hosts.extra import load
 from teamctl.roster_table import show_now
 from teamd.errors import ExitCode, TeamError

@@ -34,8 +34,8 @@ def command(choice: Choice, name: str, *, as_json: bool) -> None:
     Files that are new are in it, and those that git ignores are not. On a terminal it is paged and
     coloured as git does it for you; elsewhere it is a patch.
     """
-    from teamd.copies.diff import opened_diff, pager_of, wants_colour  # noqa: PLC0415 -- 20 ms
     from teamd.copies.source import source_of  # noqa: PLC0415 -- the same
+    from teamd.copies.work import opened_diff, pager_of, wants_colour  # noqa: PLC0415 -- 20 ms
 
     paths = choice.existing()
     copy = _find(paths, name)

@@ -72,14 +72,14 @@ def _remove_copy(choice: Choice, paths: TeamPaths, name: str) -> str:
     """Remove its working copy, if it has one; say what became of it."""
     if not paths.copy(name).exists():
         return ""
-    from teamd.copies import record, removal  # noqa: PLC0415 -- 20 ms
+    from teamd.copies import discard, record  # noqa: PLC0415 -- git's, and few teammates have one
     from teamd.copies.source import source_of  # noqa: PLC0415 -- the same
     from teamd.merges.joining import withdraw  # noqa: PLC0415 -- the same
 
     try:
         copy = record.get(paths, name)
         source = source_of(copy)
-        kept = removal.remove_one(paths, name)
+        kept = discard.remove_one(paths, name)
         withdraw(team_queue(choice), copy, source, kept)
     except TeamError as error:
         return f"; its working copy stays in {paths.copy(name)}: {error}"

@@ -93,10 +93,10 @@ def delete(choice: Choice, name: str, *, force: bool, yes: bool, timeout: float)
     shutdown, the team stays. Only teams in .teams/ can be deleted. It is refused while a working
     copy has work that nobody merged; --force keeps that for 30 days.
     """
-    from teamd.copies import removal  # noqa: PLC0415 -- 20 ms
+    from teamd.copies import discard  # noqa: PLC0415 -- 20 ms
 
     team = teams.deletable(teams.found(_project(choice), name))
-    if not force and (unmerged := removal.describe_unmerged(team.paths)):
+    if not force and (unmerged := discard.describe_unmerged(team.paths)):
         raise TeamError(
             f"nobody has merged what these did: {unmerged}; `teamctl --team {team.name} merge NAME`"
             " takes it, --force keeps it for 30 days and deletes the team"
@@ -108,7 +108,7 @@ def delete(choice: Choice, name: str, *, force: bool, yes: bool, timeout: float)
     import asyncio  # noqa: PLC0415 -- the same
 
     asyncio.run(teams.stop(team.paths))
-    kept = removal.keep_work(team.paths)
+    kept = discard.keep_work(team.paths)
     teams.remove(team.paths)
     click.echo(output.plain(f"team {team.name} is deleted"))
     for ref in kept:

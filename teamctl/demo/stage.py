@@ -8,8 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
+import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +23,7 @@ from typing import Any, Final, Self, TypeVar
 
 from teamd_commands import command_line
 
+from teamctl import output
 from teamctl.arguments import REQUEST_SECONDS
 from teamd import control, programs
 from teamd.control import ControlReply
@@ -30,6 +34,63 @@ from teamd.messages import TEAM_FOLDER
 from teamd.programs import Captured
 from teamd.settings.trust import TrustStore
 from teamd.team.roster import Roster
+from teamd.transcript.records import CallAnswered, Record, Replied, mail_in
+
+_LONGEST_REASON: Final = 200
+
+
+@contextmanager
+def temporary_folder(*, keep: bool) -> Iterator[Path]:
+    """Make a folder that is gone after the `with` block, unless it is to be kept.
+
+    Raises:
+        TeamError: it could not be made, or not be removed.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="teamd-demo-")).resolve()
+    except OSError as error:
+        raise TeamError(f"no temporary folder could be made: {error}; see to TMPDIR") from error
+    try:
+        yield folder
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():
+                raise TeamError(f"{folder} could not be removed; remove it by hand")
+
+
+def describe_end(folder: Path, *, kept: bool) -> str:
+    """Say what is left."""
+    where = f"its folder stays: {folder}" if kept else "its folder is gone"
+    return f"teamd has ended, and {where}"
+
+
+def failure(folder: Path, step: str, why: str, *, kept: bool) -> TeamError:
+    """Return the error of a step that did not happen."""
+    reason = textwrap.shorten(output.plain(why), _LONGEST_REASON, placeholder=" …")
+    remedy = f"look into {folder}" if kept else "--keep leaves its folder"
+    what = f"{step} ({reason})" if reason else step
+    return TeamError(f"the demo failed: this did not happen: {what}; {remedy}")
+
+
+def letters_to(address: str, records: Iterable[Record]) -> list[str]:
+    """Return what somebody has sent to an address, as far as the tool took it, in order."""
+    records = list(records)
+    answers = [one for one in records if isinstance(one, CallAnswered)]
+    taken = {one.tool_use_id for one in answers if not one.is_error}
+    calls = [call for one in records if isinstance(one, Replied) for call in one.calls]
+    return [
+        call["input"]["content"]
+        for call in calls
+        if call["id"] in taken and call["input"].get("to") == address
+    ]
+
+
+def letters_from(address: str, records: Iterable[Record]) -> list[str]:
+    """Return what of an address's mail stands in a conversation, in order."""
+    found = (mail for one in records for mail in mail_in(one))
+    return [mail.content for mail in found if mail.sender == address]
+
 
 T = TypeVar("T")
 

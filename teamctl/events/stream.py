@@ -2,21 +2,207 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from teamctl.events.boards import Boards
-from teamctl.events.conversation import TranscriptEvents
+from teamctl.events.conversation import TranscriptEvents, sent
 from teamctl.events.event import Event
-from teamctl.events.journal import LogEvents
-from teamctl.events.mail import MailEvents
 from teamctl.tail import GrowingFile, end_of, lines_back
 from teamctl.transcripts import logged_at, moment_of
+from teamd.approvals.store import Approvals
+from teamd.board import files as board
+from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
+from teamd.mail.routing import Post
+from teamd.merges import queue
 from teamd.messages import TEAMD, USER
-from teamd.transcript.file import is_checkpoint, parse
+from teamd.team.roster import Roster
+from teamd.transcript.file import is_checkpoint, message_in, parse
 from teamd.transcript.records import TurnEnded
+
+_KINDS: Final = {
+    "spawned": "spawned",
+    "begins": "process_began",
+    "exited": "process_ended",
+    "crashed": "crashed",
+    "failed": "failed",
+    "stuck": "stuck",
+    "resumed": "resumed",
+    "asked to shut down": "shutdown_asked",
+    "shutdown rejected": "shutdown_rejected",
+    "shutting down": "shutting_down",
+    "limits raised": "limit_raised",
+    "model call failed, trying again": "retry",
+    "model calls slowed": "model_calls_slowed",
+    "line rejected": "mail_rejected",
+    "permission": "permission",
+    "check begins": "check_began",
+    "check ended": "check_ended",
+    "reloaded": "reloaded",
+    "ready": "teamd_started",
+    "stopped": "teamd_stopped",
+}
+_OWN: Final = frozenset({"time", "level", "event", "who", "name", "traceback"})
+_RESTARTED: Final = "restarted"  # a process that begins after a crash
+
+
+class LogEvents:
+    """Tells the events of all logs, line by line in the order of time."""
+
+    def __init__(self) -> None:
+        self._crashed: set[str] = set()
+
+    def events(self, entry: dict[str, Any]) -> Iterator[Event]:
+        """Yield what a line of a log tells, if that is anything for others."""
+        kind = _KINDS.get(str(entry.get("event")))
+        if kind is None:
+            return
+        name = str(entry.get("name") or entry.get("who"))
+        facts = {key: value for key, value in entry.items() if key not in _OWN}
+        if kind == "crashed":
+            self._crashed.add(name)
+        elif kind == "process_began" and name in self._crashed:
+            self._crashed.discard(name)
+            kind = _RESTARTED
+        yield Event(logged_at(entry), kind, name, facts)
+
+
+_MOST_REMEMBERED: Final = 100_000
+_REJECTED: Final = ".rejected.jsonl"
+_TAKEN: Final = ".taken.jsonl"
+
+
+class MailEvents:
+    """Tells of each message once that it was sent.
+
+    It looks into the inboxes without a lock: what it may miss, since its reader was faster, is told
+    by `unless_told` when it stands in the conversation.
+    """
+
+    def __init__(self, paths: TeamPaths) -> None:
+        self._folder = paths.inboxes
+        self._files: dict[Path, GrowingFile] = {}
+        self._told: dict[tuple[str, ...], None] = {}
+
+    def events(self) -> Iterator[Event]:
+        """Yield what has been sent since the last look."""
+        for path in sorted(self._folder.glob("*.jsonl")):
+            to = path.name.removesuffix(_TAKEN).removesuffix(".jsonl")
+            if to == TEAMD or path.name.endswith(_REJECTED):  # requests and reports are no mail
+                continue
+            for line in self._files.setdefault(path, GrowingFile(path)).lines():
+                message = message_in(parse(line))
+                if message is not None and message.id:  # without an id it gets one when it is read
+                    yield from self.unless_told(sent(message, to))
+
+    def unless_told(self, event: Event) -> Iterator[Event]:
+        """Yield the event that a message was sent, unless that was told already."""
+        key = tuple(str(event.facts[fact]) for fact in ("id", "from", "to"))
+        if key not in self._told:
+            self._told[key] = None
+            if len(self._told) > _MOST_REMEMBERED:
+                del self._told[next(iter(self._told))]
+            yield event
+
+
+# What is known of things by their names, and the event that each of them tells.
+Shown = Iterable[tuple[str, Event]]
+
+
+class Boards:
+    """Tells how the roster, the tasks, the approvals and the merge queue differ from before."""
+
+    def __init__(self, paths: TeamPaths) -> None:
+        self._looks = [
+            _Look((paths.config,), lambda: _states(paths), dated=False),
+            _Look((paths.tasks, paths.queue), lambda: _tasks(paths)),
+            _Look((paths.tasks, paths.queue), lambda: _merges(paths)),
+            _Look((paths.requests,), lambda: _approvals(paths)),
+        ]
+
+    def events(self) -> Iterator[Event]:
+        """Yield what is other than at the last look; at the first one all that there is."""
+        for look in self._looks:
+            yield from look.events()
+
+
+class _Look:
+    """A look at what may have changed.
+
+    Args:
+        places: files and folders that change whenever it does.
+        find: tells what there is now.
+        dated: whether it tells when that came about; otherwise the first look tells nothing.
+    """
+
+    def __init__(
+        self, places: tuple[Path, ...], find: Callable[[], Shown], *, dated: bool = True
+    ) -> None:
+        self._places = places
+        self._find = find
+        self._tells = dated
+        self._state: list[Any] = []
+        self._known: dict[str, Event] = {}
+
+    def events(self) -> Iterator[Event]:
+        state = [_state(place) for place in self._places]
+        if state == self._state:
+            return
+        try:
+            found = dict(self._find())
+        except (TeamError, OSError):  # damaged, or being mended: the next look may find it whole
+            return
+        self._state = state
+        before, self._known = self._known, found
+        changed = (
+            key for key in found if key not in before or before[key].facts != found[key].facts
+        )
+        if self._tells:
+            yield from (found[key] for key in changed)
+        self._tells = True
+
+
+def _state(place: Path) -> tuple[int, ...]:
+    try:
+        found = place.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _states(paths: TeamPaths) -> Shown:
+    changed = paths.config.stat().st_mtime
+    for member in Roster(paths).read().members:
+        facts = {"status": str(member.status), "role": member.role, "reason": member.reason}
+        yield member.name, Event(changed, "state", member.name, facts)
+
+
+def _tasks(paths: TeamPaths) -> Shown:
+    for task in board.read_all(paths).by_id.values():
+        facts = {"id": task.id, "subject": task.subject, "status": str(task.status)}
+        more = {"blocked_by": list(task.blocked_by), "proven": task.proven}
+        who = task.owner or task.created_by
+        event = Event(task.updated, "task", who, {**facts, "owner": task.owner, **more})
+        yield task.id, event
+
+
+def _merges(paths: TeamPaths) -> Shown:
+    for entry in queue.read(paths).all:
+        facts = entry.to_json()
+        event = Event(facts.pop("when"), "merge", facts.pop("teammate"), facts)
+        yield entry.id, event
+
+
+def _approvals(paths: TeamPaths) -> Shown:
+    for one in Approvals(paths, Post(paths, durable=False, max_bytes=0)).all():
+        facts = {"id": one.id, "type": str(one.type), "to": one.to}
+        yield one.id, Event(one.asked, "approval_asked", one.asker, facts)
+        if not one.is_open:
+            said = {"status": str(one.status), "by": one.answered_by, "reason": one.reason}
+            moment = one.answered or one.asked
+            yield f"{one.id}!", Event(moment, "approval_answered", one.asker, {**facts, **said})
+
 
 _FARTHEST_BACK: Final = 1 << 24  # bytes: for what belongs to a call or turn that has begun before
 

@@ -16,11 +16,10 @@ from teamd.errors import TeamError
 from teamd.files import directories, files
 from teamd.files.paths import TeamPaths
 from teamd.hosts.places import HostPlaces
-from teamd.settings.edit import with_keys
 from teamd.settings.load import read_file
-from teamd.settings.sections import HOSTS
+from teamd.settings.schema import HOSTS
 from teamd.settings.trust import TrustStore
-from teamd.settings.write import init_text
+from teamd.settings.write import init_text, with_keys
 
 if TYPE_CHECKING:
     from teamd.cli import Choice

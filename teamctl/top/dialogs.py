@@ -3,18 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.events import Key
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from teamctl.top.lines import Row, RowList
+from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
+from teamd.overview.overview import Overview
 from teamd.terminal import plain
+
+if TYPE_CHECKING:
+    from teamctl.top.sources import Tab
+
+
+@dataclass
+class Looked(Message):
+    """The watcher has looked; `seen` is `None` where the team could not be read."""
+
+    paths: TeamPaths
+    seen: Overview | None
+    trouble: str
+    teams: tuple[str, ...]
+
+
+@dataclass
+class Read(Message):
+    """A tab was read."""
+
+    source: Tab
+    rows: Sequence[Row]
+
+
+@dataclass
+class Told(Message):
+    """Something was done, or refused."""
+
+    text: str
+
+
+def explain(error: Exception) -> str:
+    """Return the sentence about what went wrong in a thread."""
+    if isinstance(error, TeamError):
+        return error.for_person()
+    return f"internal error ({type(error).__name__}: {error}); please report it"
+
 
 _STYLE: Final = """
 {0} {{ align: center bottom; }}

@@ -4,11 +4,124 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MOST_STRANGERS: Final = 128  # connections over which nothing was asked with a token
+MOST_READERS: Final = 256  # the others
+BACKLOG: Final = 256  # as many are accepted in one go, before any of them is counted
+STRANGER_SECONDS: Final = 15.0  # until a connection has asked for something
+STUCK_SECONDS: Final = 10.0  # until a reader takes what is sent to it
+_DESCRIPTORS: Final = 1024  # what these take at most, watches and files included
+
+
+class Crowd:
+    """All connections, the oldest first; beyond the bound the oldest stranger has to go.
+
+    So whoever opens thousands pushes out its own: one that asks at once is answered. Of those that
+    showed a token none is pushed out, and one too many is refused.
+    """
+
+    def __init__(self, *, strangers: int = MOST_STRANGERS, readers: int = MOST_READERS) -> None:
+        self._most = strangers, readers
+        self._strangers: dict[Connection, None] = {}
+        self._readers: dict[Connection, None] = {}
+
+    def enter(self, one: Connection) -> None:
+        """Count a new one."""
+        self._strangers[one] = None
+        if len(self._strangers) > self._most[0]:
+            next(iter(self._strangers)).abort()
+
+    def know(self, one: Connection) -> bool:
+        """Count it among those that showed a token; return whether there is room for it."""
+        if one in self._readers:
+            return True
+        if len(self._readers) >= self._most[1]:
+            return False
+        self._strangers.pop(one, None)
+        self._readers[one] = None
+        return True
+
+    def leave(self, one: Connection) -> None:
+        """Count it no more."""
+        self._strangers.pop(one, None)
+        self._readers.pop(one, None)
+
+
+class Connection(H11Protocol):
+    """One connection. `crowd` is set by `protocol`, for uvicorn makes connections itself."""
+
+    crowd: Crowd
+
+    def __init__(self, *args: Any, **values: Any) -> None:
+        super().__init__(*args, **values)
+        self._serve, self.app = self.app, self._named
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's
+        """Begin."""
+        super().connection_made(transport)
+        self.crowd.enter(self)
+        self._limit(STRANGER_SECONDS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._limit(None)
+        self.crowd.leave(self)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Note that the other side does not read: it is cut off unless it goes on soon."""
+        super().pause_writing()
+        self._limit(STUCK_SECONDS)
+
+    def resume_writing(self) -> None:
+        """Note that it reads again."""
+        super().resume_writing()
+        self._limit(None)
+
+    def vouch(self) -> bool:
+        """Note that a token was shown over this connection; return whether there is room for it."""
+        self._limit(None)
+        return self.crowd.know(self)
+
+    def abort(self) -> None:
+        """End it at once, whatever is still to be sent."""
+        self.crowd.leave(self)
+        self.transport.abort()
+
+    async def _named(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        """Serve a request, which can name its connection."""
+        scope["connection"] = self
+        await self._serve(scope, receive, send)
+
+    def _limit(self, seconds: float | None) -> None:
+        """Let it live for so long, unless this is called again."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        later = asyncio.get_running_loop().call_later
+        self._deadline = None if seconds is None else later(seconds, self.abort)
+
+
+def protocol(crowd: Crowd) -> type[Connection]:
+    """Return the class of the connections of one server."""
+    return type("ServedConnection", (Connection,), {"crowd": crowd})
+
+
+def allow_descriptors() -> None:
+    """Raise the limit on open files as far as needed; a bound on connections must come first."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
 
 KEPT: Final = 256  # events, for pages that come back
 MOST_WAITING: Final = 64  # events that one reader has not taken yet

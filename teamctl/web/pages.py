@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import resources
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -17,19 +20,134 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from teamctl.web import windows
 from teamctl.web.actions import ACTIONS, Asked, act
 from teamctl.web.guard import Json, Tokens
 from teamctl.web.mail import TeamMail
-from teamctl.web.watcher import PartsWatcher
+from teamctl.web.watcher import PartsWatcher, WatchedPart
+from teamd.board.files import read_all
+from teamd.board.task import TaskStatus
+from teamd.budget.ledger import Ledger
 from teamd.cli import Choice
 from teamd.copies import record
-from teamd.copies.diff import opened_diff
-from teamd.errors import ExitCode, TeamError
+from teamd.copies.work import opened_diff
+from teamd.errors import DamagedRoster, ExitCode, TeamError, translate_os_errors
+from teamd.files import files
 from teamd.files.paths import TeamPaths
+from teamd.files.safe_open import safe_open
 from teamd.mail import trace
+from teamd.merges import queue
 from teamd.messages import TEAMD, USER
+from teamd.overview.overview import OverviewReader
+from teamd.overview.usage import Use, read_uses
 from teamd.team.roster import Roster
+from teamd.transcript.file import parse
+from teamd.transcript.records import Checkpoint
+
+if TYPE_CHECKING:
+    from teamctl.web.mail import TeamMail
+    from teamd.cli import Choice
+
+
+WINDOW: Final = 1 << 18
+_WIDEST: Final = 1 << 26  # a single line of more is not shown
+_HIDDEN: Final = frozenset({"secret"})  # of a conversation: ids of requests follow from it
+LONGEST: Final = 20_000  # characters of one text
+
+
+@dataclass(frozen=True, slots=True)
+class LineWindow:
+    """Whole lines, and the offsets between which they stand."""
+
+    start: int
+    end: int
+    lines: tuple[bytes, ...]
+
+
+def read_before(path: Path, end: int | None, *, size: int = WINDOW) -> LineWindow:
+    """Return the last lines before an offset, or those at the end of the file."""
+    with translate_os_errors(path):
+        fd = safe_open(path, os.O_RDONLY)
+        try:
+            full = os.fstat(fd).st_size
+            stop = full if end is None else min(end, full)
+            while True:
+                start = max(0, stop - size)
+                content = os.pread(fd, stop - start, start)
+                head = 0 if start == 0 else content.find(b"\n") + 1
+                tail = content.rfind(b"\n") + 1  # what is torn is still being written
+                if tail > head or start == 0 or size >= _WIDEST:
+                    break
+                size *= 4
+        finally:
+            os.close(fd)
+    return _window(content[head : max(head, tail)], start + head)
+
+
+def read_behind(path: Path, start: int, *, size: int = WINDOW) -> LineWindow:
+    """Return the first lines behind an offset; the end of a file that is shorter by now."""
+    with translate_os_errors(path):
+        fd = safe_open(path, os.O_RDONLY)
+        try:
+            full = os.fstat(fd).st_size
+            if full < start:
+                return read_before(path, None)
+            while True:
+                content = os.pread(fd, size, start)
+                tail = content.rfind(b"\n") + 1
+                if tail or len(content) < size or size >= _WIDEST:
+                    break
+                size *= 4
+        finally:
+            os.close(fd)
+    return _window(content[:tail], start)
+
+
+def to_json(window: LineWindow) -> dict[str, Any]:
+    """Return a window as pages get it: objects as they stand there, long texts cut."""
+    found = (parse(line) for line in window.lines)
+    shown = [
+        {key: _cut(value) for key, value in one.items() if key not in _HIDDEN}
+        for one in found
+        if one and one.get("record") != Checkpoint.kind
+    ]
+    return {"start": window.start, "end": window.end, "records": shown}
+
+
+def _window(content: bytes, start: int) -> LineWindow:
+    lines = tuple(content.split(b"\n")[:-1])
+    return LineWindow(start, start + len(content), lines)
+
+
+def _cut(value: Any) -> Any:
+    match value:
+        case str() if len(value) > LONGEST:
+            return f"{value[:LONGEST]}… ({len(value) - LONGEST} more characters)"
+        case list():
+            return [_cut(one) for one in value]
+        case dict():
+            return {key: _cut(one) for key, one in value.items()}
+        case _:
+            return value
+
+
+def read_usage(paths: TeamPaths) -> dict[str, Any]:
+    """Return what everybody has used, what all have, and what each day has cost."""
+    accounts = Ledger(paths.ledger).read()
+    members, total = read_uses(paths, accounts)
+    return {
+        "members": [{"name": one.name, **_to_json(one)} for one in members],
+        "total": _to_json(total),
+        "days": [
+            {"day": day, **used.encode(), "tokens": used.tokens, "usd": used.known_usd}
+            for day, used in sorted(accounts.days.items())
+        ],
+    }
+
+
+def _to_json(use: Use) -> dict[str, Any]:
+    limits = [{**asdict(one), "most": float(one.most)} for one in use.shares]
+    return {**use.to_json(), "limits": limits}
+
 
 _TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _MOST_POSTED: Final = 1 << 21
@@ -124,8 +242,8 @@ class Pages:
             return Json({"start": 0, "end": 0, "records": []})
         behind, before = (_offset(request, key) for key in ("behind", "before"))
         if behind is not None:
-            return Json(windows.to_json(windows.read_behind(path, behind)))
-        return Json(windows.to_json(windows.read_before(path, before)))
+            return Json(to_json(read_behind(path, behind)))
+        return Json(to_json(read_before(path, before)))
 
     def _diff(self, request: Request) -> Response:
         name = self._member(request.query_params.get("name", ""))
@@ -197,3 +315,78 @@ async def _explain_status(_: Request, error: Exception) -> Response:
 
 async def _confess(_: Request, error: Exception) -> Response:
     return Json({"error": f"internal error ({type(error).__name__}: {error})"}, 500)
+
+
+_DRAWN_SECONDS: Final = 0.25  # between two looks at what takes long: processes, copies
+_MEASURED_SECONDS: Final = 2.0  # after which processes are measured again
+
+
+def parts(choice: Choice, paths: TeamPaths, mail: TeamMail) -> list[WatchedPart]:
+    """Return all of them."""
+    root, talk, inboxes = paths.root, paths.transcripts, paths.inboxes
+    return [
+        WatchedPart(
+            name="team",
+            look=partial(_team, choice, paths, OverviewReader(paths)),
+            folders=[root, inboxes, talk, paths.requests, paths.activities],
+            pause_seconds=_DRAWN_SECONDS,
+            recheck_seconds=_MEASURED_SECONDS,
+        ),
+        WatchedPart(name="mail", look=mail.look, folders=[inboxes, talk]),
+        WatchedPart(name="roster", look=partial(_roster, paths), folders=[root]),
+        WatchedPart(name="board", look=partial(_board, paths), folders=[paths.tasks]),
+        WatchedPart(name="queue", look=partial(_queue, paths), folders=[paths.tasks]),
+        WatchedPart(
+            name="usage",
+            look=partial(read_usage, paths),
+            folders=[root],
+            pause_seconds=_DRAWN_SECONDS,
+        ),
+        WatchedPart(name="sizes", look=partial(_sizes, paths), folders=[talk, paths.logs]),
+    ]
+
+
+def _team(choice: Choice, paths: TeamPaths, seen: OverviewReader) -> dict[str, Any]:
+    """Return what `team --json` prints."""
+    found = seen.read(choice.waiting(paths))
+    return {**found.to_json(), "trouble": found.trouble}
+
+
+def _roster(paths: TeamPaths) -> Any:
+    """Return `config.json` as it stands there, each time another one stands there."""
+    content = files.read(paths.config)
+    try:
+        return None if content is None else json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DamagedRoster(paths.config, str(error)) from error
+
+
+def _board(paths: TeamPaths) -> dict[str, Any]:
+    """Return the board as `tasks --json` shows it."""
+    tasks = read_all(paths)
+    shown = [task for task in tasks.by_id.values() if task.status is not TaskStatus.DELETED]
+    documents = [{**task.to_json(), "blocked": bool(tasks.blockers(task))} for task in shown]
+    return {"tasks": documents, "damaged": list(tasks.damaged.values())}
+
+
+def _queue(paths: TeamPaths) -> dict[str, Any]:
+    """Return the merge queue as `queue --json` shows it."""
+    return {"queue": [entry.to_json() for entry in queue.read(paths).all]}
+
+
+def _sizes(paths: TeamPaths) -> dict[str, dict[str, int]]:
+    """Return how long each conversation and each log is: a page that shows one reads on."""
+    return {
+        "transcripts": _lengths(paths.transcripts, ".jsonl"),
+        "logs": _lengths(paths.logs, ".log"),
+    }
+
+
+def _lengths(folder: Path, ending: str) -> dict[str, int]:
+    found = {}
+    for path in sorted(folder.glob(f"*{ending}")):
+        try:
+            found[path.name.removesuffix(ending)] = path.lstat().st_size
+        except FileNotFoundError:  # gone meanwhile
+            continue
+    return found

@@ -13,12 +13,10 @@ from typing import Final
 
 from uvicorn import Config, Server
 
-from teamctl.web.connections import BACKLOG, Crowd, allow_descriptors, protocol
-from teamctl.web.events import EventLog
+from teamctl.web.events import BACKLOG, Crowd, EventLog, allow_descriptors, protocol
 from teamctl.web.guard import Guard, Tokens
 from teamctl.web.mail import TeamMail
-from teamctl.web.pages import Pages
-from teamctl.web.parts import parts
+from teamctl.web.pages import Pages, parts
 from teamctl.web.watcher import PartsWatcher
 from teamd.cli import Choice
 from teamd.errors import TeamError, translate_os_errors

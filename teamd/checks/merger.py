@@ -15,11 +15,11 @@ from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.checks.checker import own_board
 from teamd.checks.commands import NOT_STARTED, CheckKilled, Tail, run_commands
 from teamd.checks.places import CheckShells, CleanClone, NoPlace, empty
-from teamd.copies import landing, mending, onto, record
+from teamd.copies import landing, mending, merge, record
 from teamd.copies.confined import confined_git, remove_scratch
 from teamd.copies.forbidden import CommitGate, Forbidden
 from teamd.copies.head import Head, read_head
-from teamd.copies.onto import pathspecs
+from teamd.copies.merge import pathspecs
 from teamd.copies.source import GitKilled, Source
 from teamd.errors import StoreError, TeamError
 from teamd.files import files, locks
@@ -61,7 +61,7 @@ class MergeMaker:
     paths: TeamPaths
     source: Source
     settings: Settings
-    _ahead: dict[onto.Wanted, onto.Onto] = field(default_factory=dict)
+    _ahead: dict[merge.Wanted, merge.Onto] = field(default_factory=dict)
 
     @cached_property
     def head(self) -> Head:
@@ -80,7 +80,7 @@ class MergeMaker:
             raise TeamError("there is no check any more; set [merge] check in team.toml")
         return found
 
-    def make(self, entry: Entry) -> onto.Onto:
+    def make(self, entry: Entry) -> merge.Onto:
         """Merge an entry onto its tip, unless that was done ahead.
 
         Raises:
@@ -109,14 +109,14 @@ class MergeMaker:
             with suppress(Unfit, TeamError):
                 self._ahead[self._wanted(entry)] = await made
 
-    def _make(self, entry: Entry) -> onto.Onto:
+    def _make(self, entry: Entry) -> merge.Onto:
         into = self.settings.merge.into
         if entry.kills >= MOST_KILLS:
             why = f"git or its check was killed, or could not be started, {MOST_KILLS} times"
             raise self._refused(entry, why)
         try:
-            made = onto.merge_onto(self.paths, self.source, self.head, self._wanted(entry))
-        except onto.Unmergeable as error:
+            made = merge.merge_onto(self.paths, self.source, self.head, self._wanted(entry))
+        except merge.Unmergeable as error:
             raise self._refused(entry, str(error)) from error
         if made.conflicts:
             why = f"conflicts in {queue.in_short(made.conflicts)}"
@@ -135,11 +135,11 @@ class MergeMaker:
         mail = queue.refused(entry, self.settings.merge.into, why)
         return Unfit(MergeState.FAILED, why, mail)
 
-    def _wanted(self, entry: Entry) -> onto.Wanted:
+    def _wanted(self, entry: Entry) -> merge.Wanted:
         task = f"Task: {entry.task}\n" if entry.task else ""
         check = " ".join(self.command.split())
         trailers = f"Teammate: {entry.teammate}\n{task}Check: {check}\n"
-        return onto.Wanted(
+        return merge.Wanted(
             tip=entry.onto,
             commit=entry.commit,
             message=f"Merge team/{entry.teammate}: {entry.title}\n\n{trailers}",
@@ -323,7 +323,7 @@ class Merger:
         empty(self._paths.homes / name)
         empty(self._paths.check_place(PLACE))
         remove_scratch(self._paths)
-        onto.remove_left(self._paths)
+        merge.remove_left(self._paths)
         with suppress(TeamError):  # of a repository that is gone the entry says so
             mending.clear_ref_locks(self._source, landing.ref_of(self._into))
 

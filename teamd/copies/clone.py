@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from teamd.copies import record
 from teamd.copies.confined import ConfinedGit, confined_git, quote_objects, remove_scratch
-from teamd.copies.discarded import sweep_discarded
 from teamd.copies.head import Head, read_head
 from teamd.copies.record import Copy
 from teamd.copies.source import Source, last_words
@@ -21,6 +22,26 @@ from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.files.paths import TeamPaths
 from teamd.sandbox.policy import Origin
+
+DISCARDED: Final = "refs/teamd/discarded"
+_KEPT_DAYS: Final = 30
+_TIME: Final = "%Y%m%dT%H%M%SZ"
+_TIME_IN_REF: Final = re.compile(r".*/(\d{8}T\d{6}Z)")  # in the order of their letters
+
+
+def now_in_refs() -> str:
+    """Return the time as it stands in the name of a ref, in UTC."""
+    return datetime.now(UTC).strftime(_TIME)
+
+
+def sweep_discarded(source: Source) -> None:
+    """Remove the refs to what was discarded more than 30 days ago."""
+    oldest = (datetime.now(UTC) - timedelta(days=_KEPT_DAYS)).strftime(_TIME)
+    for ref in source.ask("for-each-ref", "--format=%(refname)", DISCARDED).splitlines():
+        when = _TIME_IN_REF.match(ref)  # the last: a name may look like one
+        if when and when[1] < oldest:
+            source.remove_ref(ref)
+
 
 _MAKING_SECONDS: Final = 600.0
 _MOST_SHALLOW_BYTES: Final = 1 << 24

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from teamd.copies.confined import OWN_OBJECTS, ConfinedGit, confined_git
 from teamd.copies.record import Copy, check_object_id
@@ -210,3 +211,44 @@ def name_files(files: Sequence[str]) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+# Arguments: the base, when to colour. Untracked files are taken into an index of our own; a
+# repository of its own in the copy has a slash behind its name, and is no file.
+_DIFF: Final = """
+git ls-files -z --others --exclude-standard >/tmp/others
+grep -z '/$' </tmp/others | tr '\\n\\0' '?\\n' | while IFS= read -r at; do
+  echo "$at is a repository of its own: what is in it is not shown, and no commit holds it"
+done
+export GIT_LITERAL_PATHSPECS=1
+if [ -s /tmp/others ]; then grep -zv '/$' </tmp/others | xargs -0 -r git add -N -f --; fi
+git diff --no-ext-diff --no-textconv --color="$2" "$1" --
+"""
+
+
+@contextmanager
+def opened_diff(paths: TeamPaths, copy: Copy, *, colour: bool = False) -> Iterator[IO[bytes]]:
+    """Yield a file with the difference between a copy and its base; its words are the agent's.
+
+    Raises:
+        TeamError: the copy is damaged.
+    """
+    with (
+        confined_git(paths, copy.folder, copy.origin) as git,
+        tempfile.TemporaryFile(dir=paths.work) as file,
+    ):
+        when = "always" if colour else "never"
+        git.do(OWN_INDEX + _DIFF, copy.base, when, stdout=file.fileno())
+        file.seek(0)
+        yield file
+
+
+def pager_of(source: Source) -> str:
+    """Return the pager that the person's git would take there; empty for none."""
+    pager = source.ask("var", "GIT_PAGER")
+    return "" if pager == "cat" else pager
+
+
+def wants_colour(source: Source) -> bool:
+    """Return whether the person's git would colour a difference on a terminal."""
+    return source.ask("config", "--get-colorbool", "color.diff", "true") == "true"

@@ -9,8 +9,8 @@ from typing import Final
 
 from teamd.board.task import Task
 from teamd.copies import record, work
+from teamd.copies.clone import DISCARDED, now_in_refs
 from teamd.copies.confined import confined_git
-from teamd.copies.discarded import DISCARDED, now_in_refs
 from teamd.copies.forbidden import CommitGate
 from teamd.copies.landing import ref_of
 from teamd.copies.merge import check_work

@@ -13,10 +13,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from teamd.messages import NAME
-from teamd.settings import keys, kinds
-from teamd.settings.keys import higher, if_set, setting
-from teamd.settings.kinds import ValueKind, Wrong
-from teamd.settings.quoting import bare
+from teamd.settings import kinds
+from teamd.settings.kinds import ValueKind, Wrong, bare, higher, if_set, setting
 
 OUTBOX_BYTES: Final = 67_108_864
 ASKED: Final = ("spawn", "shutdown", "interrupt")  # what one host may ask of another
@@ -111,7 +109,7 @@ class HostSettings:
     )
     allow: Mapping[str, tuple[str, ...]] = field(
         default_factory=lambda: MappingProxyType({}),
-        metadata=keys.key(
+        metadata=kinds.key(
             ALLOWANCE,
             'what others may ask for: { spawn = ["h1"] }',
             loosens=if_set,

@@ -2,21 +2,160 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from teamd.errors import BadName
 from teamd.messages import LEAD, NAME, check_name
 from teamd.model_facts import EFFORTS
-from teamd.settings.quoting import bare, printable
+
+BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+SHOWN_CHARACTERS: Final = 60
+SHOWN_NUMBER: Final = 10**18
+
+
+def quoted(text: str) -> str:
+    """The text in double quotes, cut after 60 characters, what a terminal obeys escaped."""
+    cut = text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+    escaped = cut.replace("\\", r"\\").replace('"', r"\"")
+    return f'"{printable(escaped)}"'
+
+
+def printable(text: str) -> str:
+    """The text on one line, with nothing in it that a terminal obeys."""
+    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
+
+
+def bare(key: str) -> str:
+    """A key as it stands in a file."""
+    return key if BARE_KEY.fullmatch(key) else quoted(key)
+
+
+def shown(value: object) -> str:
+    """A value of TOML in a few words."""
+    match value:
+        case str():
+            return quoted(value)
+        case bool():
+            return str(value).lower()
+        case int() if abs(value) >= SHOWN_NUMBER:  # Python may refuse to spell it
+            return "a number of that size"
+        case int() | float():
+            return str(value)
+    nouns: dict[type, str] = {list: "a list", dict: "a table"}
+    return nouns.get(type(value), "a date or a time")
+
+
+Loosens: TypeAlias = Callable[[Any, Any], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """The declaration behind a setting's name.
+
+    Attributes:
+        kind: checks a value, and says what it must be.
+        words: what it is for, as `team.toml` explains it.
+        example: a value to show where there is no default.
+        loosens: tells whether one value allows more than another, for a setting that guards; such
+            a value counts only in a file that the person has confirmed.
+    """
+
+    kind: ValueKind
+    words: str
+    example: str | int | None = None
+    loosens: Loosens | None = None
+
+
+def key(
+    kind: ValueKind, words: str, example: str | int | None = None, *, loosens: Loosens | None = None
+) -> dict[str, Key]:
+    """The metadata of a dataclass field that is a setting."""
+    return {"key": Key(kind=kind, words=words, example=example, loosens=loosens)}
+
+
+def setting(
+    default: Any,
+    kind: ValueKind,
+    words: str,
+    example: str | int | None = None,
+    *,
+    loosens: Loosens | None = None,
+) -> Any:
+    """A dataclass field that is a setting with a default."""
+    return field(default=default, metadata=key(kind, words, example, loosens=loosens))
+
+
+def keys_of(section: type[Any]) -> dict[str, Key]:
+    """The settings of one section, in their order."""
+    return {declared.name: declared.metadata["key"] for declared in fields(section)}
+
+
+def always(_value: object, _base: object) -> bool:
+    """Any value: for a key without a default, such as a price, whose whole table then waits."""
+    return True
+
+
+def if_set(value: object, _base: object) -> bool:
+    """Anything but nothing: an address, a command, a flag, a list."""
+    return bool(value)
+
+
+def higher(value: float, base: float) -> bool:
+    """A higher number."""
+    return value > base
+
+
+def higher_limit(value: float, base: float) -> bool:
+    """A higher number, or 0, which stands for no limit."""
+    return (value or math.inf) > (base or math.inf)
+
+
+def added(value: Collection[str], base: Collection[str]) -> bool:
+    """Something in a list that was not in it."""
+    return not set(value) <= set(base)
+
+
+def removed(value: Collection[str] | None, base: Collection[str] | None) -> bool:
+    """Something missing in a list that was in it."""
+    return not set(value or ()) >= set(base or ())
+
+
+def replaced(value: object, base: object) -> bool:
+    """Another value than one that guards."""
+    return bool(base) and value != base
+
+
+def outside(value: Path, base: Path) -> bool:
+    """A folder that is not within another, or is hidden there, as `.git` and `.vscode` are."""
+    if not value.is_relative_to(base):
+        return True
+    return any(part.startswith(".") for part in value.relative_to(base).parts)
+
+
+def allows(value: object, _base: object) -> bool:
+    """A rule that allows what nobody is asked about then."""
+    return value == "allow"
+
+
+def without_walls(value: object, _base: object) -> bool:
+    """No sandbox around commands, whatever the reason."""
+    return value in ("external", "off")
+
+
+def switched_off(value: object, base: object) -> bool:
+    """A guard that was on."""
+    return bool(base) and not value
+
 
 MAX_WHOLE: Final = 2**31 - 1
 MAX_TOKENS: Final = 10**15

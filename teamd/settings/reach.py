@@ -7,8 +7,17 @@ from pathlib import Path
 from typing import Literal
 
 from teamd.settings import kinds
-from teamd.settings.keys import added, higher, if_set, removed, setting, without_walls
-from teamd.settings.kinds import FLAG, SECONDS, WHOLE
+from teamd.settings.kinds import (
+    FLAG,
+    SECONDS,
+    WHOLE,
+    added,
+    higher,
+    if_set,
+    removed,
+    setting,
+    without_walls,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

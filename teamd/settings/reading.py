@@ -11,9 +11,9 @@ from teamd.errors import SettingsError
 from teamd.files.paths import SETTINGS_FILE
 from teamd.messages import TEAMS_FOLDER
 from teamd.settings.hosts import HostSettings
+from teamd.settings.kinds import printable
 from teamd.settings.load import parse, parse_leniently, read_file, sections_in
-from teamd.settings.quoting import printable
-from teamd.settings.sections import HOSTS, TEAMMATE
+from teamd.settings.schema import HOSTS, TEAMMATE
 from teamd.settings.trust import TrustStore
 from teamd.settings.untrusted import confine, list_keys
 

@@ -8,13 +8,11 @@ from dataclasses import MISSING, Field, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.settings.keys import keys_of
-from teamd.settings.quoting import bare, printable
-from teamd.settings.schema import Settings
-from teamd.settings.sections import SECTIONS, TABLES
+from teamd.settings.kinds import bare, keys_of, printable
+from teamd.settings.schema import SECTIONS, TABLES, Settings
 
 if TYPE_CHECKING:
-    from teamd.settings.keys import Loosens
+    from teamd.settings.kinds import Loosens
     from teamd.settings.schema import Permission
 
 _MOST_KEYS: Final = 12  # in one sentence

@@ -8,12 +8,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from teamd.settings.keys import keys_of
-from teamd.settings.kinds import Wrong
-from teamd.settings.quoting import SHOWN_CHARACTERS, bare, quoted, shown
+from teamd.settings.kinds import SHOWN_CHARACTERS, Wrong, bare, keys_of, quoted, shown
 from teamd.settings.reach import Reach
-from teamd.settings.schema import Permission, PriceSettings, Settings, Teammate
-from teamd.settings.sections import PERMISSION, PRICES, ROLE, SECTIONS, TEAMMATE
+from teamd.settings.schema import (
+    PERMISSION,
+    PRICES,
+    ROLE,
+    SECTIONS,
+    TEAMMATE,
+    Permission,
+    PriceSettings,
+    Settings,
+    Teammate,
+)
 
 # The tools that rules may be about; those that run commands, and those that take a path.
 TOOLS: Final = (

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 import teamctl.demo
-from teamctl.demo.broker_process import BrokerProcess, find_free_port
+from teamctl.demo.two_hosts import BrokerProcess, find_free_port
 from teamctl.hosts.broker_folder import find_program
 from teamd.errors import TeamError
 from tests.e2e.hall import Hall, opened, read_until

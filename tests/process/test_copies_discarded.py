@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from teamd.copies import clone, record, removal, work
-from teamd.copies.diff import opened_diff
-from teamd.copies.discard import discard
+from teamd.copies import clone, record, work
+from teamd.copies.discard import discard, remove_one
 from teamd.copies.merge import merge
 from teamd.copies.record import Copy
+from teamd.copies.work import opened_diff
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.settings import Settings
@@ -189,16 +189,16 @@ def test_a_pipe_in_a_copy_is_named_and_holds_nobody_up(
 
 def test_a_copy_is_removed_and_what_nobody_merged_is_kept(paths: TeamPaths, copy: Copy) -> None:
     (copy.folder / "mine.txt").write_text("hours of work\n")
-    kept = removal.remove_one(paths, "alice")
+    kept = remove_one(paths, "alice")
     assert git(paths.home, "show", f"{kept}:mine.txt") == "hours of work"
     assert not copy.folder.exists()
     assert record.find(paths, "alice") is None
-    assert removal.remove_one(paths, "alice") == ""
+    assert remove_one(paths, "alice") == ""
     assert clone.make_copy(paths, "alice", "default", paths.home).copy.base == copy.base
 
 
 def test_a_copy_in_which_nobody_worked_leaves_nothing(paths: TeamPaths, copy: Copy) -> None:
     before = git(paths.home, "for-each-ref", "refs/teamd/discarded")
-    assert removal.remove_one(paths, "alice") == ""
+    assert remove_one(paths, "alice") == ""
     assert git(paths.home, "for-each-ref", "refs/teamd/discarded") == before
     assert not copy.folder.exists()

@@ -16,10 +16,10 @@ from typing import Final
 import pytest
 
 from teamd.copies import record, work
-from teamd.copies.diff import opened_diff
 from teamd.copies.discard import discard
 from teamd.copies.merge import merge
 from teamd.copies.record import Copy
+from teamd.copies.work import opened_diff
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.settings import Settings

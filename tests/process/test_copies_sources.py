@@ -15,12 +15,12 @@ import pytest
 from teamd.copies import clone, record, work
 from teamd.copies.clone import Made
 from teamd.copies.confined import confined_git
-from teamd.copies.diff import opened_diff
 from teamd.copies.discard import discard
 from teamd.copies.head import read_head
 from teamd.copies.merge import merge
 from teamd.copies.record import Copy
 from teamd.copies.source import GitKilled, Source
+from teamd.copies.work import opened_diff
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.settings import Settings

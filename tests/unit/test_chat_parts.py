@@ -15,10 +15,9 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from teamctl.chat import meanwhile
-from teamctl.chat.console import talk
+from teamctl.chat import lead
+from teamctl.chat.console import _SlashCompleter, _SlashSuggestion, talk
 from teamctl.chat.lead import Lead
-from teamctl.chat.line import _SlashCompleter, _SlashSuggestion
 from teamctl.chat.listener import LiveReply
 from teamctl.wait import wait_for_last_words
 from teamd.approvals.approval import Approval, Kind
@@ -50,7 +49,7 @@ def post(paths: TeamPaths) -> Post:
 
 def told(paths: TeamPaths) -> list[str]:
     """Return what is told of all that ever happened, without the times."""
-    return [line.split(maxsplit=1)[1] for line in meanwhile.tell(paths, 0.0)]
+    return [line.split(maxsplit=1)[1] for line in lead.tell(paths, 0.0)]
 
 
 def test_each_thing_that_happened_is_told_in_a_sentence(paths: TeamPaths, post: Post) -> None:
@@ -85,7 +84,7 @@ def test_of_many_things_the_last_are_told_and_the_others_counted(paths: TeamPath
     with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
         for number in range(11):
             journal.note("spawned", name=f"ada-{number}", role="coder")
-    first, *rest = meanwhile.tell(paths, 0.0)
+    first, *rest = lead.tell(paths, 0.0)
     assert first.startswith("… 3 earlier ones: `teamctl ")
     assert [line.split()[1] for line in rest] == [f"ada-{number}" for number in range(3, 11)]
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from teamctl.demo.evidence import Evidence, missing
+from teamctl.demo.copy_round import Evidence, missing
 from teamd.messages import LEAD, Message
 from teamd.process_id import Identity
 from teamd.states import Status

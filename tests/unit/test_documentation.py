@@ -19,8 +19,8 @@ from teamd.files.paths import TeamPaths
 from teamd.messages import Message
 from teamd.models.prices import Prices
 from teamd.settings import Settings, parse
-from teamd.settings.keys import keys_of
-from teamd.settings.sections import SECTIONS
+from teamd.settings.kinds import keys_of
+from teamd.settings.schema import SECTIONS
 from teamd.settings.write import init_text
 from teamd.team.roster import Roster
 from tests import documents

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from teamctl.events.event import Event
-from teamctl.events.mail import MailEvents
-from teamctl.events.stream import Stream
+from teamctl.events.stream import MailEvents, Stream
 from teamd.files.paths import TeamPaths
 from teamd.merges.queue import Entries, Entry, MergeState
 from teamd.messages import LEAD

@@ -18,7 +18,7 @@ from teamctl.hosts.record import BrokerRecord
 from teamctl.hosts.server import BrokerFiles, configuration, unit
 from teamctl.hosts.token import NotAToken, Token
 from teamd.errors import SettingsError
-from teamd.settings.edit import with_keys
+from teamd.settings.write import with_keys
 
 VERIFIER = shutil.which("systemd-analyze")
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,20}", fullmatch=True)

@@ -14,7 +14,7 @@ import pytest
 from teamctl.deeds import Deeds
 from teamctl.doctor import Level
 from teamctl.doctor.model import check_model
-from teamctl.top.messages import explain
+from teamctl.top.dialogs import explain
 from teamd import control
 from teamd.cli import Choice
 from teamd.control import ControlReply, ControlRequest

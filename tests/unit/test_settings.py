@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from teamd.errors import SettingsError
 from teamd.settings import Settings, Teammate, load, parse
 from teamd.settings.hosts import HostSettings
-from teamd.settings.keys import keys_of
+from teamd.settings.kinds import keys_of
 from teamd.settings.reach import Reach, Tools
 from teamd.settings.schema import (
+    SECTIONS,
     Limits,
     Mail,
     MergeSettings,
@@ -28,7 +29,6 @@ from teamd.settings.schema import (
     TaskSettings,
     TeamSettings,
 )
-from teamd.settings.sections import SECTIONS
 from teamd.settings.trust import TrustStore
 
 SCALARS = (

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from teamd.errors import SettingsError, TeamError
 from teamd.messages import check_name
 from teamd.settings import Settings, Teammate, changes, parse
-from teamd.settings.keys import keys_of
-from teamd.settings.schema import Permission, PriceSettings, TeamSettings
-from teamd.settings.sections import SECTIONS
+from teamd.settings.kinds import keys_of
+from teamd.settings.schema import SECTIONS, Permission, PriceSettings, TeamSettings
 from teamd.settings.write import init_text, with_teammate
 
 SETTING = re.compile(r"^# ([a-z_]+ = .*)", re.MULTILINE)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from teamctl.top import columns, first
+from teamctl.top.app import PAUSE_SECONDS, FolderWatcher
 from teamctl.top.lines import MOST
 from teamctl.top.sources import TABS, LogTab, MailTab, Tab, TasksTab, TranscriptTab
-from teamctl.top.watcher import PAUSE_SECONDS, FolderWatcher
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, Message

@@ -15,10 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.settings import Reading, Settings, parse, read
-from teamd.settings.keys import Key, keys_of
-from teamd.settings.kinds import ADDRESS, COMMAND, FILE, FOLDER, HEADERS, RATE, VARIABLES
-from teamd.settings.schema import Limits, PriceSettings, Teammate
-from teamd.settings.sections import SECTIONS, TABLES
+from teamd.settings.kinds import (
+    ADDRESS,
+    COMMAND,
+    FILE,
+    FOLDER,
+    HEADERS,
+    RATE,
+    VARIABLES,
+    Key,
+    keys_of,
+)
+from teamd.settings.schema import SECTIONS, TABLES, Limits, PriceSettings, Teammate
 from teamd.settings.trust import TrustStore
 from teamd.settings.untrusted import Loosened, confine
 

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from teamctl.web.actions import Asked
-from teamctl.web.connections import Connection, Crowd, allow_descriptors
+from teamctl.web.events import Connection, Crowd, allow_descriptors
 from teamd.errors import WrongUsage
 
 

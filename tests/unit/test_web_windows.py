@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from teamctl.web.windows import LONGEST, read_before, read_behind, to_json
+from teamctl.web.pages import LONGEST, read_before, read_behind, to_json
 from teamd.errors import StoreError
 
 LINES = [b'{"n": %d}' % number for number in range(1000)]
