@@ -11,7 +11,7 @@ from typing import Any
 from teamd.checks.checker import own_board
 from teamd.checks.merger import Merger
 from teamd.masking import Mask
-from teamd.merges import joining, queue
+from teamd.merges import enqueue, queue
 from teamd.merges.queue import Queue
 from teamd.sandbox.probe import probe
 from teamd.settings import Settings, parse
@@ -62,7 +62,7 @@ class Yard:
 
     def add(self, name: str) -> str:
         """Queue what a teammate has committed, as the command does; the id."""
-        return joining.add(self._queue, name, self.settings).id
+        return enqueue.add(self._queue, name, self.settings).id
 
     @contextmanager
     def emptied(self) -> Iterator[ForkedChild]:

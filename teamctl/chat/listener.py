@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from teamctl import answered, output, render
+from teamctl import approval_text, output, render
 from teamctl.chat.lead import explain_answer, needs, short_moment, tell
 from teamctl.layout import Layout
 from teamctl.tail import GrowingFile, Unseen
@@ -247,7 +247,7 @@ class Listener:
 
     def _describe_request(self, message: Message) -> str:
         """Return how a request is answered here, or how it was: its text may be clipped."""
-        ended = answered.describe_end(self._paths, message)
+        ended = approval_text.describe_end(self._paths, message)
         request = render.clip_line(str(message.extra.get("request_id", "ID")))
         return ended or explain_answer(request)
 

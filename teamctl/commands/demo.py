@@ -12,7 +12,7 @@ import click
 
 from teamctl import output
 from teamctl.demo.copy_round import CopyRound, Evidence, find_lack, missing
-from teamctl.demo.onlooker import Onlooker, Teller
+from teamctl.demo.demo_progress import Onlooker, Teller
 from teamctl.demo.stage import (
     Interrupted,
     Stage,

@@ -34,8 +34,8 @@ def command(choice: Choice, name: str, *, as_json: bool) -> None:
     Files that are new are in it, and those that git ignores are not. On a terminal it is paged and
     coloured as git does it for you; elsewhere it is a patch.
     """
+    from teamd.copies.copy_status import opened_diff, pager_of, wants_colour  # noqa: PLC0415 -- 20 ms
     from teamd.copies.source import source_of  # noqa: PLC0415 -- the same
-    from teamd.copies.work import opened_diff, pager_of, wants_colour  # noqa: PLC0415 -- 20 ms
 
     paths = choice.existing()
     copy = _find(paths, name)
@@ -111,7 +111,7 @@ def discard(choice: Choice, name: str, *, force: bool, as_json: bool) -> None:
 def _withdraw(choice: Choice, copy: Copy, kept: str) -> list[str]:
     """Take what was discarded out of the queue; return the ids."""
     from teamd.copies.source import source_of  # noqa: PLC0415 -- 20 ms
-    from teamd.merges.joining import withdraw  # noqa: PLC0415 -- the same
+    from teamd.merges.enqueue import withdraw  # noqa: PLC0415 -- the same
 
     taken = withdraw(team_queue(choice), copy, source_of(copy), kept)
     return [entry.id for entry in taken]
@@ -134,7 +134,7 @@ def _copy_out(file: IO[bytes]) -> None:
 
 def _page(file: IO[bytes], pager: str) -> None:
     from teamd.copies.source import environment  # noqa: PLC0415 -- 20 ms
-    from teamd.programs.brief import feed  # noqa: PLC0415 -- the same
+    from teamd.programs.run_program import feed  # noqa: PLC0415 -- the same
 
     lines = (_shown(line) for line in file)
     if pager:

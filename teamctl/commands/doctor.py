@@ -19,7 +19,7 @@ from teamctl.doctor.hosts import check_hosts
 from teamctl.doctor.machine import check_machine
 from teamctl.doctor.model import check_model
 from teamctl.doctor.synced import check_synced
-from teamd import damaged, terminal
+from teamd import recovery, terminal
 from teamd.board.files import read_all
 from teamd.cli import Choice
 from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
@@ -133,11 +133,11 @@ def _files(paths: TeamPaths) -> Iterator[Finding]:
         yield Finding(Level.NOTE, "no teamd runs", "`teamd start` starts it")
     else:
         yield Finding(Level.OK, f"teamd runs (pid {there.pid})")
-    for damage in damaged.find_damage(paths):
+    for damage in recovery.find_damage(paths):
         yield Finding(Level.FAIL, str(damage), f"`teamd restart` sets it aside: {damage.repaired}")
     for sentence in read_all(paths).damaged.values():
         yield Finding(Level.FAIL, sentence)
-    for kept in damaged.find_kept(paths):
+    for kept in recovery.find_kept(paths):
         what = f"{kept} is a damaged file that was set aside"
         yield Finding(Level.NOTE, what, "look at it, then remove it")
     yield from _roster(paths)

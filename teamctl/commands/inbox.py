@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from teamctl import output
-from teamctl.answered import describe_request
+from teamctl.approval_text import describe_request
 from teamctl.arguments import boxes
 from teamctl.output import MailFormat
 from teamctl.post import team_post

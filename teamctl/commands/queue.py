@@ -56,12 +56,12 @@ def command(choice: Choice, *, as_json: bool) -> None:
 @team_options
 def add(choice: Choice, name: str, *, as_json: bool) -> None:
     """Queue what NAME has committed in its working copy."""
-    from teamd.merges import joining  # noqa: PLC0415 -- 20 ms
+    from teamd.merges import enqueue  # noqa: PLC0415 -- 20 ms
 
     queue = team_queue(choice)
     paths = queue.board.paths
     member = Roster(paths).read().get(name)
-    entry = joining.add(queue, member.name, choice.settings(paths))
+    entry = enqueue.add(queue, member.name, choice.settings(paths))
     text = f"{member.name}'s commit {entry.commit[:_SHORT]} is in the queue: {entry.id}"
     if pidfile.surely_nobody(paths):
         text += "; it waits there for teamd, which `teamd start` starts"
@@ -76,12 +76,12 @@ def add(choice: Choice, name: str, *, as_json: bool) -> None:
 def remove(choice: Choice, entry_id: str, *, as_json: bool) -> None:
     """Remove what has the id ID from the queue, even while it is being checked."""
     from teamd.copies.source import Source  # noqa: PLC0415 -- 20 ms
-    from teamd.merges import joining  # noqa: PLC0415 -- the same
+    from teamd.merges import enqueue  # noqa: PLC0415 -- the same
 
     queue = team_queue(choice)
     paths = queue.board.paths
     source = Source.of(choice.settings(paths).team.workspace, [paths.work])
-    entry = joining.remove(queue, entry_id, source)
+    entry = enqueue.remove(queue, entry_id, source)
     text = f"{entry.id}, {entry.teammate}'s commit {entry.commit[:_SHORT]}, is not in the queue now"
     choice.done = text
     output.print_either(text, entry.to_json(), as_json=as_json)

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from teamctl import arguments, output, texts
-from teamctl.deeds import kind_word, title
+from teamctl.actions import kind_word, title
 from teamctl.post import team_post
 from teamd import terminal
 from teamd.approvals.approval import Approval, Kind, NoSuchApproval

@@ -74,7 +74,7 @@ def _remove_copy(choice: Choice, paths: TeamPaths, name: str) -> str:
         return ""
     from teamd.copies import discard, record  # noqa: PLC0415 -- git's, and few teammates have one
     from teamd.copies.source import source_of  # noqa: PLC0415 -- the same
-    from teamd.merges.joining import withdraw  # noqa: PLC0415 -- the same
+    from teamd.merges.enqueue import withdraw  # noqa: PLC0415 -- the same
 
     try:
         copy = record.get(paths, name)

@@ -12,7 +12,7 @@ from teamd.cli import Choice
 from teamd.errors import TeamError
 from teamd.options import team_options
 from teamd.settings.load import read_file
-from teamd.settings.reading import SettingsFile
+from teamd.settings.loaded_settings import SettingsFile
 from teamd.settings.trust import Confirmed, TrustStore
 
 _NEXT = "it counts from the next `teamd start` or `teamd reload` on"

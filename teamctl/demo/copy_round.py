@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from teamctl.demo.onlooker import Onlooker, TeamEvent, Teller
+from teamctl.demo.demo_progress import Onlooker, TeamEvent, Teller
 from teamd.board.board import Board
 from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.copies.merge import merge

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 import click
 
-from teamctl.demo.onlooker import REST_SECONDS, Onlooker, TeamEvent, Teller
+from teamctl.demo.demo_progress import REST_SECONDS, Onlooker, TeamEvent, Teller
 from teamctl.demo.stage import (
     Part,
     Stage,

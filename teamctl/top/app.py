@@ -19,7 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
-from teamctl.deeds import Deeds
+from teamctl.actions import Deeds
 from teamctl.top.columns import in_a_line
 from teamctl.top.dialogs import Looked, Read, Told, explain
 from teamctl.top.face import Face

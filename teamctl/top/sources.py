@@ -150,7 +150,7 @@ class DiffTab:
 
     def read(self) -> list[Row]:
         """Return its first lines."""
-        from teamd.copies.work import opened_diff  # noqa: PLC0415 -- the same
+        from teamd.copies.copy_status import opened_diff  # noqa: PLC0415 -- the same
 
         try:
             copy = record.get(self._paths, self._name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from teamctl import texts
-from teamctl.deeds import Deeds
+from teamctl.actions import Deeds
 from teamd.cli import Choice
 from teamd.errors import WrongUsage
 

@@ -29,7 +29,7 @@ from teamd.board.task import TaskStatus
 from teamd.budget.ledger import Ledger
 from teamd.cli import Choice
 from teamd.copies import record
-from teamd.copies.work import opened_diff
+from teamd.copies.copy_status import opened_diff
 from teamd.errors import DamagedRoster, ExitCode, TeamError, translate_os_errors
 from teamd.files import files
 from teamd.files.paths import TeamPaths

@@ -24,7 +24,7 @@ from teamd.budget.records import apply, encode, summarise
 from teamd.budget.refusals import Raise, Refusal
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.files.kept import KeptFile
+from teamd.files.open_files import KeptFile
 from teamd.process_id import Identity
 
 LONGEST_BYTES: Final = 256 * 1024

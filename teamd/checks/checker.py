@@ -18,7 +18,7 @@ from teamd.files.locks import InstanceLock
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import RESERVE, Post
 from teamd.masking import Mask
-from teamd.merges import joining
+from teamd.merges import enqueue
 from teamd.merges.queue import Queue
 from teamd.messages import TEAMD
 from teamd.sandbox.build import ended_checks, remove_cgroups
@@ -94,8 +94,8 @@ class Checker:
         What is not fit for a repository has failed.
         """
         try:
-            proof = joining.CheckedCommit(task, task.claim, attempt.commit)
-            joining.join(Queue(board), self.settings, proof)
+            proof = enqueue.CheckedCommit(task, task.claim, attempt.commit)
+            enqueue.join(Queue(board), self.settings, proof)
         except StoreError:
             raise
         except TeamError as error:

@@ -15,18 +15,18 @@ from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.checks.checker import own_board
 from teamd.checks.commands import NOT_STARTED, CheckKilled, Tail, run_commands
 from teamd.checks.places import CheckShells, CleanClone, NoPlace, empty
-from teamd.copies import landing, mending, merge, record
-from teamd.copies.confined import confined_git, remove_scratch
+from teamd.copies import merge, move_branch, record, repair_worktree
 from teamd.copies.forbidden import CommitGate, Forbidden
 from teamd.copies.head import Head, read_head
 from teamd.copies.merge import pathspecs
+from teamd.copies.sandboxed_git import confined_git, remove_scratch
 from teamd.copies.source import GitKilled, Source
 from teamd.errors import StoreError, TeamError
 from teamd.files import files, locks
 from teamd.files.locks import InstanceLock
 from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
-from teamd.merges import joining, queue
+from teamd.merges import enqueue, queue
 from teamd.merges.queue import MOST_KILLS, Entry, MergeState, Queue
 from teamd.messages import Message
 from teamd.sandbox.build import remove_cgroups
@@ -185,7 +185,7 @@ class Endings:
             NotLanded: the person has work in the way.
             TeamError: the branch has moved meanwhile, or cannot be.
         """
-        move = partial(landing.land, self.source, self.into, entry.onto, entry.merge)
+        move = partial(move_branch.land, self.source, self.into, entry.onto, entry.merge)
         if self.queue.land(entry.id, move):
             self.note_merged(entry)
 
@@ -230,7 +230,7 @@ class Endings:
         short = why[:_LONGEST_WHY]
         task_note = note[:_LONGEST_WHY] if entry.task else ""
         self.queue.finish(entry.id, state, short, mail=mail, note=task_note)
-        joining.forget(self._paths, self.source, entry.id)
+        enqueue.forget(self._paths, self.source, entry.id)
 
     def _show_tip(self, entry: Entry) -> None:
         with locks.locked(record.lock_file(self._paths, entry.teammate)):
@@ -287,7 +287,7 @@ class Merger:
                 self._clean()
                 loop.run_until_complete(self._work())
                 self._clean()
-            swept = joining.sweep(self.queue, self._source)
+            swept = enqueue.sweep(self.queue, self._source)
         except CheckKilled:
             return ChildExit.CRASHED
         except StoreError:
@@ -325,7 +325,7 @@ class Merger:
         remove_scratch(self._paths)
         merge.remove_left(self._paths)
         with suppress(TeamError):  # of a repository that is gone the entry says so
-            mending.clear_ref_locks(self._source, landing.ref_of(self._into))
+            repair_worktree.clear_ref_locks(self._source, move_branch.ref_of(self._into))
 
     async def _work(self) -> None:
         """Merge what waits, one after the other, until nothing is left that can be."""
@@ -342,7 +342,7 @@ class Merger:
             except TeamError as error:
                 why = " ".join(str(error).split())
                 self.queue.note(entry.id, state=MergeState.WAITING, why=why)
-                if not isinstance(error, landing.InTheWay):
+                if not isinstance(error, move_branch.InTheWay):
                     return  # nothing goes on before that is mended
                 held.add(entry.id)
 
@@ -359,7 +359,7 @@ class Merger:
             if task is None or task.status is TaskStatus.COMPLETED:
                 return entry
             if task.claim != entry.key:  # otherwise it is about to be completed
-                joining.remove(self.queue, entry.id, self._source)
+                enqueue.remove(self.queue, entry.id, self._source)
         return None
 
     def _after(self, entry: Entry, commit: str) -> Entry | None:
@@ -377,7 +377,7 @@ class Merger:
     async def _step(self, entry: Entry) -> None:
         """Bring an entry one step further: to its end, unless the branch has moved meanwhile."""
         source = self._source
-        tip = landing.find_tip(source, self._into)
+        tip = move_branch.find_tip(source, self._into)
         passed = entry.passed and bool(source.find(entry.merge))  # nothing keeps it from `git gc`
         if passed and source.holds(entry.merge, within=tip):  # killed behind that
             self._endings.note_merged(entry)
@@ -385,9 +385,9 @@ class Merger:
             self._endings.finish(entry, MergeState.MERGED, "it was there already")
         else:
             if passed and entry.landing:  # killed in the middle of it
-                landing.mend(source, self._into, entry.onto, entry.merge)
+                move_branch.mend(source, self._into, entry.onto, entry.merge)
                 self.queue.note(entry.id, landing=False)
-            landing.check_ready(source, self._into)
+            move_branch.check_ready(source, self._into)
             if not (passed and entry.onto == tip):
                 begun = self._begin(entry, tip)
                 entry = entry if begun is None else await self._merge(begun)

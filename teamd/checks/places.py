@@ -17,8 +17,8 @@ from typing import Final, Protocol
 from teamd.checks.commands import Tail, run_command
 from teamd.copies import record
 from teamd.copies.clone import settle
-from teamd.copies.confined import check_space, quote_objects
 from teamd.copies.record import Copy
+from teamd.copies.sandboxed_git import check_space, quote_objects
 from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files, locks
 from teamd.files.paths import TeamPaths
@@ -27,7 +27,7 @@ from teamd.sandbox.policy import Origin
 from teamd.sandbox.probe import WITHOUT, Probe, probe
 from teamd.sandbox.shells import Shell, make_home
 from teamd.settings import Settings
-from teamd.settings.reach import Tools, common_reach
+from teamd.settings.tool_limits import Tools, common_reach
 from teamd.team.member import Member
 from teamd.team.roster import Roster
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from teamd.copies import record
-from teamd.copies.confined import ConfinedGit, confined_git, quote_objects, remove_scratch
 from teamd.copies.head import Head, read_head
 from teamd.copies.record import Copy
+from teamd.copies.sandboxed_git import ConfinedGit, confined_git, quote_objects, remove_scratch
 from teamd.copies.source import Source, last_words
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, files, locks

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from teamd.copies import record, work
+from teamd.copies import copy_status, record
 from teamd.copies.clone import DISCARDED, clone, now_in_refs, remove_copy, sweep_discarded
-from teamd.copies.confined import ConfinedGit, confined_git
+from teamd.copies.copy_status import WorkState
 from teamd.copies.head import head_at
 from teamd.copies.record import Copy, check_object_id
+from teamd.copies.sandboxed_git import ConfinedGit, confined_git
 from teamd.copies.source import GitKilled, Source, last_words, source_of
-from teamd.copies.work import WorkState
 from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories, locks
 from teamd.files.paths import TeamPaths
@@ -102,7 +102,7 @@ def _reset(paths: TeamPaths, copy: Copy, source: Source, *, force: bool) -> Disc
     """Reset a copy; `None` where its teammate writes into it all the time, and nothing was done."""
     ref = _free_ref(copy, source)
     for _ in range(_MOST_TRIES):
-        state = work.look(paths, copy)
+        state = copy_status.look(paths, copy)
         if state.any and not force:
             raise TeamError(
                 f"{copy.name} has work that nobody merged: {state.describe()}; "
@@ -114,7 +114,7 @@ def _reset(paths: TeamPaths, copy: Copy, source: Source, *, force: bool) -> Disc
             if work_there and not force:  # it came behind the look
                 continue
             if work_there:
-                work.fetch_commit(git, source, saved, [copy.base], prefix=work.ASIDE)
+                copy_status.fetch_commit(git, source, saved, [copy.base], prefix=copy_status.ASIDE)
                 source.move_ref(ref, saved)
             if _go_to_base(git, copy, state, saved):
                 return Discarded(base=copy.base, kept=ref if work_there else "")
@@ -131,14 +131,14 @@ def _free_ref(copy: Copy, source: Source) -> str:
 def _save(git: ConfinedGit, copy: Copy, state: WorkState) -> str:
     """Commit all that is in a copy, aside; return that commit, or the one that has it all."""
     other = state.tip if state.tip != state.head else ""
-    said = git.do(work.OWN_INDEX + _SAVE, copy.name, other)
+    said = git.do(copy_status.OWN_INDEX + _SAVE, copy.name, other)
     return check_object_id(os.fsdecode(said).strip())
 
 
 def _go_to_base(git: ConfinedGit, copy: Copy, state: WorkState, saved: str) -> bool:
     """Reset a copy in which all is as it was saved; return `False` where it is not any more."""
     words = (copy.branch, copy.base, saved, state.head, state.tip)
-    done = git.run(work.ASIDE + _RESET, *words)
+    done = git.run(copy_status.ASIDE + _RESET, *words)
     if done.status not in (0, _MOVED):
         raise TeamError(f"git failed in the working copy {copy.folder}: {last_words(done)}")
     return done.status == 0
@@ -217,7 +217,7 @@ def _let_go(source: Source, team: str) -> None:
 def _unmerged(paths: TeamPaths) -> Iterator[str]:
     for name in _names(paths):
         try:
-            state = work.look(paths, record.get(paths, name))
+            state = copy_status.look(paths, record.get(paths, name))
         except TeamError as error:
             yield f"{name} ({error})"
         else:

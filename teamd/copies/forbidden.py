@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from teamd.copies.copy_status import name_files
 from teamd.copies.source import Source, last_words
-from teamd.copies.work import name_files
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.sandbox.build import own_places

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from teamd.copies import mending, record, work
+from teamd.copies import copy_status, record, repair_worktree
 from teamd.copies.clone import hand_over, remove_tree
-from teamd.copies.confined import ConfinedGit, confined_git
+from teamd.copies.copy_status import WorkState, name_files
 from teamd.copies.forbidden import CommitGate
 from teamd.copies.head import Head
-from teamd.copies.landing import check_free
+from teamd.copies.move_branch import check_free
 from teamd.copies.record import Copy, check_object_id
+from teamd.copies.sandboxed_git import ConfinedGit, confined_git
 from teamd.copies.source import Source, last_words, source_of
-from teamd.copies.work import WorkState
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import locks
 from teamd.files.paths import TeamPaths
@@ -76,7 +76,7 @@ if [ $status -eq 0 ] && [ $# -gt 0 ]; then
 fi
 if [ $status -eq 1 ]; then echo; tail -z -n +2 /tmp/merged; exit 0; fi
 made=$(git commit-tree "$tree" -p "$tip" -p "$work" -F /tmp/message)
-printf '%s\\n' "$made" "^$tip" "^$known" | {work.PACK} >/tmp/{_PACK}
+printf '%s\\n' "$made" "^$tip" "^$known" | {copy_status.PACK} >/tmp/{_PACK}
 echo "$made"
 cat /tmp/left
 """
@@ -140,7 +140,7 @@ def merge_onto(paths: TeamPaths, source: Source, head: Head, wanted: Wanted) -> 
             if made.commit:
                 with (git.scratch / _PACK).open("rb") as pack:
                     known = [wanted.tip, wanted.commit]
-                    work.take_objects(source, made.commit, known, pack.fileno())
+                    copy_status.take_objects(source, made.commit, known, pack.fileno())
             return made
     finally:
         remove_tree(folder)
@@ -228,10 +228,10 @@ def merge(
         source = source_of(copy)
         branch, before = _check_source(source, copy)
         with confined_git(paths, copy.folder, copy.origin) as git:
-            state = work.read_state(git, copy)
+            state = copy_status.read_state(git, copy)
             check_work(copy, state)
-            work.fetch_commit(git, source, state.tip, [copy.base, before])
-        taken = work.count_new(source, copy, state.tip, within=before)
+            copy_status.fetch_commit(git, source, state.tip, [copy.base, before])
+        taken = copy_status.count_new(source, copy, state.tip, within=before)
         if taken:
             gate = CommitGate(paths, settings, source)
             gate.check(copy.name, state.tip, before)
@@ -266,7 +266,7 @@ def _check_source(source: Source, copy: Copy) -> tuple[str, str]:
         )
     if names := source.list_changes():
         raise TeamError(
-            f"you have uncommitted work in {source.folder}: {work.name_files(names)}; "
+            f"you have uncommitted work in {source.folder}: {name_files(names)}; "
             f"commit or stash it, then `teamctl merge {copy.name}`"
         )
     return branch, source.do("rev-parse", "HEAD")
@@ -280,7 +280,7 @@ def check_work(copy: Copy, state: WorkState) -> None:
     """
     if state.uncommitted:
         raise TeamError(
-            f"{copy.name} has uncommitted work: {work.name_files(state.uncommitted)}; have it "
+            f"{copy.name} has uncommitted work: {name_files(state.uncommitted)}; have it "
             f"commit that, or `teamctl diff {copy.name}` shows it"
         )
     if state.head != state.tip:
@@ -322,7 +322,7 @@ def _do_merge(
     if done.status != 0 and not source.holds(commit, within="HEAD"):  # or it failed behind that
         if done.status < 0:  # killed: it leaves its lock, and files that no abort knows of
             with suppress(TeamError):
-                mending.mend(source, at[1], _foresee(source, at[1], commit) or commit)
+                repair_worktree.mend(source, at[1], _foresee(source, at[1], commit) or commit)
         conflicts = _conflicts(source)
         _restore(source)
         stuck = _describe_stuck(source, copy)
@@ -372,7 +372,7 @@ def _describe_stuck(source: Source, copy: Copy) -> str:
     if not (locked or staged or source.is_merging()):
         return ""
     names = source.list_changes()
-    found = f"the merge has changed {work.name_files(names)}" if names else "`git status` shows it"
+    found = f"the merge has changed {name_files(names)}" if names else "`git status` shows it"
     first = f"remove {lock} if no git runs, then " if locked else ""
     return (
         f"{copy.name}'s work was not merged, and git could not undo the merge in {source.folder}: "
@@ -392,10 +392,10 @@ def _explain(
     if not conflicts:
         said = last_words(done) if done.stderr.strip() else os.fsdecode(done.stdout)
         why = " ".join(said.split())
-        now = f"changes are left in {work.name_files(left)}" if left else "nothing has changed"
+        now = f"changes are left in {name_files(left)}" if left else "nothing has changed"
         return f"{copy.name}'s work was not merged, and {now}: {why}"
     told = f"git merge {before[:_SHORT]}, resolve the conflicts, commit"
     return (
-        f"{copy.name}'s work conflicts with {branch} in {work.name_files(conflicts)}, and nothing "
+        f"{copy.name}'s work conflicts with {branch} in {name_files(conflicts)}, and nothing "
         f'has changed; `teamctl send {copy.name} "{told}"` has it solve that'
     )

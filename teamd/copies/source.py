@@ -14,7 +14,7 @@ from teamd import secret_environment
 from teamd.copies.record import Copy
 from teamd.errors import TeamError
 from teamd.programs import Captured
-from teamd.programs.brief import run_to_end
+from teamd.programs.run_program import run_to_end
 from teamd.sandbox.probe import find_program
 
 _BASES: Final = "refs/teamd/base"

@@ -28,7 +28,7 @@ from teamd.files.directories import sync_directory
 from teamd.files.safe_open import PRIVATE_FILE, check_folder, safe_open
 
 if TYPE_CHECKING:
-    from teamd.files.kept import KeptFile
+    from teamd.files.open_files import KeptFile
 
 
 DAMAGED: Final = ".damaged-"  # in the name of a file that was put aside

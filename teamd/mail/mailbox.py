@@ -16,10 +16,10 @@ from typing import Final
 
 from teamd.errors import InboxFull, NotAMessage, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
+from teamd.files.file_stamp import KeptVersion
 from teamd.files.files import SyncAhead
-from teamd.files.kept import KeptFile
+from teamd.files.open_files import KeptFile
 from teamd.files.paths import TeamPaths
-from teamd.files.version import KeptVersion
 from teamd.mail import lines
 from teamd.mail.intake import Intake
 from teamd.mail.poison import Position

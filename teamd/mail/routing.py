@@ -16,9 +16,9 @@ from teamd.errors import (
     UnknownTeammate,
 )
 from teamd.files import locks
+from teamd.files.file_stamp import KeptVersion
 from teamd.files.find_team import all_teams, finish
 from teamd.files.paths import TeamPaths
-from teamd.files.version import KeptVersion
 from teamd.hosts.address import HostAddress
 from teamd.mail.mailbox import Mailbox
 from teamd.masking import may_be_masked

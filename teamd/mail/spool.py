@@ -19,8 +19,8 @@ from typing import Final
 
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import files
-from teamd.files.kept import KeptDescriptor
-from teamd.files.version import KeptVersion
+from teamd.files.file_stamp import KeptVersion
+from teamd.files.open_files import KeptDescriptor
 from teamd.mail import lines
 from teamd.mail.poison import Position
 from teamd.messages import (

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamd.board import rules
 from teamd.board.files import UnknownTask
-from teamd.copies.landing import NotLanded
-from teamd.copies.work import name_files
+from teamd.copies.copy_status import name_files
+from teamd.copies.move_branch import NotLanded
 from teamd.errors import NotAMessage, StoreError, TeamError
 from teamd.files import directories, files, locks
 from teamd.files.paths import TeamPaths

@@ -213,10 +213,10 @@ def count_rejected(paths: TeamPaths, team: Team) -> Iterator[tuple[str, int]]:
 
 
 def _look_at_copy(paths: TeamPaths, member: Member) -> dict[str, Any]:
-    from teamd.copies import record, work  # noqa: PLC0415 -- only where there is one
+    from teamd.copies import copy_status, record  # noqa: PLC0415 -- only where there is one
 
     try:
-        return work.to_json(paths, record.get(paths, member.name))
+        return copy_status.to_json(paths, record.get(paths, member.name))
     except TeamError as error:
         gone = {"path": str(paths.copy(member.name)), "branch": None}
         return {**gone, "ahead": None, "uncommitted": None, "trouble": str(error)}

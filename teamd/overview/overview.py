@@ -15,9 +15,9 @@ from teamd.files import directories, pidfile
 from teamd.files.paths import TeamPaths
 from teamd.messages import SHUTDOWN_TYPE
 from teamd.overview import notices
+from teamd.overview.cached_file import remember
 from teamd.overview.members import MemberView, count_queued, count_rejected, look_at
 from teamd.overview.notices import Notice
-from teamd.overview.remembered import remember
 from teamd.states import Status
 from teamd.team.roster import Roster, Team
 

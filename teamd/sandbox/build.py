@@ -31,8 +31,8 @@ from teamd.sandbox.repair import repair
 from teamd.sandbox.shells import ClosedShell, Command, OpenShell, SandboxedShell, Shell, make_home
 
 if TYPE_CHECKING:
-    from teamd.settings.reach import Tools
     from teamd.settings.schema import Settings
+    from teamd.settings.tool_limits import Tools
 
 _MEBI: Final = 20
 _OWN_PROCESSES: Final = 32  # and threads of a teammate's own, beside its commands

@@ -18,7 +18,7 @@ from teamd.sandbox.places import GIT
 from teamd.sandbox.probe import WITHOUT
 
 if TYPE_CHECKING:
-    from teamd.settings.reach import Tools
+    from teamd.settings.tool_limits import Tools
 
 _LARGEST_BYTES: Final = 1 << 13
 _GITDIR: Final = "gitdir: "

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamd.programs.brief import begin_briefly
+from teamd.programs.run_program import begin_briefly
 from teamd.programs.seccomp import filter_to_read
 from teamd.sandbox import SANDBOXED
 from teamd.sandbox.bubblewrap import build_trial
 
 if TYPE_CHECKING:
-    from teamd.settings.reach import Tools
+    from teamd.settings.tool_limits import Tools
 
 PROGRAM: Final = "bwrap"
 WITHOUT: Final = frozenset({"external", "off"})  # settings with which none is tried

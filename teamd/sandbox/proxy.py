@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
-from teamd.programs.brief import listen_in_namespace
+from teamd.programs.run_program import listen_in_namespace
 from teamd.sandbox.policy import PROXY_PORT
 
 _STANDARD_PORTS: Final = (80, 443)

@@ -15,9 +15,9 @@ from teamd.errors import TeamError
 from teamd.files import directories, files
 from teamd.process_id import Identity
 from teamd.programs import CONFINED, Sink
-from teamd.programs.brief import run_briefly
 from teamd.programs.cgroup import Cgroup
 from teamd.programs.reaped import Reaped
+from teamd.programs.run_program import run_briefly
 from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.mounts import MeantMounts, read_mounts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from teamd.settings.load import parse, read_file
-from teamd.settings.reading import Reading, load, read
+from teamd.settings.loaded_settings import Reading, load, read
 from teamd.settings.schema import Settings, Teammate, changes
 
 __all__ = ["Reading", "Settings", "Teammate", "changes", "load", "parse", "read", "read_file"]

@@ -34,7 +34,7 @@ from teamd.settings.kinds import (
     setting,
     switched_off,
 )
-from teamd.settings.reach import Reach, Tools
+from teamd.settings.tool_limits import Reach, Tools
 
 Effort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from teamd.settings.kinds import SHOWN_CHARACTERS, Wrong, bare, keys_of, quoted, shown
-from teamd.settings.reach import Reach
 from teamd.settings.schema import (
     PERMISSION,
     PRICES,
@@ -21,6 +20,7 @@ from teamd.settings.schema import (
     Settings,
     Teammate,
 )
+from teamd.settings.tool_limits import Reach
 
 # The tools that rules may be about; those that run commands, and those that take a path.
 TOOLS: Final = (

@@ -14,8 +14,8 @@ import tomli_w
 from teamd.errors import SettingsError
 from teamd.settings.kinds import keys_of, quoted, shown
 from teamd.settings.load import parse
-from teamd.settings.reach import Reach
 from teamd.settings.schema import SECTIONS, PriceSettings, Settings, Teammate
+from teamd.settings.tool_limits import Reach
 
 
 def with_keys(old: bytes, section: str, keys: Mapping[str, Any], *, path: Path) -> bytes:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from functools import cache, partial
 from typing import Final
 
-from teamd import damaged
+from teamd import recovery
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
 from teamd.budget.accounts import Terms
@@ -121,7 +121,7 @@ def _repair(settings: LiveSettings, journal: Journal) -> str:
 
     told = []
     try:
-        for damage, kept in damaged.repair(settings.paths, cost):
+        for damage, kept in recovery.repair(settings.paths, cost):
             journal.warn("put aside", path=str(damage.path), kept=str(kept))
             what = "was gone" if kept is None else f"was damaged, and is kept as {kept.name}"
             told.append(f"{damage.path} {what}: {damage.repaired}.")
@@ -133,7 +133,7 @@ def _repair(settings: LiveSettings, journal: Journal) -> str:
 def _start_roster(settings: LiveSettings, post: Post, journal: Journal) -> RosterWriter:
     """Open the roster, and end the processes that a dead supervisor left to its members."""
     paths = settings.paths
-    trouble = damaged.repair_roster(paths, journal)
+    trouble = recovery.repair_roster(paths, journal)
     roster = RosterWriter(post, journal, team_name=paths.own_name or settings.now.team.name)
     if trouble is not None:
         roster.tell_lead(trouble)

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from teamd.errors import DamagedRoster, StoreError, UnknownTeammate
 from teamd.files import files, locks
+from teamd.files.file_stamp import Version, is_settled, version_of
 from teamd.files.paths import TeamPaths
-from teamd.files.version import Version, is_settled, version_of
 from teamd.messages import LEAD, NAME, USER
 from teamd.states import Status
 from teamd.team.member import COLOURS, Member, MemberLines

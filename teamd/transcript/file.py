@@ -12,7 +12,7 @@ from typing import Any, Final
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import files, lines
 from teamd.files.files import SyncAhead
-from teamd.files.kept import KeptFile
+from teamd.files.open_files import KeptFile
 from teamd.message_json import is_moment
 from teamd.messages import Message
 from teamd.tokens import Usage

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from teamd.copies import clone, record, work
+from teamd.copies import clone, copy_status, record
+from teamd.copies.copy_status import opened_diff
 from teamd.copies.discard import discard, remove_one
 from teamd.copies.merge import merge
 from teamd.copies.record import Copy
-from teamd.copies.work import opened_diff
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.settings import Settings
@@ -57,7 +57,7 @@ def test_a_repository_inside_of_a_copy_is_put_aside_with_all_of_it(
     assert kept.parent == paths.removed
     assert (kept / "lib/work.txt").read_text() == "hours of work\n"
     assert not (copy.folder / "lib").exists()
-    assert not work.look(paths, copy).any
+    assert not copy_status.look(paths, copy).any
 
 
 def test_a_repository_inside_of_a_copy_without_a_commit_is_put_aside(
@@ -100,7 +100,7 @@ def test_a_diff_names_a_repository_inside(paths: TeamPaths, copy: Copy) -> None:
 @pytest.mark.parametrize("flag", ["assume-unchanged", "skip-worktree"])
 def test_work_that_git_was_told_not_to_see_is_seen(paths: TeamPaths, copy: Copy, flag: str) -> None:
     git(copy.folder, "update-index", f"--{flag}", "a.txt")
-    assert not work.look(paths, copy).any
+    assert not copy_status.look(paths, copy).any
     (copy.folder / "a.txt").write_text("hours of work\n")
     with pytest.raises(TeamError, match="0 commits and 1 file"):
         discard(paths, "alice")
@@ -176,7 +176,7 @@ def test_a_pipe_in_a_copy_is_named_and_holds_nobody_up(
     pipe.parent.mkdir(exist_ok=True)
     os.mkfifo(pipe)
     with pytest.raises(TeamError) as refused:
-        work.look(paths, copy)
+        copy_status.look(paths, copy)
     assert str(refused.value) == (
         f"the working copy {copy.folder} is damaged ({place} is a pipe or a device, and git "
         "reads it); "
@@ -184,7 +184,7 @@ def test_a_pipe_in_a_copy_is_named_and_holds_nobody_up(
     )
     kept = Path(discard(paths, "alice", force=True).kept)
     assert (kept / place).is_fifo()
-    assert not work.look(paths, record.get(paths, "alice")).any
+    assert not copy_status.look(paths, record.get(paths, "alice")).any
 
 
 def test_a_copy_is_removed_and_what_nobody_merged_is_kept(paths: TeamPaths, copy: Copy) -> None:

@@ -15,11 +15,11 @@ from typing import Final
 
 import pytest
 
-from teamd.copies import record, work
+from teamd.copies import copy_status, record
+from teamd.copies.copy_status import opened_diff
 from teamd.copies.discard import discard
 from teamd.copies.merge import merge
 from teamd.copies.record import Copy
-from teamd.copies.work import opened_diff
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.settings import Settings
@@ -79,8 +79,8 @@ class Scene:
         """Do all that a person can ask of a copy; what was refused."""
         refused = []
         for ask in (
-            lambda: work.look(self.paths, self.copy),
-            lambda: work.to_json(self.paths, self.copy),
+            lambda: copy_status.look(self.paths, self.copy),
+            lambda: copy_status.to_json(self.paths, self.copy),
             self._diff,
             lambda: merge(self.paths, "alice", Settings()),
             self._commit,
@@ -88,7 +88,7 @@ class Scene:
             self._change,
             lambda: discard(self.paths, "alice"),
             lambda: discard(self.paths, "alice", force=True),
-            lambda: work.look(self.paths, record.get(self.paths, "alice")),
+            lambda: copy_status.look(self.paths, record.get(self.paths, "alice")),
         ):
             try:
                 ask()
@@ -263,7 +263,7 @@ def test_what_is_planted_in_a_copy_runs_in_no_command_of_the_person(
     assert (scene.source / "a.txt").read_text() in ("one\n", "changed\n"), refused
     git(scene.source, "merge-base", "--is-ancestor", before, "HEAD")
     assert git(scene.source, "symbolic-ref", "HEAD") == "refs/heads/main"
-    state = work.look(scene.paths, record.get(scene.paths, "alice"))
+    state = copy_status.look(scene.paths, record.get(scene.paths, "alice"))
     assert not state.uncommitted, refused
     assert state.ahead == 0
 

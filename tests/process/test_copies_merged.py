@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from teamd.copies import record, work
+from teamd.copies import copy_status, record
 from teamd.copies.merge import merge
 from teamd.settings import Settings
 from tests.e2e.harness import Project
@@ -58,7 +58,7 @@ def test_a_squash_of_what_is_there_already_says_so(yard: Yard) -> None:
     assert said == "ann has committed nothing that is not in main; nothing to merge\n"
     assert yard.git("rev-parse", "HEAD") == mine
     assert not (yard.folder / ".git/SQUASH_MSG").exists()
-    assert work.look(yard.project.paths, record.get(yard.project.paths, "ann")).ahead == 0
+    assert copy_status.look(yard.project.paths, record.get(yard.project.paths, "ann")).ahead == 0
 
 
 def test_a_squash_says_how_more_work_does_not_conflict(yard: Yard) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.copies import clone, record, work
+from teamd.copies import clone, copy_status, record
 from teamd.copies.discard import discard
 from teamd.copies.merge import merge
 from teamd.errors import TeamError
@@ -36,7 +36,7 @@ def before(tmp_path: Path) -> TeamPaths:
 def test_copies_go_along_with_a_project_that_is_moved(before: TeamPaths) -> None:
     home = before.home.rename(before.home.with_name("moved"))
     after = TeamPaths(home / ".team")
-    assert work.look(after, record.get(after, "alice")).ahead == 1
+    assert copy_status.look(after, record.get(after, "alice")).ahead == 1
     assert merge(after, "alice", Settings()).merged == 1
     assert (home / "a.txt").read_text() == "by alice\n"
     (after.copy("alice") / "new.txt").write_text("new\n")

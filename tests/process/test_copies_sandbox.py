@@ -13,15 +13,15 @@ from tempfile import mkdtemp
 
 import pytest
 
-from teamd.copies import clone, record, work
+from teamd.copies import clone, copy_status, record
 from teamd.copies.discard import discard
 from teamd.copies.record import Copy
 from teamd.files.paths import TeamPaths
 from teamd.sandbox.build import build_shell
 from teamd.sandbox.probe import probe
 from teamd.sandbox.shells import Shell
-from teamd.settings.reach import Tools
 from teamd.settings.schema import Settings, TeamSettings
+from teamd.settings.tool_limits import Tools
 from teamd.tools import Result, Toolbox
 from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
 from teamd.tools.shell import Bash
@@ -104,7 +104,7 @@ def test_commands_commit_in_the_copy_as_their_teammate(scene: Scene) -> None:
         "alice", "echo x > a.txt; git commit -qam mine && git log -1 --format='%an <%ae> %s'"
     )
     assert said == ["alice <alice@default> mine"]
-    assert work.look(scene.paths, scene.alice).ahead == 1
+    assert copy_status.look(scene.paths, scene.alice).ahead == 1
     assert git(scene.source, "log", "--format=%s") == "first"
 
 
@@ -263,4 +263,4 @@ def test_discard_works_while_a_command_runs(scene: Scene) -> None:
 
     after, _ = asyncio.run(run())
     assert after.text == "a.txt\nb.txt"
-    assert not work.look(scene.paths, scene.alice).any
+    assert not copy_status.look(scene.paths, scene.alice).any

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from teamd.copies import clone, record, work
+from teamd.copies import clone, copy_status, record
 from teamd.copies.clone import Made
-from teamd.copies.confined import confined_git
+from teamd.copies.copy_status import opened_diff
 from teamd.copies.discard import discard
 from teamd.copies.head import read_head
 from teamd.copies.merge import merge
 from teamd.copies.record import Copy
+from teamd.copies.sandboxed_git import confined_git
 from teamd.copies.source import GitKilled, Source
-from teamd.copies.work import opened_diff
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.settings import Settings
@@ -192,7 +192,7 @@ def test_submodules_are_empty_and_the_person_is_told(paths: TeamPaths, tmp_path:
     git(paths.home, "commit", "-qm", "lib")
     made = make(paths)
     assert made.lacks == "its submodules are empty: lib"
-    assert work.look(paths, made.copy).uncommitted == ()
+    assert copy_status.look(paths, made.copy).uncommitted == ()
     work_in(made.copy)
     assert merge(paths, "alice", Settings()).merged == 1
     assert (paths.home / "lib/a.txt").read_text() == "one\n"
@@ -207,7 +207,7 @@ def test_what_git_lfs_keeps_is_a_pointer_and_the_person_is_told(paths: TeamPaths
     made = make(paths)
     assert made.lacks == "of what git-lfs keeps (1) it has the pointers alone"
     assert (made.copy.folder / "large.txt").read_text() == pointer
-    assert work.look(paths, made.copy).uncommitted == ()
+    assert copy_status.look(paths, made.copy).uncommitted == ()
 
 
 def test_what_is_read_of_git_is_in_english_and_hooks_have_the_person_s_language(
@@ -381,7 +381,7 @@ def test_a_device_in_the_place_of_a_ref_is_not_read(paths: TeamPaths) -> None:
     (copy.folder / ".git/refs/heads/team/alice").unlink()
     (copy.folder / ".git/refs/heads/team/alice").symlink_to("/dev/zero")
     with pytest.raises(TeamError, match="alice is a pipe or a device, and git reads it"):
-        work.look(paths, copy)
+        copy_status.look(paths, copy)
 
 
 def test_a_merge_that_conflicts_names_the_files_and_changes_nothing(paths: TeamPaths) -> None:
@@ -475,14 +475,14 @@ def test_a_copy_that_git_cannot_read_is_made_anew_by_force(paths: TeamPaths) -> 
     copy = copied(paths)
     (copy.folder / "new.txt").write_text("new\n")
     (copy.folder / ".git/HEAD").unlink()
-    for ask in (lambda: work.look(paths, copy), lambda: discard(paths, "alice")):
+    for ask in (lambda: copy_status.look(paths, copy), lambda: discard(paths, "alice")):
         with pytest.raises(
             TeamError, match=r"is damaged .*`teamctl discard alice --force` makes it"
         ):
             ask()
     kept = discard(paths, "alice", force=True).kept
     assert (paths.removed / kept / "new.txt").read_text() == "new\n"
-    assert not work.look(paths, copy).any
+    assert not copy_status.look(paths, copy).any
 
 
 def test_a_merge_that_was_killed_before_it_was_noted_is_noted_by_the_next(
@@ -494,7 +494,7 @@ def test_a_merge_that_was_killed_before_it_was_noted_is_noted_by_the_next(
     head = git(paths.home, "rev-parse", "HEAD")
     record.write(paths, copy)  # as before it
     assert merge(paths, "alice", Settings()).commit == head
-    assert work.look(paths, record.get(paths, "alice")).ahead == 0
+    assert copy_status.look(paths, record.get(paths, "alice")).ahead == 0
 
 
 def test_a_merge_that_the_person_interrupts_changes_nothing(paths: TeamPaths) -> None:

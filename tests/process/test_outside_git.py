@@ -14,8 +14,8 @@ from teamd.files.paths import TeamPaths
 from teamd.sandbox.build import build_shell
 from teamd.sandbox.outside_git import explain_git, linked_repository
 from teamd.sandbox.probe import probe
-from teamd.settings.reach import Tools
 from teamd.settings.schema import Settings, TeamSettings
+from teamd.settings.tool_limits import Tools
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
 from tests.e2e.harness import Project

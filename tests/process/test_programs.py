@@ -14,7 +14,7 @@ import pytest
 
 from teamd.process_id import Identity
 from teamd.programs import Captured, Program, capture, start_detached
-from teamd.programs.brief import begin_briefly, run_briefly, run_to_end
+from teamd.programs.run_program import begin_briefly, run_briefly, run_to_end
 from tests.waiting import wait_until
 
 ENDS = """
@@ -211,7 +211,7 @@ def test_nothing_outlives_a_whole_program(tmp_path: Path, ends: bool, open_ones:
 
 INTERRUPTED = """
 import os, sys
-from teamd.programs.brief import run_to_end
+from teamd.programs.run_program import run_to_end
 script = "read line; sleep 1000 & echo $! $$ >'%s'; wait" % sys.argv[1]
 argv, env = ["/bin/sh", "-c", script], dict(os.environ)
 run_to_end(argv, timeout_seconds=60, env=env, words=b"begin\\n", whole=True)

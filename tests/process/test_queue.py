@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.copies import landing
+from teamd.copies import move_branch
 from teamd.copies.source import GitKilled, Source
 from tests.e2e.harness import Project
 from tests.queues import CHECK, Yard
@@ -267,7 +267,7 @@ def test_a_branch_never_moves_below_files_that_a_killed_git_did_not_name(
     yard.git("fetch", "--quiet", str(yard.copy("ann")), commit)
     before = yard.git("rev-parse", "main")
     with pytest.raises(GitKilled, match="git worktree was killed"):
-        landing.land(source, "main", before, commit)
+        move_branch.land(source, "main", before, commit)
     assert yard.git("rev-parse", "main") == before
 
 

@@ -12,7 +12,7 @@ from teamd.checks.merger import Merger
 from teamd.errors import TeamError
 from teamd.mail.routing import Post
 from teamd.masking import Mask
-from teamd.merges import joining
+from teamd.merges import enqueue
 from teamd.merges.queue import Queue
 from teamd.messages import TEAMD
 from teamd.sandbox.probe import probe
@@ -52,7 +52,7 @@ def test_what_is_planted_in_a_copy_does_not_run_in_the_queue(plant: str, scene: 
     for base in (tip, first):
         git(scene.source, "update-ref", "refs/heads/team/main", base)
         with suppress(TeamError):
-            joining.add(queue, "alice", merger.settings)
+            enqueue.add(queue, "alice", merger.settings)
         assert survived(10**6, lambda _: merger.run()), "in a process of its own"
     assert not list(scene.source.parent.rglob(scene.mark.name)), queue.read()
     assert (scene.source / "a.txt").read_text() == "one\n"
@@ -77,7 +77,7 @@ def test_attributes_that_are_merged_name_no_driver_or_filter_of_the_person_s(sce
     git(scene.source, "reset", "-q", "--hard", first)
     scene.mark.unlink()
     scene._commit()
-    joining.add(queue, "alice", merger.settings)
+    enqueue.add(queue, "alice", merger.settings)
     assert merger.run() == 0
     (entry,) = queue.read().all
     assert (entry.state, entry.why) == ("merged", "")

@@ -11,7 +11,7 @@ import pytest
 from teamd.board.board import Board
 from teamd.board.rules import Change
 from teamd.board.task import TaskStatus
-from teamd.copies.landing import NotLanded
+from teamd.copies.move_branch import NotLanded
 from teamd.copies.source import GitKilled
 from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths

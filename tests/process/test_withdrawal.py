@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.copies import landing
+from teamd.copies import move_branch
 from teamd.copies.clone import make_copy
 from teamd.copies.source import Source
 from teamd.errors import TeamError
@@ -88,7 +88,7 @@ def test_a_branch_in_the_way_of_the_queue_s_is_named(project: Project) -> None:
     yard = Yard(project, "ann")
     yard.git("branch", "team")
     with pytest.raises(TeamError) as refused:
-        landing.find_tip(Source.of(yard.folder), "team/main")
+        move_branch.find_tip(Source.of(yard.folder), "team/main")
     said = "the branch team/main cannot be made; rename the one that is in its way, or set [merge] "
     assert str(refused.value).startswith(
         f"{said}into in team.toml to another: git update-ref failed"

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from teamd import damaged
+from teamd import recovery
 from teamd.board.files import read_all
 from teamd.budget.account import Reservation
 from teamd.budget.accounts import Terms
@@ -36,7 +36,7 @@ def repaired(paths: TeamPaths) -> list[str]:
     """The names of the files that were put aside."""
     return [
         damage.path.name
-        for damage, kept in damaged.repair(paths, cost)
+        for damage, kept in recovery.repair(paths, cost)
         if kept is None or kept.exists()
     ]
 
@@ -58,7 +58,7 @@ def test_a_team_without_damage_is_left_alone(paths: TeamPaths) -> None:
     Mailbox(paths, "bob").take()
     Ledger(paths.ledger).agree(Terms(team_tokens=7))
     assert (repaired(paths), delivered(paths, "bob")) == ([], ["a"])
-    assert damaged.find_kept(paths) == []
+    assert recovery.find_kept(paths) == []
 
 
 @pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
@@ -96,7 +96,7 @@ def test_taken_mail_behind_a_damaged_beginning_is_delivered_again(paths: TeamPat
     paths.taken("bob").write_bytes(content.replace(b'"at"', b'"to"', 1))
     assert repaired(paths) == ["bob.taken.jsonl"]
     assert sorted(delivered(paths, "bob")) == ["a", "b", "c"]
-    [kept] = damaged.find_kept(paths)
+    [kept] = recovery.find_kept(paths)
     assert b'"to"' in kept.read_bytes()
 
 
@@ -114,7 +114,7 @@ def test_damaged_requests_and_replies_are_put_aside(paths: TeamPaths, content: b
     (paths.replies / "x.json").write_bytes(content)
     assert repaired(paths) == ["abcdef.json", "x.json"]
     assert repaired(paths) == [], "once is enough"
-    assert len(damaged.find_kept(paths)) == 2
+    assert len(recovery.find_kept(paths)) == 2
 
 
 @pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
@@ -251,7 +251,7 @@ def test_a_folder_in_the_place_of_taken_mail_is_put_aside(paths: TeamPaths) -> N
     put(paths, "new")
     assert repaired(paths) == ["bob.taken.jsonl"]
     assert delivered(paths, "bob") == ["new"]
-    [kept] = damaged.find_kept(paths)
+    [kept] = recovery.find_kept(paths)
     assert (kept / "mail").read_text() == "kept"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from teamctl.demo.onlooker import Onlooker, TeamEvent, Teller
+from teamctl.demo.demo_progress import Onlooker, TeamEvent, Teller
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.states import Status

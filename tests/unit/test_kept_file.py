@@ -14,7 +14,7 @@ import pytest
 
 from teamd.errors import InboxFull, StoreError, StrangeFile
 from teamd.files import locks
-from teamd.files.kept import KeptDescriptor, KeptFile
+from teamd.files.open_files import KeptDescriptor, KeptFile
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message

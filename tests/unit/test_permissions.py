@@ -18,8 +18,8 @@ from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.messages import Message
-from teamd.settings.reach import Tools
 from teamd.settings.schema import Permission
+from teamd.settings.tool_limits import Tools
 from teamd.tools import PermissionPending, ToolError
 from teamd.tools.approval import (
     ReviewPermission,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.settings.reach import Tools, common_reach
+from teamd.settings.tool_limits import Tools, common_reach
 
 DATA, DOCS = Path("/data"), Path("/docs")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from teamd.overview.remembered import remember
+from teamd.overview.cached_file import remember
 from tests.waiting import wait_until
 
 

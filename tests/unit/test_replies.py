@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from teamctl.deeds import Deeds
+from teamctl.actions import Deeds
 from teamctl.doctor import Level
 from teamctl.doctor.model import check_model
 from teamctl.top.dialogs import explain

@@ -8,8 +8,8 @@ import pytest
 
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import system_prompt
-from teamd.damaged import rebuild_team
 from teamd.files.paths import TeamPaths
+from teamd.recovery import rebuild_team
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
 

@@ -36,8 +36,8 @@ from teamd.sandbox.places import (
 )
 from teamd.sandbox.probe import Probe, describe, find_program, probe
 from teamd.sandbox.readable import Readable
-from teamd.settings.reach import Reach, Tools
 from teamd.settings.schema import Settings, Teammate
+from teamd.settings.tool_limits import Reach, Tools
 from tests.waiting import until
 
 

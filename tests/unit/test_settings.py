@@ -16,7 +16,6 @@ from teamd.errors import SettingsError
 from teamd.settings import Settings, Teammate, load, parse
 from teamd.settings.hosts import HostSettings
 from teamd.settings.kinds import keys_of
-from teamd.settings.reach import Reach, Tools
 from teamd.settings.schema import (
     SECTIONS,
     Limits,
@@ -29,6 +28,7 @@ from teamd.settings.schema import (
     TaskSettings,
     TeamSettings,
 )
+from teamd.settings.tool_limits import Reach, Tools
 from teamd.settings.trust import TrustStore
 
 SCALARS = (

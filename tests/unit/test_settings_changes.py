@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from teamd.settings import Settings, Teammate, changes
-from teamd.settings.reach import Tools
 from teamd.settings.schema import Limits, ModelSettings, Permission, PriceSettings
+from teamd.settings.tool_limits import Tools
 
 
 def test_changes_are_dotted_keys() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from teamd.errors import SettingsError
 from teamd.settings import Settings, changes, parse
-from teamd.settings.reach import Reach
+from teamd.settings.tool_limits import Reach
 from teamd.settings.write import with_keys
 
 SERVERS = 'a list of addresses, such as ["tls://10.0.0.1:4222"] or ["tls://[fd00::1]:4222"]'

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.files.version import KeptVersion, version_of
+from teamd.files.file_stamp import KeptVersion, version_of
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from teamd.board.board import Board
 from teamd.budget.account import Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
-from teamd.damaged import repair
 from teamd.files import find_team, pidfile
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
@@ -36,6 +35,7 @@ from teamd.models import Reply
 from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
 from teamd.programs import Sink
+from teamd.recovery import repair
 from teamd.settings.schema import ModelSettings, Permission
 from teamd.states import Status
 from teamd.supervisor.roster_writer import RosterWriter

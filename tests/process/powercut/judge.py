@@ -16,7 +16,6 @@ from teamd.board.board import Board
 from teamd.board.task import Task
 from teamd.budget.ledger import Ledger
 from teamd.copies import record as copies
-from teamd.damaged import repair, repair_roster
 from teamd.errors import TeamError
 from teamd.files import files
 from teamd.files.paths import TeamPaths
@@ -29,6 +28,7 @@ from teamd.mail.routing import Post
 from teamd.merges import queue
 from teamd.merges.queue import MergeState
 from teamd.messages import LEAD, TEAMD, USER
+from teamd.recovery import repair, repair_roster
 from teamd.states import Status
 from teamd.team.roster import Roster
 from teamd.transcript.file import Transcript, parse

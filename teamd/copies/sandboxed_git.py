@@ -22,14 +22,14 @@ from teamd.files.directories import remove_scratch as remove_left
 from teamd.files.directories import scratch_folder
 from teamd.files.paths import TeamPaths
 from teamd.programs import Captured
-from teamd.programs.brief import run_to_end
+from teamd.programs.run_program import run_to_end
 from teamd.programs.seccomp import filter_to_read
 from teamd.sandbox.bubblewrap import build_arguments, is_empty
 from teamd.sandbox.build import build_policy
 from teamd.sandbox.policy import Origin, Policy
 from teamd.sandbox.probe import PROGRAM, find_program, probe
 from teamd.sandbox.readable import Readable
-from teamd.settings.reach import Tools
+from teamd.settings.tool_limits import Tools
 
 LONG_SECONDS: Final = 600.0
 OWN_OBJECTS: Final = "TEAMD_OWN_OBJECTS"  # a variable: the copy's own objects, quoted

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from teamd.files.version import Version, is_settled, version_of
+from teamd.files.file_stamp import Version, is_settled, version_of
 
 T = TypeVar("T")
 

@@ -8,13 +8,13 @@ from functools import partial
 from typing import Final
 
 from teamd.board.task import Task
-from teamd.copies import record, work
+from teamd.copies import copy_status, record
 from teamd.copies.clone import DISCARDED, now_in_refs
-from teamd.copies.confined import confined_git
 from teamd.copies.forbidden import CommitGate
-from teamd.copies.landing import ref_of
 from teamd.copies.merge import check_work
+from teamd.copies.move_branch import ref_of
 from teamd.copies.record import Copy
+from teamd.copies.sandboxed_git import confined_git
 from teamd.copies.source import Source, source_of
 from teamd.errors import StoreError, TeamError
 from teamd.files import locks
@@ -54,10 +54,10 @@ def add(queue: Queue, name: str, settings: Settings) -> Entry:
         source = source_of(copy)
         into = source.find(ref_of(settings.merge.into))
         with confined_git(paths, copy.folder, copy.origin) as git:
-            state = work.read_state(git, copy)
+            state = copy_status.read_state(git, copy)
             check_work(copy, state)
-            work.fetch_commit(git, source, state.tip, [*filter(None, (copy.base, into))])
-        if not work.count_new(source, copy, state.tip, within=into or "HEAD"):
+            copy_status.fetch_commit(git, source, state.tip, [*filter(None, (copy.base, into))])
+        if not copy_status.count_new(source, copy, state.tip, within=into or "HEAD"):
             raise TeamError(f"{name} has committed nothing that is not in {settings.merge.into}")
         gate = CommitGate(paths, settings, source)
         gate.check(copy.name, state.tip, into or copy.base)
@@ -85,7 +85,7 @@ def join(queue: Queue, settings: Settings, proof: CheckedCommit) -> Entry | None
         with confined_git(paths, copy.folder, copy.origin) as git:
             if any(source.holds(proof.commit, within=one) for one in known):
                 return None
-            work.fetch_commit(git, source, proof.commit, known)
+            copy_status.fetch_commit(git, source, proof.commit, known)
         gate = CommitGate(paths, settings, source)
         gate.check(copy.name, proof.commit, into or copy.base)
         gate.check_history(copy.name, proof.commit, into or copy.base, copy.base)

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
-from teamd.copies.confined import OWN_OBJECTS, ConfinedGit, confined_git
 from teamd.copies.record import Copy, check_object_id
+from teamd.copies.sandboxed_git import OWN_OBJECTS, ConfinedGit, confined_git
 from teamd.copies.source import Source, last_words
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from teamd.errors import translate_os_errors
 from teamd.files import files, locks
+from teamd.files.file_stamp import KeptVersion, Version, has_settled_names, is_link
 from teamd.files.safe_open import safe_open
-from teamd.files.version import KeptVersion, Version, has_settled_names, is_link
 
 
 @dataclass(slots=True)

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Final
 
-from teamd.copies import mending
+from teamd.copies import repair_worktree
+from teamd.copies.copy_status import name_files
 from teamd.copies.head import read_head
 from teamd.copies.source import Source, last_words
-from teamd.copies.work import name_files
 from teamd.errors import TeamError
 
 # The end of an entry is written down next: a power cut may not take the branch back.
@@ -132,7 +132,7 @@ def mend(source: Source, branch: str, tip: str, commit: str) -> None:
     """
     tree = find_tree(source, branch)
     if tree is not None and source.find(ref_of(branch)) == tip:
-        mending.mend(tree, tip, commit)
+        repair_worktree.mend(tree, tip, commit)
 
 
 def _check_clean(tree: Source, branch: str) -> None:
