@@ -194,7 +194,7 @@ class Message:
             type=_text(fields.pop("type", None)) or "message",
             sender=_text(fields.pop("from", None)) or "unknown",
             to=to,
-            content=_without_surrogates(content),
+            content=without_surrogates(content),
             timestamp=float(moment) if is_moment(moment) else undated(),
             extra=MappingProxyType(fields),
         )
@@ -220,11 +220,11 @@ class Message:
 
 
 def _text(value: object) -> str:
-    return _without_surrogates(value).replace("\0", "") if isinstance(value, str) else ""
+    return without_surrogates(value).replace("\0", "") if isinstance(value, str) else ""
 
 
-def _without_surrogates(text: str) -> str:
-    """JSON's escapes can spell half of a pair, which no UTF-8 encoder takes."""
+def without_surrogates(text: str) -> str:
+    """Return a text that UTF-8 can hold: JSON's escapes and file names can spell half of a pair."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -22,7 +22,7 @@ from teamd.agent.turn import Cancellation
 from teamd.agent.work import claim_next, list_open_work
 from teamd.errors import SettingsError, TeamError
 from teamd.files.paths import TeamPaths
-from teamd.messages import new_id
+from teamd.messages import new_id, without_surrogates
 from teamd.settings import roles
 from teamd.settings.skills import Skill
 from teamd.tools import Toolbox
@@ -157,4 +157,5 @@ def _opening(env: Environment, found: Sequence[Skill]) -> Opened:
     # A copy's own files are the teammate's to change: it must not write its own instructions.
     project = Workspace(env.project, hidden=env.paths.off_limits(env.project))
     system = env.mask.text(prompt + read_project_instructions(project))
-    return replace(opened, system=system)
+    # As it will be read from the transcript: a folder's name may be bytes that are not UTF-8.
+    return replace(opened, system=without_surrogates(system))
