@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
+from teamd import clocks
 from teamd.agent.conversation import prompts
 from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.repeats import NOT_RUN, Repeats
@@ -97,7 +98,9 @@ async def follow(
         elif repeats.stuck_at:
             result = Result(text=NOT_RUN, is_error=True)
         else:
-            result = repeats.judge(call, await guard(_run_call(talk, call, show)))
+            began = clocks.awake()
+            result = await guard(_run_call(talk, call, show))
+            result = repeats.judge(call, result, seconds=clocks.awake() - began)
         conversation.add_result(call, result)
     if conversation.stop_reason in CUT_OFF_REASONS and not calls:
         conversation.add_note(prompts.CUT_OFF_REPLY)

@@ -15,6 +15,7 @@ from teamd.tools.output import clip
 
 # Of one result, however long a list or a name in it is; [tools] output_bytes mostly is far less.
 _MOST_BYTES: Final = 1 << 22
+NO_OUTPUT: Final = "(no output)"  # the result of a call that has nothing to say
 _KEYWORDS: Final = ("type", "description", "enum", "default", "items", "properties", "required")
 
 
@@ -40,6 +41,13 @@ class Input(BaseModel):
     """Input of a tool. Unknown keys are refused, so that a misspelt one is noticed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def identity(self) -> dict[str, Any]:
+        """Return the values that tell this call from another: two calls with the same do the same.
+
+        Values are parsed and defaults filled in, so that the spelling makes no difference.
+        """
+        return self.model_dump(mode="json")
 
 
 class CommandInput(Input):
@@ -96,6 +104,10 @@ class Tool(Generic[InputT]):
         There is none but in a few calls of a few tools.
         """
         return None
+
+    def is_under_way(self, arguments: InputT, /) -> bool:  # noqa: ARG002 -- of some
+        """Return whether the work that a call looks at, such as a job, has not ended yet."""
+        return False
 
     async def call(self, arguments: InputT, key: str, /) -> str:
         """Do it and return what the model reads, in words.
@@ -214,6 +226,20 @@ class Toolbox:
         """Return whether every call of this tool that succeeds changes a file."""
         return name in self._tools and self._tools[name].changes
 
+    def parse(self, name: str, arguments: object) -> Input | None:
+        """Return the checked input of a call; `None` where its tool is missing or refuses it."""
+        if name not in self._tools:
+            return None
+        try:
+            parsed: Input = self._tools[name].Input.model_validate(arguments)
+        except ValidationError:
+            return None
+        return parsed
+
+    def is_under_way(self, name: str, parsed: Input) -> bool:
+        """Return whether the work that a call looks at, such as a job, has not ended yet."""
+        return self._tools[name].is_under_way(parsed)
+
     def _has(self, name: str, granted: Grant) -> bool:
         tool = self._tools.get(name)
         return tool is not None and granted.allows(tool)
@@ -273,7 +299,7 @@ class Toolbox:
         # the teammate. A cancellation is no Exception and passes.
         except Exception as error:  # noqa: BLE001
             return _failure(error, said)
-        return Result(text=_clean(said + (text if text.strip() else "(no output)")))
+        return Result(text=_clean(said + (text if text.strip() else NO_OUTPUT)))
 
     def _check(self, tool: Tool[Any], arguments: Input, key: str, granted: Grant) -> str:
         """Raise what keeps a call from running; return what was said with a permission."""

@@ -23,7 +23,7 @@ from teamd.masking import Mask, MaskedOutput
 from teamd.message_json import is_moment
 from teamd.programs import Sink
 from teamd.sandbox.shells import Command
-from teamd.tools import Input, RepeatableTool, Tool, ToolError
+from teamd.tools import NO_OUTPUT, Input, RepeatableTool, Tool, ToolError
 from teamd.tools.ids import JobId
 from teamd.tools.output import OutputFile, clip
 
@@ -262,13 +262,18 @@ class CheckBackground(RepeatableTool[CheckBackgroundInput]):
         self._jobs = jobs
         self._output_bytes = output_bytes
 
+    def is_under_way(self, arguments: CheckBackgroundInput) -> bool:
+        """Return whether the job still runs, or any where none is named."""
+        running = [job.id for job in self._jobs.all() if job.runs]
+        return bool(running) if arguments.job_id is None else arguments.job_id in running
+
     async def call(self, arguments: CheckBackgroundInput, _key: str) -> str:
         """Its state and output, or a line a job."""
         if arguments.job_id is None:
             return "\n".join(map(_line, self._jobs.all())) or "no jobs"
         job = self._jobs.get(arguments.job_id)
         output = self._jobs.output(job.id, self._output_bytes)
-        return f"{_line(job)}\n{output or '(no output)'}"
+        return f"{_line(job)}\n{output or NO_OUTPUT}"
 
 
 class StopBackgroundInput(Input):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from functools import partial
-from typing import BinaryIO, Final
+from pathlib import PurePath
+from typing import Any, BinaryIO, Final
 
 from pydantic import Field
 
@@ -25,25 +26,32 @@ from teamd.tools.workspace import Workspace
 _DEFAULT_LINES: Final = 2000
 
 
-class ReadInput(Input):
-    """A file, and which of its lines."""
+class _FileInput(Input):
+    """A file by its path."""
 
     path: str
+
+    def identity(self) -> dict[str, Any]:
+        """Return all values, the path in its shortest spelling: `./x` is `x`."""
+        return {**super().identity(), "path": str(PurePath(self.path))}
+
+
+class ReadInput(_FileInput):
+    """A file, and which of its lines."""
+
     offset: int = Field(default=1, gt=0, description="the first line")
     limit: int = Field(default=_DEFAULT_LINES, gt=0, description="how many lines")
 
 
-class WriteInput(Input):
+class WriteInput(_FileInput):
     """A file, and all of its new content."""
 
-    path: str
     content: str
 
 
-class EditInput(Input):
+class EditInput(_FileInput):
     """A file, a text in it and what shall stand there."""
 
-    path: str
     old_text: str
     new_text: str
     replace_all: bool = False

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import signal
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -26,6 +26,10 @@ class BashInput(Input):
     command: str
     timeout: Annotated[int, Field(gt=0, le=_DAY_SECONDS, description="seconds")] | None = None
     description: Annotated[str, Field(description="its purpose, for the person")] | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """Return the command alone, without white space around it."""
+        return {"command": self.command.strip()}
 
 
 @dataclass(kw_only=True)

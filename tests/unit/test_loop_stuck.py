@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,22 @@ def test_mail_in_a_turn_is_a_reason_to_call_again(tmp_path: Path) -> None:
     life.send("work")
     life.live(calls=9)
     assert {is_error for _, is_error in results(life)} == {False}
+
+
+def test_a_call_that_takes_a_second_never_ends_the_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life, read = Life(tmp_path, *[use(SAME)] * 8), time.clock_gettime
+
+    async def take_a_second(_: str) -> None:
+        done = len(life.do.done) + 1
+        monkeypatch.setattr(time, "clock_gettime", lambda which: read(which) + done)
+
+    life.do = Do(take_a_second)
+    life.send("work")
+    life.live(calls=9)
+    assert [is_error for _, is_error in results(life)] == [False] * 2 + [True] * 6
+    assert life.lead == []
 
 
 def test_a_subagent_that_repeats_a_call_fails_with_a_sentence(tmp_path: Path) -> None:
