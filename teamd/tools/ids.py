@@ -1,4 +1,4 @@
-"""Ids as models write them: `1`, `"1"`, `#1`, `task_1` and `task_id: 1` name the same task."""
+"""Ids as models write them: `1`, `1.0`, `"1"`, `#1`, `task_01`, `task_id: 1` name the same task."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ _LONGEST: Final = 64  # characters; a longer text is not an id
 def _reader(noun: str) -> Callable[[object], object]:
     """Return what finds the number in an id; any other value stays as it is, to be refused."""
     name = rf"{noun}[\s_-]*(?:id)?[\s_:=#-]*"
-    written = re.compile(rf"[\s#\"'`]*(?:{name})?[\"'`]*([0-9]+)[\s\"'`]*", re.IGNORECASE)
+    written = re.compile(
+        rf"[\s#\"'`]*(?:{name})?[\"'`]*0*([0-9]+)(?:\.0+)?[\s\"'`]*", re.IGNORECASE
+    )
 
     def read(value: object) -> object:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
         if isinstance(value, int) and not isinstance(value, bool):
             return str(value)
         short = isinstance(value, str) and len(value) <= _LONGEST

@@ -87,7 +87,8 @@ def test_the_inputs_are_those_of_the_contract(board: Board) -> None:
 @pytest.mark.parametrize(
     "given",
     [1, "1", " 1\n", '"1"', "'1'", "`1`", "#1", "task_1", "task-1", "Task 1", "task #1", "task1",
-     "task_id: 1", "task_id=1", 'task_id: "1"', "TASK_ID 1"],
+     "task_id: 1", "task_id=1", 'task_id: "1"', "TASK_ID 1",
+     1.0, "1.0", "01", "TASK_01", "task_1.0"],
 )  # fmt: skip
 def test_an_id_is_understood_as_models_write_it(board: Board, given: object) -> None:
     run(board, "task_create", subject="x")
@@ -96,7 +97,9 @@ def test_an_id_is_understood_as_models_write_it(board: Board, given: object) -> 
     assert json.loads(run(board, "task_get", task_id=given).text)["subject"] == "x"
 
 
-@pytest.mark.parametrize("given", ["-1", "1.0", "../1", "job_1", "1 2", "x1", "", "#", "1" * 99])
+@pytest.mark.parametrize(
+    "given", ["-1", "1.5", "1.", "../1", "job_1", "1 2", "x1", "", "#", "1" * 99]
+)
 def test_what_only_looks_like_an_id_is_refused(board: Board, given: str) -> None:
     run(board, "task_create", subject="x")
     refused = run(board, "task_get", task_id=given)
