@@ -46,7 +46,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     if isinstance(value, list):
         raise NotAMessage("it is a JSON array; write one object a line")
     if not isinstance(value, dict):
-        raise NotAMessage("it is no JSON object")
+        raise NotAMessage("it is not a JSON object")
     if _may_be_deep(line) and any(_deeper(found, _MAX_DEPTH) for found in value.values()):
         raise NotAMessage(f"it is nested deeper than {_MAX_DEPTH}")
     return value

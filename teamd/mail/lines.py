@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,8 @@ _LONGEST_MARKER: Final = len(b'\n{"taken_as": ""}\n') + _LONGEST_NAME
 _MARKERS_FIRST: Final = re.compile(rb'(?:{"taken_as": "[^"\\\n]*"}\n)*')
 _AHEAD: Final = 1 << 10  # bytes in which markers that follow one another are looked for
 _FAR_LONGER: Final = 64
+_MOST_REASONS: Final = 3
+_MOST_EXPLAINED: Final = 100  # lines; a screen that is drawn again and again shows the reasons
 _CHUNK: Final = 1 << 20
 
 
@@ -220,17 +223,37 @@ def sort(
 
 
 def explain_rejected(rejected: Path) -> str:
-    """Return what is wrong with the last line of a file of rejected ones.
+    """Return what is wrong with the last lines of a file of rejected ones.
+
+    Returns:
+        The one reason of all, or the most frequent ones, each behind its number of lines.
 
     Raises:
         StoreError: it cannot be read.
     """
-    with files.opened(rejected) as fd:
+    lines = _last_lines(rejected)
+    found = Counter(map(_explain, lines))
+    if len(found) <= 1:
+        return "".join(found)
+    named = dict(found.most_common(_MOST_REASONS))
+    if more := found.total() - sum(named.values()):
+        named["other reasons"] = more
+    told = ", ".join(f"{count}: {reason}" for reason, count in named.items())
+    return f"of the last {len(lines)}, {told}" if len(lines) == _MOST_EXPLAINED else told
+
+
+def _last_lines(path: Path) -> list[bytes]:
+    """Return the last whole lines of a file that fit into a message, or the end of a longer one."""
+    with files.opened(path) as fd:
         if fd is None:
-            return ""
-        content = files.read_descriptor(fd, max(0, os.fstat(fd).st_size - MAX_MESSAGE_BYTES))
-    line = content.rstrip(b"\n").rpartition(b"\n")[2]
-    found = sort(line + b"\n", to="", max_bytes=MAX_MESSAGE_BYTES)
+            return []
+        start = max(0, os.fstat(fd).st_size - MAX_MESSAGE_BYTES - 1)
+        found = io.BytesIO(files.read_descriptor(fd, start)).readlines()
+    return found[1 if start and len(found) > 1 else 0 :][-_MOST_EXPLAINED:]
+
+
+def _explain(line: bytes) -> str:
+    found = sort(line, to="", max_bytes=MAX_MESSAGE_BYTES)
     return found if isinstance(found, str) else "its reader could not handle it"
 
 

@@ -223,7 +223,8 @@ def test_mail_that_could_not_be_read_is_noted(paths: TeamPaths) -> None:
     status, found = findings(paths)
     (what,) = (one for one in found if "mail" in one and "could not be read" in one)
     assert what == (
-        "2 lines of mail to lead could not be read (it is a JSON array; write one object a line): "
+        "2 lines of mail to lead could not be read (1: it begins with a byte order mark "
+        "(BOM), 1: it is a JSON array; write one object a line): "
         f"send them again in the right form, then remove {paths.rejected('lead')}"
     )
     assert (status, found[what]) == (0, ("note", "`teamctl help files` shows the form"))

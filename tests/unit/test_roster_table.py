@@ -9,6 +9,7 @@ from rich.console import Console
 
 from teamctl.roster_table import HEADINGS, drawn
 from teamd.files.paths import TeamPaths
+from teamd.mail.lines import explain_rejected
 from teamd.overview.overview import OverviewReader
 from teamd.states import Status
 from teamd.team.member import Member
@@ -95,6 +96,32 @@ def test_lines_that_were_no_mail_are_told(paths: TeamPaths) -> None:
     assert second.startswith("2 lines of mail to alice could not be read (it is not JSON): send")
     (notice,) = (one for one in OverviewReader(paths).read().notices if one.name == "alice")
     assert (notice.kind, notice.commands) == ("rejected", ("teamctl help files",))
+
+
+def test_the_most_frequent_reasons_are_told_with_their_counts(paths: TeamPaths) -> None:
+    arrays, bom = b"[1]\n" * 3, b'\xef\xbb\xbf{"content": "a"}\n'
+    paths.rejected("lead").write_bytes(
+        arrays + bom + b"7\n" * 2 + b"\xff\n" + b"{}\n" + b"nothing\n"
+    )
+    told = (
+        "(3: it is a JSON array; write one object a line, 2: it is not a JSON object, "
+        "1: it begins with a byte order mark (BOM), 3: other reasons)"
+    )
+    assert f"9 lines of mail to lead could not be read {told}: send them" in screen(paths, 400)[1]
+
+
+def test_a_rejected_line_that_is_too_long_is_explained_as_such(paths: TeamPaths) -> None:
+    paths.rejected("lead").write_bytes(b"7\n" + b"x" * 2_000_000 + b"\n")
+    assert explain_rejected(paths.rejected("lead")) == "it is longer than 1048576 bytes"
+
+
+def test_of_many_rejected_lines_the_last_hundred_are_explained(paths: TeamPaths) -> None:
+    paths.rejected("lead").write_bytes(b"[]\n" * 200 + b"7\n" * 99)
+    told = (
+        "of the last 100, 99: it is not a JSON object, "
+        "1: it is a JSON array; write one object a line"
+    )
+    assert explain_rejected(paths.rejected("lead")) == told
 
 
 def test_a_pid_of_a_dead_process_is_not_shown(paths: TeamPaths) -> None:
