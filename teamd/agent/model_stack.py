@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from teamd import clocks
 from teamd.agent.conversation.context import REMEMBERED, CountedRequest, frame_of
@@ -39,9 +39,7 @@ from teamd.models import (
     Reply,
     TransientError,
     UnusableError,
-    claude,
 )
-from teamd.models.claude import Claude
 from teamd.models.encoding import PerMessage, encode_tools, size_of, size_of_list, size_of_text
 from teamd.models.prices import FREE, Price, Prices
 from teamd.models.retry import Rests, Retrying, RetryPolicy
@@ -49,6 +47,9 @@ from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
 from teamd.tokens import Usage
 from teamd.transcript.live import LiveText
+
+if TYPE_CHECKING:
+    from teamd.models.claude import Claude
 
 # What a server may put before a first prompt by itself, such as how tools are called.
 UNSEEN_TOKENS: Final = 1024
@@ -145,6 +146,8 @@ class ModelStack:
 
     @cached_property
     def _claude(self) -> Claude:
+        from teamd.models import claude  # noqa: PLC0415 -- loads the SDK; a script needs none
+
         settings = self._settings
         return claude.Claude(
             base_url=settings.base_url,

@@ -48,8 +48,7 @@ Supervisor.begin = lambda _: ready()
 daemon.serve(paths, paths.settings, ready=lambda: None)
 """
 SLOW: Final = {
-    "anthropic", "psutil", "pydantic", "teamd.agent.child", "teamd.agent.loop",
-    "teamd.models", "teamd.tools",
+    "anthropic", "pydantic", "teamd.agent.child", "teamd.agent.loop", "teamd.tools",
 }  # fmt: skip
 
 # Serves a team that declares ann, and prints when what is slow is loaded, when a fork is tried,

@@ -180,11 +180,11 @@ def test_a_lead_that_waits_for_a_permission_gets_no_other_model_meanwhile(
     approvals = Approvals(context.settings.paths, context.post)
     approvals.ask(asked)
     with pytest.raises(TeamError, match=f"waits for a permission: `teamctl approve {asked.id}"):
-        ask(context, "lead", model="claude-other")
+        ask(context, "lead", model="claude-haiku-4-5")
     assert context.roster.team.get("lead").model is None
     approvals.answer(asked.id, by=USER, approve=True)
-    ask(context, "lead", model="claude-other")
-    assert context.roster.team.get("lead").model == "claude-other"
+    ask(context, "lead", model="claude-haiku-4-5")
+    assert context.roster.team.get("lead").model == "claude-haiku-4-5"
 
 
 def test_only_the_person_takes_somebody_out_of_the_team(context: TeamContext) -> None:
