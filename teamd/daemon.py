@@ -114,8 +114,7 @@ def serve(
             another supervisor runs, files cannot be written, locks exclude nobody, no teammate can
             begin on this machine.
     """
-    if home_folder() is None:
-        os.environ["HOME"] = _NO_HOME  # the SDK fails where it cannot find out a home
+    _correct_home()
     settings = LiveSettings(paths, settings_file)
     teams.check_own_name(paths, settings.now.team.name, settings_file)
     if settings.now.model.script is None:
@@ -145,6 +144,14 @@ def serve(
         supervisor.run()
         notify("STOPPING=1")
         journal.note("stopped")
+
+
+def _correct_home() -> None:
+    """Keep libraries from a home in the current folder, and the SDK from having none: it fails."""
+    if not Path(os.environ.get("HOME", "")).is_absolute():
+        os.environ.pop("HOME", None)
+    if home_folder() is None:
+        os.environ["HOME"] = _NO_HOME
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from teamd.files.paths import TeamPaths
 from teamd.options import team_options
 from teamd.overview.members import count_rejected
 from teamd.overview.notices import of_rejected
-from teamd.sandbox.build import check_workspace
+from teamd.sandbox.build import check_workspace, judge_workspace
 from teamd.sandbox.outside_git import explain_git
 from teamd.sandbox.probe import WITHOUT, describe, probe
 from teamd.settings import Settings, roles, skills
@@ -113,7 +113,8 @@ def _sandbox(settings: Settings) -> Finding:
     if settings.tools.sandbox in WITHOUT:
         what = f'[tools] sandbox is "{settings.tools.sandbox}": commands run with your rights'
         return Finding(Level.NOTE, what, "take it out of team.toml, unless you trust all they read")
-    found = probe([settings.team.workspace])
+    workspace = settings.team.workspace
+    found = judge_workspace(probe([workspace]), workspace)
     if found.works:
         return Finding(Level.OK, f"commands run in a sandbox: {describe(settings.tools, found)}")
     what = f"there is no sandbox, so commands are refused: {found.trouble}"

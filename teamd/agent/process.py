@@ -78,9 +78,13 @@ class TeammateProcess:
 
     def describe_sandbox(self, name: str, role: str) -> str:
         """Say what stands around the commands of a teammate."""
+        from teamd.sandbox.build import judge_workspace  # noqa: PLC0415 -- see `load`
         from teamd.sandbox.probe import describe  # noqa: PLC0415 -- see `load`
 
-        return describe(self.settings().tools_of(name, role), self.probe_sandbox())
+        settings, copy = self.settings(), self.paths.copy(name)
+        workspace = copy if name and copy.is_dir() else settings.team.workspace
+        probe = judge_workspace(self.probe_sandbox(), workspace)
+        return describe(settings.tools_of(name, role), probe)
 
     def clear(self) -> list[str]:
         """Put the workspace right after teammates that were killed; what was taken away.

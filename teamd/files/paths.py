@@ -20,13 +20,18 @@ STATE_VARIABLE: Final = "XDG_STATE_HOME"
 
 
 def home_folder() -> Path | None:
-    """Return the person's home; `None` where neither HOME nor the user database names one."""
-    if home := os.environ.get("HOME"):
-        return Path(home)
+    """Return the person's home; `None` where neither HOME nor the user database names one.
+
+    A home that is not an absolute path would depend on the current folder, and is ignored.
+    """
+    given = Path(os.environ.get("HOME", ""))
+    if given.is_absolute():
+        return given
     try:
-        return Path(pwd.getpwuid(os.geteuid()).pw_dir)
+        known = Path(pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:  # a container that runs as any number
         return None
+    return known if known.is_absolute() else None
 
 
 def user_name() -> str:

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -100,20 +100,10 @@ def build_shell_by(
     workspace = policy.workspace
     if tools.sandbox in WITHOUT:
         return OpenShell(policy)
+    probe = judge_workspace(probe, workspace)
     if not probe.works:
         return ClosedShell(
             f"commands are refused: {probe.trouble}; the person can mend it with {probe.remedy}"
-        )
-    home = home_folder()
-    if home is not None and Path(os.path.realpath(home)).is_relative_to(policy.workspace):
-        why = f"the workspace {workspace} holds the person's home, which no sandbox could hide then"
-        return ClosedShell(
-            f"commands are refused: {why}; the person can put the project into a folder"
-        )
-    if GIT in policy.workspace.parts:
-        return ClosedShell(
-            f"commands are refused: the workspace {workspace} lies in a repository's own folder, "
-            "whose hooks run with the person's rights; the person can name another one"
         )
     held = placeholders_of(paths, workspace)
     most = tools.max_processes + (_OWN_PROCESSES if joins else 0)
@@ -121,6 +111,29 @@ def build_shell_by(
     if cgroup and joins:
         cgroup = cgroup.join()
     return SandboxedShell(probe.program, policy, held, paths.root, paths.removed, cgroup)
+
+
+def judge_workspace(probe: Probe, workspace: Path) -> Probe:
+    """Return a probe that also says whether a sandbox can protect the person from a workspace."""
+    root = Path(os.path.realpath(workspace))
+    home = home_folder()
+    if not probe.works:
+        return probe
+    if home is not None and Path(os.path.realpath(home)).is_relative_to(root):
+        return replace(
+            probe,
+            trouble=f"the workspace {workspace} holds the person's home, which no sandbox could "
+            "hide then",
+            remedy="a folder of its own for the project, or HOME set to another folder",
+        )
+    if GIT in root.parts:
+        return replace(
+            probe,
+            trouble=f"the workspace {workspace} lies in a repository's own folder, whose hooks run "
+            "with the person's rights",
+            remedy="another folder in [team] workspace",
+        )
+    return probe
 
 
 def check_workspace(settings: Settings) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+from typing import Final
+
 import pytest
 
 from tests.e2e.harness import Project
 from tests.strict.replies import say, use
 
 pytestmark = pytest.mark.slow
+SANDBOXES: Final = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
 
 
 def test_file_tools_and_commands_see_one_home(project: Project) -> None:
@@ -28,3 +32,27 @@ def test_file_tools_and_commands_see_one_home(project: Project) -> None:
         "     1\tfrom bash",
         "     1\tfrom bash",
     ]
+
+
+@SANDBOXES
+def test_start_says_that_commands_are_refused_where_the_workspace_holds_the_home(
+    project: Project,
+) -> None:
+    project.environment["HOME"] = str(project.folder)
+    project.stage.play("ann", use(("bash", {"command": "echo ran"})), say("Done."))
+    started = project.run("teamd", "start")
+    assert started.status == 0
+    refusal = f"the workspace {project.folder} holds the person's home"
+    assert started.complaint.startswith(f"teamd: sandbox none: {refusal}")
+    project.do("teamctl", "spawn", "ann", "coder", "Go on.", "--wait")
+    assert refusal in project.records("ann", "result")[0]["content"]
+
+
+@SANDBOXES
+def test_a_relative_home_is_no_home(project: Project) -> None:
+    project.environment["HOME"] = "home"
+    project.stage.play("ann", use(("bash", {"command": "echo ran"})), say("Done."))
+    started = project.run("teamd", "start")
+    assert (started.status, started.stderr) == (0, "")
+    project.do("teamctl", "spawn", "ann", "coder", "Go on.", "--wait")
+    assert project.records("ann", "result")[0]["content"] == "ran"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -319,3 +320,15 @@ def test_roots_commands_cannot_write_to_another_users_project(
     )
     remedy = "run teamd as that user (in a container: `--user 4242`)"
     assert found.get(what) == (level and (level, remedy))
+
+
+def test_a_workspace_that_holds_the_home_is_a_failure(
+    paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every command is refused there, though a sandbox can be made."""
+    monkeypatch.setenv("HOME", str(paths.home))
+    status, found = findings(paths)
+    (failure,) = (what for what in found if "there is no sandbox" in what)
+    assert (status, found[failure][0]) == (1, "fail")
+    if shutil.which("bwrap"):
+        assert f"the workspace {paths.home} holds the person's home" in failure

@@ -10,7 +10,7 @@ import pytest
 
 from teamd.errors import NoTeam, StoreError
 from teamd.files import find_team
-from teamd.files.paths import TeamPaths
+from teamd.files.paths import TeamPaths, home_folder
 
 NOBODY = 65534
 
@@ -142,3 +142,11 @@ def test_mail_is_seen_by_the_size_of_the_inbox(paths: TeamPaths) -> None:
     assert not paths.has_mail("bob")
     paths.inbox("bob").write_bytes(b"x")
     assert paths.has_mail("bob")
+
+
+@pytest.mark.parametrize("home", ["", ".", "relative/home"])
+def test_a_home_that_is_not_absolute_is_none(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    known = home_folder()
+    monkeypatch.setenv("HOME", home)
+    assert home_folder() == known
