@@ -15,7 +15,7 @@ import click
 
 from teamd import control, secret_environment, terminal
 from teamd.cli import Choice, run
-from teamd.connection import check_connection
+from teamd.connection import check_connection, server_address
 from teamd.errors import DeadlinePassed, ExitCode, NoTeamd, TeamError
 from teamd.files import directories, pidfile
 from teamd.files.paths import TeamPaths
@@ -100,8 +100,9 @@ def restart(choice: Choice, timeout: float) -> int:
     """Stop the supervisor if it runs, then start it."""
     team = choice.existing_or_here()
     # A mistake in the settings or the environment must not cost a running team.
-    if choice.settings(team).model.script is None:
-        check_connection()
+    model = choice.settings(team).model
+    if model.script is None:
+        check_connection(model.base_url)
     with suppress(NoTeamd):  # none runs, or it has ended by itself by now
         _stop(team, timeout)
     return _start_in_background(choice, team)
@@ -190,8 +191,6 @@ class _Models:
     """The models that settings and roster name, and whether they retire."""
 
     def __init__(self, team: TeamPaths, settings: Settings) -> None:
-        from teamd.model_pages import server_address  # noqa: PLC0415 -- only for a start
-
         model = settings.model
         declared = (one.model for one in settings.teammates)
         own = (one.model for one in Roster(team).read().members)

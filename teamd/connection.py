@@ -1,12 +1,13 @@
-"""The proxy and the certificates by which this machine reaches a model's server.
+"""The address of the model's server, and the proxy and certificates by which it is reached.
 
-Both come from the environment, as for other programs. A mistake there is found before a teammate
-needs the connection.
+The address is a setting or comes from the environment; the others come from the environment, as
+for other programs. A mistake there is found before a teammate needs the connection.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -17,6 +18,9 @@ from teamd.errors import TeamError
 if TYPE_CHECKING:
     import ssl
 
+BASE_URL_VARIABLE: Final = "ANTHROPIC_BASE_URL"
+DEFAULT_URL: Final = "https://api.anthropic.com"
+_LOGIN: Final = re.compile(r"//[^/@]*@")
 _PROXY_KINDS: Final = ("http", "https", "socks5", "socks5h")
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 # The first that is set counts. `requests` reads the last one, and many companies set only that.
@@ -30,18 +34,44 @@ class Variable(NamedTuple):
     value: str
 
 
-def check_connection() -> None:
-    """See that the environment names a proxy and certificates that can be used.
+def check_connection(base_url: str | None) -> None:
+    """Check that the address of the server, the proxies and the certificates can be used.
+
+    Args:
+        base_url: of the settings.
 
     Raises:
-        TeamError: it does not; the sentence names the variable.
+        TeamError: one cannot; the sentence names the setting or the variable.
     """
-    for mistake in mistakes():
+    for mistake in mistakes(base_url):
         raise TeamError(mistake)
 
 
-def mistakes() -> Iterator[str]:
-    """Yield what is wrong with the proxies and the certificates of the environment."""
+def check_address(base_url: str | None) -> None:
+    """Check that the address of the server can be used.
+
+    Raises:
+        TeamError: it cannot; the sentence names the setting or the variable.
+    """
+    if wrong := _mistake_of_address(base_url):
+        raise TeamError(wrong)
+
+
+def server_address(base_url: str | None) -> str:
+    """Return the address of the server that is asked, without a login."""
+    base = base_url or os.environ.get(BASE_URL_VARIABLE) or DEFAULT_URL
+    return without_login(base).rstrip("/")
+
+
+def without_login(url: str) -> str:
+    """Return an address without a login, which may hold a proxy's password."""
+    return _LOGIN.sub("//", url)
+
+
+def mistakes(base_url: str | None) -> Iterator[str]:
+    """Yield the mistakes in the address of the server, the proxies and the certificates."""
+    if wrong := _mistake_of_address(base_url):
+        yield wrong
     for proxy in _proxies():
         if wrong := _mistake_of_proxy(proxy):
             yield wrong
@@ -124,17 +154,36 @@ def _proxies() -> Iterator[Variable]:
             yield Variable(spelled, os.environ[spelled])
 
 
+def _mistake_of_address(base_url: str | None) -> str | None:
+    base, place = server_address(base_url), "[model] base_url" if base_url else BASE_URL_VARIABLE
+    if not _is_address(base) or urlsplit(base).scheme not in ("http", "https"):
+        return (
+            f"{place} is {base!r}, which is not the address of a model's server; "
+            f"use one such as {DEFAULT_URL}"
+        )
+    if urlsplit(base).path.endswith("/v1"):
+        return (
+            f"{base} ends in /v1, which is added to it: requests would go to /v1/v1/messages; "
+            f"leave /v1 out of {place}"
+        )
+    return None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        usable = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return usable and text.isprintable() and " " not in text
+
+
 def _mistake_of_proxy(proxy: Variable) -> str | None:
     address = proxy.value if "://" in proxy.value else f"http://{proxy.value}"
     example = f"use one such as socks5://localhost:1080, or unset {proxy.name}"
-    try:
-        parts = urlsplit(address)
-        usable = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or not address.isprintable() or " " in address:
+    if not _is_address(address):
         return f"{proxy.name} is not the address of a proxy; {example}"
-    if parts.scheme not in _PROXY_KINDS:
+    if (scheme := urlsplit(address).scheme) not in _PROXY_KINDS:
         kinds = ", ".join(_PROXY_KINDS)
-        return f"{proxy.name} names a {parts.scheme}:// proxy, and teamd can use {kinds}; {example}"
+        return f"{proxy.name} names a {scheme}:// proxy, and teamd can use {kinds}; {example}"
     return None

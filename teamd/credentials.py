@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shlex
 from contextlib import suppress
 from pathlib import Path
@@ -16,8 +15,6 @@ from teamd.secret_environment import KEY_VARIABLE, TOKEN_VARIABLE, secrets_in
 
 CREDENTIAL: Final = KEY_VARIABLE  # the name in LoadCredential=, and of the variable
 COMMAND_TIMEOUT_SECONDS: Final = 30.0
-BASE_URL_VARIABLE: Final = "ANTHROPIC_BASE_URL"
-_LOGIN: Final = re.compile(r"//[^/@]*@")
 _OWN: Final = frozenset({KEY_VARIABLE, TOKEN_VARIABLE})
 MISSING: Final = (
     "no key for the model: set ANTHROPIC_API_KEY (or [model] key_command in team.toml) "
@@ -67,11 +64,6 @@ def known_secrets() -> list[str]:
         if (key := _from_systemd()) is not None:
             secrets.append(key)
     return secrets
-
-
-def without_login(url: str) -> str:
-    """Return an address without a login, which may hold a proxy's password."""
-    return _LOGIN.sub("//", url)
 
 
 def digest_of(key: str, salt: str) -> str:

@@ -118,7 +118,7 @@ def serve(
     settings = LiveSettings(paths, settings_file)
     teams.check_own_name(paths, settings.now.team.name, settings_file)
     if settings.now.model.script is None:
-        check_connection()
+        check_connection(settings.now.model.base_url)
     paths.create()
     locks.check(paths.root)  # where they exclude nobody, nothing here is safe
     mask = Mask(*credentials.known_secrets())

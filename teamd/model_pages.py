@@ -14,13 +14,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from os import environ
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
 from teamd.connection import make_tls
-from teamd.credentials import BASE_URL_VARIABLE, without_login
 from teamd.errors import StoreError
 from teamd.files import directories, files
 from teamd.files.paths import TeamPaths
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     import httpx2
 
 
-DEFAULT_URL: Final = "https://api.anthropic.com"
 API_VERSION: Final = "2026-10-21"
 KEPT_SECONDS: Final = 86_400.0
 _MOMENT_SECONDS: Final = 1.0
@@ -39,15 +36,12 @@ _MOST_LIST_BYTES: Final = 1 << 20
 _DAMAGED: Final = (ValueError, KeyError, TypeError, RecursionError)
 
 
-def server_address(base_url: str | None) -> str:
-    """Return the address of the server that is asked, without a login."""
-    base = base_url or environ.get(BASE_URL_VARIABLE) or DEFAULT_URL
-    return without_login(base).rstrip("/")
-
-
 def is_local(address: str) -> bool:
     """Return whether a server is on this machine or its network, so that nobody bills its calls."""
-    host = urlsplit(address).hostname or ""
+    try:
+        host = urlsplit(address).hostname or ""
+    except ValueError:  # `check_address` names the mistake
+        return False
     try:
         return ipaddress.ip_address(host).is_private
     except ValueError:  # a name
@@ -90,7 +84,7 @@ def begin_fetch(
 
     Args:
         paths: the team's.
-        server: its address, see `server_address`.
+        server: its address, see `connection.server_address`.
         models: their names.
         key: for the server.
         headers: sent with each request.
@@ -151,7 +145,7 @@ def keep(paths: TeamPaths, server: str, model: str, page: Any) -> ModelFacts:
 
     Args:
         paths: the team's.
-        server: its address, see `server_address`.
+        server: its address, see `connection.server_address`.
         model: the name that it was asked for.
         page: the answer as JSON; any other than an object says nothing of the model.
     """

@@ -16,13 +16,14 @@ import httpx2
 
 from teamctl.doctor import Finding, Level
 from teamd import connection, control, credentials
-from teamd.credentials import BASE_URL_VARIABLE, digest_of
+from teamd.connection import BASE_URL_VARIABLE, DEFAULT_URL, server_address
+from teamd.credentials import digest_of
 from teamd.errors import TeamError
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.messages import new_id
 from teamd.model_facts import ModelFacts
-from teamd.model_pages import DEFAULT_URL, fetch, server_address
+from teamd.model_pages import fetch
 
 if TYPE_CHECKING:
     from teamd.settings import Settings
@@ -43,7 +44,7 @@ def check_model(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]
         yield Finding(Level.OK, f"the model's words come from {settings.model.script}")
         return
     base = server_address(settings.model.base_url)
-    yield from (mistakes := [*_mistakes(base), *_mistakes_of_environment()])
+    yield from (mistakes := [*_mistakes(settings)])
     running = _ask_teamd(team, base)
     yield from running.findings
     try:
@@ -72,24 +73,8 @@ def check_model(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]
         yield from _asked(settings, key, base)
 
 
-def _mistakes(base: str) -> Iterator[Finding]:
-    """Say what makes an address one that no request can go to."""
-    remedy = f"give one such as {DEFAULT_URL} in [model] base_url or {BASE_URL_VARIABLE}"
-    try:
-        parts = urlsplit(base)
-        right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        right = False
-    if not right or not base.isprintable() or " " in base:
-        yield Finding(Level.FAIL, f"{base!r} is no address of a model's server", remedy)
-    elif parts.path.endswith("/v1"):
-        what = f"{base} ends in /v1, which is added to it: requests would go to /v1/v1/messages"
-        remedy = f"leave /v1 out of [model] base_url or {BASE_URL_VARIABLE}"
-        yield Finding(Level.FAIL, what, remedy)
-
-
-def _mistakes_of_environment() -> Iterator[Finding]:
-    for mistake in connection.mistakes():
+def _mistakes(settings: Settings) -> Iterator[Finding]:
+    for mistake in connection.mistakes(settings.model.base_url):
         what, _, remedy = mistake.partition("; ")
         yield Finding(Level.FAIL, what, remedy)
 

@@ -25,11 +25,12 @@ from teamd.agent.throttle import Throttle
 from teamd.budget.account import NOTHING, Account, Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
+from teamd.connection import server_address
 from teamd.errors import StoreError
 from teamd.files.safe_open import safe_open
 from teamd.messages import new_id
 from teamd.model_facts import UNKNOWN, ModelFacts
-from teamd.model_pages import keep, read_kept, server_address
+from teamd.model_pages import keep, read_kept
 from teamd.models import (
     Ask,
     LimitError,

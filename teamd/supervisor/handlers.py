@@ -11,8 +11,9 @@ from typing import Any, Final
 from teamd import credentials, settings
 from teamd.budget.accounts import Terms
 from teamd.budget.refusals import TOKENS, USD
+from teamd.connection import BASE_URL_VARIABLE, check_address, without_login
 from teamd.control import ControlReply, ControlRequest
-from teamd.credentials import BASE_URL_VARIABLE, digest_of, without_login
+from teamd.credentials import digest_of
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError, Unsynced
 from teamd.hosts.address import is_far
 from teamd.messages import INTERRUPT_TYPE, LEAD, USER, Message, again
@@ -314,6 +315,8 @@ def _reload(context: TeamContext, _: ControlRequest) -> ControlReply:
 def _reload_settings(context: TeamContext) -> list[str]:
     """Read the settings again; a child that is forked from now on follows them."""
     found = context.settings.read()
+    if found.settings.model.script is None:
+        check_address(found.settings.model.base_url)
     changed = settings.changes(context.settings.now, found.settings)
     # First, since it may fail, and then nothing changes.
     context.ledger.agree(Terms.of(found.settings))

@@ -9,7 +9,8 @@ import pytest
 
 from teamctl.hosts.authority import new_authority
 from teamd import connection
-from teamd.connection import Variable
+from teamd.connection import DEFAULT_URL, Variable
+from teamd.errors import TeamError
 
 URL = "https://model.example"
 
@@ -19,7 +20,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.lower().endswith("_proxy") or name.startswith("SSL_CERT_"):
             monkeypatch.delenv(name)
-    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    for name in ("REQUESTS_CA_BUNDLE", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,7 @@ def test_a_proxy_that_can_be_used_is_no_mistake(
     value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", value)
-    assert list(connection.mistakes()) == []
+    assert list(connection.mistakes(None)) == []
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def test_a_proxy_that_cannot_be_used_is_a_mistake(
     variable: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
-    (mistake,) = connection.mistakes()
+    (mistake,) = connection.mistakes(None)
     assert mistake.startswith(f"{variable} {words}")
     assert mistake.endswith(f"use one such as socks5://localhost:1080, or unset {variable}")
 
@@ -67,7 +69,7 @@ def test_no_proxy_for_any_host_makes_the_others_count_for_nothing(
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks4://localhost:1080")
     monkeypatch.setenv("NO_PROXY", "localhost, *")
-    assert list(connection.mistakes()) == []
+    assert list(connection.mistakes(None)) == []
     assert connection.find_proxy(URL) is None
 
 
@@ -98,7 +100,7 @@ def test_certificates_that_can_be_read_are_the_ones_that_are_trusted(
     file = tmp_path / "ca.pem"
     file.write_bytes(new_authority("company").cert)
     monkeypatch.setenv(variable, str(file))
-    assert list(connection.mistakes()) == []
+    assert list(connection.mistakes(None)) == []
     (trusted,) = connection.make_tls().get_ca_certs()
     assert (("commonName", "company"),) in trusted["subject"]
 
@@ -121,6 +123,37 @@ def test_certificates_that_cannot_be_read_are_a_mistake(
     if text is not None:
         file.write_text(text)
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(file))
-    (mistake,) = connection.mistakes()
+    (mistake,) = connection.mistakes(None)
     assert mistake.startswith(f"REQUESTS_CA_BUNDLE names {file}, which holds no certificates")
     assert mistake.endswith("; correct it or unset it")
+
+
+BAD_ADDRESSES = [
+    "localhost:1234", "127.0.0.1", "http://", "ftp://x", "http://x:0", "http://x:99999",
+    " http://x", "http://x ", "http://[::1", "http://x\n", "//x", "https://:80",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", BAD_ADDRESSES)
+def test_an_address_that_no_request_can_go_to_is_a_mistake(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (mistake,) = connection.mistakes(address)
+    assert mistake.startswith("[model] base_url is ")
+    with pytest.raises(TeamError, match="base_url"):
+        connection.check_address(address)
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", address)
+    (mistake,) = connection.mistakes(None)
+    assert mistake.startswith("ANTHROPIC_BASE_URL is ")
+    assert mistake.endswith("not the address of a model's server; use one such as " + DEFAULT_URL)
+    assert "; " not in mistake.partition("; ")[2]
+
+
+@pytest.mark.parametrize("address", ["http://localhost:1234", "HTTPS://x/", "http://[::1]:80/api"])
+def test_an_address_with_a_scheme_and_a_host_is_no_mistake(address: str) -> None:
+    assert list(connection.mistakes(address)) == []
+
+
+def test_an_address_is_shown_without_its_login() -> None:
+    (mistake,) = connection.mistakes("http://me:secret@x:0")
+    assert "secret" not in mistake
