@@ -145,13 +145,24 @@ def find_proxy(url: str) -> Variable | None:
 
 def _proxies() -> Iterator[Variable]:
     """Yield the proxies that the environment names; the lower-case spelling comes first."""
-    without = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
-    if "*" in (host.strip() for host in without.split(",")):
+    without = _find_variable("no_proxy")
+    if without is not None and "*" in (host.strip() for host in without.value.split(",")):
         return
-    for name in _PROXIES:
-        spelled = next((one for one in (name, name.upper()) if os.environ.get(one)), None)
-        if spelled is not None:
-            yield Variable(spelled, os.environ[spelled])
+    yield from filter(None, map(_find_variable, _PROXIES))
+
+
+def _find_variable(name: str) -> Variable | None:
+    """Find a variable of proxies in any case, as `urllib.request.getproxies_environment` does.
+
+    The last spelling that ends in `_proxy` counts most, and where it is empty there is none.
+    """
+    spelled = [one for one in os.environ if one.lower() == name]
+    own = [one for one in spelled if one.endswith("_proxy")]
+    others = [one for one in spelled if os.environ[one]]
+    for found in (own or others)[-1:]:
+        if value := os.environ[found]:
+            return Variable(found, value)
+    return None
 
 
 def _mistake_of_address(base_url: str | None) -> str | None:

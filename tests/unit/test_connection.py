@@ -54,7 +54,7 @@ def test_a_proxy_that_can_be_used_is_no_mistake(
         ("http://pro xy", "is not the address of a proxy"),
     ],
 )
-@pytest.mark.parametrize("variable", ["ALL_PROXY", "https_proxy", "HTTP_PROXY"])
+@pytest.mark.parametrize("variable", ["ALL_PROXY", "https_proxy", "HTTP_PROXY", "All_Proxy"])
 def test_a_proxy_that_cannot_be_used_is_a_mistake(
     variable: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +81,9 @@ def test_no_proxy_for_any_host_makes_the_others_count_for_nothing(
         ({"ALL_PROXY": "socks5://me:pass@proxy:1"}, Variable("ALL_PROXY", "socks5://proxy:1")),
         ({"ALL_PROXY": "a:1", "https_proxy": "b:1"}, Variable("https_proxy", "http://b:1")),
         ({"HTTPS_PROXY": "a:1", "https_proxy": "b:1"}, Variable("https_proxy", "http://b:1")),
+        ({"HTTPS_PROXY": "a:1", "https_proxy": ""}, None),
+        ({"Https_Proxy": "a:1", "HTTPS_PROXY": ""}, Variable("Https_Proxy", "http://a:1")),
+        ({"ALL_PROXY": "a:1", "No_Proxy": "model.example, *"}, None),
         ({"ALL_PROXY": "a:1", "NO_PROXY": "model.example"}, None),
         ({"ALL_PROXY": "a:1", "NO_PROXY": "example.org"}, Variable("ALL_PROXY", "http://a:1")),
     ],
