@@ -6,9 +6,11 @@ for other programs. A mistake there is found before a teammate needs the connect
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import proxy_bypass
@@ -25,6 +27,7 @@ _PROXY_KINDS: Final = ("http", "https", "socks5", "socks5h")
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 # The first that is set counts. `requests` reads the last one, and many companies set only that.
 _CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
+_HASHED: Final = re.compile(r"[0-9a-f]{8}\.\d+")  # see SSL_CTX_load_verify_locations(3)
 
 
 class Variable(NamedTuple):
@@ -106,9 +109,14 @@ def make_tls() -> ssl.SSLContext:
         return httpx2.create_ssl_context()
     import ssl  # noqa: PLC0415 -- 10 ms, and few set such a variable
 
-    if os.path.isdir(certificates.value):  # noqa: PTH112 -- pathlib has no use here
-        return ssl.create_default_context(capath=certificates.value)
-    return ssl.create_default_context(cafile=certificates.value)
+    path = Path(certificates.value)
+    if path.is_dir():
+        if not any(_HASHED.fullmatch(one.name) for one in path.iterdir()):
+            raise OSError(errno.ENOENT, "no file in it is named as `openssl rehash` does")
+        return ssl.create_default_context(capath=path)
+    if path.exists() and not path.is_file():  # a FIFO would never be read to its end
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return ssl.create_default_context(cafile=path)
 
 
 def is_untrusted(said: str) -> bool:

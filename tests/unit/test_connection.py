@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,47 @@ def test_an_address_with_a_scheme_and_a_host_is_no_mistake(address: str) -> None
 def test_an_address_is_shown_without_its_login() -> None:
     (mistake,) = connection.mistakes("http://me:secret@x:0")
     assert "secret" not in mistake
+
+
+def make_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_folder_without_hashes(path: Path) -> None:
+    path.mkdir()
+    (path / "ca.pem").write_bytes(new_authority("company").cert)
+
+
+@pytest.mark.timeout(20)  # a FIFO would be read for ever
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"])
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (make_fifo, "it is not a regular file"),
+        (Path.mkdir, "no file in it is named as `openssl rehash` does"),
+        (make_folder_without_hashes, "no file in it is named as `openssl rehash` does"),
+    ],
+)
+def test_certificates_that_are_not_in_a_file_or_a_folder_for_them_are_a_mistake(
+    variable: str,
+    make: Callable[[Path], None],
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "certificates"
+    make(path)
+    monkeypatch.setenv(variable, str(path))
+    (mistake,) = connection.mistakes(None)
+    assert mistake == (
+        f"{variable} names {path}, which holds no certificates that can be read ({why}); "
+        "correct it or unset it"
+    )
+
+
+def test_a_folder_of_hashed_certificates_can_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "12345678.0").write_bytes(new_authority("company").cert)
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    assert list(connection.mistakes(None)) == []
