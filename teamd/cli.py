@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from teamd.errors import ExitCode, SettingsError, TeamError
+from teamd.errors import ExitCode, SettingsError, TeamError, explain_limit
 from teamd.files import find_team
 from teamd.files.paths import TeamPaths, trust_folder
 from teamd.terminal import plain
@@ -215,7 +215,7 @@ def _explain(error: BaseException, name: str, choice: Choice) -> int:
             vars(error)["message"] = plain(error.message)  # declared final, for subclasses
             error.show()
             return ExitCode.USAGE
-    return _report_bug(error, name)
+    return _explain_other(error, name)
 
 
 def _give_up_output() -> None:
@@ -223,9 +223,13 @@ def _give_up_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _report_bug(error: BaseException, name: str) -> int:
+def _explain_other(error: BaseException, name: str) -> int:
+    """Name the machine's limit behind an error, or else ask for a report of the bug."""
     if os.environ.get(TRACEBACK_VARIABLE):
         traceback.print_exception(error)
+    if (limit := explain_limit(error)) is not None:
+        click.echo(f"{name}: {limit}", err=True)
+        return ExitCode.REFUSED
     report = f"please report it with what {TRACEBACK_VARIABLE}=1 {name} … prints"
     what = f"{name}: internal error ({type(error).__name__}: {error}); {report}"
     click.echo(plain(what), err=True)

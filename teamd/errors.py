@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -169,6 +170,23 @@ class LockTimeout(StoreError):
             f"`fuser {path}` names it: end it and try again"
         )
         self.path = path
+
+
+def explain_limit(error: BaseException) -> str | None:
+    """Return the sentence for an error that a limit of the machine has caused; else `None`."""
+    number, said = getattr(error, "errno", None), str(error)
+    unforked = number == errno.EAGAIN and os.strerror(errno.EAGAIN) in said
+    if unforked or "can't start new thread" in said:
+        return (
+            "no process or thread can be started, since the limit on processes is reached; "
+            "raise `ulimit -u`, or the pids limit of the container"
+        )
+    if number in (errno.EMFILE, errno.ENFILE):
+        return "too many files are open; raise `ulimit -n`"
+    unmapped = isinstance(error, ImportError) and "failed to map segment" in said
+    if isinstance(error, MemoryError) or number == errno.ENOMEM or unmapped:
+        return "memory has run out; raise `ulimit -v`, or the memory limit of the container"
+    return None
 
 
 class translate_os_errors:  # noqa: N801 -- read as a verb, like `suppress`

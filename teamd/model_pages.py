@@ -96,8 +96,9 @@ def begin_fetch(
     found: dict[str, Any] = {}
 
     def fetch_all() -> None:
-        for model in missing:
-            found[model] = _fetch_page(server, model, key, headers)
+        with suppress(MemoryError, ImportError):  # too little memory, which the start names
+            for model in missing:
+                found[model] = _fetch_page(server, model, key, headers)
 
     # A daemon: a name server that does not answer must not keep the process.
     thread = threading.Thread(target=fetch_all, daemon=True)

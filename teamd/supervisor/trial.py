@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-from teamd.errors import TeamError
+from teamd.errors import TeamError, explain_limit
 from teamd.states import ChildExit
 from teamd.supervisor.fork import Child, fork
 
@@ -39,7 +39,7 @@ def try_fork(steps: Callable[[int], None], *, close: Iterable[int]) -> None:
         child = fork(lambda bell: _take_steps(steps, bell, writer), close=(*close, reader))
     except OSError as error:
         os.close(reader)
-        raise CannotBegin(f"no process could be forked ({error.strerror})") from error
+        raise explain(error) from error
     finally:
         os.close(writer)
     try:
@@ -61,6 +61,8 @@ def explain(error: Exception) -> TeamError:
     """Return the sentence about an error that keeps teammates from beginning."""
     if isinstance(error, TeamError):
         return error
+    if (limit := explain_limit(error)) is not None:
+        return TeamError(f"no teammate can begin here: {limit}")
     said = " ".join(str(error).split())
     return CannotBegin(f"{type(error).__name__}: {said}" if said else type(error).__name__)
 
