@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -24,6 +25,7 @@ _APPARMOR: Final = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 _CLONE: Final = Path("/proc/sys/kernel/unprivileged_userns_clone")
 _MOST: Final = Path("/proc/sys/user/max_user_namespaces")
 _INSTALL: Final = "`apt install bubblewrap`, `dnf install bubblewrap` or the like"
+_PROCESSES: Final = "a higher `ulimit -u`, or a higher pids limit of the container"
 _CONTAINER: Final = 'run the team in a container and set [tools] sandbox = "external"'
 
 
@@ -68,7 +70,9 @@ def begin(untrusted: Iterable[Path] = ()) -> Callable[[], Probe]:
             argv = [*build_trial(program), "--seccomp", str(calls), "true"]
             trial = begin_briefly(argv, timeout_seconds=_PROBE_SECONDS, pass_fds=[calls])
     except OSError as error:
-        refused = Probe(program=program, trouble=os.strerror(error.errno or 0), remedy="a restart")
+        reason = os.strerror(error.errno or 0)
+        remedy = _PROCESSES if error.errno == errno.EAGAIN else "a restart"
+        refused = Probe(program=program, trouble=reason, remedy=remedy)
         return lambda: refused
 
     def end() -> Probe:
@@ -109,6 +113,8 @@ def find_program(name: str, untrusted: Iterable[Path] = ()) -> str | None:
 
 def _diagnose(said: str) -> tuple[str, str]:
     """Return why, and what to do, from the machine's settings and what bubblewrap said."""
+    if os.strerror(errno.EAGAIN) in said:
+        return "the limit on processes is reached", _PROCESSES
     if _read(_MOST) == "0":
         return "user namespaces are switched off", "sysctl user.max_user_namespaces=10000"
     if _read(_CLONE) == "0":

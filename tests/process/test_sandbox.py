@@ -1120,3 +1120,16 @@ def test_a_sandbox_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) ->
     assert opened() - before == set()
     shell.close()
     assert list(workspace.iterdir()) == []
+
+
+def test_a_limit_on_processes_is_named_where_it_keeps_bubblewrap_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "bwrap: Creating new namespace failed: Resource temporarily unavailable"
+    program = tmp_path / "bwrap"
+    program.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = probe()
+    assert found.trouble == "bubblewrap cannot start: the limit on processes is reached"
+    assert found.remedy == "a higher `ulimit -u`, or a higher pids limit of the container"
