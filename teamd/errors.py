@@ -213,8 +213,10 @@ def _sentence(error: OSError, path: Path) -> str:
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
             return f"no space left for {path}; free some and try again"
-        case errno.EACCES | errno.EPERM | errno.EROFS:
+        case errno.EACCES | errno.EPERM:
             return f"{path} may not be accessed ({error.strerror}); check its owner and mode"
+        case errno.EROFS:
+            return f"{path} is on a read-only file system; use a folder that can be written to"
         case errno.ENOENT | errno.ENOTDIR:
             return f"{path} has gone; is the team directory still there?"
         case errno.EMFILE | errno.ENFILE:

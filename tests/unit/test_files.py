@@ -184,7 +184,7 @@ def test_what_is_not_there_is_none(path: Path) -> None:
         (errno.ENOSPC, "no space left"),
         (errno.EDQUOT, "no space left"),
         (errno.EACCES, "check its owner and mode"),
-        (errno.EROFS, "check its owner and mode"),
+        (errno.EROFS, "is on a read-only file system"),
         (errno.ENOENT, "has gone"),
         (errno.EMFILE, "ulimit -n"),
         (errno.EIO, "doctor"),
