@@ -21,8 +21,8 @@ MISSING: Final = (
     "and run `teamd restart`"
 )
 IMPLAUSIBLE: Final = (
-    "the key for the model cannot be one: it holds a space or a line end; see to "
-    "ANTHROPIC_API_KEY (or [model] key_command in team.toml) and run `teamd restart`"
+    "the key for the model cannot be one: it holds a space, a line end or a character outside "
+    "ASCII; see to ANTHROPIC_API_KEY (or [model] key_command in team.toml) and run `teamd restart`"
 )
 
 
@@ -72,8 +72,8 @@ def digest_of(key: str, salt: str) -> str:
 
 
 def plausible(key: str) -> bool:
-    """Return whether a header can carry it: no white space, nothing that a terminal obeys."""
-    return key.isprintable() and " " not in key
+    """Return whether a header can carry it: ASCII without white space or controls."""
+    return key.isascii() and key.isprintable() and " " not in key
 
 
 def _from_systemd() -> str | None:

@@ -8,6 +8,7 @@ when and why.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
@@ -70,12 +71,26 @@ def _findings(choice: Choice) -> Iterator[Finding]:
         team = choice.existing()
     except NoTeam:
         yield Finding(Level.NOTE, "there is no team here yet", "`teamd start` makes one")
+        yield from _place(choice)
     except TeamError as error:
         yield Finding(Level.FAIL, str(error))
     yield from check_machine(team)
     if team is not None:
         yield from _files(team)
     yield from _settings(choice, team)
+
+
+def _place(choice: Choice) -> Iterator[Finding]:
+    """Look whether a team could be made where a start would make it."""
+    try:
+        root = choice.existing_or_here().root
+    except TeamError as error:
+        yield Finding(Level.FAIL, str(error))
+        return
+    folder = next(one for one in (root, *root.parents) if one.is_dir())
+    if not os.access(folder, os.W_OK | os.X_OK):
+        what = f"{folder} may not be written to, so `teamd start` cannot make a team there"
+        yield Finding(Level.FAIL, what, "check its owner and mode, or go to a folder of your own")
 
 
 def _settings(choice: Choice, team: TeamPaths | None) -> Iterator[Finding]:

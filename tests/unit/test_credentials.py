@@ -142,7 +142,14 @@ def test_the_environment_is_left_to_the_sdk(
 
 @pytest.mark.parametrize(
     ("key", "fits"),
-    [("sk-ant-1_2", True), ("a b", False), ("a\n", False), ("a\r", False), ("a\0", False)],
+    [
+        ("sk-ant-1_2", True),
+        ("a b", False),
+        ("a\n", False),
+        ("a\r", False),
+        ("a\0", False),
+        ("é", False),
+    ],
 )
 def test_a_key_that_no_header_carries_is_known(key: str, fits: bool) -> None:
     assert plausible(key) is fits

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -28,6 +29,7 @@ from teamd.settings import Settings
 from teamd.settings.hosts import HostSettings
 from teamd.settings.schema import ModelSettings
 from teamd.settings.trust import TrustStore
+from tests.mounts import mounted
 from tests.strict.server import StrictServer, by_name
 from tests.unit.calls import call
 from tests.unit.screen import add
@@ -137,7 +139,9 @@ def test_an_environment_that_reaches_no_server_is_a_failure(
     assert "unset" in failure.remedy
 
 
-@pytest.mark.parametrize("key", ["sk-ant-secret\n", "sk-ant-secret\nmore", " sk-ant-secret"])
+@pytest.mark.parametrize(
+    "key", ["sk-ant-secret\n", "sk-ant-secret\nmore", " sk-ant-secret", "sk-ant-sécret"]
+)
 def test_a_key_that_cannot_be_one_is_a_failure_and_not_shown(
     base: str, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
@@ -145,7 +149,7 @@ def test_a_key_that_cannot_be_one_is_a_failure_and_not_shown(
     settings = Settings(model=ModelSettings(base_url=base))
     (finding,) = check_model(settings, None)
     assert finding.level is Level.FAIL
-    assert "it holds a space or a line end" in finding.what
+    assert "it holds a space, a line end or a character outside ASCII" in finding.what
     assert "sk-ant" not in finding.what + finding.remedy
 
 
@@ -208,6 +212,23 @@ def test_where_no_team_is_the_rest_is_looked_at_all_the_same(
     out = call(None, "doctor").out
     assert "there is no team here yet\n      `teamd start` makes one\n" in out
     assert "the settings are right" in out
+
+
+@pytest.mark.parametrize("below", ["", "new/project/.team"])
+def test_a_folder_in_which_no_team_can_be_made_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
+    """`teamd start` would refuse it."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--team-dir", str(tmp_path / below)] if below else []
+    assert "cannot make a team" not in call(None, *words, "doctor").out
+    with mounted(tmp_path, "--bind", str(tmp_path)):
+        subprocess.run(["mount", "-o", "remount,ro,bind", str(tmp_path)], check=True)
+        monkeypatch.chdir(tmp_path)
+        done = call(None, *words, "doctor")
+    assert done.status == 1
+    said = f"FAIL  {tmp_path} may not be written to, so `teamd start` cannot make a team there"
+    assert said in done.out
 
 
 def test_a_name_that_no_team_can_have_is_a_failure_and_no_settings_are_looked_for() -> None:
