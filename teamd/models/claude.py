@@ -158,7 +158,7 @@ class Claude:
         try:
             client = self._make_client(key)
         except Exception as error:  # of the environment: a proxy, certificates, a profile
-            wrong = next(connection.mistakes(), None)
+            wrong = next(connection.mistakes(self.base_url), None)
             text = wrong or f"no connection to the model's server can be made: {error}"
             raise LaterError(self.mask.text(text), about="connection") from error
         static = client.api_key or client.auth_token
