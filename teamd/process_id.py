@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from teamd.errors import StoreError
+
 STAT_FLAGS = 9  # fields of /proc/PID/stat, proc(5)
 STAT_START_TIME = 22  # in clock ticks since boot
 _STAT_USER_TIME = 14  # in clock ticks
@@ -106,8 +108,8 @@ class Identity:
 def _own(pid: int, _parent: int) -> Identity:
     """Return this process's identity; for a forked one both numbers are others."""
     me = Identity.of(pid)
-    if me is None:  # pragma: no cover -- a process that runs is there
-        raise ProcessLookupError(pid)
+    if me is None:
+        raise StoreError("/proc is missing, which teamd needs; `mount -t proc proc /proc` adds it")
     return me
 
 

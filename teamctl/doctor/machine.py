@@ -14,6 +14,7 @@ from teamd.errors import StoreError
 from teamd.files import find_team, locks
 from teamd.files.paths import TeamPaths, user_name
 from teamd.files.watch import BLIND_SECONDS, watch
+from teamd.process_id import Identity
 
 _FEW_FILES: Final = 256
 _LITTLE_SPACE_BYTES: Final = 100 * 1024 * 1024
@@ -27,6 +28,7 @@ def check_machine(paths: TeamPaths | None) -> Iterator[Finding]:
     """Look at the machine, and at the place of the team where there is one."""
     yield _bash()
     yield _own_teamd()
+    yield from _processes()
     yield _open_files()
     yield _space(paths.root if paths is not None else find_team.here())
     if paths is not None:
@@ -52,6 +54,14 @@ def _own_teamd() -> Finding:
         return Finding(Level.OK, "the first teamd on the PATH is this one")
     remedy = f"call this one as {own}, or put {own.parent} first in PATH"
     return Finding(Level.NOTE, f"the first teamd on the PATH is another one: {first}", remedy)
+
+
+def _processes() -> Iterator[Finding]:
+    try:
+        Identity.own()
+    except StoreError as error:
+        what, _, remedy = str(error).partition("; ")
+        yield Finding(Level.FAIL, what, remedy)
 
 
 def _open_files() -> Finding:
