@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
-from urllib.request import proxy_bypass
 
 from teamd.errors import TeamError
 
@@ -140,6 +139,8 @@ def find_proxy(url: str) -> Variable | None:
 
     Its value has no login.
     """
+    from urllib.request import proxy_bypass  # noqa: PLC0415 -- loads TLS and mail, for an error
+
     parts = urlsplit(url)
     if proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None

@@ -19,7 +19,7 @@ from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import Post
 from teamd.messages import Message
-from teamd.permissions.rules import Grant
+from teamd.permissions.grant import Grant
 from teamd.states import Status
 from tests.unit.life import enrol
 

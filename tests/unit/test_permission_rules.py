@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.permissions.rules import Call, Grant, Then, judge
+from teamd.permissions.grant import Grant
+from teamd.permissions.rules import Call, Then, judge
 from teamd.settings.schema import Permission
 
 ASK_PUSH = Permission(tool="bash", command="git push", then="ask")
