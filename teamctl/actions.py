@@ -11,7 +11,7 @@ from teamctl.texts import not_empty, without_secrets
 from teamd import control
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import ExitCode, TeamError
 from teamd.messages import USER, Message, check_name, new_id
 
@@ -31,7 +31,7 @@ class Deeds:
     All raise a `TeamError` where it was not.
     """
 
-    choice: Choice
+    choice: TeamOptions
 
     def answer(self, request: str, reason: str = "", *, approve: bool, always: bool = False) -> str:
         """Answer a request; with `always`, a permission is granted for good."""

@@ -20,10 +20,10 @@ def describe_request(paths: TeamPaths, message: Message) -> str:
     approval = _find(paths, message)
     if approval is None or not approval.is_open or approval.overdue:
         return describe_end(paths, message)
-    approve = paths.addressed(f"`teamctl approve {approval.id}`")
+    approve = paths.add_team_option(f"`teamctl approve {approval.id}`")
     if approve in message.content or not approval.may_be_answered_by(USER):
         return ""
-    reject = paths.addressed(f"`teamctl reject {approval.id} --reason …`")
+    reject = paths.add_team_option(f"`teamctl reject {approval.id} --reason …`")
     return f"{approve} approves it, {reject} rejects it"
 
 

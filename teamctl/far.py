@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from teamctl import output
-from teamd.cli import INTERRUPTED, Choice
+from teamd.cli import INTERRUPTED, TeamOptions
 from teamd.errors import BadName, ExitCode, TeamError
 from teamd.messages import check_name
 from teamd.team.roster import Roster
@@ -22,7 +22,7 @@ class FarRefusal(TeamError):
         self.exit_code = code
 
 
-def split_host(choice: Choice, name: str) -> tuple[str, str | None]:
+def split_host(choice: TeamOptions, name: str) -> tuple[str, str | None]:
     """Return a teammate's name, and the other host it is on; `None` for one of this host.
 
     Raises:
@@ -59,7 +59,7 @@ def refuse_options(host: str, given: Mapping[str, bool]) -> None:
 
 
 def ask_host(
-    choice: Choice, host: str, command: str, arguments: Mapping[str, Any], *, seconds: float
+    choice: TeamOptions, host: str, command: str, arguments: Mapping[str, Any], *, seconds: float
 ) -> str:
     """Have another host do something; return what it says.
 
@@ -75,7 +75,7 @@ def ask_host(
         answer = ask(other_hosts(choice), host, command, arguments, seconds=seconds)
     except KeyboardInterrupt as stopped:
         standing = f"teamctl: the request stands: {host} may do it within {seconds:g} s"
-        click.echo(choice.addressed(f"{standing}; `teamctl team --hosts` shows it"), err=True)
+        click.echo(choice.add_team_option(f"{standing}; `teamctl team --hosts` shows it"), err=True)
         raise SystemExit(INTERRUPTED) from stopped
     if answer.exit_code is not ExitCode.DONE:
         raise FarRefusal(host, answer.text, answer.exit_code)

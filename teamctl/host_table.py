@@ -106,7 +106,7 @@ def notes(hosts: FarHosts, rows: list[HostRow]) -> Iterator[Cell]:
         fails = pidfile.supervisor(hosts.paths) is not None
         next_step = "`teamctl doctor` says why" if fails else "`teamd start` starts it"
         why = f"{NO_POSTMAN}, so mail to other hosts waits; {next_step}"
-        yield hosts.paths.addressed(why), "yellow"
+        yield hosts.paths.add_team_option(why), "yellow"
     for one in hosts.own_reports():
         yield f"{hosts.name} (this host): {output.ago(one.time)} ago: {one.text}", "red"
     for row in rows:

@@ -6,7 +6,7 @@ import click
 
 from teamctl.commands import COMMANDS, load
 from teamctl.examples import EXAMPLES
-from teamd.cli import Choice, run
+from teamd.cli import TeamOptions, run
 from teamd.options import SuggestingGroup, add_examples, team_options, version_option
 
 
@@ -38,7 +38,7 @@ class LazyGroup(SuggestingGroup):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @version_option
 @team_options
-def cli(_: Choice) -> None:
+def cli(_: TeamOptions) -> None:
     """Talk to a team of agents: spawn, send, look, shut down.
 
     `teamctl COMMAND --help` explains a command, `teamctl help TOPIC` a topic.

@@ -27,7 +27,7 @@ Note = Callable[[Message], str]  # see `output.show_messages`
 _BATCH: Final = BatchLimit(messages=MOST_SHOWN, bytes=1 << 24)
 
 
-class Taker:
+class InboxReader:
     """Shows the person's mail, and takes it once it has been shown."""
 
     def __init__(self, boxes: Boxes, paths: TeamPaths, note: Note) -> None:

@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING
 
 from teamd.approvals.approval import Approval
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import MAX_MESSAGE_BYTES, TEAMD
 
 if TYPE_CHECKING:
     from teamd.approvals.store import Approvals
-    from teamd.cli import Choice
+    from teamd.cli import TeamOptions
     from teamd.hosts.far import FarHosts
     from teamd.merges.queue import Queue
     from teamd.settings import Settings
 
 
-def team_post(choice: Choice) -> Post:
+def team_post(choice: TeamOptions) -> MailRouter:
     """Return the post of the team that is meant, as its settings want mail to be kept."""
     paths = choice.existing()
     if choice.without_settings(paths):  # to load them takes longer than to send mail
-        return Post(paths, durable=True, max_bytes=MAX_MESSAGE_BYTES)
+        return MailRouter(paths, durable=True, max_bytes=MAX_MESSAGE_BYTES)
     settings = choice.settings(paths)
     mail, durable = settings.mail, settings.mail.durability == "disk"
-    return Post(
+    return MailRouter(
         paths,
         durable=durable,
         max_bytes=mail.max_message_bytes,
@@ -33,7 +33,7 @@ def team_post(choice: Choice) -> Post:
     )
 
 
-def other_hosts(choice: Choice) -> FarHosts:
+def other_hosts(choice: TeamOptions) -> FarHosts:
     """Return the other hosts of the team that is meant.
 
     Raises:
@@ -50,7 +50,7 @@ def _far_hosts(paths: TeamPaths, settings: Settings, *, durable: bool) -> FarHos
     return FarHosts.of(paths, settings.hosts, durable=durable)
 
 
-def team_queue(choice: Choice) -> Queue:
+def team_queue(choice: TeamOptions) -> Queue:
     """Return the merge queue of the team that is meant, to change it."""
     from teamd.board.board import Board  # noqa: PLC0415 -- only where it is changed
     from teamd.merges.queue import Queue  # noqa: PLC0415 -- the same
@@ -63,7 +63,7 @@ def all_approvals(team: TeamPaths) -> Approvals:
     """Return the approvals of a team, to look at them and no more."""
     from teamd.approvals.store import Approvals  # noqa: PLC0415 -- only where they are looked at
 
-    return Approvals(team, Post(team, durable=False, max_bytes=0))
+    return Approvals(team, MailRouter(team, durable=False, max_bytes=0))
 
 
 def open_approvals(team: TeamPaths) -> list[Approval]:

@@ -99,7 +99,7 @@ def notes(seen: Overview) -> list[Cell]:
     paths, found = seen.paths, list[tuple[str, str]]()
     if not seen.members:
         empty = "nobody is in the team yet; `teamctl spawn NAME ROLE PROMPT` adds someone"
-        found.append((paths.addressed(empty), ""))
+        found.append((paths.add_team_option(empty), ""))
     if seen.untrusted_sentence:
         found.append((seen.untrusted_sentence, "yellow"))
     if seen.trouble:

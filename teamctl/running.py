@@ -12,14 +12,14 @@ from teamd.files.paths import TeamPaths
 from teamd.team import teams
 
 if TYPE_CHECKING:
-    from teamd.cli import Choice
+    from teamd.cli import TeamOptions
 
 no_start_option = click.option(
     "--no-start", is_flag=True, help="Do not start teamd where none runs: fail with status 3."
 )
 
 
-def ensure_running(choice: Choice, *, no_start: bool) -> TeamPaths:
+def ensure_running(choice: TeamOptions, *, no_start: bool) -> TeamPaths:
     """Return the team that is meant; a teamd serves it then, unless it is not to be started.
 
     What is said goes to standard error: the output is the command's own.
@@ -42,7 +42,7 @@ def ensure_running(choice: Choice, *, no_start: bool) -> TeamPaths:
 
     for line in asyncio.run(teams.start(paths, file if choice.config else None)):
         _say(line)
-    stop = paths.addressed("`teamd stop` ends it")
+    stop = paths.add_team_option("`teamd stop` ends it")
     _say(f"teamd (pid {pidfile.check(paths).pid}) runs; {stop}")
     return paths
 

@@ -17,7 +17,7 @@ from teamd.errors import DeadlinePassed, TeamError
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.masking import may_be_masked
 from teamd.messages import Message
 from teamd.states import Status
@@ -68,7 +68,7 @@ class Receipt:
         told: what its sender knows already of why it has to wait.
     """
 
-    def __init__(self, post: Post, message: Message, *, told: str | None) -> None:
+    def __init__(self, post: MailRouter, message: Message, *, told: str | None) -> None:
         self._paths = paths = post.paths
         self._post = post
         self._message = Message.decode(message.encode(), to=message.to)  # as its receiver reads it
@@ -88,7 +88,9 @@ class Receipt:
         rejected = (message_in(parse(line)) for line in self._rejected.lines())
         if any(self._is_it(mail) for mail in rejected if mail is not None):
             to = self._message.to
-            why = self._paths.addressed(f"{to} rejected the message; `teamctl logs {to}` says why")
+            why = self._paths.add_team_option(
+                f"{to} rejected the message; `teamctl logs {to}` says why"
+            )
             raise TeamError(f"{why}, and it is kept in {self._paths.rejected(to)}")
         obstacle = self._obstacle()
         if obstacle is not None and obstacle != self._told:
@@ -109,7 +111,7 @@ class Receipt:
         if pidfile.supervisor(self._paths) is None:
             when = "once `teamd start` has started it"
             why = f"no teamd runs for {self._paths.root}; the message is delivered {when}"
-            return self._paths.addressed(why)
+            return self._paths.add_team_option(why)
         return self._post.receiver(self._message.to)[1]
 
 

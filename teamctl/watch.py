@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.segment import Segment
 
-    from teamd.cli import Choice
+    from teamd.cli import TeamOptions
 
 Lines = list[list["Segment"]]
 
@@ -49,7 +49,7 @@ _STEPS: Final = {
 _PAGES: Final = {b" ": 1, b"\x1b[6~": 1, b"b": -1, b"\x1b[5~": -1}
 
 
-def watch_team(choice: Choice, paths: TeamPaths) -> None:
+def watch_team(choice: TeamOptions, paths: TeamPaths) -> None:
     """Show the team until somebody presses q or Ctrl-C."""
     if not sys.stdout.isatty():
         raise click.UsageError("--watch needs a terminal; `teamctl team --json` is for programs")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from teamd import control, secret_environment, terminal
-from teamd.cli import Choice, run
+from teamd.cli import TeamOptions, run
 from teamd.connection import check_connection, server_address
 from teamd.errors import DeadlinePassed, ExitCode, NoTeamd, TeamError
 from teamd.files import directories, pidfile
@@ -53,7 +53,7 @@ timeout_option = click.option(
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @version_option
 @team_options
-def program(_: Choice) -> None:
+def program(_: TeamOptions) -> None:
     """Supervise a team of agents: one process for each teammate, mail in files."""
 
 
@@ -62,7 +62,9 @@ def program(_: Choice) -> None:
 @click.option("--ready-fd", type=_DESCRIPTOR, hidden=True)
 @click.option(secret_environment.OPTION, type=_DESCRIPTOR, hidden=True)
 @team_options
-def start(choice: Choice, *, foreground: bool, ready_fd: int | None, secrets_fd: int | None) -> int:
+def start(
+    choice: TeamOptions, *, foreground: bool, ready_fd: int | None, secrets_fd: int | None
+) -> int:
     """Start the supervisor, and return once it serves requests."""
     if foreground:
         _hide_secrets(handed_over=secrets_fd is not None)
@@ -88,7 +90,7 @@ def start(choice: Choice, *, foreground: bool, ready_fd: int | None, secrets_fd:
 @program.command()
 @timeout_option
 @team_options
-def stop(choice: Choice, timeout: float) -> int:
+def stop(choice: TeamOptions, timeout: float) -> int:
     """End the supervisor and all teammates; the next start resumes them."""
     return _stop(choice.existing(), timeout)
 
@@ -96,7 +98,7 @@ def stop(choice: Choice, timeout: float) -> int:
 @program.command()
 @timeout_option
 @team_options
-def restart(choice: Choice, timeout: float) -> int:
+def restart(choice: TeamOptions, timeout: float) -> int:
     """Stop the supervisor if it runs, then start it."""
     team = choice.existing_or_here()
     # A mistake in the settings or the environment must not cost a running team.
@@ -111,7 +113,7 @@ def restart(choice: Choice, timeout: float) -> int:
 @program.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @team_options
-def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
+def status(choice: TeamOptions, as_json: bool) -> int:  # noqa: FBT001 -- click's
     """Show whether a supervisor runs, the states of its team, and who needs you."""
     paths = choice.existing()
     seen = OverviewReader(paths, costs=False).read(choice.waiting(paths))
@@ -135,7 +137,7 @@ def status(choice: Choice, as_json: bool) -> int:  # noqa: FBT001 -- click's
 
 @program.command()
 @team_options
-def reload(choice: Choice) -> int:
+def reload(choice: TeamOptions) -> int:
     """Read team.toml again, and say what changed and what waits for a restart."""
     reply = control.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
     click.echo(plain(reply.raise_unless_done().text))
@@ -152,7 +154,7 @@ def _hide_secrets(*, handed_over: bool) -> None:
     hide_memory()
 
 
-def _start_in_background(choice: Choice, team: TeamPaths) -> int:
+def _start_in_background(choice: TeamOptions, team: TeamPaths) -> int:
     file = choice.settings_file(team)
     directories.make_private_directory(team.home)  # there, unless the team directory is named
     there = pidfile.supervisor(team)
@@ -178,7 +180,7 @@ def _start_in_background(choice: Choice, team: TeamPaths) -> int:
         _tell_what_waits(*waiting)
         pid = pidfile.check(team).pid  # it has just said so itself
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
-        click.echo(plain(team.addressed(said)))
+        click.echo(plain(team.add_team_option(said)))
         _warn_of_sandbox(team)
         for warning in git:
             click.echo(plain(f"teamd: {warning}"), err=True)

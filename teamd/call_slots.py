@@ -24,7 +24,7 @@ LONGEST_WORD: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Returned:
+class SlotRelease:
     """A slot that is given back, and what its call met.
 
     Attributes:
@@ -46,7 +46,7 @@ class Returned:
         return f"{self.number} {met} {'' if asked is None else asked}".encode()
 
     @classmethod
-    def decode(cls, word: bytes) -> Returned:
+    def decode(cls, word: bytes) -> SlotRelease:
         """Read such a word.
 
         Raises:

@@ -30,7 +30,7 @@ _AGAIN_SECONDS: Final = 0.01
 
 
 @dataclass(slots=True)
-class Choice:
+class TeamOptions:
     """The team and settings that one call of a command is about.
 
     Attributes:
@@ -56,13 +56,13 @@ class Choice:
             raise click.UsageError("--team and --team-dir name a team each: take one of them")
         self.team, self.team_dir, self.config = team, team_dir, config or self.config
 
-    def addressed(self, text: str) -> str:
+    def add_team_option(self, text: str) -> str:
         """Return a sentence of ours with `--team` in the commands that it names, where needed."""
         try:
             chosen = find_team.named(self.team_dir, self.team)
         except TeamError:  # no team can have that name
             return text
-        return text if chosen is None else chosen.addressed(text)
+        return text if chosen is None else chosen.add_team_option(text)
 
     def existing(self) -> TeamPaths:
         """Return the team that is meant, which must be there."""
@@ -124,7 +124,7 @@ class Choice:
         except TeamError:
             return [], ""
         keys = [one.key for one in found.waiting]
-        return keys, team.addressed(found.explain_waiting(self.config))
+        return keys, team.add_team_option(found.explain_waiting(self.config))
 
 
 def _refuse_folder(file: Path, team: TeamPaths) -> None:
@@ -155,7 +155,7 @@ def run(name: str, program: click.Group) -> NoReturn:
     stdout = sys.stdout
     before = sys.unraisablehook
     sys.unraisablehook = partial(_interrupt_again, before)
-    choice = Choice()
+    choice = TeamOptions()
     color = False if os.environ.get("TERM") == "dumb" else None  # None: styles on a terminal only
     try:
         status = program.main(prog_name=name, standalone_mode=False, obj=choice, color=color)
@@ -195,7 +195,7 @@ def _interrupt_again(
     signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
 
-def _explain(error: BaseException, name: str, choice: Choice) -> int:
+def _explain(error: BaseException, name: str, choice: TeamOptions) -> int:
     """Explain an error on standard error; return the exit code."""
     match error:
         case KeyboardInterrupt() | click.Abort():
@@ -209,7 +209,7 @@ def _explain(error: BaseException, name: str, choice: Choice) -> int:
             click.echo(f"{name}: the output cannot be written: {error.strerror}{but}", err=True)
             return ExitCode.REFUSED
         case TeamError():
-            click.echo(plain(f"{name}: {choice.addressed(error.for_person())}"), err=True)
+            click.echo(plain(f"{name}: {choice.add_team_option(error.for_person())}"), err=True)
             return error.exit_code
         case click.ClickException():
             vars(error)["message"] = plain(error.message)  # declared final, for subclasses

@@ -81,7 +81,7 @@ def moment_of(made: str) -> float | None:
     return int(found[1], 16) / 1_000_000 if found else None
 
 
-def again(name: str, *options: str) -> str:
+def respawn_command(name: str, *options: str) -> str:
     """Return the command that starts a teammate again, in backquotes; for the lead that is `chat`.
 
     Args:
@@ -94,7 +94,7 @@ def again(name: str, *options: str) -> str:
     return f"`{' '.join([called, *options])}`"
 
 
-def addressed(text: str, team: str | None) -> str:
+def add_team_option(text: str, team: str | None) -> str:
     """Return the text with `--team` in each command between backquotes that has none yet.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 
 R = TypeVar("R")
 
@@ -46,7 +46,7 @@ def team_options(run: Callable[..., R]) -> Callable[..., R]:
     def with_choice(
         *args: Any, team: str | None, team_dir: str | None, config: str | None, **values: Any
     ) -> R:
-        choice = click.get_current_context().ensure_object(Choice)
+        choice = click.get_current_context().ensure_object(TeamOptions)
         choice.take(team=team, team_dir=team_dir, config=config)
         return run(choice, *args, **values)
 

@@ -8,7 +8,7 @@ from teamd.approvals.store import Approvals
 from teamd.budget.ledger import Ledger
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.models.retry import RetryPolicy
 from teamd.supervisor.children import Children
 from teamd.supervisor.copying import CopyMakers
@@ -27,7 +27,7 @@ NOBODY: Final = ChildProgram(
 def make_context(paths: TeamPaths, journal: Journal, program: ChildProgram = NOBODY) -> TeamContext:
     """Build it; nobody is forked until `children.begin` is called."""
     settings = LiveSettings(paths, paths.settings)
-    post = Post(paths, durable=False, max_bytes=9999)
+    post = MailRouter(paths, durable=False, max_bytes=9999)
     roster = RosterWriter(post, journal, team_name="default")
     slots = Slots(ConcurrencyLimit(lambda: 1, RetryPolicy), journal)
     children = Children(program, settings, settings.heartbeats, roster, journal, slots, [])

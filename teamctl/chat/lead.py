@@ -13,7 +13,7 @@ from teamctl.events.stream import Stream
 from teamctl.post import team_post
 from teamctl.texts import without_secrets
 from teamd import control
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.files.paths import TeamPaths
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
 from teamd.overview.members import WAITING
@@ -28,7 +28,7 @@ def tell(paths: TeamPaths, since: float) -> Iterator[str]:
     """Yield a line for each thing that happened since a moment; the last ones where it is a lot."""
     told = [(event.time, said) for event in Stream(paths, since).look() if (said := _say(event))]
     if len(told) > _MOST:
-        yield paths.addressed(f"… {len(told) - _MOST} earlier ones: `teamctl events`")
+        yield paths.add_team_option(f"… {len(told) - _MOST} earlier ones: `teamctl events`")
     for moment, said in told[-_MOST:]:
         yield f"{short_moment(moment)} {output.plain(said)}"
 
@@ -85,7 +85,7 @@ class Lead:
         model: its model from now on, where another one is wanted.
     """
 
-    def __init__(self, choice: Choice, *, fresh: bool, model: str | None) -> None:
+    def __init__(self, choice: TeamOptions, *, fresh: bool, model: str | None) -> None:
         self._post = team_post(choice)
         self.paths = self._post.paths
         self._fresh = fresh

@@ -136,8 +136,8 @@ class Listener:
             self._line(f"What {LEAD} said since the last chat:", dim=True)
         if len(said) > _LAST:
             earlier = f"… {len(said) - _LAST} earlier ones: `teamctl transcript {LEAD}`"
-            self._line(self._paths.addressed(earlier), dim=True)
-        rest = self._paths.addressed(_WHOLE)
+            self._line(self._paths.add_team_option(earlier), dim=True)
+        rest = self._paths.add_team_option(_WHOLE)
         for reply in said[-_LAST:]:
             shown = render.clip_beginning(reply.text, lines=_REPLY_LINES, rest=rest)
             when = f"{short_moment(reply.time)} " if reply.time else ""
@@ -174,7 +174,7 @@ class Listener:
 
     def notice(self, text: str) -> None:
         """Tell the person something that nobody has said."""
-        self._line(output.plain(self._paths.addressed(text)), fg="yellow")
+        self._line(output.plain(self._paths.add_team_option(text)), fg="yellow")
 
     def _read_mark(self) -> int:
         """Up to where the conversation has been shown, in bytes; 0 where that is not known.
@@ -238,7 +238,7 @@ class Listener:
         if (news := _news(message)) is not None:
             self._line(f"· {render.clip_line(news)}", dim=True)
             return
-        rest = self._paths.addressed(_WHOLE) if to == LEAD else _WHOLE_OWN
+        rest = self._paths.add_team_option(_WHOLE) if to == LEAD else _WHOLE_OWN
         about = render.clip_beginning(message.summary or message.content, rest=rest)
         about = about.replace("\n", "\n  ")
         self._line(f"✉ {render.clip_line(message.sender)} → {to}: {about}", fg="cyan")

@@ -14,7 +14,7 @@ from teamctl.chat.lead import Lead
 from teamctl.running import ensure_running, no_start_option
 from teamctl.texts import text_or_stdin
 from teamctl.wait import wait_for_last_words
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import TeamError
 from teamd.messages import LEAD
 from teamd.options import TextCommand, team_options
@@ -32,7 +32,7 @@ from teamd.options import TextCommand, team_options
 @output.json_option
 @team_options
 def command(
-    choice: Choice,
+    choice: TeamOptions,
     prompt: str | None,
     *,
     timeout: float,
@@ -56,7 +56,7 @@ def command(
     paths = ensure_running(choice, no_start=no_start)
     lead = Lead(choice, **facts)
     if warning := lead.call(scripted=prompt is not None or not sys.stdin.isatty()):
-        output.warn(paths.addressed(warning))
+        output.warn(paths.add_team_option(warning))
     if prompt is None:
         _talk(lead)
         return
@@ -83,6 +83,6 @@ def _talk(lead: Lead) -> None:
         except click.ClickException as error:
             error.show()
         except TeamError as error:
-            click.echo(output.plain(lead.paths.addressed(error.for_person())), err=True)
+            click.echo(output.plain(lead.paths.add_team_option(error.for_person())), err=True)
 
     talk(lead, run)

@@ -12,7 +12,7 @@ import click
 from teamctl import arguments, output, texts
 from teamctl.post import team_queue
 from teamd import terminal
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.copies import record
 from teamd.copies.record import Copy
 from teamd.files.paths import TeamPaths
@@ -28,7 +28,7 @@ _SHORT: Final = 12
 @click.argument("name", shell_complete=arguments.teammates)
 @output.json_option
 @team_options
-def command(choice: Choice, name: str, *, as_json: bool) -> None:
+def command(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     """Show what NAME did in its working copy since its base, committed or not.
 
     Files that are new are in it, and those that git ignores are not. On a terminal it is paged and
@@ -58,7 +58,9 @@ def command(choice: Choice, name: str, *, as_json: bool) -> None:
 @click.option("--message", "-m", help="Use this message for the commit.")
 @output.json_option
 @team_options
-def merge(choice: Choice, name: str, *, squash: bool, message: str | None, as_json: bool) -> None:
+def merge(
+    choice: TeamOptions, name: str, *, squash: bool, message: str | None, as_json: bool
+) -> None:
     """Merge what NAME committed in its working copy into the branch that you are on.
 
     It refuses where you or NAME have uncommitted work. If there are conflicts it names the files.
@@ -86,7 +88,7 @@ def merge(choice: Choice, name: str, *, squash: bool, message: str | None, as_js
 @click.option("--force", is_flag=True, help="Also where there is work; it is kept for 30 days.")
 @output.json_option
 @team_options
-def discard(choice: Choice, name: str, *, force: bool, as_json: bool) -> None:
+def discard(choice: TeamOptions, name: str, *, force: bool, as_json: bool) -> None:
     """Reset the working copy of NAME to its base, even while NAME works.
 
     Files that git ignores stay. What --force discards is kept in your repository for 30 days, as
@@ -108,7 +110,7 @@ def discard(choice: Choice, name: str, *, force: bool, as_json: bool) -> None:
     output.print_either(text, facts, as_json=as_json)
 
 
-def _withdraw(choice: Choice, copy: Copy, kept: str) -> list[str]:
+def _withdraw(choice: TeamOptions, copy: Copy, kept: str) -> list[str]:
     """Take what was discarded out of the queue; return the ids."""
     from teamd.copies.source import source_of  # noqa: PLC0415 -- 20 ms
     from teamd.merges.enqueue import withdraw  # noqa: PLC0415 -- the same

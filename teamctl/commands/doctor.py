@@ -22,7 +22,7 @@ from teamctl.doctor.model import check_model
 from teamctl.doctor.synced import check_synced
 from teamd import recovery, terminal
 from teamd.board.files import read_all
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
 from teamd.files import directories, pidfile
 from teamd.files.paths import TeamPaths
@@ -45,14 +45,14 @@ _MARKS = {
 @click.command()
 @output.json_option
 @team_options
-def command(choice: Choice, *, as_json: bool) -> int:
+def command(choice: TeamOptions, *, as_json: bool) -> int:
     """Check the machine, the settings and the key, and say how to fix what is wrong.
 
     The exit status is 1 if something must be fixed.
     """
     found = []
     for one in _findings(choice):
-        what, remedy = choice.addressed(one.what), choice.addressed(one.remedy)
+        what, remedy = choice.add_team_option(one.what), choice.add_team_option(one.remedy)
         finding = replace(one, what=what, remedy=remedy)
         found.append(finding)
         if not as_json:
@@ -65,7 +65,7 @@ def command(choice: Choice, *, as_json: bool) -> int:
     return ExitCode.REFUSED if failed else ExitCode.DONE
 
 
-def _findings(choice: Choice) -> Iterator[Finding]:
+def _findings(choice: TeamOptions) -> Iterator[Finding]:
     team = None
     try:
         team = choice.existing()
@@ -80,7 +80,7 @@ def _findings(choice: Choice) -> Iterator[Finding]:
     yield from _settings(choice, team)
 
 
-def _place(choice: Choice) -> Iterator[Finding]:
+def _place(choice: TeamOptions) -> Iterator[Finding]:
     """Look whether a team could be made where a start would make it."""
     try:
         root = choice.existing_or_here().root
@@ -93,7 +93,7 @@ def _place(choice: Choice) -> Iterator[Finding]:
         yield Finding(Level.FAIL, what, "check its owner and mode, or go to a folder of your own")
 
 
-def _settings(choice: Choice, team: TeamPaths | None) -> Iterator[Finding]:
+def _settings(choice: TeamOptions, team: TeamPaths | None) -> Iterator[Finding]:
     try:
         paths = team or choice.existing_or_here()
         found = choice.read_settings(paths)

@@ -12,7 +12,7 @@ from teamctl.events.event import Event
 from teamctl.events.stream import Stream
 from teamctl.tail import Watched
 from teamctl.when import SINCE_HELP, parse_when
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.options import team_options
 
 _HOUR: Final = 3600
@@ -25,7 +25,7 @@ _HOUR: Final = 3600
     "--json", "as_json", is_flag=True, help="Print one JSON document; with -f, one event a line."
 )
 @team_options
-def command(choice: Choice, *, follow: bool, since: str | None, as_json: bool) -> None:
+def command(choice: TeamOptions, *, follow: bool, since: str | None, as_json: bool) -> None:
     """Show what happened in the team: mail, turns, tool calls, tasks, approvals, crashes.
 
     Without --since, this is the last hour, and with -f only what happens from now on. `teamctl

@@ -14,7 +14,7 @@ from teamctl.hosts.forgetting import forget as forget_host
 from teamctl.hosts.record import BrokerRecord
 from teamctl.post import other_hosts
 from teamd import terminal
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import TeamError
 from teamd.hosts.view import postman_runs
 from teamd.options import SuggestingGroup, team_options
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.group(cls=SuggestingGroup, invoke_without_command=True)
 @output.json_option
 @team_options
-def command(choice: Choice, *, as_json: bool) -> None:
+def command(choice: TeamOptions, *, as_json: bool) -> None:
     """Show the other hosts of the team, or set a team up over several.
 
     SINCE is how long a host has been in that state, WAITING how many lines it has not confirmed,
@@ -67,7 +67,7 @@ def command(choice: Choice, *, as_json: bool) -> None:
 )
 @team_options
 def init(
-    choice: Choice,
+    choice: TeamOptions,
     *,
     hosts: tuple[str, ...],
     name: str | None,
@@ -100,7 +100,7 @@ def init(
 @command.command()
 @click.argument("file")
 @team_options
-def join(choice: Choice, file: str) -> None:
+def join(choice: TeamOptions, file: str) -> None:
     """Join a team over several hosts with the FILE that `hosts init` or `add` wrote.
 
     It writes this host's keys, and [hosts] in team.toml. Where there is no team, it begins one.
@@ -118,7 +118,7 @@ def join(choice: Choice, file: str) -> None:
 @command.command()
 @click.argument("name")
 @team_options
-def add(choice: Choice, name: str) -> None:
+def add(choice: TeamOptions, name: str) -> None:
     """Write a file with which one more host joins, called NAME. Run it on the broker's host."""
     added = load("membership").add(choice, name)
     _tell_reload(added.broker, added.record)
@@ -128,7 +128,7 @@ def add(choice: Choice, name: str) -> None:
 @command.command()
 @click.argument("name")
 @team_options
-def remove(choice: Choice, name: str) -> None:
+def remove(choice: TeamOptions, name: str) -> None:
     """Shut the host NAME out: the broker refuses its certificate from now on, for good.
 
     Run it on the broker's host. A host of that name that is added again gets another certificate.
@@ -149,7 +149,7 @@ def remove(choice: Choice, name: str) -> None:
 @command.command()
 @click.argument("name")
 @team_options
-def forget(choice: Choice, name: str) -> None:
+def forget(choice: TeamOptions, name: str) -> None:
     """Forget the host NAME that will not come back: drop what waits for it, show it no more.
 
     `teamctl hosts remove` shuts a host out, on the broker's host; each of the others knows it until
@@ -164,7 +164,7 @@ def forget(choice: Choice, name: str) -> None:
         click.echo(f"dropped: {lines} that waited for it")
 
 
-def _list(choice: Choice, *, as_json: bool) -> None:
+def _list(choice: TeamOptions, *, as_json: bool) -> None:
     hosts = other_hosts(choice)
     rows = host_table.read_hosts(hosts, Roster(hosts.paths).read().name)
     if as_json:

@@ -14,14 +14,14 @@ from teamctl.arguments import boxes
 from teamctl.output import MailFormat
 from teamctl.post import team_post
 from teamctl.tail import Unseen
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
 from teamd.messages import Message
 from teamd.options import team_options
 
 if TYPE_CHECKING:
-    from teamctl.person_mail import Boxes, Note, Taker
+    from teamctl.person_mail import Boxes, InboxReader, Note
 
 
 @click.command()
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     "--json", "as_json", is_flag=True, help="Print one JSON document; with -f, one message a line."
 )
 @team_options
-def command(choice: Choice, name: str | None, *, peek: bool, follow: bool, as_json: bool) -> None:
+def command(
+    choice: TeamOptions, name: str | None, *, peek: bool, follow: bool, as_json: bool
+) -> None:
     """Read your own mail, or look at the mail of teammate NAME.
 
     Mail that you have read moves to transcripts/user.jsonl. A teammate's mail stays where it is.
@@ -56,13 +58,13 @@ def _note(paths: TeamPaths, message: Message) -> str:
     return describe_request(paths, message)
 
 
-def _taker(boxes: Boxes, paths: TeamPaths, note: Note) -> Taker:
-    from teamctl.person_mail import Taker  # noqa: PLC0415 -- records, only where there is mail
+def _taker(boxes: Boxes, paths: TeamPaths, note: Note) -> InboxReader:
+    from teamctl.person_mail import InboxReader  # noqa: PLC0415 -- records, only where there is mail
 
-    return Taker(boxes, paths, note)
+    return InboxReader(boxes, paths, note)
 
 
-def _follow(reader: _Looker | Taker, paths: TeamPaths, form: MailFormat) -> None:
+def _follow(reader: _Looker | InboxReader, paths: TeamPaths, form: MailFormat) -> None:
     def look() -> None:
         reader.read(form)
 

@@ -7,7 +7,7 @@ import click
 from teamctl import arguments, output, texts
 from teamctl.far import ask_host, print_answer, split_host
 from teamd import control
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.options import TextCommand, team_options
 
 
@@ -16,7 +16,7 @@ from teamd.options import TextCommand, team_options
 @click.argument("text", required=False)
 @output.json_option
 @team_options
-def command(choice: Choice, name: str, text: str | None, *, as_json: bool) -> None:
+def command(choice: TeamOptions, name: str, text: str | None, *, as_json: bool) -> None:
     """Break off the turn of NAME at once; TEXT is what it reads next.
 
     The model's reply, a command or a wait ends within a second, and the teammate knows that it was
@@ -38,7 +38,7 @@ def command(choice: Choice, name: str, text: str | None, *, as_json: bool) -> No
 @click.argument("name", shell_complete=arguments.teammates)
 @output.json_option
 @team_options
-def pause(choice: Choice, name: str, *, as_json: bool) -> None:
+def pause(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     """Have NAME rest until `teamctl resume NAME`, also after a restart of teamd.
 
     The step that runs comes to its end: the model's reply, or the commands that one asked for.
@@ -48,7 +48,7 @@ def pause(choice: Choice, name: str, *, as_json: bool) -> None:
     _ask(choice, "pause", {"name": name}, as_json=as_json)
 
 
-def _ask(choice: Choice, what: str, whom: dict[str, str], *, as_json: bool) -> None:
+def _ask(choice: TeamOptions, what: str, whom: dict[str, str], *, as_json: bool) -> None:
     paths = choice.existing()
     reply = control.ask(paths, what, whom, timeout_seconds=arguments.REQUEST_SECONDS)
     reply.raise_unless_done()

@@ -12,7 +12,7 @@ import click
 from teamctl import arguments, output
 from teamctl.tail import lines
 from teamd import terminal
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.files.paths import TeamPaths
 from teamd.hosts.places import HostPlaces
 from teamd.messages import TEAMD
@@ -37,7 +37,7 @@ _COLOURS = {"warning": "yellow", "error": "red"}
     "--json", "as_json", is_flag=True, help="Print the lines as they are: one JSON object each."
 )
 @team_options
-def command(choice: Choice, name: str, *, follow: bool, last: int, as_json: bool) -> None:
+def command(choice: TeamOptions, name: str, *, follow: bool, last: int, as_json: bool) -> None:
     """Show the log of teammate NAME, or with `teamd` that of the supervisor.
 
     With `postman`, where no teammate has that name, it shows what the postman did, which carries

@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from teamctl import output
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.control import KEPT_SECONDS
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, locks
@@ -34,7 +34,9 @@ _ROTATED: Final = re.compile(r"\.log\.\d+")
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 @team_options
-def command(choice: Choice, *, logs: bool, transcripts: bool, days: float, dry_run: bool) -> None:
+def command(
+    choice: TeamOptions, *, logs: bool, transcripts: bool, days: float, dry_run: bool
+) -> None:
     """Remove rotated logs, and the logs, conversations and jobs of names not in the team.
 
     It also removes debris that is more than an hour old: answers that nobody fetched and files

@@ -11,7 +11,7 @@ import click
 
 from teamctl import output
 from teamctl.widths import Shape
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.messages import TEAMD
@@ -62,7 +62,7 @@ class _Process:
 @click.command()
 @output.json_option
 @team_options
-def command(choice: Choice, *, as_json: bool) -> None:
+def command(choice: TeamOptions, *, as_json: bool) -> None:
     """List the processes of the team: teamd, each teammate, and the commands that run below it."""
     paths = choice.existing()
     supervisor = pidfile.check(paths)

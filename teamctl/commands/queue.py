@@ -8,7 +8,7 @@ import click
 
 from teamctl import arguments, output
 from teamctl.post import team_queue
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.merges.queue import Entry
@@ -28,7 +28,7 @@ _COLOURS: Final = {
 @click.group(cls=SuggestingGroup, invoke_without_command=True)
 @output.json_option
 @team_options
-def command(choice: Choice, *, as_json: bool) -> None:
+def command(choice: TeamOptions, *, as_json: bool) -> None:
     """Show the merge queue, or add to it, or remove from it.
 
     What teammates committed in their working copies is merged into the branch `[merge] into`, one
@@ -47,14 +47,16 @@ def command(choice: Choice, *, as_json: bool) -> None:
         if any(not entry.state.finished for entry in there):
             _warn_without_teamd(choice.existing())
     else:
-        click.echo(choice.addressed("the queue is empty; `teamctl queue add NAME` adds to it"))
+        click.echo(
+            choice.add_team_option("the queue is empty; `teamctl queue add NAME` adds to it")
+        )
 
 
 @command.command()
 @click.argument("name", shell_complete=arguments.teammates)
 @output.json_option
 @team_options
-def add(choice: Choice, name: str, *, as_json: bool) -> None:
+def add(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     """Queue what NAME has committed in its working copy."""
     from teamd.merges import enqueue  # noqa: PLC0415 -- 20 ms
 
@@ -63,7 +65,7 @@ def add(choice: Choice, name: str, *, as_json: bool) -> None:
     member = Roster(paths).read().get(name)
     entry = enqueue.add(queue, member.name, choice.settings(paths))
     text = f"{member.name}'s commit {entry.commit[:_SHORT]} is in the queue: {entry.id}"
-    if pidfile.surely_nobody(paths):
+    if pidfile.is_teamd_down(paths):
         text += "; it waits there for teamd, which `teamd start` starts"
     choice.done = text
     output.print_either(text, entry.to_json(), as_json=as_json)
@@ -73,7 +75,7 @@ def add(choice: Choice, name: str, *, as_json: bool) -> None:
 @click.argument("entry_id", metavar="ID")
 @output.json_option
 @team_options
-def remove(choice: Choice, entry_id: str, *, as_json: bool) -> None:
+def remove(choice: TeamOptions, entry_id: str, *, as_json: bool) -> None:
     """Remove what has the id ID from the queue, even while it is being checked."""
     from teamd.copies.source import Source  # noqa: PLC0415 -- 20 ms
     from teamd.merges import enqueue  # noqa: PLC0415 -- the same

@@ -13,7 +13,7 @@ from teamctl.post import team_post
 from teamd import terminal
 from teamd.approvals.approval import Approval, Kind, NoSuchApproval
 from teamd.approvals.store import Approvals
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.messages import USER
@@ -36,7 +36,7 @@ _id_argument = click.argument("request_id", metavar="ID|NAME", shell_complete=ar
 @click.command()
 @output.json_option
 @team_options
-def command(choice: Choice, *, as_json: bool) -> None:
+def command(choice: TeamOptions, *, as_json: bool) -> None:
     """List the open requests, such as plans and permissions, and what is allowed for good.
 
     `teamctl approve ID` and `teamctl reject ID` answer those that are addressed to you.
@@ -62,7 +62,7 @@ def command(choice: Choice, *, as_json: bool) -> None:
 @click.option("--feedback", help="What the teammate should keep in mind; - reads standard input.")
 @click.option("--always", is_flag=True, help="Of a permission: for this team, from now on.")
 @team_options
-def approve(choice: Choice, request_id: str, *, feedback: str | None, always: bool) -> None:
+def approve(choice: TeamOptions, request_id: str, *, feedback: str | None, always: bool) -> None:
     """Approve the request ID, such as a plan or a permission, or what NAME waits for.
 
     The teammate that asked gets your answer and goes on. `teamctl requests` lists the ids; the
@@ -75,7 +75,7 @@ def approve(choice: Choice, request_id: str, *, feedback: str | None, always: bo
 @_id_argument
 @click.option("--reason", help="Why, and what should change; - reads standard input.")
 @team_options
-def reject(choice: Choice, request_id: str, *, reason: str | None) -> None:
+def reject(choice: TeamOptions, request_id: str, *, reason: str | None) -> None:
     """Reject the request ID, such as a plan, or what NAME waits for.
 
     The teammate that asked gets your answer and may ask again; without --reason a terminal asks you
@@ -86,13 +86,13 @@ def reject(choice: Choice, request_id: str, *, reason: str | None) -> None:
     _answer(choice, request_id, approve=False, reason=reason)
 
 
-def _approvals(choice: Choice) -> Approvals:
+def _approvals(choice: TeamOptions) -> Approvals:
     post = team_post(choice)
     return Approvals(post.paths, post)
 
 
 def _answer(
-    choice: Choice, beginning: str, *, approve: bool, reason: str | None, always: bool = False
+    choice: TeamOptions, beginning: str, *, approve: bool, reason: str | None, always: bool = False
 ) -> None:
     """Answer the approval whose id begins so, and say what was answered.
 

@@ -13,7 +13,7 @@ import click
 from teamctl import arguments, output, texts
 from teamctl.post import team_queue
 from teamd import control
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import TeamError
 from teamd.files import directories, files, locks
 from teamd.files.paths import TeamPaths
@@ -33,7 +33,7 @@ _SUBAGENT_KEY: Final = r"[0-9a-f]{16}-\d+-\d+\.jsonl"
 @click.option("--yes", is_flag=True, help="With --purge: do not ask you first.")
 @output.json_option
 @team_options
-def command(choice: Choice, name: str, *, purge: bool, yes: bool, as_json: bool) -> None:
+def command(choice: TeamOptions, name: str, *, purge: bool, yes: bool, as_json: bool) -> None:
     """Take NAME out of the team, once it is shut down or has failed.
 
     Its files stay, so that a spawn under the same name goes on with its conversation. --purge
@@ -58,7 +58,7 @@ def command(choice: Choice, name: str, *, purge: bool, yes: bool, as_json: bool)
     if as_json:
         output.print_json({**data, "removed": list(map(str, removed))})
     else:
-        click.echo(output.plain(paths.addressed(said)))
+        click.echo(output.plain(paths.add_team_option(said)))
 
 
 def _describe_copy(paths: TeamPaths, name: str) -> str:
@@ -68,7 +68,7 @@ def _describe_copy(paths: TeamPaths, name: str) -> str:
     return f", and its working copy in {paths.copy(name)}"
 
 
-def _remove_copy(choice: Choice, paths: TeamPaths, name: str) -> str:
+def _remove_copy(choice: TeamOptions, paths: TeamPaths, name: str) -> str:
     """Remove its working copy, if it has one; say what became of it."""
     if not paths.copy(name).exists():
         return ""

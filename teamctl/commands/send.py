@@ -11,12 +11,12 @@ from teamctl import output
 from teamctl.arguments import receivers, timeout_option
 from teamctl.post import team_post
 from teamctl.texts import not_empty, text_or_stdin
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import DeadlinePassed, TeamError
 from teamd.files import pidfile
 from teamd.files.watch import wait_for
 from teamd.mail.everywhere import broadcast_far
-from teamd.mail.routing import Post, Sent
+from teamd.mail.routing import MailRouter, Sent
 from teamd.messages import Message, new_id
 from teamd.options import TextCommand, team_options
 
@@ -35,7 +35,14 @@ _sender_option = click.option("--from", "sender", help="The sender  [default: yo
 @output.json_option
 @team_options
 def command(
-    choice: Choice, name: str, text: str, *, wait: bool, timeout: float, as_json: bool, **facts: Any
+    choice: TeamOptions,
+    name: str,
+    text: str,
+    *,
+    wait: bool,
+    timeout: float,
+    as_json: bool,
+    **facts: Any,
 ) -> None:
     """Send TEXT to NAME, whether or not teamd runs. If TEXT is -, it comes from standard input.
 
@@ -70,7 +77,7 @@ def command(
         click.echo(output.plain(f"delivered to {sent.to}"))
 
 
-def _check_wait(post: Post, name: str, *, wait: bool) -> None:
+def _check_wait(post: MailRouter, name: str, *, wait: bool) -> None:
     """Check that it can be seen from here when a message is read, where somebody waits for that.
 
     Raises:
@@ -81,7 +88,7 @@ def _check_wait(post: Post, name: str, *, wait: bool) -> None:
         raise click.UsageError(f"--wait cannot be said of {name}: {why}")
 
 
-def _await_delivery(post: Post, sent: Sent, message: Message, seconds: float) -> None:
+def _await_delivery(post: MailRouter, sent: Sent, message: Message, seconds: float) -> None:
     """Return once a message is in its receiver's conversation.
 
     Raises:
@@ -102,7 +109,7 @@ def _await_delivery(post: Post, sent: Sent, message: Message, seconds: float) ->
 @_sender_option
 @click.option("--all-hosts", is_flag=True, help="Send it to those on other hosts as well.")
 @team_options
-def broadcast(choice: Choice, text: str, sender: str | None, *, all_hosts: bool) -> None:
+def broadcast(choice: TeamOptions, text: str, sender: str | None, *, all_hosts: bool) -> None:
     """Send TEXT to every teammate except the sender and those that are shut down.
 
     If TEXT is -, the command reads it from standard input. With --all-hosts, it names the hosts
@@ -124,7 +131,7 @@ def broadcast(choice: Choice, text: str, sender: str | None, *, all_hosts: bool)
     _warn_of_rest(post, *(one.to for one in sent))
 
 
-def _broadcast_far(post: Post, message: Message) -> tuple[Sent, ...]:
+def _broadcast_far(post: MailRouter, message: Message) -> tuple[Sent, ...]:
     """Send to those on other hosts, and say on standard error who was missed."""
     found = broadcast_far(post, message)
     for whom, why in found.missed.items():
@@ -132,9 +139,9 @@ def _broadcast_far(post: Post, message: Message) -> tuple[Sent, ...]:
     return found.sent
 
 
-def _warn_of_rest(post: Post, *receivers: str) -> None:
+def _warn_of_rest(post: MailRouter, *receivers: str) -> None:
     """Say that mail waits, where nobody delivers it to agents of this team now."""
     agents = [to for to in receivers if to != post.person() and "@" not in to]
-    if agents and pidfile.surely_nobody(post.paths):
+    if agents and pidfile.is_teamd_down(post.paths):
         why = "no teamd runs, so the message waits; `teamd start` delivers it"
-        output.warn(post.paths.addressed(why))
+        output.warn(post.paths.add_team_option(why))

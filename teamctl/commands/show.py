@@ -14,7 +14,7 @@ from teamd import terminal
 from teamd.board.files import read_all
 from teamd.budget.account import NOTHING
 from teamd.budget.accounts import read_used
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail import lines
@@ -32,7 +32,7 @@ from teamd.transcript.records import Replied
 @click.argument("name", shell_complete=arguments.teammates)
 @output.json_option
 @team_options
-def command(choice: Choice, name: str, *, as_json: bool) -> None:
+def command(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     """Show all about NAME: how it is and why, its work, what waits, what it said last.
 
     The command works without teamd.
@@ -101,7 +101,7 @@ def _state(view: MemberView) -> str:
     return f"{view.state}{since}" + (f": {why}" if why else "")
 
 
-def _effort(choice: Choice, paths: TeamPaths, member: Member) -> str | None:
+def _effort(choice: TeamOptions, paths: TeamPaths, member: Member) -> str | None:
     """Return the effort that its model is asked for; `None` where a file cannot be read."""
     if member.effort:
         return member.effort

@@ -11,7 +11,7 @@ from teamctl import arguments, output, texts
 from teamctl.far import ask_host, print_answer, refuse_options, split_host
 from teamctl.running import ensure_running, no_start_option
 from teamd import control
-from teamd.cli import INTERRUPTED, Choice
+from teamd.cli import INTERRUPTED, TeamOptions
 from teamd.errors import ExitCode, TeamError
 from teamd.files import directories, files
 from teamd.files.paths import TeamPaths
@@ -50,7 +50,7 @@ _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answe
 @output.json_option
 @team_options
 def command(
-    choice: Choice,
+    choice: TeamOptions,
     *,
     wait: bool,
     timeout: float,
@@ -82,7 +82,7 @@ def command(
     reply.raise_unless_done()
     choice.done = reply.text
     if reply.data["warning"]:
-        output.warn(paths.addressed(reply.data["warning"]))
+        output.warn(paths.add_team_option(reply.data["warning"]))
     if saved is not None:
         file, content = saved
         directories.remove_placeholder(file)
@@ -112,7 +112,7 @@ def command(
 )
 @output.json_option
 @team_options
-def resume(choice: Choice, name: str, *, as_json: bool, **more: float | None) -> None:
+def resume(choice: TeamOptions, name: str, *, as_json: bool, **more: float | None) -> None:
     """Read team.toml again, then let NAME go on where it was paused.
 
     With --usd or --tokens, the limits that stop NAME are first raised by so much: a limit of a day
@@ -134,7 +134,7 @@ def resume(choice: Choice, name: str, *, as_json: bool, **more: float | None) ->
 @arguments.grace_option(help="How many seconds a teammate has to answer before it is ended.")
 @team_options
 def shutdown(
-    choice: Choice, name: str | None, *, everybody: bool, force: bool, timeout: float
+    choice: TeamOptions, name: str | None, *, everybody: bool, force: bool, timeout: float
 ) -> int:
     """Ask NAME to end. It keeps its conversation, and `teamctl spawn NAME …` continues it.
 
@@ -159,7 +159,7 @@ def shutdown(
     except KeyboardInterrupt:
         what = "who does not reject it is shut down, at the deadline at the latest"
         standing = f"teamctl: the request stands: {what}; `teamctl team` shows it"
-        click.echo(choice.addressed(standing), err=True)
+        click.echo(choice.add_team_option(standing), err=True)
         return INTERRUPTED
     choice.done = "the shutdown is done" if reply.exit_code == ExitCode.DONE else ""
     _show_ends(reply)
@@ -173,13 +173,13 @@ def _given(facts: dict[str, Any]) -> dict[str, bool]:
     return {**said, "--fresh": facts["fresh"]}
 
 
-def _spawn_far(choice: Choice, host: str, facts: dict[str, Any], *, as_json: bool) -> None:
+def _spawn_far(choice: TeamOptions, host: str, facts: dict[str, Any], *, as_json: bool) -> None:
     asked = {key: facts[key] for key in ("name", "role", "prompt")}
     answer = ask_host(choice, host, "spawn", asked, seconds=arguments.REQUEST_SECONDS)
     print_answer(host, answer, as_json=as_json)
 
 
-def _saved(choice: Choice, paths: TeamPaths, facts: dict[str, Any]) -> tuple[Path, bytes]:
+def _saved(choice: TeamOptions, paths: TeamPaths, facts: dict[str, Any]) -> tuple[Path, bytes]:
     """Return the file that declares this team's teammates, and its text with one more.
 
     A team by name has its own file. The text is made before the spawn, so that a mistake costs

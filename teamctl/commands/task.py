@@ -16,7 +16,7 @@ from teamd.board.board import Board, Changed
 from teamd.board.files import Tasks
 from teamd.board.rules import Change
 from teamd.board.task import Task, TaskStatus
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.files import pidfile
 from teamd.messages import LEAD
 from teamd.options import SuggestingGroup, TextCommand, team_options
@@ -33,7 +33,7 @@ _tasks_option = partial(click.option, multiple=True, metavar="ID", shell_complet
 
 @click.group(cls=SuggestingGroup)
 @team_options
-def command(_: Choice) -> None:
+def command(_: TeamOptions) -> None:
     """Add, show, change or claim a task; `teamctl tasks` shows the board."""
 
 
@@ -48,7 +48,9 @@ def command(_: Choice) -> None:
 @_check_option(default="", help="A command that must exit with 0 for it to be completed.")
 @output.json_option
 @team_options
-def add(choice: Choice, subject: str, *, description: str, as_json: bool, **facts: Any) -> None:
+def add(
+    choice: TeamOptions, subject: str, *, description: str, as_json: bool, **facts: Any
+) -> None:
     """Put a task on the board and print its id."""
     made = _board(choice).add(subject, description=texts.text_or_stdin(description), **facts)
     output.print_either(f"task {made.id} is made", made.to_json(), as_json=as_json)
@@ -58,7 +60,7 @@ def add(choice: Choice, subject: str, *, description: str, as_json: bool, **fact
 @_id_argument
 @output.json_option
 @team_options
-def show(choice: Choice, task_id: str, *, as_json: bool) -> None:
+def show(choice: TeamOptions, task_id: str, *, as_json: bool) -> None:
     """Show everything about a task."""
     board = _board(choice)
     tasks = board.read()
@@ -109,7 +111,7 @@ def _facts(task: Task, team_check: str) -> Iterator[str]:
 )
 @output.json_option
 @team_options
-def update(choice: Choice, task_id: str, *, as_json: bool, **facts: Any) -> None:
+def update(choice: TeamOptions, task_id: str, *, as_json: bool, **facts: Any) -> None:
     """Change a task, also one that a teammate owns."""
     if facts["description"] is not None:
         facts["description"] = texts.text_or_stdin(facts["description"])
@@ -127,7 +129,7 @@ def update(choice: Choice, task_id: str, *, as_json: bool, **facts: Any) -> None
 @_name_option("--owner", "--for", "owner", default=LEAD, show_default=True, help="The new owner.")
 @output.json_option
 @team_options
-def claim(choice: Choice, task_id: str, *, owner: str, as_json: bool) -> None:
+def claim(choice: TeamOptions, task_id: str, *, owner: str, as_json: bool) -> None:
     """Claim a free task. Its status is in_progress from then on.
 
     If several try at the same time, one of them gets it.
@@ -136,7 +138,7 @@ def claim(choice: Choice, task_id: str, *, owner: str, as_json: bool) -> None:
     _print_changed(board.claim(task_id, owner=owner), board, as_json=as_json)
 
 
-def _board(choice: Choice) -> Board:
+def _board(choice: TeamOptions) -> Board:
     post = team_post(choice)
     paths = post.paths
     check = "" if choice.without_settings(paths) else choice.settings(paths).tasks.check
@@ -152,7 +154,7 @@ def _print_changed(changed: Changed, board: Board, *, as_json: bool) -> None:
     if changed.freed:
         click.echo(f"not blocked any more: {', '.join(changed.freed)}")
     if changed.task.status is TaskStatus.CHECKING:
-        nobody = pidfile.surely_nobody(board.paths)
+        nobody = pidfile.is_teamd_down(board.paths)
         when = "its check runs as soon as teamd does" if nobody else "its check runs"
         click.echo(f"{when}; `teamctl task show {changed.task.id}` has its end")
 

@@ -9,7 +9,7 @@ from teamctl.widths import Shape
 from teamd.board import rules
 from teamd.board.files import Tasks, read_all
 from teamd.board.task import Task, TaskStatus
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.options import team_options
 
 _SHAPE = Shape(
@@ -29,7 +29,7 @@ _COLOURS = {
 @click.option("--all", "everything", is_flag=True, help="Also show deleted tasks.")
 @output.json_option
 @team_options
-def command(choice: Choice, *, everything: bool, as_json: bool) -> None:
+def command(choice: TeamOptions, *, everything: bool, as_json: bool) -> None:
     """Show the tasks of the team.
 
     ROLE, where tasks have one, says who may claim them; BLOCKED BY, where one is blocked, lists
@@ -47,7 +47,7 @@ def command(choice: Choice, *, everything: bool, as_json: bool) -> None:
     elif shown:
         _draw(shown, tasks)
     else:
-        click.echo(choice.addressed('no tasks; `teamctl task add "…"` makes one'))
+        click.echo(choice.add_team_option('no tasks; `teamctl task add "…"` makes one'))
 
 
 def _draw(shown: list[Task], tasks: Tasks) -> None:

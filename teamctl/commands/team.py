@@ -8,7 +8,7 @@ import click
 
 from teamctl import output, roster_table
 from teamctl.watch import watch_team
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.options import team_options
 from teamd.overview.overview import Overview, OverviewReader
 
@@ -18,7 +18,7 @@ from teamd.overview.overview import Overview, OverviewReader
 @click.option("--hosts", "everywhere", is_flag=True, help="Also show other hosts' members.")
 @output.json_option
 @team_options
-def command(choice: Choice, *, watched: bool, everywhere: bool, as_json: bool) -> None:
+def command(choice: TeamOptions, *, watched: bool, everywhere: bool, as_json: bool) -> None:
     """Show who needs you, the members of the team and what they do.
 
     FOR is how long that has lasted, CONTEXT the used share of the model's window, UP how long the
@@ -44,7 +44,7 @@ def command(choice: Choice, *, watched: bool, everywhere: bool, as_json: bool) -
         roster_table.show(seen)
 
 
-def _show_everywhere(choice: Choice, seen: Overview, *, as_json: bool) -> None:
+def _show_everywhere(choice: TeamOptions, seen: Overview, *, as_json: bool) -> None:
     """Show those of other hosts as well."""
     from teamctl import host_table  # noqa: PLC0415 -- only where there are other hosts
     from teamctl.post import other_hosts  # noqa: PLC0415 -- the same

@@ -10,7 +10,7 @@ from teamctl import output, texts
 from teamctl.arguments import grace_option
 from teamctl.widths import Shape
 from teamd import control
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import ExitCode, TeamError
 from teamd.files import pidfile
 from teamd.files.find_team import project
@@ -31,7 +31,7 @@ _MARGIN_SECONDS = 10.0  # between the kill and the answer
 @click.option("--all", "everywhere", is_flag=True, help="List those of all projects.")
 @output.json_option
 @team_options
-def command(choice: Choice, *, everywhere: bool, as_json: bool) -> None:
+def command(choice: TeamOptions, *, everywhere: bool, as_json: bool) -> None:
     """List the teams of this project: .team/ and those in .teams/.
 
     With --all, the command lists all teams of yours on this machine that a teamd has served.
@@ -60,7 +60,7 @@ def _cells(team: teams.TeamFacts) -> list[str]:
 @click.command()
 @click.argument("name")
 @team_options
-def create(choice: Choice, name: str) -> None:
+def create(choice: TeamOptions, name: str) -> None:
     """Create the team NAME in .teams/ of this project and start its teamd.
 
     The team uses the project's team.toml until it has one of its own. Its limits apply to it
@@ -75,7 +75,7 @@ def create(choice: Choice, name: str) -> None:
 
     asyncio.run(teams.start(paths))
     pid = pidfile.check(paths).pid
-    if waiting := Choice().waiting(paths)[1]:
+    if waiting := TeamOptions().waiting(paths)[1]:
         output.warn(waiting)
     click.echo(f"team {name} is there, its teamd (pid {pid}) runs; use `teamctl --team {name} …`")
 
@@ -86,7 +86,7 @@ def create(choice: Choice, name: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask you first.")
 @grace_option(help="How many seconds the teammates have to answer.")
 @team_options
-def delete(choice: Choice, name: str, *, force: bool, yes: bool, timeout: float) -> None:
+def delete(choice: TeamOptions, name: str, *, force: bool, yes: bool, timeout: float) -> None:
     """Ask everyone in the team NAME to shut down, then delete the team and all its files.
 
     On a terminal it first asks you, unless --yes or --force is given. If a teammate rejects the
@@ -115,7 +115,7 @@ def delete(choice: Choice, name: str, *, force: bool, yes: bool, timeout: float)
         click.echo(output.plain(f"what nobody merged is kept for 30 days as {ref}"))
 
 
-def _project(choice: Choice) -> Path:
+def _project(choice: TeamOptions) -> Path:
     return choice.existing().home if choice.team_dir else project(Path.cwd())
 
 

@@ -10,7 +10,7 @@ import click
 
 from teamctl.roster_table import show
 from teamctl.top import first
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.options import team_options
 from teamd.overview.overview import OverviewReader
 
@@ -21,7 +21,7 @@ from teamd.overview.overview import OverviewReader
     "--mouse", is_flag=True, help="Take the mouse, which the terminal's own selection then lacks."
 )
 @team_options
-def command(choice: Choice, *, readonly: bool, mouse: bool) -> None:
+def command(choice: TeamOptions, *, readonly: bool, mouse: bool) -> None:
     """Show the team on the whole screen: who waits for you, and what everybody does.
 
     Answer requests with `a` and `r`, look at a teammate with Enter; `?` shows all keys. Where there
@@ -44,7 +44,7 @@ def _has_screen() -> bool:
     return terminals and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def _run(choice: Choice, *, readonly: bool, mouse: bool) -> None:
+def _run(choice: TeamOptions, *, readonly: bool, mouse: bool) -> None:
     seen = OverviewReader(choice.existing()).read()  # settings take a while; the watcher reads them
     with first.taken_terminal():
         first.draw(seen)

@@ -13,7 +13,7 @@ import click
 from teamctl import output
 from teamctl.widths import Shape
 from teamd import terminal
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.files import directories
 from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import safe_open
@@ -39,7 +39,7 @@ _MAIL: Final = b'"mail"'
 @click.argument("message_id", metavar="ID", required=False)
 @output.json_option
 @team_options
-def command(choice: Choice, message_id: str | None, *, as_json: bool) -> None:
+def command(choice: TeamOptions, message_id: str | None, *, as_json: bool) -> None:
     """Show when the message ID was sent, taken and put into a conversation, or where it is now.
 
     The first characters of an id are enough if no other id begins with them. A broadcast has a
@@ -107,7 +107,7 @@ def _last_lines(path: Path) -> list[bytes]:
     return found[1:] if start else found
 
 
-def _steps(way: tracing.Way) -> list[str]:
+def _steps(way: tracing.MessageTrace) -> list[str]:
     """Say what has happened to it so far, and what has not."""
     steps = [f"sent{_when(way.sent)} by {way.sender}"]
     if way.taken is not None:

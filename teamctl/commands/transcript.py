@@ -15,7 +15,7 @@ from teamctl.transcript_view import TranscriptView
 from teamctl.transcripts import Excerpt, Found, Retries, Transcripts
 from teamctl.when import SINCE_HELP, parse_when
 from teamd import terminal
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.messages import USER
@@ -41,7 +41,7 @@ _SHOWN: Final = 50  # entries, on a terminal
 )
 @team_options
 def command(
-    choice: Choice,
+    choice: TeamOptions,
     names: tuple[str, ...],
     *,
     everybody: bool,

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from teamctl import output
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import TeamError
 from teamd.options import team_options
 from teamd.settings.load import read_file
@@ -23,7 +23,7 @@ _NEXT = "it counts from the next `teamd start` or `teamd reload` on"
 @click.option("--revoke", is_flag=True, help="Trust the file no more.")
 @output.json_option
 @team_options
-def command(choice: Choice, *, listed: bool, revoke: bool, as_json: bool) -> None:
+def command(choice: TeamOptions, *, listed: bool, revoke: bool, as_json: bool) -> None:
     """Confirm the team's settings file as it stands, and print what it loosens.
 
     Settings that let agents do more than the defaults count only in a file that you confirmed.
@@ -39,7 +39,7 @@ def command(choice: Choice, *, listed: bool, revoke: bool, as_json: bool) -> Non
         _confirm(choice, as_json=as_json)
 
 
-def _confirm(choice: Choice, *, as_json: bool) -> None:
+def _confirm(choice: TeamOptions, *, as_json: bool) -> None:
     found = choice.read_settings(choice.existing_or_here())
     lines = []
     for file in found.files:
@@ -49,7 +49,7 @@ def _confirm(choice: Choice, *, as_json: bool) -> None:
             TrustStore().confirm(file.path, file.data)
         lines += _describe(file)
     if found.waiting:
-        lines.append(choice.addressed(_NEXT))
+        lines.append(choice.add_team_option(_NEXT))
     output.print_either(
         "\n".join(lines), {"files": list(map(_encode, found.files))}, as_json=as_json
     )
@@ -71,14 +71,14 @@ def _encode(file: SettingsFile) -> dict[str, Any]:
     return {"path": str(file.path), "trusted": file.data is not None, "loosens": loosened}
 
 
-def _revoke(choice: Choice, *, as_json: bool) -> None:
+def _revoke(choice: TeamOptions, *, as_json: bool) -> None:
     paths = choice.existing_or_here()
     # One that is gone may be named, too.
     file = paths.settings if choice.config is None else Path(choice.config).absolute()
     known = TrustStore().forget(file)
     path = output.plain(str(file))
     text = f"{path} is trusted no more" if known else f"{path} was not trusted"
-    later = f"; {choice.addressed('what it loosens ends with the next `teamd reload`')}"
+    later = f"; {choice.add_team_option('what it loosens ends with the next `teamd reload`')}"
     document = {"path": str(file), "revoked": known}
     output.print_either(text + (later if known else ""), document, as_json=as_json)
 

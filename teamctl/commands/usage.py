@@ -11,7 +11,7 @@ from teamctl import output
 from teamctl.widths import Shape
 from teamd.budget.ledger import Ledger
 from teamd.budget.refusals import USD
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.options import team_options
 from teamd.overview.usage import PER_DAY, PER_MONTH, Use, read_uses
 
@@ -25,7 +25,7 @@ _HEADINGS = ("NAME", "CALLS", "IN", "READ", "WRITTEN", "OUT", "COST", "LIMIT", "
 @click.command()
 @output.json_option
 @team_options
-def command(choice: Choice, *, as_json: bool) -> None:
+def command(choice: TeamOptions, *, as_json: bool) -> None:
     """Show the tokens and the cost of each teammate and of the team, since the team began.
 
     IN counts all tokens sent; READ and WRITTEN count those of them that came from the prompt

@@ -11,7 +11,7 @@ import click
 
 from teamctl import arguments, output
 from teamctl.arguments import timeout_option
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import DeadlinePassed, ExitCode
 from teamd.files import files, pidfile
 from teamd.files.paths import TeamPaths
@@ -32,7 +32,7 @@ _CALM_SECONDS: Final = 0.5
 @timeout_option
 @output.json_option
 @team_options
-def command(choice: Choice, names: Sequence[str], *, timeout: float, as_json: bool) -> int:
+def command(choice: TeamOptions, names: Sequence[str], *, timeout: float, as_json: bool) -> int:
     """Wait until none of the NAMES is at work or has mail to read, and say how each is then.
 
     The exit status is 0 if all of them are idle, 1 if one waits for an answer, is paused, has

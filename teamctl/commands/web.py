@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import TeamError
 from teamd.options import IntRange, team_options
 
@@ -33,7 +33,7 @@ _LAST_PORT: Final = 65_535
 @click.option("--readonly", is_flag=True, help="Let nobody act through the page.")
 @team_options
 def command(
-    choice: Choice, *, file: str | None, port: int, forwarded: int | None, readonly: bool
+    choice: TeamOptions, *, file: str | None, port: int, forwarded: int | None, readonly: bool
 ) -> None:
     """Serve the team as a page in the browser, and print its link.
 

@@ -14,7 +14,7 @@ from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.copies.merge import merge
 from teamd.errors import ExitCode
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, MAX_MESSAGE_BYTES, TEAMD, Message
 from teamd.sandbox.probe import find_program
 from teamd.settings import Settings
@@ -178,7 +178,7 @@ class CopyRound:
         self.teller.lead("commits roman.py and its tests to main")
 
     def _add_task(self) -> _Proof:
-        post = Post(self.stage.paths, durable=False, max_bytes=MAX_MESSAGE_BYTES)
+        post = MailRouter(self.stage.paths, durable=False, max_bytes=MAX_MESSAGE_BYTES)
         board = Board(self.stage.paths, post, LEAD, durable=False)
         task = board.add(self.told.subject, check=self.told.check)
         self.teller.lead(f"adds task {task.id}, “{task.subject}”, with a check")

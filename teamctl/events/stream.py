@@ -14,7 +14,7 @@ from teamd.approvals.store import Approvals
 from teamd.board import files as board
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.merges import queue
 from teamd.messages import TEAMD, USER
 from teamd.team.roster import Roster
@@ -195,7 +195,7 @@ def _merges(paths: TeamPaths) -> Shown:
 
 
 def _approvals(paths: TeamPaths) -> Shown:
-    for one in Approvals(paths, Post(paths, durable=False, max_bytes=0)).all():
+    for one in Approvals(paths, MailRouter(paths, durable=False, max_bytes=0)).all():
         facts = {"id": one.id, "type": str(one.type), "to": one.to}
         yield one.id, Event(one.asked, "approval_asked", one.asker, facts)
         if not one.is_open:

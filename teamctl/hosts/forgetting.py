@@ -14,7 +14,7 @@ from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import HostState, Views, postman_runs, read_views, waiting
 
 if TYPE_CHECKING:
-    from teamd.cli import Choice
+    from teamd.cli import TeamOptions
     from teamd.hosts.far import FarHosts
 
 _SECONDS = 5.0
@@ -32,7 +32,7 @@ class Forgotten:
     dropped: int | None
 
 
-def forget(choice: Choice, name: str) -> Forgotten:
+def forget(choice: TeamOptions, name: str) -> Forgotten:
     """Take away all that is kept of another host, and what waits for it.
 
     Raises:

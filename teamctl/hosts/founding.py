@@ -20,7 +20,7 @@ from teamd.files.paths import TeamPaths
 from teamd.messages import NAME
 
 if TYPE_CHECKING:
-    from teamd.cli import Choice
+    from teamd.cli import TeamOptions
 
 DEFAULT_LISTEN: Final = "0.0.0.0:4222"
 _LISTEN: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")
@@ -62,7 +62,12 @@ class Founded:
 
 
 def found(
-    choice: Choice, *, name: str | None, listen: str, addresses: Sequence[str], hosts: Sequence[str]
+    choice: TeamOptions,
+    *,
+    name: str | None,
+    listen: str,
+    addresses: Sequence[str],
+    hosts: Sequence[str],
 ) -> Founded:
     """Make this host the broker's, with certificates for it and the others.
 
@@ -97,7 +102,7 @@ def found(
 
 
 def renew(
-    choice: Choice, *, addresses: Sequence[str], without: Sequence[str] = ()
+    choice: TeamOptions, *, addresses: Sequence[str], without: Sequence[str] = ()
 ) -> tuple[BrokerFolder, BrokerRecord]:
     """Give the broker a new certificate.
 

@@ -16,7 +16,7 @@ from teamd.postman.broker import find_trouble
 from teamd.postman.certificates import Certificates
 
 if TYPE_CHECKING:
-    from teamd.cli import Choice
+    from teamd.cli import TeamOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Joined:
     troubles: list[str]
 
 
-def join(choice: Choice, file: Path) -> Joined:
+def join(choice: TeamOptions, file: Path) -> Joined:
     """Make this machine the host that a token is for; to do it again changes nothing.
 
     Raises:

@@ -14,7 +14,7 @@ from teamd.errors import TeamError
 from teamd.files import files
 
 if TYPE_CHECKING:
-    from teamd.cli import Choice
+    from teamd.cli import TeamOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class NoSuchHost(TeamError):
         self.broker, self.record = broker, record
 
 
-def add(choice: Choice, host: str) -> MembershipChange:
+def add(choice: TeamOptions, host: str) -> MembershipChange:
     """Admit one more host.
 
     Raises:
@@ -71,7 +71,7 @@ def add(choice: Choice, host: str) -> MembershipChange:
     return MembershipChange(broker=broker, record=record, host=host, token=token)
 
 
-def remove(choice: Choice, host: str) -> MembershipChange:
+def remove(choice: TeamOptions, host: str) -> MembershipChange:
     """Admit a host no more.
 
     Raises:

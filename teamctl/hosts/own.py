@@ -22,7 +22,7 @@ from teamd.settings.trust import TrustStore
 from teamd.settings.write import init_text, with_keys
 
 if TYPE_CHECKING:
-    from teamd.cli import Choice
+    from teamd.cli import TeamOptions
 
 _READABLE_FILE: Final = 0o644
 _MODE_BITS: Final = 0o777
@@ -86,7 +86,7 @@ class OwnChange:
 
     @classmethod
     def plan(
-        cls, choice: Choice, paths: TeamPaths, *, team: str, name: str, servers: Sequence[str]
+        cls, choice: TeamOptions, paths: TeamPaths, *, team: str, name: str, servers: Sequence[str]
     ) -> Self:
         """Work out what the settings of the host `name` become.
 

@@ -10,7 +10,7 @@ from teamctl import output
 from teamctl.top.dialogs import Confirm
 from teamctl.top.face import Face
 from teamd.errors import TeamError
-from teamd.messages import again
+from teamd.messages import respawn_command
 from teamd.overview.members import MemberView
 from teamd.states import Status
 
@@ -40,7 +40,7 @@ class Acting(Face):
         if not self.may():
             return False
         if self.top.seen.supervisor is None:
-            self.top.tell(self.top.paths.addressed(_NO_TEAMD))
+            self.top.tell(self.top.paths.add_team_option(_NO_TEAMD))
         return self.top.seen.supervisor is not None
 
     def find_running(self, *, failed: bool = False) -> MemberView | None:
@@ -55,7 +55,7 @@ class Acting(Face):
         ended = _ENDED.get(mate.member.status)
         if ended is None or (failed and mate.member.status is Status.FAILED):
             return mate
-        hint = self.top.paths.addressed(again(mate.name))
+        hint = self.top.paths.add_team_option(respawn_command(mate.name))
         self.top.tell(f"{mate.name} {ended}; {hint} starts it again")
         return None
 

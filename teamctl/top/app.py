@@ -21,12 +21,12 @@ from textual.screen import Screen
 
 from teamctl.actions import Deeds
 from teamctl.top.columns import in_a_line
-from teamctl.top.dialogs import Looked, Read, Told, explain
+from teamctl.top.dialogs import RosterUpdated, StatusMessage, TabLoaded, explain
 from teamctl.top.face import Face
 from teamctl.top.lines import row_of
 from teamctl.top.screens import MateScreen, TeamScreen
 from teamctl.top.sources import Tab
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.files.find_team import all_teams, finish
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import Watch, watch
@@ -125,7 +125,7 @@ class Top(App[None]):
 
     def __init__(
         self,
-        choice: Choice,
+        choice: TeamOptions,
         seen: Overview,
         *,
         readonly: bool = False,
@@ -242,7 +242,7 @@ class Top(App[None]):
                 if action != "app.command_palette":
                     yield SystemCommand(what, f"key {key}", partial(self._act, screen, action))
 
-    def on_looked(self, found: Looked) -> None:
+    def on_looked(self, found: RosterUpdated) -> None:
         """Draw what the watcher has found; ring once for each new request."""
         if found.paths != self.paths:
             return
@@ -260,13 +260,13 @@ class Top(App[None]):
         self._rung |= asked
         self.redraw()
 
-    def on_read(self, found: Read) -> None:
+    def on_read(self, found: TabLoaded) -> None:
         """Give what was read to the screen that asked for it."""
         for face in self.faces:
             if isinstance(face, MateScreen):
                 face.take(found.source, found.rows)
 
-    def on_told(self, told: Told) -> None:
+    def on_told(self, told: StatusMessage) -> None:
         """Tell it."""
         self.tell(told.text)
         self._watcher.look_soon()
@@ -277,7 +277,7 @@ class Top(App[None]):
     def _go(self, paths: TeamPaths) -> None:
         self._watcher.end()
         self.paths = paths
-        choice = Choice(team_dir=str(paths.root), config=self._choice.config)
+        choice = TeamOptions(team_dir=str(paths.root), config=self._choice.config)
         self._deeds = Deeds(choice)
         self._rung = set()
         self._untrusted_at = 0.0
@@ -301,7 +301,7 @@ class Top(App[None]):
             seen = reader.read(self._read_untrusted(paths))
         except Exception as error:  # noqa: BLE001 -- the edge of a thread, as are those below
             trouble = explain(error)
-        self._post(Looked(paths, seen, trouble, teams))
+        self._post(RosterUpdated(paths, seen, trouble, teams))
         with suppress(ScreenStackError):  # the program ends
             for source in self.sources:
                 self._read(source)
@@ -319,14 +319,14 @@ class Top(App[None]):
             rows = source.read()
         except Exception as error:  # noqa: BLE001
             rows = [row_of("trouble", ((in_a_line(explain(error)), "red"),))]
-        self._post(Read(source, rows))
+        self._post(TabLoaded(source, rows))
 
     def _do(self, deed: Callable[[Deeds], str], deeds: Deeds) -> None:
         try:
             text = deed(deeds)
         except Exception as error:  # noqa: BLE001
-            text = deeds.choice.addressed(explain(error))
-        self._post(Told(text))
+            text = deeds.choice.add_team_option(explain(error))
+        self._post(StatusMessage(text))
 
     def _post(self, message: Message) -> None:
         with suppress(RuntimeError):  # the program has ended meanwhile

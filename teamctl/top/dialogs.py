@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Looked(Message):
+class RosterUpdated(Message):
     """The watcher has looked; `seen` is `None` where the team could not be read."""
 
     paths: TeamPaths
@@ -36,7 +36,7 @@ class Looked(Message):
 
 
 @dataclass
-class Read(Message):
+class TabLoaded(Message):
     """A tab was read."""
 
     source: Tab
@@ -44,7 +44,7 @@ class Read(Message):
 
 
 @dataclass
-class Told(Message):
+class StatusMessage(Message):
     """Something was done, or refused."""
 
     text: str

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from teamctl import texts
 from teamctl.actions import Deeds
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import WrongUsage
 
 
@@ -48,7 +48,7 @@ class Asked:
         raise WrongUsage(f"{key} has to be a number")
 
 
-def act(choice: Choice, name: str, asked: Asked) -> str:
+def act(choice: TeamOptions, name: str, asked: Asked) -> str:
     """Do what is asked; return the sentence that says so.
 
     Raises:

@@ -21,7 +21,7 @@ STUCK_SECONDS: Final = 10.0  # until a reader takes what is sent to it
 _DESCRIPTORS: Final = 1024  # what these take at most, watches and files included
 
 
-class Crowd:
+class ConnectionLimit:
     """All connections, the oldest first; beyond the bound the oldest stranger has to go.
 
     So whoever opens thousands pushes out its own: one that asks at once is answered. Of those that
@@ -58,7 +58,7 @@ class Crowd:
 class Connection(H11Protocol):
     """One connection. `crowd` is set by `protocol`, for uvicorn makes connections itself."""
 
-    crowd: Crowd
+    crowd: ConnectionLimit
 
     def __init__(self, *args: Any, **values: Any) -> None:
         super().__init__(*args, **values)
@@ -110,7 +110,7 @@ class Connection(H11Protocol):
         self._deadline = None if seconds is None else later(seconds, self.abort)
 
 
-def protocol(crowd: Crowd) -> type[Connection]:
+def protocol(crowd: ConnectionLimit) -> type[Connection]:
     """Return the class of the connections of one server."""
     return type("ServedConnection", (Connection,), {"crowd": crowd})
 

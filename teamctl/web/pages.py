@@ -27,7 +27,7 @@ from teamctl.web.watcher import PartsWatcher, WatchedPart
 from teamd.board.files import read_all
 from teamd.board.task import TaskStatus
 from teamd.budget.ledger import Ledger
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.copies import record
 from teamd.copies.copy_status import opened_diff
 from teamd.errors import DamagedRoster, ExitCode, TeamError, translate_os_errors
@@ -45,7 +45,7 @@ from teamd.transcript.records import Checkpoint
 
 if TYPE_CHECKING:
     from teamctl.web.mail import TeamMail
-    from teamd.cli import Choice
+    from teamd.cli import TeamOptions
 
 
 WINDOW: Final = 1 << 18
@@ -166,7 +166,7 @@ class Pages:
 
     def __init__(
         self,
-        choice: Choice,
+        choice: TeamOptions,
         paths: TeamPaths,
         mail: TeamMail,
         watcher: PartsWatcher,
@@ -258,7 +258,7 @@ class Pages:
         values = await _read(request)
         work = partial(act, self._choice, name, Asked(values))
         said = await anyio.to_thread.run_sync(work, limiter=self._limiter)
-        return Json({"text": self._paths.addressed(said)})
+        return Json({"text": self._paths.add_team_option(said)})
 
     def _member(self, name: str) -> str:
         """Return the name as the roster has it: no other leads to a file."""
@@ -321,7 +321,7 @@ _DRAWN_SECONDS: Final = 0.25  # between two looks at what takes long: processes,
 _MEASURED_SECONDS: Final = 2.0  # after which processes are measured again
 
 
-def parts(choice: Choice, paths: TeamPaths, mail: TeamMail) -> list[WatchedPart]:
+def parts(choice: TeamOptions, paths: TeamPaths, mail: TeamMail) -> list[WatchedPart]:
     """Return all of them."""
     root, talk, inboxes = paths.root, paths.transcripts, paths.inboxes
     return [
@@ -346,7 +346,7 @@ def parts(choice: Choice, paths: TeamPaths, mail: TeamMail) -> list[WatchedPart]
     ]
 
 
-def _team(choice: Choice, paths: TeamPaths, seen: OverviewReader) -> dict[str, Any]:
+def _team(choice: TeamOptions, paths: TeamPaths, seen: OverviewReader) -> dict[str, Any]:
     """Return what `team --json` prints."""
     found = seen.read(choice.waiting(paths))
     return {**found.to_json(), "trouble": found.trouble}

@@ -13,12 +13,12 @@ from typing import Final
 
 from uvicorn import Config, Server
 
-from teamctl.web.events import BACKLOG, Crowd, EventLog, allow_descriptors, protocol
+from teamctl.web.events import BACKLOG, ConnectionLimit, EventLog, allow_descriptors, protocol
 from teamctl.web.guard import Guard, Tokens
 from teamctl.web.mail import TeamMail
 from teamctl.web.pages import Pages, parts
 from teamctl.web.watcher import PartsWatcher
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import PRIVATE_FILE, private_umask
@@ -32,7 +32,7 @@ _LONGEST_PATH: Final = 107  # bytes of a socket's name, unix(7)
 
 
 def serve(
-    choice: Choice,
+    choice: TeamOptions,
     paths: TeamPaths,
     *,
     file: Path | None,
@@ -72,7 +72,7 @@ def serve(
 def _run(app: Guard, listening: socket.socket) -> None:
     config = Config(
         app,
-        http=protocol(Crowd()),
+        http=protocol(ConnectionLimit()),
         ws="none",
         lifespan="off",
         log_config=None,

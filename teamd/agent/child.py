@@ -13,7 +13,7 @@ from teamd.agent.build import build_loop, reason_to_wake
 from teamd.agent.environment import Environment
 from teamd.agent.model_stack import ModelStack
 from teamd.agent.throttle import CallSlots
-from teamd.agent.wakeup import Pulse, SupervisorGone, Wakeup, hibernate
+from teamd.agent.wakeup import HeartbeatSender, SupervisorGone, Wakeup, hibernate
 from teamd.budget.ledger import Ledger
 from teamd.child_exit import explain_exit
 from teamd.copies import record as copies
@@ -36,7 +36,7 @@ from teamd.team.roster import Roster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Common:
+class TeammateDeps:
     """What all teammates have in common, see `TeammateProcess` and `Environment`."""
 
     paths: TeamPaths
@@ -49,7 +49,7 @@ class Common:
 
 
 def live(
-    common: Common,
+    common: TeammateDeps,
     name: str,
     bell: int,
     slots: int,
@@ -71,7 +71,7 @@ def live(
         loop: in which it lives, where not in one that is open to the end of the process.
     """
     journal = Journal(common.paths.log(name), name, common.mask)
-    pulse = Pulse(heartbeat, every_seconds=common.beat_seconds)
+    pulse = HeartbeatSender(heartbeat, every_seconds=common.beat_seconds)
     try:
         wakeup = Wakeup(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS)
         env = _environment(
@@ -96,7 +96,7 @@ def live(
         journal.close()
 
 
-def try_first_steps(common: Common, bell: int) -> None:
+def try_first_steps(common: TeammateDeps, bell: int) -> None:
     """Build a teammate as the first one will be built, and leave nothing of it.
 
     It has the name of the supervisor, which no teammate can have. What this raises would end the
@@ -104,7 +104,7 @@ def try_first_steps(common: Common, bell: int) -> None:
     """
     settings, paths = common.settings, common.paths
     check_workspace(settings)
-    pulse = Pulse(Heartbeat(), every_seconds=common.beat_seconds)
+    pulse = HeartbeatSender(Heartbeat(), every_seconds=common.beat_seconds)
     wakeup = Wakeup(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS)
     journal = Journal(paths.log(TEAMD), TEAMD, common.mask)
     env = _environment_of(common, TEAMD, journal, wakeup, CallSlots(bell))
@@ -115,7 +115,7 @@ def try_first_steps(common: Common, bell: int) -> None:
 
 
 def _environment(
-    common: Common,
+    common: TeammateDeps,
     name: str,
     journal: Journal,
     wakeup: Wakeup,
@@ -140,7 +140,7 @@ def _environment(
 
 
 def _environment_of(
-    common: Common, name: str, journal: Journal, wakeup: Wakeup, slots: CallSlots
+    common: TeammateDeps, name: str, journal: Journal, wakeup: Wakeup, slots: CallSlots
 ) -> Environment:
     """Return the environment of a teammate that works in the shared folder."""
     return Environment(
@@ -175,7 +175,7 @@ def _copy_of(paths: TeamPaths, roster: Roster, name: str) -> Copy | None:
         return settle(paths, copies.get(paths, name))
 
 
-def _live(env: Environment, pulse: Pulse, loop: asyncio.AbstractEventLoop) -> int:
+def _live(env: Environment, pulse: HeartbeatSender, loop: asyncio.AbstractEventLoop) -> int:
     # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
     asyncio.set_event_loop(loop)
     loop.call_soon(pulse.beat)

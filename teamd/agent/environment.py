@@ -23,7 +23,7 @@ from teamd.files.paths import TeamPaths
 from teamd.hosts.far import FarHosts
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.masking import Mask
 from teamd.messages import LEAD, TEAMD
 from teamd.process_id import Identity
@@ -91,7 +91,7 @@ class Environment:
         return self.settings.mail.durability == "disk"
 
     @cached_property
-    def post(self) -> Post:
+    def post(self) -> MailRouter:
         """The way of mail in this team."""
         return self.post_in(self.paths)
 
@@ -181,9 +181,9 @@ class Environment:
         most = 0 if self.leads else self.settings.limits.talk_wakes
         return MailHold(self.name, most, self.conversation, self.mailbox, self.roster)
 
-    def post_in(self, paths: TeamPaths) -> Post:
+    def post_in(self, paths: TeamPaths) -> MailRouter:
         """Return what sends mail in a team."""
-        return Post(
+        return MailRouter(
             paths,
             durable=self.durable,
             max_bytes=self.settings.mail.max_message_bytes,

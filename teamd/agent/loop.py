@@ -16,9 +16,9 @@ from teamd.agent.delivery import Delivery
 from teamd.agent.environment import Environment
 from teamd.agent.repeats import STOPPED, Repeats
 from teamd.agent.turn import Cancellation, TurnCancelled, follow
-from teamd.agent.wakeup import CallBudget, soon
+from teamd.agent.wakeup import CallBudget, after_next_tick
 from teamd.errors import StoreError, TeamError
-from teamd.messages import again
+from teamd.messages import respawn_command
 from teamd.models import LimitError, UnusableError
 from teamd.states import Status
 from teamd.tools import PermissionPending
@@ -180,7 +180,7 @@ class Loop:
                 self._end_at_limit()
                 return
             self.env.presence.begin_model(self.compaction.model_asked, self.compaction.fill)
-            with soon(self._tell_of_work):  # once the request has left
+            with after_next_tick(self._tell_of_work):  # once the request has left
                 reply = await self.turn.run(self.compaction.reply(self._deliver))
                 self.env.conversation.add_reply(reply)  # it is paid: first, if telling fails
             if self._paused() is not None:
@@ -221,7 +221,9 @@ class Loop:
         conversation, name, notice = self.env.conversation, self.env.name, ""
         if conversation.stop_reason == "refusal":
             refused = f"the model of {name} refused to go on with what it was asked"
-            notice = f"{refused}; ask differently, or begin anew with {again(name, '--fresh')}"
+            notice = (
+                f"{refused}; ask differently, or begin anew with {respawn_command(name, '--fresh')}"
+            )
         conversation.end_turn(conversation.stop_reason, conversation.said, notice=notice)
 
     async def _pause(self, error: UnusableError) -> None:

@@ -15,7 +15,7 @@ from teamd.approvals.approval import Approval, Kind, Verdict, describe_call, id_
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
-from teamd.permissions.rules import Call, Judgement, Then, judge
+from teamd.permissions.rules import Call, Decision, Judgement, judge
 from teamd.settings.schema import Permission
 from teamd.tools import Input, PermissionPending, ToolError
 from teamd.tools.workspace import Workspace
@@ -64,7 +64,7 @@ class Permissions:
             PermissionPending: the person is asked; try again when there is an answer.
         """
         judgement = self._judge(tool, arguments)
-        if judgement.then is not Then.ASK:
+        if judgement.then is not Decision.ASK:
             return ""
         self.settle()
         return self._heed(self._ask(tool, arguments, key, judgement))
@@ -76,7 +76,7 @@ class Permissions:
             ToolError: it may not.
         """
         judgement = self._judge(tool, arguments)
-        if judgement.then is Then.ASK:
+        if judgement.then is Decision.ASK:
             self._log(tool, "denied", judgement.rule, why="a subagent cannot ask")
             why = f"{tool} needs the person's permission here, and a subagent cannot ask for it"
             raise ToolError(f"{why}; leave it to {self.name}, and say so")
@@ -101,12 +101,12 @@ class Permissions:
             return Judgement()
         call = self._call(tool, arguments)
         judgement = judge(self.rules, call)
-        if judgement.then is Then.ASK:  # only then the store is read
+        if judgement.then is Decision.ASK:  # only then the store is read
             granted = [grant for given in self.approvals.grants() for grant in given.grants]
             judgement = judge(self.rules, call, granted)
-        if judgement.rule is not None and judgement.then is not Then.ASK:
+        if judgement.rule is not None and judgement.then is not Decision.ASK:
             self._log(tool, "denied" if judgement.then else "allowed", judgement.rule)
-        if judgement.then is Then.DENY:
+        if judgement.then is Decision.DENY:
             why = f"{tool} is denied here by a rule of team.toml ({_shown(judgement.rule)})"
             raise ToolError(why + _ENDED)
         return judgement
@@ -173,7 +173,7 @@ class Permissions:
             f"`teamctl approve {request}` allows it once, `teamctl reject {request}` refuses it.",
             f"`teamctl approve {request} --always` allows from now on: {always}",
         ]
-        return self.paths.addressed("\n".join(lines)).replace("\0", "\ufffd")
+        return self.paths.add_team_option("\n".join(lines)).replace("\0", "\ufffd")
 
     def _log(self, tool: str, verdict: str, rule: Permission | None, **more: Any) -> None:
         self.journal.note("permission", tool=tool, verdict=verdict, rule=_shown(rule), **more)

@@ -21,7 +21,7 @@ from teamd.sandbox import bubblewrap
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from teamd.agent.child import Common
+    from teamd.agent.child import TeammateDeps
     from teamd.sandbox.probe import Probe
     from teamd.settings import Settings
     from teamd.settings.roles import Role
@@ -171,10 +171,10 @@ class TeammateProcess:
 
         child.try_first_steps(self._common(), bell)
 
-    def _common(self) -> Common:
+    def _common(self) -> TeammateDeps:
         from teamd.agent import child  # noqa: PLC0415 -- see `load`
 
-        return child.Common(
+        return child.TeammateDeps(
             paths=self.paths,
             settings=self.settings(),
             granted_bytes=self.granted_bytes,

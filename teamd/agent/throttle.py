@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, Returned
+from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, SlotRelease
 from teamd.models import Ask, Model, RefusedError, Reply
 from teamd.models.encoding import prefix_of
 
@@ -51,7 +51,7 @@ class CallSlots:
         """Give back what was offered and is not needed now; call it before whatever takes long."""
         if self._offered is not None:
             number, self._offered = self._offered, None
-            self.give_back(Returned(number=number))
+            self.give_back(SlotRelease(number=number))
 
     async def take(self, prefix: str = "") -> int:
         """Wait for a slot; return its number.
@@ -70,10 +70,10 @@ class CallSlots:
             return await slot
         except asyncio.CancelledError:
             if slot.done() and not slot.cancelled():  # granted in the same moment
-                self.give_back(Returned(number=slot.result()))
+                self.give_back(SlotRelease(number=slot.result()))
             raise
 
-    def give_back(self, returned: Returned) -> None:
+    def give_back(self, returned: SlotRelease) -> None:
         """Give a slot back."""
         self._others.discard(returned.number)
         self._say(returned.encode())
@@ -120,14 +120,14 @@ class CallSlots:
         if self._resting() and self._asked is None and self._offered is None:
             self._offered = number
         else:
-            self.give_back(Returned(number=number))
+            self.give_back(SlotRelease(number=number))
 
     def _hand_over(self, number: int, asked: str, *, ahead: bool) -> None:
         """Give a slot to whoever waits first, if it is one for that."""
         while self._waiting and self._waiting[0][1].done():
             self._waiting.popleft()  # cancelled: nobody waits for it
         if not self._waiting or (ahead and self._waiting[0][0] != asked):
-            self.give_back(Returned(number=number))
+            self.give_back(SlotRelease(number=number))
         else:
             prefix, slot = self._waiting.popleft()
             if prefix != asked:
@@ -175,14 +175,14 @@ class Throttle:
     async def reply(self, ask: Ask) -> Reply:
         """Answer once a slot is free; a failure or cancellation gives it back."""
         number = await self._slots.take(prefix_of(ask) if self._caches else "")
-        returned = Returned(number=number)
+        returned = SlotRelease(number=number)
         try:
             begun = partial(self._slots.begun, number)
             reply = await self._model.reply(replace(ask, begun=begun))
-            returned = Returned(number=number, served=True)
+            returned = SlotRelease(number=number, served=True)
         except RefusedError as error:
             seconds = error.retry_after_seconds
-            returned = Returned(number=number, refused=True, retry_after_seconds=seconds)
+            returned = SlotRelease(number=number, refused=True, retry_after_seconds=seconds)
             raise
         finally:
             self._slots.give_back(returned)

@@ -21,7 +21,7 @@ _SOON_SECONDS: Final = 0.01
 
 
 @dataclass(slots=True)
-class Pulse:
+class HeartbeatSender:
     """Beats every so many seconds, which shows the supervisor that its teammate lives.
 
     It beats from within the event loop: whatever keeps that from turning stops the pulse, be it a
@@ -55,7 +55,7 @@ class Pulse:
 
 
 @contextmanager
-def soon(do: Callable[[], None]) -> Iterator[None]:
+def after_next_tick(do: Callable[[], None]) -> Iterator[None]:
     """Do something once: in a moment, or at the end of a block that ends before that.
 
     What cannot be written in a moment is tried again at the end.
@@ -92,7 +92,7 @@ class Wakeup:
         recheck_seconds: a byte may be lost; look for mail now and then without one.
     """
 
-    def __init__(self, fd: int, *, pulse: Pulse, recheck_seconds: float) -> None:
+    def __init__(self, fd: int, *, pulse: HeartbeatSender, recheck_seconds: float) -> None:
         self._fd = fd
         self._pulse = pulse
         self._recheck_seconds = recheck_seconds

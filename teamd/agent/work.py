@@ -13,7 +13,7 @@ from teamd.clocks import Deadline
 from teamd.errors import StoreError
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import HELD_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, Message
 from teamd.process_id import Identity
 from teamd.states import Status
@@ -37,7 +37,7 @@ class Reporter:
     process: Identity
     conversation: Conversation
     supervisor: Mailbox
-    post: Post
+    post: MailRouter
     _last: dict[str, object] = field(default_factory=dict)
     _again: Deadline = field(default_factory=lambda: Deadline.after(0.0))
 
@@ -54,7 +54,7 @@ class Reporter:
             reason: why, in a sentence.
             until: when that ends by itself, in seconds since the epoch.
         """
-        reason = None if reason is None else self.post.paths.addressed(reason)
+        reason = None if reason is None else self.post.paths.add_team_option(reason)
         counts = {key: getattr(self.conversation, key) for key in _COUNTS}
         facts: dict[str, object] = {"status": str(status), "reason": reason, "until": until}
         facts |= counts
@@ -83,7 +83,7 @@ class Reporter:
             TeamError: there is no such receiver any more.
         """
         # A server's own words may hold anything.
-        words = self.post.paths.addressed(text).replace("\0", "\ufffd")
+        words = self.post.paths.add_team_option(text).replace("\0", "\ufffd")
         kind = HELD_TYPE if to else "message"
         to = to or self.post.above(self.name)
         self.post.notify(Message(id=key, type=kind, sender=self.name, to=to, content=words))

@@ -28,7 +28,7 @@ from teamd.files.paths import TeamPaths
 from teamd.messages import USER, Message
 
 if TYPE_CHECKING:
-    from teamd.mail.routing import Post
+    from teamd.mail.routing import MailRouter
 
 SHORTEST_BEGINNING: Final = 4
 KEPT_SECONDS: Final = 30 * 86_400.0  # what has ended
@@ -46,7 +46,7 @@ class Approvals:
         post: delivers requests and answers.
     """
 
-    def __init__(self, paths: TeamPaths, post: Post) -> None:
+    def __init__(self, paths: TeamPaths, post: MailRouter) -> None:
         self._paths = paths
         self._post = post
 

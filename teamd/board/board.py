@@ -25,7 +25,7 @@ from teamd.messages import LEAD, Message
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from teamd.mail.routing import Post
+    from teamd.mail.routing import MailRouter
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Board:
     """
 
     paths: TeamPaths
-    post: Post
+    post: MailRouter
     who: str
     _: KW_ONLY
     check: str = ""

@@ -16,7 +16,7 @@ from teamd.checks.places import CheckPlace, CheckShells, CommittedWork, NoPlace,
 from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import RESERVE, Post
+from teamd.mail.routing import RESERVE, MailRouter
 from teamd.masking import Mask
 from teamd.merges import enqueue
 from teamd.merges.queue import Queue
@@ -33,7 +33,7 @@ def own_board(paths: TeamPaths, settings: Settings) -> Board:
     mail = settings.mail
     durable, room = mail.durability == "disk", RESERVE * mail.max_inbox_bytes
     longest = mail.max_message_bytes
-    post = Post(paths, durable=durable, max_bytes=longest, max_inbox_bytes=room)
+    post = MailRouter(paths, durable=durable, max_bytes=longest, max_inbox_bytes=room)
     return Board(paths, post, TEAMD, durable=durable)
 
 

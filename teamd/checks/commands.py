@@ -13,7 +13,7 @@ from typing import Final
 from teamd.board.task import Attempt
 from teamd.masking import Mask, MaskedOutput
 from teamd.programs import Sink
-from teamd.programs.reaped import Ended
+from teamd.programs.reaped import ExitInfo
 from teamd.sandbox.shells import NoSandbox, Shell
 
 # As timeout(1) and bash have them.
@@ -103,7 +103,7 @@ async def run_command(
 
 async def _run(
     shell: Shell, command: str, seconds: float, output: Sink
-) -> tuple[int | None, Ended]:
+) -> tuple[int | None, ExitInfo]:
     status = None
     with shell.start(command, output) as program:
         with suppress(TimeoutError):

@@ -70,7 +70,7 @@ git ls-files --stage -z | tr '\\n\\0' '?\\n' | sed -n 's/^160000 [^\t]*\t//p'
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CopyResult:
     """A working copy, and in a sentence what it lacks; empty for nothing, or one that was there."""
 
     copy: Copy
@@ -86,7 +86,7 @@ def check_source(paths: TeamPaths, folder: Path) -> Head:
     return read_head(Source.of(folder, [paths.work]))
 
 
-def make_copy(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
+def make_copy(paths: TeamPaths, name: str, team: str, folder: Path) -> CopyResult:
     """Make a teammate's working copy of a folder, or find the one that it has.
 
     Args:
@@ -100,7 +100,7 @@ def make_copy(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
     """
     with locks.locked(record.lock_file(paths, name), timeout_seconds=_MAKING_SECONDS):
         if (found := record.find(paths, name)) is not None:
-            return Made(settle(paths, found))
+            return CopyResult(settle(paths, found))
         if files.exists(record.record_file(paths, name)):  # the person removed it, or a kill
             files.remove(record.record_file(paths, name))
         _check_free(paths.copy(name))
@@ -174,7 +174,7 @@ def remove_tree(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _make(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
+def _make(paths: TeamPaths, name: str, team: str, folder: Path) -> CopyResult:
     source = Source.of(folder, [paths.work])
     head, changes = read_head(source), source.count_changes()
     copy = record.new(paths, name, team, head.origin, head.commit)
@@ -191,7 +191,7 @@ def _make(paths: TeamPaths, name: str, team: str, folder: Path) -> Made:
         files.remove(record.record_file(paths, name))
         raise
     sweep_discarded(source)
-    return Made(copy, "; ".join(filter(None, (_describe_changes(changes), lacks))))
+    return CopyResult(copy, "; ".join(filter(None, (_describe_changes(changes), lacks))))
 
 
 def _aside(paths: TeamPaths, name: str) -> Path:

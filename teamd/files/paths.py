@@ -13,7 +13,7 @@ from typing import Final
 
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files
-from teamd.messages import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER, addressed
+from teamd.messages import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER, add_team_option
 
 SETTINGS_FILE: Final = "team.toml"
 STATE_VARIABLE: Final = "XDG_STATE_HOME"
@@ -180,9 +180,9 @@ class TeamPaths:
         kept = (self.inboxes, self.transcripts, self.tasks, self.replies, self.requests)
         return (*kept, self.lives, self.logs, self.activities)
 
-    def addressed(self, text: str) -> str:
+    def add_team_option(self, text: str) -> str:
         """A sentence of ours about this team, with the commands that it names reaching it."""
-        return addressed(text, self.own_name)
+        return add_team_option(text, self.own_name)
 
     @property
     def settings(self) -> Path:

@@ -74,7 +74,7 @@ def supervisor(paths: TeamPaths) -> Identity | None:
     return named if locks.is_held_by(named.pid, paths.supervisor) else None
 
 
-def surely_nobody(paths: TeamPaths) -> bool:
+def is_teamd_down(paths: TeamPaths) -> bool:
     """Return whether certainly no process serves this team; no look that fails undoes a deed."""
     try:
         return supervisor(paths) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from teamd.errors import TeamError
-from teamd.mail.routing import Post, Sent
+from teamd.mail.routing import MailRouter, Sent
 from teamd.messages import Message
 from teamd.states import Status
 
@@ -23,7 +23,7 @@ class FarBroadcast:
     missed: dict[str, str]
 
 
-def broadcast_far(post: Post, message: Message) -> FarBroadcast:
+def broadcast_far(post: MailRouter, message: Message) -> FarBroadcast:
     """Send to every member of each other host that is not shut down, by its last roster.
 
     Nothing is sent to a host that nothing reaches now: who is there by then is not known.

@@ -162,9 +162,9 @@ class Intake:
     def _forget_nothing(self, fd: int, start: int) -> bool:
         """Empty an inbox in which nothing is that is needed; return whether that was so."""
         first, newline, _ = os.pread(fd, _GLANCE, start).partition(b"\n")
-        if newline and not lines.is_nothing(first + newline):
+        if newline and not lines.is_blank_or_marker(first + newline):
             return False
-        if not all(map(lines.is_nothing, lines.read(fd, start))):
+        if not all(map(lines.is_blank_or_marker, lines.read(fd, start))):
             return False
         self._begun = ""
         if os.fstat(fd).st_size:  # blank lines, dead markers: nobody is to wake for them again

@@ -198,7 +198,7 @@ def sort_all(
         at += len(line)
 
 
-def is_nothing(line: bytes) -> bool:
+def is_blank_or_marker(line: bytes) -> bool:
     """Return whether it is blank, or a marker."""
     return line.isspace() or is_marker(line)
 
@@ -212,7 +212,7 @@ def sort(
     undated: Callable[[], float] = time.time,
 ) -> Message | str | None:
     """A message, why it is none, or `None` for blank lines and markers, which are neither."""
-    if is_nothing(line):
+    if is_blank_or_marker(line):
         return None
     if len(line) > max_bytes:
         return f"it is longer than {max_bytes} bytes"

@@ -23,7 +23,7 @@ from teamd.files.paths import TeamPaths
 from teamd.mail import lines
 from teamd.mail.intake import Intake
 from teamd.mail.poison import Position
-from teamd.mail.spool import NO_LIMIT, BatchLimit, Found, Spool
+from teamd.mail.spool import NO_LIMIT, BatchLimit, ReadBatch, Spool
 from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, Message, new_id
 
 MOST_SHOWN: Final = 10_000  # messages of one look: a flood must not fill the memory
@@ -279,7 +279,7 @@ class Mailbox:
             limit = replace(limit, messages=1)
         return _Handed(position, before, limit, again)
 
-    def _find(self, handed: _Handed, raw: bytes = b"") -> Found:
+    def _find(self, handed: _Handed, raw: bytes = b"") -> ReadBatch:
         """Decode what is handed over; a message that crashed its readers is among the refused."""
         found = self._spool.find(handed.position, handed.limit, raw)
         guilty = handed.position.verdict if handed.limit.wary else None
@@ -288,7 +288,7 @@ class Mailbox:
             return replace(found, messages=(), refused=(*found.refused, culprit))
         return found
 
-    def _deliver_decoded(self, handed: _Handed, found: Found) -> Batch:
+    def _deliver_decoded(self, handed: _Handed, found: ReadBatch) -> Batch:
         """Deliver what was decoded without the lock; empty where another reader came between."""
         if found.messages and not found.refused and self._stays(handed.position, found):
             return self._batch(handed.position, found, handed.position.rejected)
@@ -297,7 +297,7 @@ class Mailbox:
                 return self._deliver(fd, handed, found)
         return EMPTY
 
-    def _deliver(self, fd: int, handed: _Handed, found: Found) -> Batch:
+    def _deliver(self, fd: int, handed: _Handed, found: ReadBatch) -> Batch:
         """Deliver it; empty where it comes once it is set aside, or was no message.
 
         What is no message is kept, and told of once.
@@ -317,7 +317,7 @@ class Mailbox:
             return EMPTY
         return self._batch(position, found, rejected)
 
-    def _stays(self, position: Position, found: Found) -> bool:
+    def _stays(self, position: Position, found: ReadBatch) -> bool:
         """Return whether a delivery can stay in the inbox, if it is there.
 
         It can where a reader knows all of it again after a power cut, by its ids.
@@ -328,7 +328,7 @@ class Mailbox:
             return False
         return self._intake.has_named(position) or all(one.id_given for one in found.messages)
 
-    def _batch(self, position: Position, found: Found, rejected: int) -> Batch:
+    def _batch(self, position: Position, found: ReadBatch, rejected: int) -> Batch:
         self._in_hand = (position.batch, position.at)
         behind = self._intake.sync_of(position.batch) if position.in_inbox else None
         return Batch(position.batch, found.messages, found.end, rejected, position.in_inbox, behind)

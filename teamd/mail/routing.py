@@ -54,7 +54,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class MailRouter:
     """Sends mail from the members of one team to others, of this and other teams and hosts.
 
     Attributes:
@@ -149,7 +149,7 @@ class Post:
             what = f"{sent.to} was sent another text with the id {read.id!r}"
             raise TeamError(f"{what}; repeat that text, or take another --id for this one")
 
-    def _as_read(self, there: Post, sent: Sent, message: Message) -> Message:
+    def _as_read(self, there: MailRouter, sent: Sent, message: Message) -> Message:
         """Return a message with the names by which its receiver, of that post, reads it."""
         to, sender = sent.to.partition("@")[0], message.sender
         if there is not self and "@" not in sender:
@@ -161,7 +161,7 @@ class Post:
         """Send a line of teamd's own, see `for_notices`; raises what `send` does."""
         return self.for_notices().send(message)
 
-    def for_notices(self) -> Post:
+    def for_notices(self) -> MailRouter:
         """The post for lines of teamd's own: no limits of the settings, and no long wait."""
         return replace(
             self,
@@ -170,7 +170,7 @@ class Post:
             patience_seconds=_NOTICE_SECONDS,
         )
 
-    def at(self, address: str) -> tuple[Post, str]:
+    def at(self, address: str) -> tuple[MailRouter, str]:
         """The post of the receiver's team, and the receiver's name there.
 
         Raises:
@@ -262,7 +262,7 @@ class Post:
         there, name = self.at(address)
         return there.mailbox(there.receiver(name)[0])
 
-    def _way(self, address: str) -> tuple[Post, Sent]:
+    def _way(self, address: str) -> tuple[MailRouter, Sent]:
         """The post of the receiver's team, and what `send` would return."""
         there, name = self.at(address)
         to, warning = there.receiver(name)

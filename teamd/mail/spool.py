@@ -57,7 +57,7 @@ NO_LIMIT: Final = BatchLimit()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReadBatch:
     """The lines from a position on.
 
     Attributes:
@@ -140,7 +140,7 @@ class Spool:
             block += lines.markers_at(fd, start, position.at + left)
         return block
 
-    def find(self, position: Position, limit: BatchLimit = NO_LIMIT, raw: bytes = b"") -> Found:
+    def find(self, position: Position, limit: BatchLimit = NO_LIMIT, raw: bytes = b"") -> ReadBatch:
         """Read on from a position: one message at least, however long it is.
 
         Only where a great many lines are no message it may be none; then there is more behind.
@@ -168,7 +168,7 @@ class Spool:
                     break
                 refused.append((line, sorted_as))
             end = at + len(line)
-        return Found(tuple(messages), tuple(refused), end)
+        return ReadBatch(tuple(messages), tuple(refused), end)
 
     def messages(self, position: Position, most: int | None = None) -> Iterator[Message]:
         """The messages from a position on, no more than so many; nothing is said of the rest."""

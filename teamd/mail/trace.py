@@ -43,7 +43,7 @@ class DeliveryStage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class MessageTrace:
     """The way of a message to one of its receivers; times in seconds since the epoch.
 
     Attributes:
@@ -71,7 +71,7 @@ class Way:
         return {"from" if key == "sender" else key: value for key, value in fields.items()}
 
 
-def trace(paths: TeamPaths, wanted: str) -> list[Way]:
+def trace(paths: TeamPaths, wanted: str) -> list[MessageTrace]:
     """Return the ways of one message, a receiver each, by an id or the beginning of one.
 
     Raises:
@@ -148,18 +148,18 @@ def receivers(paths: TeamPaths) -> list[str]:
     return sorted(names - {TEAMD} | ({LEAD} if USER in names else set()))
 
 
-def _ways(paths: TeamPaths, name: str, begun: str) -> dict[_Identity, Way]:
+def _ways(paths: TeamPaths, name: str, begun: str) -> dict[_Identity, MessageTrace]:
     """Return the ways to one receiver by id, sender and text, read in the direction of mail.
 
     So what moves meanwhile is seen twice at most; how far it has come by then is what counts.
     """
-    ways: dict[_Identity, Way] = {}
+    ways: dict[_Identity, MessageTrace] = {}
     for places in (
         *under_way(paths, name),
         *(_delivered(path, name, begun) for path in paths.delivered(name)),
         _lying(paths.rejected(name), _lines(paths.rejected(name)), DeliveryStage.REJECTED),
     ):
-        here: dict[_Identity, Way] = {}
+        here: dict[_Identity, MessageTrace] = {}
         for mail, facts in places:
             if mail.id and mail.id.startswith(begun):  # a repeated send comes behind
                 here.setdefault((mail.id, mail.sender, mail.content), _way(mail, name, facts))
@@ -169,7 +169,7 @@ def _ways(paths: TeamPaths, name: str, begun: str) -> dict[_Identity, Way]:
     return ways
 
 
-def _crossing(paths: TeamPaths, begun: str) -> Iterator[Way]:
+def _crossing(paths: TeamPaths, begun: str) -> Iterator[MessageTrace]:
     """Yield the ways to other hosts, as far as they are known here."""
     if not paths.hosts.is_dir():
         return
@@ -225,6 +225,6 @@ def _delivered(path: Path, to: str, begun: str) -> Found:
                     yield mail, {"file": str(path), "stage": DeliveryStage.DELIVERED, **moments}
 
 
-def _way(mail: Message, to: str, facts: dict[str, Any]) -> Way:
+def _way(mail: Message, to: str, facts: dict[str, Any]) -> MessageTrace:
     sent = float(mail.timestamp) if is_moment(mail.timestamp) else None
-    return Way(id=mail.id, type=mail.type, sender=mail.sender, to=to, sent=sent, **facts)
+    return MessageTrace(id=mail.id, type=mail.type, sender=mail.sender, to=to, sent=sent, **facts)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from teamd.connection import find_proxy
-from teamd.messages import again
+from teamd.messages import respawn_command
 from teamd.models import (
     LONG_WAIT_SECONDS,
     LaterError,
@@ -189,14 +189,14 @@ def _limit(said: str) -> int | None:
 
 
 def _sentence(status: int, said: str, *, model: str, url: str, name: str) -> str:
-    mend = f"send mail to try again, or begin anew with {again(name, '--fresh')}"
+    mend = f"send mail to try again, or begin anew with {respawn_command(name, '--fresh')}"
     match status:
         case 404 if url.rstrip("/").endswith("/v1"):
             wrong = f"{url} is no base URL of the Messages API, which adds /v1 itself"
             mend = "leave /v1 out of ANTHROPIC_BASE_URL, then `teamd restart`"
         case 404:
             wrong = f"{url} knows no model {model!r} ({said})"
-            other = again(name, "--model MODEL")
+            other = respawn_command(name, "--model MODEL")
             mend = f"set [model] name in team.toml and `teamd restart`, or take {other}"
         case _:
             wrong = f"{url} refused the request ({status}: {said})"

@@ -132,5 +132,5 @@ def _way_on(member: Member) -> str:
 def _notice(
     paths: TeamPaths, kind: str, text: str, command: str, does: str, **facts: Any
 ) -> Notice:
-    whole = paths.addressed(f"`{command}`").strip("`")
+    whole = paths.add_team_option(f"`{command}`").strip("`")
     return Notice(kind=kind, text=text, commands=(whole,), does=does, **facts)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import USER
 from teamd.team.roster import Team
 
@@ -52,7 +52,9 @@ def read_requests(paths: TeamPaths, team: Team) -> list[OpenRequest]:
 
 def read_approvals(paths: TeamPaths) -> list[Approval]:
     """Return the approvals that nobody has answered, the oldest first."""
-    return Approvals(paths, Post(paths, durable=False, max_bytes=0)).open_ones()  # sends nothing
+    return Approvals(
+        paths, MailRouter(paths, durable=False, max_bytes=0)
+    ).open_ones()  # sends nothing
 
 
 def describe_requests(
@@ -67,6 +69,6 @@ def _open(paths: TeamPaths, team: Team, approval: Approval) -> OpenRequest:
     return OpenRequest(
         approval=approval,
         yours=persons and approval.may_be_answered_by(USER),
-        approve=paths.addressed(f"`teamctl approve {approval.id}`").strip("`"),
-        reject=paths.addressed(f"`teamctl reject {approval.id}`").strip("`"),
+        approve=paths.add_team_option(f"`teamctl approve {approval.id}`").strip("`"),
+        reject=paths.add_team_option(f"`teamctl reject {approval.id}`").strip("`"),
     )

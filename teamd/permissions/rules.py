@@ -22,7 +22,7 @@ BASH: Final = "bash"
 _LIKE_BASH: Final = frozenset({BASH, "background_run"})
 
 
-class Then(IntEnum):
+class Decision(IntEnum):
     """An answer to a call, from the mildest to the strictest."""
 
     ALLOW = 0
@@ -67,7 +67,7 @@ class Judgement:
         grants: what would have to be allowed for the call not to be asked for again.
     """
 
-    then: Then = Then.ALLOW
+    then: Decision = Decision.ALLOW
     rule: Permission | None = None
     grants: tuple[Grant, ...] = field(default=())
 
@@ -86,9 +86,9 @@ def judge(rules: Iterable[Permission], call: Call, granted: Collection[Grant] = 
     commands = parse(call.command) or (SimpleCommand(words=()),)
     verdicts = [_judge_command(ours, views(command)) for command in commands]
     worst = max(verdicts, key=lambda verdict: verdict.then)
-    if worst.then is not Then.ASK:
+    if worst.then is not Decision.ASK:
         return Judgement(then=worst.then, rule=worst.rule)
-    needed = [_needed(call, one) for one in verdicts if one.then is Then.ASK]
+    needed = [_needed(call, one) for one in verdicts if one.then is Decision.ASK]
     return _unless_granted(worst, needed, granted)
 
 
@@ -96,7 +96,7 @@ def judge(rules: Iterable[Permission], call: Call, granted: Collection[Grant] = 
 class _Verdict:
     """The verdict of the rules on one command, and whether a rule is known to be about it."""
 
-    then: Then
+    then: Decision
     rule: Permission | None
     command: SimpleCommand
     certain: bool
@@ -132,8 +132,8 @@ def _translate(glob: str) -> str:
 
 def _judge_whole(rules: Sequence[Permission], call: Call, granted: Collection[Grant]) -> Judgement:
     rule = rules[0] if rules else None
-    then = Then.ALLOW if rule is None else _then(rule)
-    if then is not Then.ASK:
+    then = Decision.ALLOW if rule is None else _then(rule)
+    if then is not Decision.ASK:
         return Judgement(then=then, rule=rule)
     needed = Grant(tool=call.tool, path=call.path or "")
     return _unless_granted(_Verdict(then, rule, SimpleCommand(words=()), True), [needed], granted)
@@ -150,12 +150,12 @@ def _judge_command(rules: Sequence[Permission], seen: Sequence[SimpleCommand]) -
             break
         if match is _Match.MAYBE and maybe is None:
             maybe = rule
-    then = Then.ALLOW if maybe is None else Then.ASK
+    then = Decision.ALLOW if maybe is None else Decision.ASK
     return _Verdict(then, maybe, seen[0], certain=False)
 
 
-def _then(rule: Permission) -> Then:
-    return Then[rule.then.upper()]
+def _then(rule: Permission) -> Decision:
+    return Decision[rule.then.upper()]
 
 
 def _match(rule: Permission, seen: Sequence[SimpleCommand]) -> _Match:
@@ -203,8 +203,8 @@ def _unless_granted(
 ) -> Judgement:
     left = dict.fromkeys(one for one in needed if not _covers(granted, one))
     if not left:
-        return Judgement(then=Then.ALLOW, rule=asked.rule)
-    return Judgement(then=Then.ASK, rule=asked.rule, grants=tuple(left))
+        return Judgement(then=Decision.ALLOW, rule=asked.rule)
+    return Judgement(then=Decision.ASK, rule=asked.rule, grants=tuple(left))
 
 
 def _covers(granted: Iterable[Grant], needed: Grant) -> bool:

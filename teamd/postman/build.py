@@ -21,7 +21,7 @@ from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarRoster
 from teamd.hosts.view import Views, postman_runs
 from teamd.journal import Journal
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.masking import Mask
 from teamd.messages import MAX_MESSAGE_BYTES
 from teamd.postman.arrivals import Arrivals
@@ -88,7 +88,7 @@ def build_postman(
     """
     hosts, durable = settings.hosts, settings.mail.durability == "disk"
     name, team = hosts.name or "", Roster(paths).read()
-    post = Post(
+    post = MailRouter(
         paths,
         durable=durable,
         max_bytes=max(settings.mail.max_message_bytes, MAX_MESSAGE_BYTES),

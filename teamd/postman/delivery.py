@@ -30,7 +30,7 @@ from teamd.files import files
 from teamd.hosts.lines import OutLine
 from teamd.hosts.places import HostPlaces
 from teamd.journal import Journal
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.message_json import is_moment
 from teamd.messages import HELD_TYPE, TEAMD, Message
 from teamd.postman.plain_mail import read_plain, write_plain
@@ -52,7 +52,7 @@ class FarDelivery:
         team: the team's name.
     """
 
-    post: Post
+    post: MailRouter
     team: str
     journal: Journal
     _answers: list[Message] = field(default_factory=list)  # to be sent
@@ -199,7 +199,7 @@ class _Receivers(dict[str, tuple[str, str | None]]):
     `functools.cache` does the same, and takes as long to set up as one message does here.
     """
 
-    def __init__(self, post: Post) -> None:
+    def __init__(self, post: MailRouter) -> None:
         super().__init__()
         self._post = post
 

@@ -21,7 +21,7 @@ from teamd.hosts.outbox_repair import find_aside
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import Report, Views
 from teamd.journal import Journal
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, NAME, TEAMD, Message
 from teamd.postman.incoming import Incoming, Receiver
 from teamd.postman.link import Link
@@ -52,7 +52,7 @@ class Links:
     outbox: Callable[[str], Outbox]
     receiver: Receiver
     views: Views
-    post: Post
+    post: MailRouter
     journal: Journal
     durable: bool
     _links: dict[str, Link] = field(default_factory=dict)

@@ -23,7 +23,7 @@ _PAUSE_SECONDS: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class ExitInfo:
     """How the end went.
 
     Attributes:
@@ -102,7 +102,7 @@ class Reaped(Program):
             raise OSError(number, os.strerror(number), self._name)
         return self._told["status"][0] if "status" in self._told else self._status()
 
-    async def end(self) -> Ended:
+    async def end(self) -> ExitInfo:
         """End all that is left, first politely; also the program, if it still runs."""
         with suppress(OSError):  # the reaper has ended by itself
             self._line.send(b"\0")
@@ -113,7 +113,7 @@ class Reaped(Program):
         for _ in self._rounds(_ORPHANS_SECONDS):
             await asyncio.sleep(_PAUSE_SECONDS)
         background, *left = self._told.get("ended", [0, *self._orphans()])
-        return Ended(background=background, left=frozenset(left))
+        return ExitInfo(background=background, left=frozenset(left))
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)

@@ -19,7 +19,7 @@ from teamd.programs import Program, Sink, reaper
 from teamd.programs.cgroup import Cgroup
 from teamd.programs.gate import WAIT, Gate
 from teamd.programs.processes import descendants, namespace_of, signal_in, take_more_than
-from teamd.programs.reaped import Ended
+from teamd.programs.reaped import ExitInfo
 from teamd.programs.seccomp import filter_to_read
 
 _GRACE_SECONDS: Final = 2.0  # between SIGTERM and SIGKILL
@@ -140,7 +140,7 @@ class Sandboxed(Program):
         self._gate.wait(self._runs)
         look(first)
 
-    async def end(self) -> Ended:
+    async def end(self) -> ExitInfo:
         """End all that is left, first politely."""
         if not self._ended.is_set():
             self._signal_all(signal.SIGTERM)
@@ -151,7 +151,7 @@ class Sandboxed(Program):
             await self._wait_for_end(_KILL_SECONDS)
         left = frozenset() if self._ended.is_set() else frozenset({self.pid})
         report = self._reported()
-        return Ended(
+        return ExitInfo(
             background=report[1] if report else 0,
             left=left,
             exceeded=self._exceeded,

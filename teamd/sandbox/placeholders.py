@@ -34,7 +34,7 @@ _LINGER_SECONDS: Final = 0.2  # between two commands of one reply, or around a q
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class RunningCommand:
     """A command that runs in a workspace, or ran when its teammate was killed.
 
     Attributes:
@@ -62,7 +62,7 @@ class Holder:
         return [path for path in paths if path not in kept and not path.startswith(inside)]
 
     @classmethod
-    def decode(cls, found: dict[str, Any]) -> Holder:
+    def decode(cls, found: dict[str, Any]) -> RunningCommand:
         """Read an entry of the file."""
         return cls(**{**found, "process": Identity(**found["process"])})
 
@@ -80,8 +80,9 @@ class Placeholders:
     state: Path
 
     def hold(
-        self, look: Callable[[Container[str], list[Holder]], tuple[Holder, list[Place]]]
-    ) -> Holder:
+        self,
+        look: Callable[[Container[str], list[RunningCommand]], tuple[RunningCommand, list[Place]]],
+    ) -> RunningCommand:
         """Look at the places, and keep those that are missing, at least until `release`.
 
         Args:
@@ -105,7 +106,7 @@ class Placeholders:
             self._write(made, [*holders, holder])
         return holder
 
-    def release(self, *ended: Holder) -> None:
+    def release(self, *ended: RunningCommand) -> None:
         """Forget commands that have ended; their placeholders stay until `tidy`."""
         if not ended:
             return
@@ -128,7 +129,7 @@ class Placeholders:
                     _remove(folders, Path(path))
             self._write({}, [])
 
-    def left_by_dead(self, team: Path) -> list[Holder]:
+    def left_by_dead(self, team: Path) -> list[RunningCommand]:
         """Return the entries of a team's teammates whose processes are gone."""
         if not self._file.exists():
             return []
@@ -147,19 +148,19 @@ class Placeholders:
         return self.state / f"{name}.json"
 
     @contextmanager
-    def _locked(self) -> Iterator[tuple[dict[str, str], list[Holder]]]:
+    def _locked(self) -> Iterator[tuple[dict[str, str], list[RunningCommand]]]:
         directories.make_private_directory(self.state)
         with locks.locked(self._file.with_suffix(".lock")):
             yield self._read()
 
-    def _read(self) -> tuple[dict[str, str], list[Holder]]:
+    def _read(self) -> tuple[dict[str, str], list[RunningCommand]]:
         with suppress(ValueError, KeyError, TypeError):  # half of it, after a power cut
             found = json.loads(files.read(self._file) or b"{}")
-            holders = [Holder.decode(one) for one in found.get("holders", [])]
+            holders = [RunningCommand.decode(one) for one in found.get("holders", [])]
             return dict(found.get("made", {})), holders
         return {}, []
 
-    def _write(self, made: dict[str, str], holders: Iterable[Holder]) -> None:
+    def _write(self, made: dict[str, str], holders: Iterable[RunningCommand]) -> None:
         content = {"made": made, "holders": [asdict(holder) for holder in holders]}
         files.replace(self._file, json.dumps(content).encode(), durable=False)
 

@@ -19,7 +19,7 @@ from teamd.errors import translate_os_errors
 from teamd.files import directories
 from teamd.files.safe_open import FOLDER
 from teamd.sandbox.git_settings import keep_harmless
-from teamd.sandbox.placeholders import SAME_FOLDER, Holder
+from teamd.sandbox.placeholders import SAME_FOLDER, RunningCommand
 from teamd.sandbox.places import GIT
 
 _STANDARD_HOOK: Final = ".sample"
@@ -28,7 +28,7 @@ _LARGEST_BYTES: Final = 1 << 20
 _NEW_FILE_MODE: Final = 0o644
 
 
-def repair(workspace: Path, holder: Holder, kept: Path) -> list[str]:
+def repair(workspace: Path, holder: RunningCommand, kept: Path) -> list[str]:
     """Put a workspace right again after a command.
 
     Other commands may run in it meanwhile: it is walked by descriptors, and no link is followed.
@@ -48,7 +48,7 @@ def repair(workspace: Path, holder: Holder, kept: Path) -> list[str]:
         return [*_restore_links(root, workspace, holder), *_repair_git(root, holder)]
 
 
-def _repair_git(root: _Folder, holder: Holder) -> list[str]:
+def _repair_git(root: _Folder, holder: RunningCommand) -> list[str]:
     """Take out of a repository what a command may have put there; all of it, if need be."""
     if not root.has(GIT):
         return []
@@ -64,7 +64,7 @@ def _repair_git(root: _Folder, holder: Holder) -> list[str]:
         return root.take(GIT)
 
 
-def _restore_links(root: _Folder, workspace: Path, holder: Holder) -> Iterator[str]:
+def _restore_links(root: _Folder, workspace: Path, holder: RunningCommand) -> Iterator[str]:
     for name, target in holder.links.items():
         place = Path(name).relative_to(workspace)
         with ExitStack() as stack:

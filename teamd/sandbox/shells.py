@@ -22,7 +22,7 @@ from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.mounts import MeantMounts, read_mounts
 from teamd.sandbox.network import Network, Networks, Visit
-from teamd.sandbox.placeholders import Holder, Placeholders, Tidying
+from teamd.sandbox.placeholders import Placeholders, RunningCommand, Tidying
 from teamd.sandbox.places import GIT, Place, PlaceState, Standing, find_places, protected_names
 from teamd.sandbox.policy import Policy
 from teamd.sandbox.probe import find_program
@@ -193,10 +193,10 @@ class SandboxedShell:
         self,
         places: list[Place],
         made: Container[str],
-        others: Sequence[Holder],
+        others: Sequence[RunningCommand],
         *,
         may_init: bool,
-    ) -> tuple[Holder, list[Place]]:
+    ) -> tuple[RunningCommand, list[Place]]:
         """Find the protected places; return what this command holds, and which are missing.
 
         Args:
@@ -226,7 +226,7 @@ class SandboxedShell:
         for other in others:
             if other.process.alive and (swapped := other.links.items() - links.items()):
                 raise NoSandbox(_CHANGED.format(os.path.relpath(min(swapped)[0], root)))
-        holder = Holder(
+        holder = RunningCommand(
             id=os.urandom(8).hex(),
             team=str(self.team),
             process=Identity.own(),
@@ -245,7 +245,7 @@ class SandboxedShell:
         inside = (one for one in self.policy.hidden if one != root and one.is_relative_to(root))
         return find_places(root, [str(one.relative_to(root)) for one in inside])
 
-    def _clear(self, holder: Holder, visit: Visit | None) -> Sequence[str]:
+    def _clear(self, holder: RunningCommand, visit: Visit | None) -> Sequence[str]:
         if visit is not None:
             visit.end()
         try:

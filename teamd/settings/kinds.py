@@ -147,7 +147,7 @@ def allows(value: object, _base: object) -> bool:
     return value == "allow"
 
 
-def without_walls(value: object, _base: object) -> bool:
+def disables_sandbox(value: object, _base: object) -> bool:
     """No sandbox around commands, whatever the reason."""
     return value in ("external", "off")
 

@@ -12,11 +12,11 @@ from teamd.settings.kinds import (
     SECONDS,
     WHOLE,
     added,
+    disables_sandbox,
     higher,
     if_set,
     removed,
     setting,
-    without_walls,
 )
 
 
@@ -26,7 +26,7 @@ class Tools:
 
     sandbox: Literal["auto", "bubblewrap", "external", "off"] = setting(
         "auto", kinds.SANDBOX, 'around commands; "external": a container is it, "off": none',
-        loosens=without_walls,
+        loosens=disables_sandbox,
     )  # fmt: skip
     network: bool = setting(False, FLAG, "whether commands reach every host", loosens=if_set)
     hosts: tuple[str, ...] = setting(
@@ -68,7 +68,7 @@ class Reach:
     """The reach of one role or one teammate; what is left out is as `[tools]` says."""
 
     sandbox: Literal["auto", "bubblewrap", "external", "off"] | None = setting(
-        None, kinds.SANDBOX, "around its commands", loosens=without_walls
+        None, kinds.SANDBOX, "around its commands", loosens=disables_sandbox
     )
     network: bool | None = setting(None, FLAG, "whether they reach every host ...", loosens=if_set)
     hosts: tuple[str, ...] | None = setting(

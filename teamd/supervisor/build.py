@@ -18,7 +18,7 @@ from teamd.files.watch import watch
 from teamd.hosts.far import FarHosts
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import RESERVE, Post
+from teamd.mail.routing import RESERVE, MailRouter
 from teamd.messages import TEAMD
 from teamd.models.prices import Prices
 from teamd.models.retry import RetryPolicy
@@ -84,12 +84,12 @@ def build_supervisor(
     return Supervisor(context, claim, inbox, tasks, processes, workers, signals, inboxes, watchdog)
 
 
-def _build_post(settings: LiveSettings) -> Post:
+def _build_post(settings: LiveSettings) -> MailRouter:
     """Build what sends the mail of teamd itself, which may fill more of an inbox than others'."""
     paths, mail, hosts = settings.paths, settings.now.mail, None
     if settings.now.hosts.name is not None:
         hosts = FarHosts.of(paths, settings.now.hosts, durable=settings.durable)
-    return Post(
+    return MailRouter(
         paths,
         durable=settings.durable,
         max_bytes=mail.max_message_bytes,
@@ -130,7 +130,7 @@ def _repair(settings: LiveSettings, journal: Journal) -> str:
     return "\n".join(told)
 
 
-def _start_roster(settings: LiveSettings, post: Post, journal: Journal) -> RosterWriter:
+def _start_roster(settings: LiveSettings, post: MailRouter, journal: Journal) -> RosterWriter:
     """Open the roster, and end the processes that a dead supervisor left to its members."""
     paths = settings.paths
     trouble = recovery.repair_roster(paths, journal)

@@ -16,7 +16,7 @@ from teamd.control import ControlReply, ControlRequest
 from teamd.credentials import digest_of
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError, Unsynced
 from teamd.hosts.address import is_far
-from teamd.messages import INTERRUPT_TYPE, LEAD, USER, Message, again
+from teamd.messages import INTERRUPT_TYPE, LEAD, USER, Message, respawn_command
 from teamd.sandbox.outside_git import explain_git
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 from teamd.states import Status
@@ -151,10 +151,10 @@ def pause(context: TeamContext, request: ControlRequest) -> ControlReply:
     if member.status is Status.WORKING:
         text = f"{name} pauses once its step has ended, until `teamctl resume {name}`; mail waits"
     data = {"member": context.roster.team.get(name).encode()}
-    return ControlReply(text=context.settings.paths.addressed(text), data=data)
+    return ControlReply(text=context.settings.paths.add_team_option(text), data=data)
 
 
-def lift(context: TeamContext, member: Member, *, by: str) -> bool:
+def end_pause(context: TeamContext, member: Member, *, by: str) -> bool:
     """End the pause that somebody has asked for; return whether there was one.
 
     Raises:
@@ -166,7 +166,7 @@ def lift(context: TeamContext, member: Member, *, by: str) -> bool:
         raise TeamError(f"{name} was not paused by you, and you cannot resume it; {hint}")
     if member.paused_by is None:
         return False
-    why = context.settings.paths.addressed(member.pause or "")
+    why = context.settings.paths.add_team_option(member.pause or "")
     values = {"status": Status.WORKING, "reason": None} if member.reason == why else {}
     context.roster.change(name, paused_by=None, **values)
     try:
@@ -191,7 +191,7 @@ def _find(context: TeamContext, request: ControlRequest, what: str) -> Member:
     if "@" in request.sender and not led:
         raise TeamError(f"{member.name} is led by another; only who leads it can {what} it")
     if not member.status.wants_process:
-        hint = f"{again(member.name)} starts it again"
+        hint = f"{respawn_command(member.name)} starts it again"
         raise TeamError(f"{member.name} is {member.status}; there is nothing to {what}; {hint}")
     return member
 
@@ -266,7 +266,7 @@ def _resume(context: TeamContext, request: ControlRequest) -> ControlReply:
     more = {unit: _amount(request, unit) for unit in MOST if unit in request.arguments}
     if more and request.sender != USER:  # an agent that could raise its limit would have none
         raise TeamError(f"only the person raises a limit; ask for `teamctl resume {name} --usd 1`")
-    if lift(context, context.roster.team.get(name), by=request.sender) and not more:
+    if end_pause(context, context.roster.team.get(name), by=request.sender) and not more:
         return _resumed(context, name)
     _reload_settings(context)
     warning = context.settings.waiting

@@ -28,7 +28,7 @@ _MOST_DOUBLINGS: Final = 100  # far beyond the longest delay, and still a float
 
 
 @dataclass(slots=True)
-class Crashes:
+class RestartCounter:
     """The crashes of one teammate that still count."""
 
     _moments: deque[float] = field(default_factory=deque)
@@ -154,7 +154,7 @@ class Life:
     again: bool = False  # whether to start again once it has ended
     begun_at: float = 0.0  # when its process was forked, by the clock `elapsed`
     hindrances: int = 0  # how often in a row its process soon ended for trouble with files
-    crashes: Crashes = field(default_factory=Crashes)
+    crashes: RestartCounter = field(default_factory=RestartCounter)
     when_ended: list[EndNotice] = field(default_factory=list)
 
     def forgive(self) -> None:

@@ -41,7 +41,7 @@ class LiveSettings:
         self.now = found.settings
         config = None if self._file == self.paths.project_settings else self._file
         named = None if config == self.paths.own_settings else config
-        self.waiting = self.paths.addressed(found.explain_waiting(named))
+        self.waiting = self.paths.add_team_option(found.explain_waiting(named))
 
     def note_waiting(self, journal: Journal) -> None:
         """Write down which settings wait: who runs a service sees no reply."""

@@ -14,7 +14,7 @@ from teamd.supervisor.team_context import TeamContext
 from teamd.team.member import Member
 
 
-def at_price_of_now(wanted: Reservation, terms: Terms) -> Reservation:
+def current_price(wanted: Reservation, terms: Terms) -> Reservation:
     """Return a call at the price that its model has now; what nobody charges for stays free."""
     if wanted.usd == 0:
         return wanted

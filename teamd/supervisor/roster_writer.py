@@ -15,8 +15,8 @@ from teamd.clocks import Deadline
 from teamd.errors import DamagedRoster, StoreError, TeamError
 from teamd.files import files
 from teamd.journal import Journal
-from teamd.mail.routing import Post
-from teamd.messages import LEAD, TEAMD, Message, again, new_id
+from teamd.mail.routing import MailRouter
+from teamd.messages import LEAD, TEAMD, Message, new_id, respawn_command
 from teamd.process_id import Identity
 from teamd.states import Status
 from teamd.team.member import Member
@@ -39,7 +39,7 @@ class RosterWriter:
             stands in the file, as far as is known.
     """
 
-    def __init__(self, post: Post, journal: Journal, *, team_name: str) -> None:
+    def __init__(self, post: MailRouter, journal: Journal, *, team_name: str) -> None:
         self._log_of = post.paths.log
         self._roster = Roster(post.paths)
         self._post = post
@@ -208,8 +208,8 @@ class RosterWriter:
         self._journal.warn("failed", name=name, reason=reason)
         self.change(name, **_NO_PROCESS, status=Status.FAILED, reason=reason)
         self.tell_lead(
-            f"{name} has failed: {reason}; its log is {self._log_of(name)}, and {again(name)} "
-            "lets it go on",
+            f"{name} has failed: {reason}; its log is {self._log_of(name)}, and "
+            f"{respawn_command(name)} lets it go on",
             to=self._leader(name),
         )
 
@@ -219,7 +219,7 @@ class RosterWriter:
         self.change(name, reason=reason)
         remedy = "it is killed and started again"
         if not restart:
-            remedy = f"`teamctl shutdown {name} --force` ends it, {again(name)} then"
+            remedy = f"`teamctl shutdown {name} --force` ends it, {respawn_command(name)} then"
             remedy += " lets it go on"
         text = f"{name} is stuck: {reason}; its log is {self._log_of(name)}, and {remedy}"
         self.tell_lead(text, to=self._leader(name))
@@ -235,7 +235,7 @@ class RosterWriter:
         With the id of a request as `key` the line is read once, however often it is sent.
         """
         message_id = f"{key}-answer" if key else new_id()
-        text = self._post.paths.addressed(text)
+        text = self._post.paths.add_team_option(text)
         self._untold.append(Message(id=message_id, sender=TEAMD, to=to, content=text))
         for dropped in self._untold[:-_MOST_UNTOLD]:
             self._journal.warn("lead not told", text=dropped.content)

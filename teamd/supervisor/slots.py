@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, Returned
+from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, SlotRelease
 from teamd.clocks import Deadline
 from teamd.journal import Journal
 from teamd.models.retry import RetryPolicy
@@ -255,7 +255,7 @@ class Slots:
             elif kind == BEGUN:
                 self._warmth.begun(int(said))
             else:
-                self._take_back(channel, Returned.decode(word))
+                self._take_back(channel, SlotRelease.decode(word))
         except ValueError:  # no more of this: it could go on for ever
             self._journal.warn("nonsense about slots", name=channel.name, word=repr(word))
             self.close(channel.name)
@@ -269,7 +269,7 @@ class Slots:
         else:
             self._queue.append(channel)
 
-    def _take_back(self, channel: _Channel, returned: Returned) -> None:
+    def _take_back(self, channel: _Channel, returned: SlotRelease) -> None:
         if returned.number not in channel.held:
             raise ValueError(f"{channel.name} has no slot {returned.number}")
         channel.held.remove(returned.number)

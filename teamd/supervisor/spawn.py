@@ -23,7 +23,7 @@ from teamd.settings import Teammate
 from teamd.settings.roles import Role
 from teamd.states import Status
 from teamd.supervisor.copying import CopyOutcome
-from teamd.supervisor.pricing import at_price_of_now, check_price, warn_of_price
+from teamd.supervisor.pricing import check_price, current_price, warn_of_price
 from teamd.supervisor.team_context import TeamContext
 from teamd.team.member import Member
 
@@ -161,7 +161,7 @@ def resume(context: TeamContext, member: Member, more: Mapping[str, Decimal]) ->
 
 
 def _raise_limits(context: TeamContext, name: str, more: Mapping[str, Decimal]) -> list[Raise]:
-    raised, refusal = context.ledger.raise_limits(name, more, at_price_of_now)
+    raised, refusal = context.ledger.raise_limits(name, more, current_price)
     if refusal is not None:
         raise TeamError(f"{name} stays paused: {refusal.sentence(name)}")
     if not raised:
@@ -243,7 +243,7 @@ def _check_limits(context: TeamContext, name: str) -> None:
     Raises:
         TeamError: one does.
     """
-    refusal = context.ledger.standing_refusal(name, at_price_of_now)
+    refusal = context.ledger.standing_refusal(name, current_price)
     if refusal is not None:
         raise TeamError(f"{name} stays paused: {refusal.sentence(name)}")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from teamd.budget.ledger import Ledger
 from teamd.journal import Journal
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.supervisor.children import Children
 from teamd.supervisor.copying import CopyMakers
 from teamd.supervisor.fork import ChildProgram
@@ -20,7 +20,7 @@ class TeamContext:
     """One team's stores and policies, its roster, processes and shutdowns."""
 
     settings: LiveSettings
-    post: Post
+    post: MailRouter
     ledger: Ledger
     roster: RosterWriter
     children: Children

@@ -141,7 +141,7 @@ def member_lines(content: bytes) -> list[bytes]:
     return members if whole and separated == lines[:-2] else []
 
 
-def is_nowhere(content: bytes, name: str) -> bool:
+def has_no_member(content: bytes, name: str) -> bool:
     """Return whether no member has that name: it stands nowhere, in any case and no escape.
 
     Other programs send mail under names of their own. A line without a whole name may be the one
@@ -358,7 +358,7 @@ class Roster:
 
     def _is_nowhere(self, content: bytes, name: str) -> bool:
         """Return whether no member has that name, by what is read alone."""
-        nowhere = self._is_ours(content) and is_nowhere(content, name)
+        nowhere = self._is_ours(content) and has_no_member(content, name)
         if nowhere:
             if self._nobody[0] != content:
                 self._nobody = content, set()

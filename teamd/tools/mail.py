@@ -11,7 +11,7 @@ from pydantic import Field
 
 from teamd.errors import TeamError
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import Message
 from teamd.tools import Input, InputT, RepeatableTool, ToolError
 
@@ -22,7 +22,7 @@ _MOST_COUNTED: Final = 100
 class _PostTool(RepeatableTool[InputT]):
     """A tool that sends mail, in the hands of one member."""
 
-    post: Post
+    post: MailRouter
     sender: str
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from teamd.masking import Mask, MaskedOutput
 from teamd.programs import Sink
-from teamd.programs.reaped import Ended
+from teamd.programs.reaped import ExitInfo
 from teamd.sandbox.shells import Command, NoSandbox, Shell
 from teamd.tools import Input, Tool, ToolError
 from teamd.tools.output import Clip
@@ -108,7 +108,7 @@ async def _wait(program: Command, seconds: float) -> int | None:
         return None
 
 
-def _notes(status: int | None, seconds: float, ended: Ended) -> list[str]:
+def _notes(status: int | None, seconds: float, ended: ExitInfo) -> list[str]:
     """Return what stands below the output, a line each."""
     notes = []
     if ended.exceeded:

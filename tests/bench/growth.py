@@ -24,7 +24,7 @@ from teamd.board.task import Task
 from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import TEAMD
 from teamd.states import Status
 from teamd.supervisor.roster_writer import RosterWriter
@@ -49,7 +49,9 @@ def _team(root: Path, size: int) -> TeamPaths:
 
 
 def _flips(paths: TeamPaths, journal: Journal) -> Callable[[], None]:
-    writer = RosterWriter(Post(paths, durable=True, max_bytes=1000), journal, team_name="default")
+    writer = RosterWriter(
+        MailRouter(paths, durable=True, max_bytes=1000), journal, team_name="default"
+    )
     statuses = cycle((Status.WORKING, Status.IDLE))
 
     def flip() -> None:
@@ -88,7 +90,7 @@ def board(root: Path, sizes: Sequence[int], rounds: int) -> str:
             path = paths.task(task.id)
             path.write_bytes(task.encode())
             os.utime(path, (1e9, 1e9))
-        kept = Board(paths, Post(paths, durable=False, max_bytes=1000), TEAMD, durable=False)
+        kept = Board(paths, MailRouter(paths, durable=False, max_bytes=1000), TEAMD, durable=False)
         cases[f"first look {size}"] = partial(_look_anew, kept)
         cases[f"look {size}"] = partial(_look, kept)
         cases[f"limit {size}"] = partial(_stamps, paths.tasks)

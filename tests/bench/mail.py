@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.mail.spool import BatchLimit
 from teamd.messages import MAX_MESSAGE_BYTES, Message
 from teamd.states import Status
@@ -69,7 +69,7 @@ class Teamd:
         Mailbox(self._paths, "bob", durable=durable).create()  # as each spawn does
 
     def sender(self) -> Send:
-        post = Post(
+        post = MailRouter(
             self._paths,
             durable=self._durable,
             max_bytes=MAX_MESSAGE_BYTES,

@@ -29,7 +29,7 @@ from teamd.agent.work import Reporter
 from teamd.files.locks import locked
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import TEAMD, new_id
 from teamd.states import Status
 from teamd.team.member import Member
@@ -76,7 +76,7 @@ def ours(paths: TeamPaths, name: str) -> Report:
     """Report as the teammate of that name does, to its supervisor."""
     process = Roster(paths).read().get(name).process
     assert process is not None
-    post = Post(paths, durable=False, max_bytes=1 << 20)
+    post = MailRouter(paths, durable=False, max_bytes=1 << 20)
     talk = Conversation(Transcript(paths.transcript("of_a_bench"), durable=False))
     box = Mailbox(paths, TEAMD, durable=False)
     return Reporter(name=name, process=process, conversation=talk, supervisor=box, post=post).report

@@ -10,7 +10,7 @@ import pytest
 
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.states import Status
 from tests.e2e.harness import Project
 from tests.e2e.terminal import Terminal
@@ -43,7 +43,7 @@ def test_a_teammate_that_asks_for_nothing_is_named_with_its_state_and_the_next_s
 ) -> None:
     """`no request` alone left open whether it works, rests or has ended, and who does wait."""
     project.enlist("bead", "ann")
-    approvals = Approvals(project.paths, Post(project.paths, durable=False, max_bytes=10_000))
+    approvals = Approvals(project.paths, MailRouter(project.paths, durable=False, max_bytes=10_000))
 
     def refused() -> str:
         done = project.run("teamctl", "approve", "BEAD")

@@ -15,7 +15,7 @@ import pytest
 
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from tests.children import holding
 from tests.descriptors import links
 from tests.e2e.harness import Project
@@ -133,7 +133,7 @@ def test_a_reader_that_stands_still_is_named_to_the_next(ann: Project) -> None:
 
 def test_a_request_is_shown_with_what_answers_it_or_with_its_answer(ann: Project) -> None:
     """Its text names the commands that answer it: they were tried in vain."""
-    approvals = Approvals(ann.paths, Post(ann.paths, durable=False, max_bytes=10_000))
+    approvals = Approvals(ann.paths, MailRouter(ann.paths, durable=False, max_bytes=10_000))
     for number, kind in enumerate([Kind.PLAN, Kind.PERMISSION, Kind.PERMISSION, Kind.PERMISSION]):
         late = time.time() - 1 if number == 2 else None
         said: dict[str, Any] = {"content": f"No {number}.", "asked": time.time()}

@@ -12,7 +12,7 @@ import pytest
 
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from tests.children import holding
 from tests.e2e.handshakes import answering, ask_at_work, at_work
 from tests.e2e.harness import Project
@@ -199,7 +199,7 @@ def test_whoever_agreed_to_what_nobody_waits_for_is_ended(project: Project) -> N
     project.do("teamctl", "spawn", "ines", "clerk", "Go.", "--wait")
     project.wait_for("ines", "idle")
     now = time.time()
-    Approvals(project.paths, Post(project.paths, durable=False, max_bytes=10_000)).ask(
+    Approvals(project.paths, MailRouter(project.paths, durable=False, max_bytes=10_000)).ask(
         Approval(
             type=Kind.SHUTDOWN, asker="lead", to="ines", content="", asked=now, deadline=now + 60
         )

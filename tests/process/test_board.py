@@ -16,7 +16,7 @@ from teamd.board.board import Board
 from teamd.board.rules import Change
 from teamd.board.task import TaskStatus
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from tests.children import child, survived
 
 CLAIMS: Final = """
@@ -54,7 +54,7 @@ def made(folder: Path) -> TeamPaths:
 
 
 def board(paths: TeamPaths, who: str) -> Board:
-    post = Post(paths, durable=False, max_bytes=10**6)
+    post = MailRouter(paths, durable=False, max_bytes=10**6)
     return Board(paths, post, who, durable=False)
 
 
@@ -96,7 +96,7 @@ def look(paths: TeamPaths) -> dict[str, Any]:
     """All that counts: the tasks, and which mail has come, each once."""
     tasks = board(paths, "lead").read()
     assert not tasks.damaged
-    post = Post(paths, durable=False, max_bytes=10**6)
+    post = MailRouter(paths, durable=False, max_bytes=10**6)
     facts: dict[str, Any] = {
         task.id: (str(task.status), task.owner, task.subject) for task in tasks.by_id.values()
     }

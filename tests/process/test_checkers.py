@@ -15,7 +15,7 @@ from teamd.board.rules import Change
 from teamd.board.task import Attempt, TaskStatus
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import TEAMD
 from teamd.models.retry import RetryPolicy
 from teamd.states import ChildExit, Status
@@ -41,7 +41,7 @@ def made(folder: Path) -> TeamPaths:
 
 
 def board(paths: TeamPaths, who: str) -> Board:
-    return Board(paths, Post(paths, durable=False, max_bytes=10**6), who, durable=False)
+    return Board(paths, MailRouter(paths, durable=False, max_bytes=10**6), who, durable=False)
 
 
 def claimed(paths: TeamPaths) -> str:
@@ -69,7 +69,7 @@ class World:
             check=lambda start: self.deed(start),  # noqa: PLW0108 -- a test sets it later
         )
         settings = LiveSettings(paths, paths.settings)
-        post = Post(paths, durable=False, max_bytes=1000)
+        post = MailRouter(paths, durable=False, max_bytes=1000)
         slots = Slots(ConcurrencyLimit(lambda: 1, RetryPolicy), journal)
         roster = RosterWriter(post, journal, team_name="default")
         children = Children(program, settings, settings.heartbeats, roster, journal, slots, [])
@@ -198,7 +198,7 @@ EXPECTED: dict[str, Any] = {
 
 def look(paths: TeamPaths) -> tuple[TaskStatus, int, int, int, int]:
     """The status of task 2, its attempts, and whom mail has told, each once."""
-    tasks, post = board(paths, "lead").read(), Post(paths, durable=False, max_bytes=10**6)
+    tasks, post = board(paths, "lead").read(), MailRouter(paths, durable=False, max_bytes=10**6)
     assert not tasks.damaged
     task = tasks.get("2")
     assert not task.untold

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from teamd.copies import clone, copy_status, record
-from teamd.copies.clone import Made
+from teamd.copies.clone import CopyResult
 from teamd.copies.copy_status import opened_diff
 from teamd.copies.discard import discard
 from teamd.copies.head import read_head
@@ -41,7 +41,7 @@ def paths(tmp_path: Path) -> TeamPaths:
     return made
 
 
-def make(paths: TeamPaths, name: str = "alice") -> Made:
+def make(paths: TeamPaths, name: str = "alice") -> CopyResult:
     return clone.make_copy(paths, name, "default", paths.home)
 
 

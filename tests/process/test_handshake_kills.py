@@ -19,7 +19,7 @@ import pytest
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.states import Status
 from tests.children import survived
 from tests.e2e.harness import Project
@@ -47,7 +47,7 @@ def test_who_asks_or_answers_is_killed_before_every_operation_on_a_file(
     """Done again, or found by whoever looks: one question, one answer, each told once."""
 
     def act(arm: Callable[[], None]) -> None:
-        own = Approvals(paths, Post(paths, durable=True, max_bytes=10_000))
+        own = Approvals(paths, MailRouter(paths, durable=True, max_bytes=10_000))
         arm()
         if step == "ask":
             own.ask(QUESTION)
@@ -58,7 +58,7 @@ def test_who_asks_or_answers_is_killed_before_every_operation_on_a_file(
     for left in range(1, 100):
         paths = TeamPaths(tmp_path / str(left) / ".team")
         enrol(paths, bob=Status.IDLE)
-        post = Post(paths, durable=False, max_bytes=10_000)
+        post = MailRouter(paths, durable=False, max_bytes=10_000)
         approvals = Approvals(paths, post)
         if step == "answer":
             approvals.ask(QUESTION)

@@ -15,7 +15,7 @@ import pytest
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import TEAMD, Message
 from teamd.models.retry import RetryPolicy
 from teamd.process_id import Identity
@@ -246,7 +246,7 @@ def test_a_report_that_is_read_after_its_process_hibernated_is_believed(tmp_path
         run=run, load=lambda: None, warning=lambda: None, find_role=lambda _: None
     )
     with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
-        post = Post(paths, durable=False, max_bytes=1000)
+        post = MailRouter(paths, durable=False, max_bytes=1000)
         roster = RosterWriter(post, journal, team_name="default")
         slots = Slots(ConcurrencyLimit(lambda: 1, RetryPolicy), journal)
         heartbeats = settings.heartbeats

@@ -23,7 +23,7 @@ from teamd.board.task import TaskStatus
 from teamd.copies.clone import make_copy
 from teamd.copies.record import Copy
 from teamd.files.paths import STATE_VARIABLE
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD
 from teamd.sandbox.build import build_shell
 from teamd.sandbox.places import find_places, protected_names
@@ -68,7 +68,7 @@ class Liar:
         paths, folder = project.paths, project.folder if copy is None else copy.folder
         read = settings.read(project.folder / "team.toml", folder=project.folder).settings
         read = read if copy is None else read.in_copy(folder)
-        post = Post(paths, durable=False, max_bytes=1 << 20)
+        post = MailRouter(paths, durable=False, max_bytes=1 << 20)
         tools = read.tools_of("ann", "coder")
         names = protected_names(folder, tools.protect, may_init=False)
         workspace = Workspace(

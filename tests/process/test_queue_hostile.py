@@ -10,7 +10,7 @@ import pytest
 from teamd.board.board import Board
 from teamd.checks.merger import Merger
 from teamd.errors import TeamError
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.masking import Mask
 from teamd.merges import enqueue
 from teamd.merges.queue import Queue
@@ -27,7 +27,7 @@ __all__ = ["scene"]
 
 def queue_of(scene: Scene) -> tuple[Queue, Merger]:
     """The queue of a team whose check passes, and what empties it."""
-    post = Post(scene.paths, durable=False, max_bytes=10**6)
+    post = MailRouter(scene.paths, durable=False, max_bytes=10**6)
     queue = Queue(Board(scene.paths, post, TEAMD, durable=False))
     plain = Settings()
     settings = replace(

@@ -15,7 +15,7 @@ from teamd.copies.move_branch import NotLanded
 from teamd.copies.source import GitKilled
 from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.merges.queue import Entry, MergeState, Queue
 from teamd.messages import TEAMD, Message
 from teamd.states import Status
@@ -29,7 +29,9 @@ WORK = Entry(id="", teammate="alice", commit=COMMIT, task="1", key="claim")
 def made(folder: Path) -> Queue:
     paths = TeamPaths(folder / ".team")
     enrol(paths, alice=Status.IDLE, bob=Status.IDLE)
-    queue = Queue(Board(paths, Post(paths, durable=False, max_bytes=10**6), TEAMD, durable=False))
+    queue = Queue(
+        Board(paths, MailRouter(paths, durable=False, max_bytes=10**6), TEAMD, durable=False)
+    )
     board = Board(paths, queue.board.post, "lead", durable=False)
     board.add("x", owner="alice")
     board.update("1", Change(status=TaskStatus.COMPLETED))

@@ -24,7 +24,7 @@ from teamd.agent.environment import Environment
 from teamd.agent.loop import Loop
 from teamd.agent.throttle import CallSlots
 from teamd.agent.turn import Cancellation
-from teamd.agent.wakeup import CallBudget, Pulse, Wakeup
+from teamd.agent.wakeup import CallBudget, HeartbeatSender, Wakeup
 from teamd.approvals.store import Approvals
 from teamd.budget.ledger import Ledger
 from teamd.call_slots import CHANNEL
@@ -32,7 +32,7 @@ from teamd.files.paths import TeamPaths
 from teamd.heartbeat import Heartbeat
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.masking import Mask
 from teamd.messages import INTERRUPT_TYPE, STATE_TYPE, TEAMD, Message
 from teamd.model_facts import ModelFacts
@@ -59,9 +59,9 @@ TERMS = Terms(keys=(), models=(MODEL, "other"), context_tokens=1_000_000, output
 NEVER_SECONDS = 3600.0
 
 
-def quiet_pulse() -> Pulse:
+def quiet_pulse() -> HeartbeatSender:
     """A pulse that nobody feels."""
-    return Pulse(Heartbeat(), every_seconds=NEVER_SECONDS)
+    return HeartbeatSender(Heartbeat(), every_seconds=NEVER_SECONDS)
 
 
 def body_of(ask: Ask) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class Life:
         open_work: OpenWork = tuple,
     ) -> None:
         self.paths = TeamPaths(folder / ".team")
-        self.post = Post(self.paths, durable=False, max_bytes=1_000_000)
+        self.post = MailRouter(self.paths, durable=False, max_bytes=1_000_000)
         enrol(self.paths, alice=Status.IDLE)
         self.approvals = Approvals(self.paths, self.post)
         self.judge = Judge()

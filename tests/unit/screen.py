@@ -12,9 +12,9 @@ from textual.pilot import Pilot
 from teamctl.top.app import Top
 from teamd.approvals.approval import Approval, Kind, describe_call
 from teamd.approvals.store import Approvals
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, MAX_MESSAGE_BYTES
 from teamd.overview.overview import OverviewReader
 from teamd.states import Status
@@ -66,7 +66,7 @@ async def shown(
 ) -> AsyncIterator[Shown]:
     """Run `top` for the length of a block."""
     seen = OverviewReader(paths).read()
-    top = Top(Choice(team_dir=str(paths.root)), seen, calm_seconds=calm_seconds, **more)
+    top = Top(TeamOptions(team_dir=str(paths.root)), seen, calm_seconds=calm_seconds, **more)
     async with top.run_test(size=size) as pilot:
         yield Shown(top, pilot)
 
@@ -81,7 +81,7 @@ def add(paths: TeamPaths, *names: str, **facts: object) -> None:
 
 def approvals(paths: TeamPaths) -> Approvals:
     """The approvals of a team."""
-    return Approvals(paths, Post(paths, durable=False, max_bytes=MAX_MESSAGE_BYTES))
+    return Approvals(paths, MailRouter(paths, durable=False, max_bytes=MAX_MESSAGE_BYTES))
 
 
 def ask(paths: TeamPaths, name: str, command: str) -> Approval:

@@ -16,7 +16,7 @@ from teamd.files.paths import TeamPaths
 from teamd.hosts import rosters
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarMember, FarRoster
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, USER, Message
 from teamd.states import Status
 from tests.unit.life import enrol
@@ -24,7 +24,7 @@ from tests.unit.life import enrol
 
 def test_a_message_that_borrows_anothers_request_says_nothing_of_it(paths: TeamPaths) -> None:
     """Else mallory's mail would be shown with the words that approve what alice asked for."""
-    approvals = Approvals(paths, Post(paths, durable=False, max_bytes=10_000))
+    approvals = Approvals(paths, MailRouter(paths, durable=False, max_bytes=10_000))
     asked = approvals.ask(
         Approval(type=Kind.PLAN, asker="alice", to=LEAD, content="x", asked=time.time())
     )
@@ -67,7 +67,7 @@ def test_whoever_presses_tab_in_no_team_gets_no_error(paths: TeamPaths, what: st
 
 
 def test_ids_are_completed_those_that_the_person_may_answer(paths: TeamPaths) -> None:
-    approvals = Approvals(paths, Post(paths, durable=False, max_bytes=10_000))
+    approvals = Approvals(paths, MailRouter(paths, durable=False, max_bytes=10_000))
     for name, to in (("0a1b", LEAD), ("0c2d", "bob")):
         facts = {"id": name, "asker": "alice", "to": to, "content": "x", "asked": 1.0}
         approvals.ask(Approval(type=Kind.SHUTDOWN, **facts))  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from teamd.approvals.approval import AlreadyAnswered, Approval, Kind, NoSuchAppr
 from teamd.approvals.store import Approvals
 from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import Message
 from teamd.permissions.grant import Grant
 from teamd.states import Status
@@ -37,12 +37,12 @@ def paths(tmp_path: Path) -> TeamPaths:
 
 
 @pytest.fixture
-def post(paths: TeamPaths) -> Post:
-    return Post(paths, durable=False, max_bytes=10_000)
+def post(paths: TeamPaths) -> MailRouter:
+    return MailRouter(paths, durable=False, max_bytes=10_000)
 
 
 @pytest.fixture
-def approvals(paths: TeamPaths, post: Post) -> Approvals:
+def approvals(paths: TeamPaths, post: MailRouter) -> Approvals:
     return Approvals(paths, post)
 
 
@@ -54,12 +54,12 @@ def asked(approvals: Approvals, kind: tuple[str, str, Kind] = PLAN, **facts: Any
     return approvals.ask(question)
 
 
-def mail(post: Post, name: str) -> list[Message]:
+def mail(post: MailRouter, name: str) -> list[Message]:
     return post.mailbox(name).peek()
 
 
 def test_a_question_is_a_file_and_mail_to_the_one_that_is_asked(
-    approvals: Approvals, post: Post, paths: TeamPaths
+    approvals: Approvals, post: MailRouter, paths: TeamPaths
 ) -> None:
     question = asked(approvals)
     assert '"status": "open"' in paths.request(question.id).read_text()
@@ -90,7 +90,7 @@ def test_only_the_one_that_was_asked_can_answer(
 @pytest.mark.parametrize("second", [True, False])
 @pytest.mark.parametrize("first", [True, False, None])
 def test_a_question_is_answered_once(
-    first: bool | None, second: bool, approvals: Approvals, post: Post
+    first: bool | None, second: bool, approvals: Approvals, post: MailRouter
 ) -> None:
     """`None`: nobody answered in time."""
     question = asked(approvals)
@@ -108,7 +108,7 @@ def test_a_question_is_answered_once(
 
 @pytest.mark.parametrize("approve", [True, False])
 def test_the_asker_is_told_with_the_id_the_verdict_and_the_reason(
-    approve: bool, approvals: Approvals, post: Post
+    approve: bool, approvals: Approvals, post: MailRouter
 ) -> None:
     question = asked(approvals)
     approvals.answer(question.id, by="lead", approve=approve, reason="Mind the tests.")
@@ -122,7 +122,7 @@ def test_the_asker_is_told_with_the_id_the_verdict_and_the_reason(
     }
 
 
-class Silent(Post):
+class Silent(MailRouter):
     """A post that fails: what is under way when its sender is killed."""
 
     def notify(self, message: Message) -> None:  # type: ignore[override]
@@ -131,7 +131,7 @@ class Silent(Post):
 
 
 def test_an_answer_in_words_that_no_mail_can_hold_is_told_all_the_same(
-    approvals: Approvals, post: Post
+    approvals: Approvals, post: MailRouter
 ) -> None:
     """Whoever settles it tells of it: a failure there would end the supervisor."""
     question = asked(approvals, SHUTDOWN)
@@ -144,7 +144,7 @@ def test_an_answer_in_words_that_no_mail_can_hold_is_told_all_the_same(
 
 @pytest.mark.parametrize("by_repetition", [True, False])
 def test_an_answer_that_nobody_was_told_of_is_told_by_whoever_finds_it(
-    by_repetition: bool, approvals: Approvals, paths: TeamPaths, post: Post
+    by_repetition: bool, approvals: Approvals, paths: TeamPaths, post: MailRouter
 ) -> None:
     """A kill between the file and the mail must not leave the asker waiting for ever."""
     question = asked(approvals)
@@ -162,7 +162,7 @@ def test_an_answer_that_nobody_was_told_of_is_told_by_whoever_finds_it(
 
 
 def test_a_question_that_nobody_was_sent_is_sent_by_whoever_finds_it(
-    approvals: Approvals, paths: TeamPaths, post: Post
+    approvals: Approvals, paths: TeamPaths, post: MailRouter
 ) -> None:
     with pytest.raises(StoreError):
         asked(Approvals(paths, Silent(paths, durable=False, max_bytes=10_000)))
@@ -173,7 +173,7 @@ def test_a_question_that_nobody_was_sent_is_sent_by_whoever_finds_it(
 
 
 def test_a_question_that_is_asked_again_under_its_id_is_the_first(
-    approvals: Approvals, post: Post
+    approvals: Approvals, post: MailRouter
 ) -> None:
     """A call that is repeated after a crash asks once."""
     first = asked(approvals, id=id_of("k", "s"))
@@ -183,7 +183,7 @@ def test_a_question_that_is_asked_again_under_its_id_is_the_first(
 
 @pytest.mark.parametrize("by_repetition", [True, False])
 def test_who_listens_is_told_once_of_a_shutdown_that_nobody_answered(
-    by_repetition: bool, approvals: Approvals, paths: TeamPaths, post: Post
+    by_repetition: bool, approvals: Approvals, paths: TeamPaths, post: MailRouter
 ) -> None:
     """When it has been acted on, not before; and by the next one, if that one is killed."""
     question = asked(approvals, SHUTDOWN, listeners=("alice",))
@@ -208,7 +208,7 @@ def test_who_listens_is_told_once_of_a_shutdown_that_nobody_answered(
 
 @pytest.mark.parametrize("late", [True, False])
 def test_who_joins_is_told_the_answer_as_is_the_asker_and_each_once(
-    late: bool, approvals: Approvals, post: Post
+    late: bool, approvals: Approvals, post: MailRouter
 ) -> None:
     """`late`: bob has answered already, and the one who joins could not know."""
     question = asked(approvals, SHUTDOWN)
@@ -273,7 +273,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> TeamPaths:
 def test_no_id_leads_out_of_the_folder(wanted: str, untouched: TeamPaths) -> None:
     """An id comes from a model or from a person, and names a file."""
     before = _times(untouched)
-    approvals = Approvals(untouched, Post(untouched, durable=False, max_bytes=10_000))
+    approvals = Approvals(untouched, MailRouter(untouched, durable=False, max_bytes=10_000))
     assert approvals.find(wanted) is None
     for attempt in (approvals.match, lambda one: approvals.answer(one, by="lead", approve=True)):
         with pytest.raises(TeamError):

@@ -18,7 +18,7 @@ from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.requests import FarAnswer, FarRequest
 from teamd.journal import Journal
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import Message
 from teamd.postman.arrivals import Arrivals
 from teamd.postman.commands import Commands
@@ -47,7 +47,7 @@ def arrivals(tmp_path: Path, log: Path) -> Iterator[Arrivals]:
     enrol(paths, bob=Status.IDLE, carol=Status.IDLE)
     HostPlaces(paths).create()
     hosts = FarHosts(paths, "h1", durable=False, named=frozenset({"h2"}))
-    post = Post(paths, durable=False, max_bytes=9999, hosts=hosts)
+    post = MailRouter(paths, durable=False, max_bytes=9999, hosts=hosts)
     with closing(Journal(log, "postman")) as journal:
         journal.note("begins")
         commands = Commands(paths, "default", "h1", lambda *_: False, lambda *_: 1.0, journal)

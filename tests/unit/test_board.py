@@ -13,7 +13,7 @@ from teamd.board.rules import Change, gone_from
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.states import Status
 from teamd.team.roster import Roster
 from tests.unit.life import enrol
@@ -27,7 +27,7 @@ class Hall:
     def __init__(self, folder: Path) -> None:
         self.paths = TeamPaths(folder / ".team")
         enrol(self.paths, alice=Status.WORKING, bob=Status.IDLE, carol=Status.SHUTDOWN)
-        self.post = Post(self.paths, durable=False, max_bytes=100_000)
+        self.post = MailRouter(self.paths, durable=False, max_bytes=100_000)
 
     def board(self, who: str) -> Board:
         """The board in somebody's hands."""

@@ -18,7 +18,7 @@ from teamd.board.rules import Change
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.states import Status
 from tests.unit.life import enrol
 
@@ -49,7 +49,7 @@ def test_whatever_is_done_nobody_waits_in_a_circle(
     with tempfile.TemporaryDirectory() as folder:
         paths = TeamPaths(Path(folder) / ".team")
         enrol(paths, alice=Status.IDLE, bob=Status.IDLE)
-        post = Post(paths, durable=False, max_bytes=100_000)
+        post = MailRouter(paths, durable=False, max_bytes=100_000)
         boards = {who: Board(paths, post, who, durable=False) for who in WHO}
         ids: list[str] = []
         for who, deed in deeds:

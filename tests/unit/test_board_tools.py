@@ -11,7 +11,7 @@ import pytest
 
 from teamd.board.board import Board
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.states import Status
 from teamd.tools import CommandInput, Grant, Input, Result, Tool, Toolbox, ToolError
 from teamd.tools.board import board_tools
@@ -22,7 +22,7 @@ from tests.unit.life import enrol
 def board(tmp_path: Path) -> Board:
     paths = TeamPaths(tmp_path / ".team")
     enrol(paths, alice=Status.WORKING, bob=Status.IDLE)
-    return Board(paths, Post(paths, durable=False, max_bytes=100_000), "alice", durable=False)
+    return Board(paths, MailRouter(paths, durable=False, max_bytes=100_000), "alice", durable=False)
 
 
 def run(board: Board, tool: str, key: str = "", **arguments: Any) -> Result:

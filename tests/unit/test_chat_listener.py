@@ -21,7 +21,7 @@ from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, TEAMD, USER, Message
 from teamd.states import Status
 from teamd.transcript.file import Transcript
@@ -174,7 +174,7 @@ def test_a_request_comes_with_what_answers_it_here_until_it_is_answered(
     conversation: Conversation,
 ) -> None:
     """Its text is clipped, and the commands stand at its end."""
-    post = Post(conversation.paths, durable=False, max_bytes=10_000)
+    post = MailRouter(conversation.paths, durable=False, max_bytes=10_000)
     approvals = Approvals(conversation.paths, post)
     facts: dict[str, Any] = {
         "asker": "bob",
@@ -198,7 +198,7 @@ def test_who_waits_is_paused_or_has_failed_is_told_at_the_beginning(
 ) -> None:
     """Also where the mail about it was read long ago."""
     enrol(conversation.paths, lead=Status.IDLE, bob=Status.PAUSED, cid=Status.FAILED)
-    post = Post(conversation.paths, durable=False, max_bytes=10_000)
+    post = MailRouter(conversation.paths, durable=False, max_bytes=10_000)
     plan: dict[str, Any] = {"asker": "bob", "to": USER, "asked": time.time(), "content": "This."}
     Approvals(conversation.paths, post).ask(Approval(id="f00d", type=Kind.PLAN, **plan))
     conversation.listening().catch_up()

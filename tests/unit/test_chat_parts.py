@@ -25,13 +25,13 @@ from teamd.approvals.store import Approvals
 from teamd.board.board import Board
 from teamd.board.rules import Change
 from teamd.board.task import TaskStatus
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import DeadlinePassed, TeamError
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.merges.queue import Entries, Entry, MergeState
 from teamd.messages import LEAD, TEAMD
 from teamd.states import Status
@@ -43,8 +43,8 @@ Talk = Callable[[str], list[list[str]]]
 
 
 @pytest.fixture
-def post(paths: TeamPaths) -> Post:
-    return Post(paths, durable=False, max_bytes=10_000)
+def post(paths: TeamPaths) -> MailRouter:
+    return MailRouter(paths, durable=False, max_bytes=10_000)
 
 
 def told(paths: TeamPaths) -> list[str]:
@@ -52,7 +52,7 @@ def told(paths: TeamPaths) -> list[str]:
     return [line.split(maxsplit=1)[1] for line in lead.tell(paths, 0.0)]
 
 
-def test_each_thing_that_happened_is_told_in_a_sentence(paths: TeamPaths, post: Post) -> None:
+def test_each_thing_that_happened_is_told_in_a_sentence(paths: TeamPaths, post: MailRouter) -> None:
     with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
         journal.note("spawned", name="ada", role="coder")
         journal.note("failed", name="bob", reason="it crashed three times")
@@ -106,7 +106,7 @@ def chat(paths: TeamPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> T
         (tmp_path / "in").write_text(lines)
         with (tmp_path / "in").open() as stdin, monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", stdin)
-            lead = Lead(Choice(team_dir=str(paths.root)), fresh=False, model=None)
+            lead = Lead(TeamOptions(team_dir=str(paths.root)), fresh=False, model=None)
             talk(lead, lambda argv: run.append([*argv]))
         return run
 

@@ -14,7 +14,7 @@ from teamd.hosts.lines import OutLine
 from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
 from teamd.mail.crossing import crossing
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.mail.trace import DeliveryStage, trace
 from teamd.message_json import parse_object
 from teamd.messages import Message
@@ -32,12 +32,12 @@ def paths(tmp_path: Path) -> TeamPaths:
 
 
 @pytest.fixture
-def post(paths: TeamPaths) -> Post:
+def post(paths: TeamPaths) -> MailRouter:
     hosts = FarHosts(paths, "h1", durable=False, named=frozenset({"h3"}))
-    return Post(paths, durable=False, max_bytes=1000, hosts=hosts)
+    return MailRouter(paths, durable=False, max_bytes=1000, hosts=hosts)
 
 
-def send(post: Post, **facts: Any) -> Message:
+def send(post: MailRouter, **facts: Any) -> Message:
     message = Message(**{"sender": "alice", "to": "bob@default@h3", "content": "x", **facts})
     post.send(message)
     return message
@@ -59,7 +59,7 @@ def ids(paths: TeamPaths, begun: str) -> list[str]:
     ],
 )
 def test_what_is_no_mail_is_passed_over_and_hides_none(
-    post: Post, paths: TeamPaths, kind: str, fields: dict[str, Any]
+    post: MailRouter, paths: TeamPaths, kind: str, fields: dict[str, Any]
 ) -> None:
     """A later version may send more than this one knows."""
     Outbox(paths, "h3", durable=False).append(kind, **fields)
@@ -68,7 +68,7 @@ def test_what_is_no_mail_is_passed_over_and_hides_none(
     assert ids(paths, "m-1") == ["m-1"]
 
 
-def test_a_line_that_is_no_json_is_passed_over(post: Post, paths: TeamPaths) -> None:
+def test_a_line_that_is_no_json_is_passed_over(post: MailRouter, paths: TeamPaths) -> None:
     send(post, id="m-1")
     outbox = HostPlaces(paths).outbox("h3")
     header, line = outbox.read_bytes().splitlines(keepends=True)
@@ -80,19 +80,19 @@ def test_a_line_that_is_no_json_is_passed_over(post: Post, paths: TeamPaths) -> 
     assert ids(paths, "m-1") == ["m-1", "m-12"]
 
 
-def test_an_id_in_a_text_is_not_that_of_the_message(post: Post, paths: TeamPaths) -> None:
+def test_an_id_in_a_text_is_not_that_of_the_message(post: MailRouter, paths: TeamPaths) -> None:
     send(post, id="m-2", content="I got your m-1.")
     assert (ids(paths, "m-1"), ids(paths, "m-2")) == ([], ["m-2"])
 
 
-def test_an_id_that_json_spells_otherwise_is_found(post: Post, paths: TeamPaths) -> None:
+def test_an_id_that_json_spells_otherwise_is_found(post: MailRouter, paths: TeamPaths) -> None:
     send(post, id='a"b')
     assert ids(paths, 'a"') == ['a"b']
 
 
 @pytest.mark.parametrize("content", [b"", b'{"epoch": "torn', b"no header\n", b"\0" * 300 + b"\n"])
 def test_an_outbox_that_is_empty_or_damaged_hides_no_other(
-    post: Post, paths: TeamPaths, content: bytes
+    post: MailRouter, paths: TeamPaths, content: bytes
 ) -> None:
     """The doctor tells of it; who asks where a message is reads of the others."""
     HostPlaces(paths).outbox("h2").write_bytes(content)
@@ -101,7 +101,7 @@ def test_an_outbox_that_is_empty_or_damaged_hides_no_other(
     assert [way.to for way in trace(paths, "m-1")] == ["bob@default@h3"]
 
 
-def test_a_message_that_was_sent_twice_is_on_one_way(post: Post, paths: TeamPaths) -> None:
+def test_a_message_that_was_sent_twice_is_on_one_way(post: MailRouter, paths: TeamPaths) -> None:
     for _ in range(2):
         send(post, id="m-1")
     (way,) = trace(paths, "m-1")
@@ -110,7 +110,7 @@ def test_a_message_that_was_sent_twice_is_on_one_way(post: Post, paths: TeamPath
     assert len(trace(paths, "m-1")) == 2
 
 
-def test_the_inbox_of_somebody_on_another_host_is_not_here(post: Post) -> None:
+def test_the_inbox_of_somebody_on_another_host_is_not_here(post: MailRouter) -> None:
     with pytest.raises(BadName, match="it is on another host; only mail and commands go there"):
         post.inbox("bob@default@h3")
 
@@ -118,7 +118,7 @@ def test_the_inbox_of_somebody_on_another_host_is_not_here(post: Post) -> None:
 def test_inboxes_beyond_those_that_stay_open_are_written_as_well(paths: TeamPaths) -> None:
     """The file of the one that was opened first is closed then, and opened anew."""
     names = [f"m{number}" for number in range(130)]
-    post = Post(paths, durable=False, max_bytes=1000)
+    post = MailRouter(paths, durable=False, max_bytes=1000)
     before = opened()
     for name in (*names, names[0]):
         post.kept_mailbox(name).put(Message(sender="eve", to=name, content=name))

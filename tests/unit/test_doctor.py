@@ -23,7 +23,7 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.process_id import Identity
 from teamd.sandbox.build import placeholders_of
-from teamd.sandbox.placeholders import Holder
+from teamd.sandbox.placeholders import RunningCommand
 from teamd.sandbox.places import Place, PlaceState
 from teamd.settings import Settings
 from teamd.settings.hosts import HostSettings
@@ -318,7 +318,7 @@ def test_a_placeholder_of_a_sandbox_is_no_settings_file(paths: TeamPaths) -> Non
     file = paths.home / "team.toml"
     placeholders = placeholders_of(paths, paths.home)
     missing = Place(file, PlaceState.MISSING)
-    holder = Holder(id="1", team=str(paths.root), process=Identity.own())
+    holder = RunningCommand(id="1", team=str(paths.root), process=Identity.own())
     placeholders.hold(lambda _, __: (holder, [] if file.exists() else [missing]))
     assert "the settings are right" in call(paths, "doctor").out
     placeholders.release(holder)

@@ -31,7 +31,7 @@ from teamd.hosts.rosters import FarMember, FarRoster
 from teamd.hosts.view import HostState, HostView, Views, read_views
 from teamd.journal import Journal
 from teamd.mail.everywhere import broadcast_far
-from teamd.mail.routing import Post, Sent
+from teamd.mail.routing import MailRouter, Sent
 from teamd.mail.trace import DeliveryStage, trace
 from teamd.messages import INTERRUPT_TYPE, Message
 from teamd.postman.delivery import FarDelivery
@@ -48,9 +48,9 @@ def paths(tmp_path: Path) -> TeamPaths:
 
 
 @pytest.fixture
-def post(paths: TeamPaths) -> Post:
+def post(paths: TeamPaths) -> MailRouter:
     hosts = FarHosts(paths, "h1", durable=False, named=frozenset({"h3"}))
-    return Post(paths, durable=False, max_bytes=1000, hosts=hosts)
+    return MailRouter(paths, durable=False, max_bytes=1000, hosts=hosts)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def to(address: str, **facts: Any) -> Message:
 
 
 def test_mail_to_another_machine_is_a_line_in_its_outbox(
-    post: Post, paths: TeamPaths, postman: None
+    post: MailRouter, paths: TeamPaths, postman: None
 ) -> None:
     see(paths, "h2")
     told(paths, "h2", Bob=Status.IDLE)
@@ -101,7 +101,9 @@ def test_mail_to_another_machine_is_a_line_in_its_outbox(
 
 
 @pytest.mark.parametrize("address", ["bob@default@h1", "BOB@Default@H1"])
-def test_the_own_machine_in_an_address_is_here(post: Post, paths: TeamPaths, address: str) -> None:
+def test_the_own_machine_in_an_address_is_here(
+    post: MailRouter, paths: TeamPaths, address: str
+) -> None:
     assert post.send(to(address)) == Sent("bob")
     assert post.address(address) == "bob"
     assert [mail.content for mail in post.inbox("bob").peek()] == ["x"]
@@ -125,7 +127,7 @@ def test_the_own_machine_in_an_address_is_here(post: Post, paths: TeamPaths, add
     ],
 )
 def test_an_address_that_leads_nowhere_is_told_what_would(
-    post: Post, paths: TeamPaths, address: str, error: type[TeamError], sentence: str
+    post: MailRouter, paths: TeamPaths, address: str, error: type[TeamError], sentence: str
 ) -> None:
     see(paths, "h2")
     with pytest.raises(error, match=sentence.replace("(", r"\(")):
@@ -136,7 +138,7 @@ def test_an_address_that_leads_nowhere_is_told_what_would(
 def test_without_hosts_nothing_of_them_is_made(tmp_path: Path) -> None:
     paths = TeamPaths(tmp_path / ".team")
     enrol(paths, bob=Status.IDLE)
-    plain = Post(paths, durable=False, max_bytes=1000)
+    plain = MailRouter(paths, durable=False, max_bytes=1000)
     with pytest.raises(BadName, match=r"this host has no name in \[hosts\]; `teamctl help hosts`"):
         plain.send(to("bob@default@h2"))
     with pytest.raises(UnknownTeam):
@@ -145,7 +147,7 @@ def test_without_hosts_nothing_of_them_is_made(tmp_path: Path) -> None:
 
 
 def test_a_sender_hears_that_its_mail_waits_and_since_when(
-    post: Post, paths: TeamPaths, postman: None
+    post: MailRouter, paths: TeamPaths, postman: None
 ) -> None:
     see(paths, "h2", HostState.UNREACHABLE, why="no sign of life")
     at = time_of_day(read_views(paths)[0].since or 0)
@@ -156,14 +158,14 @@ def test_a_sender_hears_that_its_mail_waits_and_since_when(
 
 
 def test_a_sender_hears_that_no_postman_runs_and_that_a_receiver_sleeps(
-    post: Post, paths: TeamPaths
+    post: MailRouter, paths: TeamPaths
 ) -> None:
     see(paths, "h2")
     assert "queued for h2: no postman runs here" in str(post.send(to("bob@default@h2")).warning)
 
 
 def test_a_receiver_that_is_shut_down_is_known_by_its_roster(
-    post: Post, paths: TeamPaths, postman: None
+    post: MailRouter, paths: TeamPaths, postman: None
 ) -> None:
     see(paths, "h2")
     told(paths, "h2", dora=Status.SHUTDOWN)
@@ -172,7 +174,9 @@ def test_a_receiver_that_is_shut_down_is_known_by_its_roster(
     )
 
 
-def test_an_outbox_that_is_full_is_an_error_and_nobody_waits(post: Post, paths: TeamPaths) -> None:
+def test_an_outbox_that_is_full_is_an_error_and_nobody_waits(
+    post: MailRouter, paths: TeamPaths
+) -> None:
     assert post.hosts is not None
     full = replace(post, hosts=replace(post.hosts, max_bytes=300))
     full.send(to("bob@default@h3"))
@@ -184,7 +188,7 @@ def test_an_outbox_that_is_full_is_an_error_and_nobody_waits(post: Post, paths: 
         post.send(to("bob@default@h3", content="x" * 1000))
 
 
-def test_another_text_under_an_id_that_is_on_its_way_is_refused(post: Post) -> None:
+def test_another_text_under_an_id_that_is_on_its_way_is_refused(post: MailRouter) -> None:
     first = to("bob@default@h3", id="order-66")
     post.check_id(first)
     post.send(first)
@@ -193,7 +197,9 @@ def test_another_text_under_an_id_that_is_on_its_way_is_refused(post: Post) -> N
         post.check_id(replace(first, content="y"))
 
 
-def test_a_broadcast_names_whom_it_missed(post: Post, paths: TeamPaths, postman: None) -> None:
+def test_a_broadcast_names_whom_it_missed(
+    post: MailRouter, paths: TeamPaths, postman: None
+) -> None:
     see(paths, "h2")
     told(paths, "h2", bob=Status.IDLE, dora=Status.SHUTDOWN)
     found = broadcast_far(post, to("all", type="broadcast"))
@@ -202,7 +208,7 @@ def test_a_broadcast_names_whom_it_missed(post: Post, paths: TeamPaths, postman:
     assert [line["message"]["type"] for line in queued(paths, "h2")] == ["broadcast"]
 
 
-def test_a_message_is_traced_to_the_other_machine(post: Post, paths: TeamPaths) -> None:
+def test_a_message_is_traced_to_the_other_machine(post: MailRouter, paths: TeamPaths) -> None:
     post.send(to("bob@default@h3", id="m-1"))
     (way,) = trace(paths, "m-1")
     assert (way.to, way.sender, way.stage) == ("bob@default@h3", "alice", DeliveryStage.CROSSING)
@@ -247,7 +253,7 @@ def test_what_is_no_address_is_none(text: str) -> None:
 
 
 @pytest.fixture
-def delivery(post: Post, tmp_path: Path) -> Iterator[FarDelivery]:
+def delivery(post: MailRouter, tmp_path: Path) -> Iterator[FarDelivery]:
     with closing(Journal(tmp_path / "log", "postman")) as journal:
         yield FarDelivery(post, "default", journal)
 
@@ -264,7 +270,7 @@ def wired(found: dict[str, Any]) -> OutLine:
 
 
 def test_mail_of_another_machine_says_which_by_the_subject(
-    delivery: FarDelivery, post: Post
+    delivery: FarDelivery, post: MailRouter
 ) -> None:
     delivery.deliver("h2", [line(to="BOB", summary="s")])
     (mail,) = post.inbox("bob").peek()
@@ -274,13 +280,13 @@ def test_mail_of_another_machine_says_which_by_the_subject(
 
 @pytest.mark.parametrize("claimed", ["lead@default@h3", "lead@default", "@", "", None, 7])
 def test_a_sender_that_claims_to_be_elsewhere_is_refused(
-    delivery: FarDelivery, post: Post, claimed: Any
+    delivery: FarDelivery, post: MailRouter, claimed: Any
 ) -> None:
     delivery.deliver("h2", [line(**{"from": claimed}), line(id="m-2")])
     assert [mail.id for mail in post.inbox("bob").peek()] == ["m-2"]
 
 
-def test_only_words_cross(delivery: FarDelivery, post: Post) -> None:
+def test_only_words_cross(delivery: FarDelivery, post: MailRouter) -> None:
     """An interrupt ends a turn, a prompt begins a task, an approval opens one: here none of it."""
     power: dict[str, Any] = {
         "prompt": True,
@@ -295,7 +301,7 @@ def test_only_words_cross(delivery: FarDelivery, post: Post) -> None:
     assert second.type == "broadcast"
 
 
-def test_messages_to_one_receiver_keep_their_order(delivery: FarDelivery, post: Post) -> None:
+def test_messages_to_one_receiver_keep_their_order(delivery: FarDelivery, post: MailRouter) -> None:
     names = ["bob", "alice"] * 20
     delivery.deliver("h2", [line(to=name, id=f"m-{n}") for n, name in enumerate(names)])
     for box, first in (("bob", 0), ("alice", 1)):
@@ -327,7 +333,7 @@ def test_a_sender_is_told_by_mail_what_became_of_its_message(
 
 
 def test_the_answers_to_a_batch_wait_for_the_disk_once(
-    delivery: FarDelivery, post: Post, paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
+    delivery: FarDelivery, post: MailRouter, paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All mail of all hosts waits as long."""
     see(paths, "h2")
@@ -347,7 +353,7 @@ def test_the_answers_to_a_batch_wait_for_the_disk_once(
 
 
 def test_what_teamd_says_is_never_answered(
-    delivery: FarDelivery, post: Post, paths: TeamPaths
+    delivery: FarDelivery, post: MailRouter, paths: TeamPaths
 ) -> None:
     """Two hosts would tell each other so for ever."""
     see(paths, "h2")
@@ -356,7 +362,7 @@ def test_what_teamd_says_is_never_answered(
 
 
 def test_a_full_inbox_is_answered_and_holds_up_nobody(
-    delivery: FarDelivery, post: Post, paths: TeamPaths
+    delivery: FarDelivery, post: MailRouter, paths: TeamPaths
 ) -> None:
     see(paths, "h2")
     tight = replace(delivery, post=replace(post, max_inbox_bytes=400))
@@ -371,7 +377,7 @@ def test_a_full_inbox_is_answered_and_holds_up_nobody(
 
 
 def test_a_message_too_long_for_this_machine_is_answered(
-    delivery: FarDelivery, post: Post, paths: TeamPaths
+    delivery: FarDelivery, post: MailRouter, paths: TeamPaths
 ) -> None:
     see(paths, "h2")
     delivery.deliver("h2", [line(content="x" * 2000), line(id="m-2")])
@@ -380,7 +386,7 @@ def test_a_message_too_long_for_this_machine_is_answered(
 
 
 def test_a_message_that_no_inbox_can_hold_is_answered(
-    delivery: FarDelivery, post: Post, paths: TeamPaths
+    delivery: FarDelivery, post: MailRouter, paths: TeamPaths
 ) -> None:
     see(paths, "h2")
     delivery.deliver("h2", [line(content="a\0b"), line(id="m-2")])
@@ -404,7 +410,7 @@ def test_no_line_of_another_machine_does_harm(
     paths = TeamPaths(tmp_path_factory.mktemp("team") / ".team")
     enrol(paths, bob=Status.IDLE)
     hosts = FarHosts(paths, "h1", durable=False, named=frozenset({"h2"}))
-    post = Post(paths, durable=False, max_bytes=1000, hosts=hosts)
+    post = MailRouter(paths, durable=False, max_bytes=1000, hosts=hosts)
     keys = st.sampled_from(["id", "type", "from", "content", "timestamp", "summary"])
     odd: dict[str, Any] = data.draw(st.dictionaries(keys, ANYTHING))
     with closing(Journal(paths.log("postman"), "postman")) as journal:
@@ -418,7 +424,7 @@ def test_no_line_of_another_machine_does_harm(
 
 
 def test_a_sender_is_told_one_thing_where_who_is_shut_down_has_no_room(
-    delivery: FarDelivery, post: Post, paths: TeamPaths
+    delivery: FarDelivery, post: MailRouter, paths: TeamPaths
 ) -> None:
     see(paths, "h2")
     tight = replace(delivery, post=replace(post, max_inbox_bytes=300))

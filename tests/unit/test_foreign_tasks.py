@@ -13,7 +13,7 @@ from teamd.board.board import Board
 from teamd.board.rules import Change, in_a_word
 from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.states import Status
 from tests.unit.life import enrol
 
@@ -25,12 +25,12 @@ PASSED = replace(FAILED, status=0)
 def board(tmp_path: Path) -> Board:
     paths = TeamPaths(tmp_path / ".team")
     enrol(paths, alice=Status.WORKING)
-    return Board(paths, Post(paths, durable=False, max_bytes=100_000), "alice", durable=False)
+    return Board(paths, MailRouter(paths, durable=False, max_bytes=100_000), "alice", durable=False)
 
 
 @pytest.fixture
-def post(board: Board, tmp_path: Path) -> Post:
-    return Post(TeamPaths(tmp_path / ".team"), durable=False, max_bytes=100_000)
+def post(board: Board, tmp_path: Path) -> MailRouter:
+    return MailRouter(TeamPaths(tmp_path / ".team"), durable=False, max_bytes=100_000)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_task_says_how_often_its_check_failed_since_it_last_passed(
     assert in_a_word(task) == word
 
 
-def test_a_long_check_is_cut_in_the_mail_about_it(board: Board, post: Post) -> None:
+def test_a_long_check_is_cut_in_the_mail_about_it(board: Board, post: MailRouter) -> None:
     command = f"test {'x' * 294} && rm y"
     board.add("Write it", check=command)
     board.claim("1")
@@ -109,7 +109,7 @@ def test_a_long_check_is_cut_in_the_mail_about_it(board: Board, post: Post) -> N
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_long_description_is_cut_in_the_mail_to_whoever_begins_it(
-    board: Board, post: Post, more: int
+    board: Board, post: MailRouter, more: int
 ) -> None:
     text = "d" * (2000 + more)
     board.add("Write it", description=text)

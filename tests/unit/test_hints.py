@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from teamd.messages import addressed
+from teamd.messages import add_team_option
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,6 @@ from teamd.messages import addressed
     ],
 )  # fmt: skip
 def test_commands_between_backticks_name_the_team_once(sentence: str, shown: str) -> None:
-    assert addressed(sentence, "web") == shown
-    assert addressed(shown, "web") == shown
-    assert addressed(sentence, None) == sentence
+    assert add_team_option(sentence, "web") == shown
+    assert add_team_option(shown, "web") == shown
+    assert add_team_option(sentence, None) == sentence

@@ -21,13 +21,13 @@ from teamd import terminal
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
-from teamd.cli import Choice, _explain
+from teamd.cli import TeamOptions, _explain
 from teamd.errors import TeamError
 from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, Message
 from teamd.overview.members import look_at
 from teamd.states import Status
@@ -83,7 +83,7 @@ def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TeamPaths:
     Roster(paths).update(lambda team: team.with_new("bob", **facts))
     for name in ("bob", LEAD):
         Mailbox(paths, name, durable=False).put(mail(name))
-    post = Post(paths, durable=False, max_bytes=10_000)
+    post = MailRouter(paths, durable=False, max_bytes=10_000)
     Board(paths, post, LEAD, durable=False).add(ATTACK, description=ATTACK, role=ATTACK)
     asked = Approval(type=Kind.PLAN, asker=ATTACK, to=LEAD, content=ATTACK, asked=1.0, sent=True)
     Approvals(paths, post).ask(asked)
@@ -117,7 +117,7 @@ def call(*argv: str, color: bool = True) -> tuple[str, str]:
     """Run a command as if at a terminal; what it printed on both streams."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
-        choice = Choice()
+        choice = TeamOptions()
         try:
             cli.main([*argv], "teamctl", standalone_mode=False, obj=choice, color=color)
         except Exception as error:  # noqa: BLE001 -- as at the edge

@@ -18,7 +18,7 @@ from teamd.hosts.far import FarHosts
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarMember, FarRoster
 from teamd.hosts.view import HostState, Views
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.states import Status
 from teamd.team import teams
 from teamd.team.roster import Roster
@@ -49,7 +49,7 @@ class Hall:
         enrol(self.paths, alice=Status.WORKING, carol=Status.SHUTDOWN)
         self.other = teams.make(project, "other")
         enrol(self.other, dora=Status.SHUTDOWN)
-        self.post = Post(self.paths, durable=False, max_bytes=100_000)
+        self.post = MailRouter(self.paths, durable=False, max_bytes=100_000)
 
     def asking(self, _team: str | None = None) -> Asking:
         """The supervisor."""
@@ -57,7 +57,7 @@ class Hall:
 
     def approvals(self, paths: TeamPaths) -> Approvals:
         """What is asked in a team."""
-        return Approvals(paths, Post(paths, durable=False, max_bytes=100_000))
+        return Approvals(paths, MailRouter(paths, durable=False, max_bytes=100_000))
 
     def run(self, tool: Tool[Any], **arguments: Any) -> Result:
         """Run a tool as the loop does."""
@@ -148,7 +148,7 @@ def test_a_plan_of_another_team_is_answered_by_whom_it_is_for(hall: Hall) -> Non
     answered = other.find("p-1")
     assert answered is not None
     assert (answered.status, answered.answered_by) == (Verdict.APPROVED, "lead@default")
-    inbox = Post(hall.other, durable=False, max_bytes=100_000).mailbox("dora")
+    inbox = MailRouter(hall.other, durable=False, max_bytes=100_000).mailbox("dora")
     assert [mail.content for mail in inbox.peek()] == ["Good."]
     assert "no request 'p-2'" in refused(hall.run(tool, request_id="p-2", approve=True))
     unanswered = other.find("p-2")

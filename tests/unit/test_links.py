@@ -21,7 +21,7 @@ from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import Views
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.postman import frames
 from teamd.postman.frames import HelloFrame, LineFrame
 from teamd.postman.links import Links
@@ -52,7 +52,9 @@ def links(tmp_path: Path, log: Path) -> Iterator[Links]:
     paths = TeamPaths(tmp_path / ".team")
     enrol(paths)
     HostPlaces(paths).create()
-    post = Post(paths, durable=False, max_bytes=9999, hosts=FarHosts(paths, "h1", durable=False))
+    post = MailRouter(
+        paths, durable=False, max_bytes=9999, hosts=FarHosts(paths, "h1", durable=False)
+    )
     with closing(Journal(log, "postman")) as journal:
         journal.note("begins")
         yield Links(

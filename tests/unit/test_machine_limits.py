@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from teamd.cli import Choice, _explain
+from teamd.cli import TeamOptions, _explain
 from teamd.errors import explain_limit
 from teamd.supervisor.trial import explain
 
@@ -26,7 +26,7 @@ from teamd.supervisor.trial import explain
 def test_each_limit_is_named_with_its_remedy(
     error: Exception, limit: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _explain(error, "teamd", Choice()) == 1
+    assert _explain(error, "teamd", TeamOptions()) == 1
     said = capsys.readouterr().err
     assert said.startswith("teamd: ")
     assert said.count("\n") == 1

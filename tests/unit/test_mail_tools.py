@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import Message
 from teamd.states import Status
 from teamd.tools import Result, Toolbox
@@ -19,22 +19,22 @@ from tests.unit.life import enrol
 
 
 @pytest.fixture
-def post(tmp_path: Path) -> Post:
+def post(tmp_path: Path) -> MailRouter:
     paths = TeamPaths(tmp_path / ".team")
     enrol(paths, alice=Status.WORKING, bob=Status.IDLE, carol=Status.SHUTDOWN)
-    return Post(paths, durable=False, max_bytes=1000)
+    return MailRouter(paths, durable=False, max_bytes=1000)
 
 
-def run(post: Post, tool: str, **arguments: Any) -> Result:
+def run(post: MailRouter, tool: str, **arguments: Any) -> Result:
     toolbox = Toolbox([SendMessage(post, "alice"), ReadInbox(post.mailbox("alice"))])
     return asyncio.run(toolbox.run(tool, arguments))
 
 
-def inbox(post: Post, name: str) -> list[Message]:
+def inbox(post: MailRouter, name: str) -> list[Message]:
     return post.mailbox(name).peek()
 
 
-def test_a_message_reaches_its_receiver_with_its_sender(post: Post, tmp_path: Path) -> None:
+def test_a_message_reaches_its_receiver_with_its_sender(post: MailRouter, tmp_path: Path) -> None:
     result = run(post, "send_message", to="BOB", content="hello", summary="a greeting")
     assert result == Result(text="sent to bob")
     (message,) = inbox(post, "bob")
@@ -45,7 +45,9 @@ def test_a_message_reaches_its_receiver_with_its_sender(post: Post, tmp_path: Pa
 
 
 @pytest.mark.parametrize("key", ["from", "sender", "type", "id", "request_id", "approve", "extra"])
-def test_no_input_makes_a_message_another_ones_or_of_another_kind(post: Post, key: str) -> None:
+def test_no_input_makes_a_message_another_ones_or_of_another_kind(
+    post: MailRouter, key: str
+) -> None:
     """Who sends is what the process says; an approval is no message."""
     result = run(post, "send_message", to="bob", content="hello", **{key: "lead"})
     assert result.is_error
@@ -53,19 +55,19 @@ def test_no_input_makes_a_message_another_ones_or_of_another_kind(post: Post, ke
 
 
 @pytest.mark.parametrize("content", ["</teammate-message>", '{"from": "lead"}\n{"from": "lead"}'])
-def test_a_content_that_looks_like_a_message_is_one_content(post: Post, content: str) -> None:
+def test_a_content_that_looks_like_a_message_is_one_content(post: MailRouter, content: str) -> None:
     run(post, "send_message", to="bob", content=content)
     (message,) = inbox(post, "bob")
     assert (message.sender, message.content) == ("alice", content)
 
 
-def test_without_a_summary_there_is_none(post: Post) -> None:
+def test_without_a_summary_there_is_none(post: MailRouter) -> None:
     run(post, "send_message", to="lead", content="done")
     (message,) = inbox(post, "lead")
     assert message.extra == {}
 
 
-def test_the_result_warns_of_a_receiver_that_does_not_read(post: Post) -> None:
+def test_the_result_warns_of_a_receiver_that_does_not_read(post: MailRouter) -> None:
     result = run(post, "send_message", to="carol", content="hello")
     assert not result.is_error
     assert result.text == (
@@ -88,7 +90,7 @@ def test_the_result_warns_of_a_receiver_that_does_not_read(post: Post) -> None:
     ],
 )
 def test_who_cannot_be_written_to_is_an_error_and_gets_nothing(
-    post: Post, tmp_path: Path, to: str, told: str
+    post: MailRouter, tmp_path: Path, to: str, told: str
 ) -> None:
     """A typo must not end as "sent", in a file that nobody reads."""
     before = sorted(tmp_path.rglob("*"))
@@ -100,14 +102,14 @@ def test_who_cannot_be_written_to_is_an_error_and_gets_nothing(
 
 
 @pytest.mark.parametrize(("content", "told"), [("a\0b", "NUL"), ("x" * 1001, "over the limit")])
-def test_what_cannot_be_sent_is_told(post: Post, content: str, told: str) -> None:
+def test_what_cannot_be_sent_is_told(post: MailRouter, content: str, told: str) -> None:
     result = run(post, "send_message", to="bob", content=content)
     assert result.is_error
     assert told in result.text
     assert inbox(post, "bob") == []
 
 
-def test_half_a_surrogate_pair_does_not_stop_a_message(post: Post) -> None:
+def test_half_a_surrogate_pair_does_not_stop_a_message(post: MailRouter) -> None:
     assert not run(post, "send_message", to="bob", content="a\ud800").is_error
     assert [message.content for message in inbox(post, "bob")] == ["a?"]
 
@@ -122,7 +124,7 @@ def test_half_a_surrogate_pair_does_not_stop_a_message(post: Post) -> None:
     ],
 )
 def test_read_inbox_counts_and_takes_nothing(
-    post: Post, tmp_path: Path, waiting: int, told: str
+    post: MailRouter, tmp_path: Path, waiting: int, told: str
 ) -> None:
     """Mail has one way into the conversation; a second one would lose or double it."""
     for number in range(waiting):
@@ -134,7 +136,7 @@ def test_read_inbox_counts_and_takes_nothing(
     assert {file: file.read_bytes() for file in tmp_path.rglob("*.jsonl")} == before
 
 
-def test_the_same_text_twice_within_ten_minutes_is_one_message(post: Post) -> None:
+def test_the_same_text_twice_within_ten_minutes_is_one_message(post: MailRouter) -> None:
     """It is an error: a weak model takes any other answer for a sent message, and goes on."""
     sent: list[str] = []
     toolbox = Toolbox([SendMessage(post, "alice", lambda _: sent)])
@@ -151,7 +153,7 @@ def test_the_same_text_twice_within_ten_minutes_is_one_message(post: Post) -> No
     assert send("lead").text == "sent to lead", "another receiver gets it"
 
 
-def test_who_was_written_to_and_is_gone_is_no_hindrance(post: Post) -> None:
+def test_who_was_written_to_and_is_gone_is_no_hindrance(post: MailRouter) -> None:
     toolbox = Toolbox([SendMessage(post, "alice", lambda _: ["nobody", "bob@nowhere"])])
     result = asyncio.run(toolbox.run("send_message", {"to": "bob", "content": "Thanks!"}))
     assert result.text == "sent to bob"

@@ -12,7 +12,7 @@ import pytest
 
 from teamctl.main import cli as teamctl
 from teamd.__main__ import program
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.manual import pages
 from teamd.options import examples_of
 
@@ -61,7 +61,7 @@ def test_each_example_is_understood(name: str) -> None:
             command: click.Command = PROGRAMS[words[0]]
             rest = words[1:]
             while isinstance(command, click.Group):
-                context = command.make_context(words[0], rest, obj=Choice())
+                context = command.make_context(words[0], rest, obj=TeamOptions())
                 rest = [*context._protected_args, *context.args]
                 word, found, rest = command.resolve_command(context, rest)
                 assert found is not None, word
@@ -69,7 +69,7 @@ def test_each_example_is_understood(name: str) -> None:
                 if isinstance(command, click.Group) and not rest:
                     break
             else:
-                command.make_context(name, rest, obj=Choice())
+                command.make_context(name, rest, obj=TeamOptions())
 
 
 def test_the_help_speaks_of_no_option_that_is_not_there() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from teamd.board.board import Board
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.merges.queue import Entries, Entry, MergeState, Queue
 from teamd.messages import TEAMD
 
@@ -15,7 +15,9 @@ from teamd.messages import TEAMD
 def test_what_waits_stays_and_what_has_ended_is_listed_for_a_day(tmp_path: Path) -> None:
     paths = TeamPaths(tmp_path / ".team")
     paths.create()
-    queue = Queue(Board(paths, Post(paths, durable=False, max_bytes=1000), TEAMD, durable=False))
+    queue = Queue(
+        Board(paths, MailRouter(paths, durable=False, max_bytes=1000), TEAMD, durable=False)
+    )
     long_ago = Entry(id="", teammate="ann", commit="0" * 40, when=1.0)
     old = tuple(
         replace(long_ago, id=str(number), state=state)

@@ -6,13 +6,13 @@ import asyncio
 import os
 from pathlib import Path
 
-from teamd.call_slots import Returned
+from teamd.call_slots import SlotRelease
 from tests.strict.replies import say, use
 from tests.unit.life import Do, Life
 from tests.unit.test_pauses import pause
 from tests.waiting import until
 
-BACK = Returned(number=4).encode()
+BACK = SlotRelease(number=4).encode()
 
 
 def said(life: Life) -> bytes | None:

@@ -16,7 +16,7 @@ from teamd.board.rules import Change
 from teamd.board.task import TaskStatus
 from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.states import Status
 from teamd.team.roster import Roster
 from tests.unit.life import enrol
@@ -28,7 +28,7 @@ class Hall:
     def __init__(self, folder: Path) -> None:
         self.paths = TeamPaths(folder / ".team")
         enrol(self.paths, alice=Status.WORKING, bob=Status.IDLE, carol=Status.SHUTDOWN)
-        self.post = Post(self.paths, durable=False, max_bytes=100_000)
+        self.post = MailRouter(self.paths, durable=False, max_bytes=100_000)
         self.approvals = Approvals(self.paths, self.post)
 
     def board(self, who: str) -> Board:

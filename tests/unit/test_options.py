@@ -11,7 +11,7 @@ import pytest
 
 from teamctl.main import cli
 from teamd import terminal
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 
 # An SDK, a UI toolkit, or a package that only some commands use.
 HEAVY = {
@@ -23,10 +23,10 @@ SHORT = ["team", "team --json", "send bob Hello.", "inbox --peek", "inbox bob", 
 
 
 def test_two_teams_are_refused_and_the_choice_is_unchanged() -> None:
-    choice = Choice(team="a")
+    choice = TeamOptions(team="a")
     with pytest.raises(click.UsageError, match="--team and --team-dir name a team each"):
         choice.take(team=None, team_dir="b", config=None)
-    assert choice == Choice(team="a")
+    assert choice == TeamOptions(team="a")
 
 
 def test_help_lists_the_options_of_a_team_from_its_name_to_its_settings() -> None:

@@ -13,7 +13,7 @@ from teamd.approvals.approval import Approval, Kind, describe_call
 from teamd.approvals.store import Approvals
 from teamd.clocks import time_of_day
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, Message
 from teamd.overview.members import MemberView, describe_retry
 from teamd.overview.overview import Overview, OverviewReader
@@ -43,7 +43,7 @@ def say(paths: TeamPaths, name: str, **facts: Any) -> None:
 
 
 def ask(paths: TeamPaths, asker: str, kind: Kind, to: str = LEAD, **facts: Any) -> Approval:
-    store = Approvals(paths, Post(paths, durable=False, max_bytes=10_000))
+    store = Approvals(paths, MailRouter(paths, durable=False, max_bytes=10_000))
     asked = Approval(
         type=kind, asker=asker, to=to, content="May I?", **{"asked": time.time(), **facts}
     )
@@ -190,7 +190,7 @@ def test_a_pause_that_somebody_asked_for_is_told_in_its_own_words(paths: TeamPat
 
 
 def test_mail_for_the_person_is_counted_wherever_it_goes(paths: TeamPaths) -> None:
-    post = Post(paths, durable=False, max_bytes=1000)
+    post = MailRouter(paths, durable=False, max_bytes=1000)
     for text in ("one", "two"):
         post.send(Message(sender="ann", to=LEAD, content=text))
     assert look(paths).unread == 2
@@ -271,7 +271,7 @@ def test_one_that_looks_again_and_again_misses_nothing(paths: TeamPaths) -> None
         seen = reader.read()
         assert [view.member.turns for view in seen.members] == [number]
         assert (seen.members[0].context, len(seen.requests)) == (number / 100, 1)
-        Approvals(paths, Post(paths, durable=False, max_bytes=10_000)).answer(
+        Approvals(paths, MailRouter(paths, durable=False, max_bytes=10_000)).answer(
             asked.id, by="user", approve=False
         )
         assert reader.read().requests == ()

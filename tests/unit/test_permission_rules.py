@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.permissions.grant import Grant
-from teamd.permissions.rules import Call, Then, judge
+from teamd.permissions.rules import Call, Decision, judge
 from teamd.settings.schema import Permission
 
 ASK_PUSH = Permission(tool="bash", command="git push", then="ask")
@@ -241,9 +241,9 @@ def test_a_rule_without_a_command_is_about_all_of_a_tool() -> None:
 
 def test_what_runs_in_the_background_is_judged_like_bash() -> None:
     call = Call(tool="background_run", teammate="alice", command="git push")
-    assert judge([DENY_PUSH], call).then is Then.DENY
+    assert judge([DENY_PUSH], call).then is Decision.DENY
     only = rule("git push", "deny", tool="background_run")
-    assert judge([only], call).then is Then.DENY
+    assert judge([only], call).then is Decision.DENY
     assert then([only], "git push") == "allow"
 
 
@@ -259,7 +259,7 @@ def test_what_runs_in_the_background_is_judged_like_bash() -> None:
 )
 def test_a_rule_is_about_the_tools_that_it_names(pattern: str, tool: str, hit: bool) -> None:
     found = judge([rule(None, "deny", tool=pattern)], Call(tool=tool, teammate="alice"))
-    assert found.then is (Then.DENY if hit else Then.ALLOW)
+    assert found.then is (Decision.DENY if hit else Decision.ALLOW)
 
 
 @pytest.mark.parametrize(
@@ -292,13 +292,13 @@ def test_a_rule_is_about_the_teammates_that_it_names(pattern: str, hit: bool) ->
 )
 def test_a_path_is_a_glob_in_the_workspace(pattern: str, path: str, hit: bool) -> None:
     call = Call(tool="write_file", teammate="alice", path=path)
-    denied = judge([rule(None, "deny", tool="*", path=pattern)], call).then is Then.DENY
+    denied = judge([rule(None, "deny", tool="*", path=pattern)], call).then is Decision.DENY
     assert denied is hit
 
 
 def test_another_spelling_is_not_allowed_where_case_may_count() -> None:
     rules = [rule(None, "allow", tool="*", path="docs/**"), rule(None, "deny", tool="*")]
-    for path, expected in (("docs/a", Then.ALLOW), ("DOCS/a", Then.DENY)):
+    for path, expected in (("docs/a", Decision.ALLOW), ("DOCS/a", Decision.DENY)):
         assert judge(rules, Call(tool="write_file", teammate="a", path=path)).then is expected
 
 
@@ -332,13 +332,13 @@ def test_a_file_or_a_tool_is_granted_as_such() -> None:
     rules = [rule(None, "ask", tool="*")]
     write = Call(tool="write_file", teammate="alice", path="docs/a")
     (grant,) = judge(rules, write).grants
-    assert judge(rules, write, [grant]).then is Then.ALLOW
+    assert judge(rules, write, [grant]).then is Decision.ALLOW
     other = Call(tool="write_file", teammate="alice", path="docs/b")
-    assert judge(rules, other, [grant]).then is Then.ASK
+    assert judge(rules, other, [grant]).then is Decision.ASK
     send = Call(tool="send_message", teammate="alice")
     (grant,) = judge(rules, send).grants
-    assert judge(rules, send, [grant]).then is Then.ALLOW
-    assert judge(rules, other, [grant]).then is Then.ASK
+    assert judge(rules, send, [grant]).then is Decision.ALLOW
+    assert judge(rules, other, [grant]).then is Decision.ASK
 
 
 @pytest.mark.parametrize(
@@ -418,7 +418,9 @@ def test_the_strictest_command_is_found_in_any_structure(script: tuple[str, int]
 @given(text=st.text(st.characters(codec=None)) | st.binary().map(lambda b: b.decode("latin-1")))
 def test_whatever_is_to_run_there_is_an_answer(text: str) -> None:
     rules = [rule("a", "allow"), rule("git push", "ask"), rule(None, "deny", teammate="bob")]
-    assert isinstance(judge(rules, Call(tool="bash", teammate="alice", command=text)).then, Then)
+    assert isinstance(
+        judge(rules, Call(tool="bash", teammate="alice", command=text)).then, Decision
+    )
 
 
 @pytest.mark.parametrize("command", ["setpriv curl x", "ssh h curl x", "git rebase -x 'curl x'"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from teamd.permissions.rules import Call, Then, judge
+from teamd.permissions.rules import Call, Decision, judge
 from teamd.settings.schema import Permission
 
 DENY_PUSH = Permission(tool="bash", command="git push", then="deny")
@@ -77,11 +77,11 @@ def test_what_may_be_denied_is_asked_though_a_later_rule_allows_it() -> None:
     everything = Permission(tool="bash", command="git", then="allow")
     call = Call(tool="bash", teammate="alice", command="git $x")
     found = judge([DENY_PUSH, everything], call)
-    assert (found.then, found.rule) == (Then.ASK, DENY_PUSH)
+    assert (found.then, found.rule) == (Decision.ASK, DENY_PUSH)
     assert then("git pull", DENY_PUSH, everything) == "allow"
 
 
 def test_a_rule_about_a_path_is_not_about_a_tool_without_one() -> None:
     rule = Permission(tool="*", path="**", then="deny")
-    assert judge([rule], Call(tool="send_message", teammate="alice")).then is Then.ALLOW
-    assert judge([rule], Call(tool="read_file", teammate="alice", path="a")).then is Then.DENY
+    assert judge([rule], Call(tool="send_message", teammate="alice")).then is Decision.ALLOW
+    assert judge([rule], Call(tool="read_file", teammate="alice", path="a")).then is Decision.DENY

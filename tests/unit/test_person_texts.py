@@ -10,7 +10,7 @@ import pytest
 
 from teamctl.chat.lead import Lead
 from teamctl.texts import text_or_stdin
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.files.paths import TeamPaths
 from teamd.masking import MASK
 from tests.unit.life import enrol
@@ -28,5 +28,5 @@ def test_nor_what_is_said_in_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-12345")
     paths = TeamPaths(tmp_path / ".team")
     enrol(paths)
-    Lead(Choice(team_dir=str(paths.root)), fresh=False, model=None).tell("use sk-12345")
+    Lead(TeamOptions(team_dir=str(paths.root)), fresh=False, model=None).tell("use sk-12345")
     assert f"use {MASK}" in paths.inbox("lead").read_text()

@@ -16,7 +16,7 @@ from teamd.files.paths import TeamPaths
 from teamd.hosts.far import FarHosts
 from teamd.hosts.lines import OutLine, encode_body
 from teamd.journal import Journal
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.message_json import parse_object
 from teamd.messages import HELD_TYPE, Message
 from teamd.postman.delivery import FarDelivery
@@ -53,7 +53,7 @@ def delivery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FarDelivery]:
     paths = TeamPaths(folder / ".team")
     enrol(paths, bob=Status.IDLE, gone=Status.SHUTDOWN)
     hosts = FarHosts(paths, "h1", durable=False, named=frozenset({"h2"}))
-    post = Post(paths, durable=False, max_bytes=10_000, hosts=hosts)
+    post = MailRouter(paths, durable=False, max_bytes=10_000, hosts=hosts)
     with closing(Journal(folder / "log", "postman")) as journal:
         yield FarDelivery(post, "default", journal)
 

@@ -12,7 +12,7 @@ from teamd.board.rules import Change, gone_from, in_a_word
 from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.settings.schema import Settings, TaskSettings
 from teamd.states import Status
 from teamd.team.roster import Roster
@@ -29,7 +29,7 @@ class Hall:
     def __init__(self, folder: Path) -> None:
         self.paths = TeamPaths(folder / ".team")
         enrol(self.paths, alice=Status.WORKING, bob=Status.IDLE)
-        self.post = Post(self.paths, durable=False, max_bytes=100_000)
+        self.post = MailRouter(self.paths, durable=False, max_bytes=100_000)
 
     def board(self, who: str, check: str = "") -> Board:
         """The board in somebody's hands."""

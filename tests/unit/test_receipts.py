@@ -14,7 +14,7 @@ from teamd.errors import TeamError, UnknownTeammate
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, USER, Message
 from teamd.states import Status
 from teamd.team.roster import Roster, Team
@@ -37,7 +37,7 @@ def mail(*messages: Message) -> Delivered:
 
 
 def receipt(paths: TeamPaths, message: Message, told: str | None = None) -> Receipt:
-    return Receipt(Post(paths, durable=False, max_bytes=1000), message, told=told)
+    return Receipt(MailRouter(paths, durable=False, max_bytes=1000), message, told=told)
 
 
 def test_a_conversation_is_read_from_the_message_on(paths: TeamPaths) -> None:
@@ -96,7 +96,7 @@ def test_the_same_id_with_other_words_is_another_message(paths: TeamPaths) -> No
 def test_what_is_changed_on_its_way_is_known_again(paths: TeamPaths) -> None:
     """A byte on the command line that is no UTF-8 arrives as a question mark."""
     sent = Message(sender="", to="bob", content="caf\udce9")
-    box = Post(paths, durable=False, max_bytes=1000).mailbox("bob")
+    box = MailRouter(paths, durable=False, max_bytes=1000).mailbox("bob")
     box.put(sent)
     Transcript(paths.transcript("bob")).append(mail(*box.take().messages))
     assert receipt(paths, sent).look() is not None

@@ -16,7 +16,7 @@ from teamctl.doctor import Level
 from teamctl.doctor.model import check_model
 from teamctl.top.dialogs import explain
 from teamd import control
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, TeamError
 from teamd.files import pidfile
@@ -56,7 +56,7 @@ def teamd(
 
 @pytest.fixture
 def deeds(paths: TeamPaths) -> Deeds:
-    return Deeds(Choice(team_dir=str(paths.root)))
+    return Deeds(TeamOptions(team_dir=str(paths.root)))
 
 
 def test_a_shutdown_says_how_it_ended(paths: TeamPaths, deeds: Deeds) -> None:

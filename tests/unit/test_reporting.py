@@ -10,7 +10,7 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.work import Reporter
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import TEAMD
 from teamd.process_id import Identity
 from teamd.states import Status
@@ -43,7 +43,7 @@ def reporter(paths: TeamPaths, conversation: Conversation) -> Reporter:
         process=PROCESS,
         conversation=conversation,
         supervisor=Mailbox(paths, TEAMD, durable=False),
-        post=Post(paths, durable=False, max_bytes=10_000),
+        post=MailRouter(paths, durable=False, max_bytes=10_000),
     )
 
 
@@ -94,7 +94,7 @@ def test_what_is_told_of_a_team_by_name_names_commands_that_reach_it(
 ) -> None:
     paths = TeamPaths(tmp_path / ".teams" / "web")
     enrol(paths, alice=Status.IDLE)
-    post = Post(paths, durable=False, max_bytes=10_000)
+    post = MailRouter(paths, durable=False, max_bytes=10_000)
     supervisor = Mailbox(paths, TEAMD, durable=False)
     reporter = Reporter(
         name="alice", process=PROCESS, conversation=conversation, supervisor=supervisor, post=post

@@ -31,7 +31,7 @@ from teamd.supervisor.handlers import carry_out
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.live_settings import when_it_counts
 from teamd.supervisor.orphans import OrphanedTasks
-from teamd.supervisor.pricing import at_price_of_now
+from teamd.supervisor.pricing import current_price
 from teamd.supervisor.team_context import TeamContext
 from teamd.team.roster import Roster
 from tests.context import make_context
@@ -239,8 +239,8 @@ def test_a_call_that_nobody_charges_for_stays_free_whatever_its_model_costs_now(
         id="1", teammate="ann", process=Identity.own(), model="claude-opus-4-8", usd=Decimal(0),
         input_tokens=10**6, output_tokens=10**6,
     )  # fmt: skip
-    assert at_price_of_now(free, Terms()).usd == 0
-    assert at_price_of_now(replace(free, usd=Decimal(1)), Terms()).usd != 0
+    assert current_price(free, Terms()).usd == 0
+    assert current_price(replace(free, usd=Decimal(1)), Terms()).usd != 0
 
 
 def test_a_closing_teamd_refuses_with_a_sentence(inbox: ControlInbox, context: TeamContext) -> None:

@@ -6,19 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.settings.schema import Supervision
-from teamd.supervisor.lifecycle import LONGEST_DELAY_SECONDS, Crashes
+from teamd.supervisor.lifecycle import LONGEST_DELAY_SECONDS, RestartCounter
 
 LIMIT = Supervision(crashes=5, within_seconds=60)
 
 
 def test_the_first_restart_comes_at_once_and_each_later_one_later() -> None:
-    crashes = Crashes()
+    crashes = RestartCounter()
     delays = [crashes.note(float(moment), LIMIT) for moment in range(5)]
     assert delays == [0.1, 0.2, 0.4, 0.8, 1.6]
 
 
 def test_one_crash_more_than_is_borne_is_too_many() -> None:
-    crashes = Crashes()
+    crashes = RestartCounter()
     delays = [crashes.note(10.0, LIMIT) for _ in range(6)]
     assert None not in delays[:5]
     assert delays[5] is None
@@ -26,20 +26,20 @@ def test_one_crash_more_than_is_borne_is_too_many() -> None:
 
 def test_old_crashes_count_no_more() -> None:
     """A teammate that crashes once an hour goes on for ever."""
-    crashes = Crashes()
+    crashes = RestartCounter()
     assert {crashes.note(hour * 3600.0, LIMIT) for hour in range(100)} == {0.1}
 
 
 def test_any_number_of_crashes_can_be_borne() -> None:
     """The figure is a setting, and the delay doubles with each: a float ends at 2 ** 1024."""
-    crashes = Crashes()
+    crashes = RestartCounter()
     limit = Supervision(crashes=1_000_000, within_seconds=60)
     delays = [crashes.note(1.0, limit) for _ in range(2000)]
     assert delays[-1] == LONGEST_DELAY_SECONDS
 
 
 def test_a_person_who_asks_for_another_try_gets_all_of_them() -> None:
-    crashes = Crashes()
+    crashes = RestartCounter()
     for _ in range(6):
         crashes.note(1.0, LIMIT)
     crashes.forgive()
@@ -55,7 +55,7 @@ def test_it_is_given_up_exactly_when_too_many_fall_into_the_window(
     gaps: list[float], crashes: int, within: float
 ) -> None:
     limit = Supervision(crashes=crashes, within_seconds=within)
-    noted, moments, now = Crashes(), [], 0.0
+    noted, moments, now = RestartCounter(), [], 0.0
     for gap in gaps:
         now += gap
         moments.append(now)

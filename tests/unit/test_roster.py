@@ -17,7 +17,7 @@ from teamd.agent.child import _copy_of
 from teamd.errors import StoreError, UnknownTeammate
 from teamd.files import files
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import Message
 from teamd.process_id import Identity
 from teamd.states import Status
@@ -352,7 +352,7 @@ def test_a_member_that_is_found_alone_is_the_one_of_the_whole_roster(
 
 def test_what_each_teammate_asks_decodes_no_other_member(paths: TeamPaths) -> None:
     """Where there are a thousand, each would else keep a copy of all in its memory."""
-    post = Post(paths, durable=False, max_bytes=1000)
+    post = MailRouter(paths, durable=False, max_bytes=1000)
     Roster(paths).update(
         lambda team: replace(team, name="web", members=tuple(map(member, ("lead", "bob", "eve"))))
     )

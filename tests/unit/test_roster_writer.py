@@ -10,7 +10,7 @@ import pytest
 
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.states import Status
 from teamd.supervisor import roster_writer
 from teamd.supervisor.roster_writer import RosterWriter
@@ -20,11 +20,11 @@ from tests.waiting import wait_until
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[tuple[Post, RosterWriter]]:
+def writing(folder: Path) -> Iterator[tuple[MailRouter, RosterWriter]]:
     """The writer of a team that is made here, and the post that it tells by."""
     paths = TeamPaths(folder / ".team")
     paths.create()
-    post = Post(paths, durable=False, max_bytes=1000)
+    post = MailRouter(paths, durable=False, max_bytes=1000)
     with closing(Journal(paths.log("teamd"), "teamd")) as journal:
         yield post, RosterWriter(post, journal, team_name="default")
 
@@ -79,7 +79,7 @@ def test_of_one_that_another_team_wants_that_team_is_told_while_no_agent_leads_i
     enrol(TeamPaths(tmp_path / ".team"))
     paths = TeamPaths(tmp_path / ".teams" / "web")
     paths.create()
-    post = Post(paths, durable=False, max_bytes=1000)
+    post = MailRouter(paths, durable=False, max_bytes=1000)
     with closing(Journal(paths.log("teamd"), "teamd")) as journal:
         writer = RosterWriter(post, journal, team_name="web")
         if led:

@@ -9,7 +9,7 @@ import pytest
 
 from teamd.errors import BadName, InboxFull, StoreError, UnknownTeammate
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post, Sent
+from teamd.mail.routing import MailRouter, Sent
 from teamd.messages import Message
 from teamd.states import Status
 from teamd.team.member import Member
@@ -38,8 +38,8 @@ def paths(tmp_path: Path) -> TeamPaths:
 
 
 @pytest.fixture
-def post(paths: TeamPaths) -> Post:
-    return Post(paths, durable=False, max_bytes=1000)
+def post(paths: TeamPaths) -> MailRouter:
+    return MailRouter(paths, durable=False, max_bytes=1000)
 
 
 def to(name: str, sender: str = "bob") -> Message:
@@ -54,7 +54,9 @@ def written(paths: TeamPaths) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["Alice", "alice", "ALICE@default"])
-def test_a_name_is_found_however_it_is_written(post: Post, paths: TeamPaths, name: str) -> None:
+def test_a_name_is_found_however_it_is_written(
+    post: MailRouter, paths: TeamPaths, name: str
+) -> None:
     """An inbox of its own for `alice` would never be read."""
     assert post.send(to(name)) == Sent("Alice")
     assert written(paths) == ["Alice.jsonl"]
@@ -63,7 +65,7 @@ def test_a_name_is_found_however_it_is_written(post: Post, paths: TeamPaths, nam
 
 @pytest.mark.parametrize("name", ["bbo", "", "../config", "bbo@default"])
 def test_an_unknown_name_is_told_who_there_is_and_nothing_is_written(
-    post: Post, paths: TeamPaths, name: str
+    post: MailRouter, paths: TeamPaths, name: str
 ) -> None:
     with pytest.raises(UnknownTeammate, match="the team is: Alice, bob, gone, broken, resting"):
         post.send(to(name))
@@ -71,12 +73,12 @@ def test_an_unknown_name_is_told_who_there_is_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("name", ["lead", "user", "LEAD", "lead@default"])
-def test_the_person_is_the_lead(post: Post, name: str) -> None:
+def test_the_person_is_the_lead(post: MailRouter, name: str) -> None:
     assert post.send(to(name)) == Sent("lead")
 
 
 @pytest.mark.parametrize("name", ["teamd", "all", "TeamD"])
-def test_what_is_nobody_takes_no_mail(post: Post, paths: TeamPaths, name: str) -> None:
+def test_what_is_nobody_takes_no_mail(post: MailRouter, paths: TeamPaths, name: str) -> None:
     with pytest.raises(BadName, match="it takes no mail"):
         post.send(to(name))
     assert written(paths) == []
@@ -86,7 +88,9 @@ def test_what_is_nobody_takes_no_mail(post: Post, paths: TeamPaths, name: str) -
     ("name", "words"),
     [("gone", "is shut down"), ("broken", "has failed"), ("resting", "is paused")],
 )
-def test_mail_to_who_does_not_read_is_kept_and_warned_of(post: Post, name: str, words: str) -> None:
+def test_mail_to_who_does_not_read_is_kept_and_warned_of(
+    post: MailRouter, name: str, words: str
+) -> None:
     warning = post.send(to(name)).warning
     assert warning is not None
     assert warning.startswith(f"{name} {words}; the message waits until it ")
@@ -94,7 +98,7 @@ def test_mail_to_who_does_not_read_is_kept_and_warned_of(post: Post, name: str, 
 
 
 def test_who_was_there_a_moment_ago_is_not_looked_for_again(
-    post: Post, paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
+    post: MailRouter, paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not longer than a change of the roster may take to be seen; who was not there always is."""
     now = 100.0
@@ -111,7 +115,7 @@ def test_who_was_there_a_moment_ago_is_not_looked_for_again(
         post.send(to("new"))
 
 
-def test_a_broadcast_reaches_everybody_but_its_sender_and_the_shut_down(post: Post) -> None:
+def test_a_broadcast_reaches_everybody_but_its_sender_and_the_shut_down(post: MailRouter) -> None:
     sent = post.broadcast(to("all", sender="alice"))
     assert [one.to for one in sent] == ["bob", "broken", "resting"]
     assert [post.inbox(m.name).queued() for m in TEAM.members] == [0, 1, 0, 1, 1]
@@ -128,7 +132,7 @@ def test_a_broadcast_reaches_everybody_but_its_sender_and_the_shut_down(post: Po
     ],
 )
 def test_what_an_agent_that_leads_no_more_left_is_the_persons_too(
-    post: Post, paths: TeamPaths, leader: Status | None, boxes: list[str]
+    post: MailRouter, paths: TeamPaths, leader: Status | None, boxes: list[str]
 ) -> None:
     """Mail to `user` would lie unseen until there is such an agent again."""
     if leader is not None:
@@ -144,7 +148,7 @@ def fill(paths: TeamPaths, *names: str) -> None:
 
 def test_a_full_inbox_holds_up_no_other_receiver(paths: TeamPaths) -> None:
     fill(paths, "bob")
-    post = Post(paths, durable=False, max_bytes=1000, max_inbox_bytes=500)
+    post = MailRouter(paths, durable=False, max_bytes=1000, max_inbox_bytes=500)
     with pytest.raises(InboxFull, match="the inbox of bob is full"):
         post.send(to("bob"))
     with pytest.raises(StoreError, match=r"the inbox of bob is full.*; the other receivers have"):
@@ -157,6 +161,6 @@ def test_the_programs_own_lines_reach_a_full_inbox_up_to_a_limit_of_their_own(
 ) -> None:
     """A request to shut down must reach who is flooded; and no agent may flood by plans."""
     fill(paths, "bob")
-    Post(paths, durable=False, max_bytes=1000, max_inbox_bytes=800).notify(to("bob"))
+    MailRouter(paths, durable=False, max_bytes=1000, max_inbox_bytes=800).notify(to("bob"))
     with pytest.raises(InboxFull):
-        Post(paths, durable=False, max_bytes=1000, max_inbox_bytes=400).notify(to("bob"))
+        MailRouter(paths, durable=False, max_bytes=1000, max_inbox_bytes=400).notify(to("bob"))

@@ -23,7 +23,7 @@ from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import safe_open
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, Message
 from teamd.states import Status
 from teamd.team.roster import Roster
@@ -350,8 +350,8 @@ def talk(paths: TeamPaths) -> Transcript:
     return Transcript(paths.transcript("bob"))
 
 
-def post(paths: TeamPaths) -> Post:
-    return Post(paths, durable=False, max_bytes=10_000)
+def post(paths: TeamPaths) -> MailRouter:
+    return MailRouter(paths, durable=False, max_bytes=10_000)
 
 
 def board(paths: TeamPaths) -> Board:

@@ -25,7 +25,7 @@ from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.build import build_policy, clear_dead, own_places, placeholders_of
 from teamd.sandbox.git_settings import keep_harmless, named_by_settings
 from teamd.sandbox.links import follow, leads_through
-from teamd.sandbox.placeholders import Holder, Placeholders, Tidying
+from teamd.sandbox.placeholders import Placeholders, RunningCommand, Tidying
 from teamd.sandbox.places import (
     Place,
     PlaceState,
@@ -358,8 +358,8 @@ def test_a_place_that_is_replaced_from_outside_is_noticed(tmp_path: Path) -> Non
     assert other.changed() == "commondir"
 
 
-def holder(name: str, *, team: str = "/team") -> Holder:
-    return Holder(id=name, team=team, process=Identity.own())
+def holder(name: str, *, team: str = "/team") -> RunningCommand:
+    return RunningCommand(id=name, team=team, process=Identity.own())
 
 
 @pytest.mark.parametrize("name", ["way/x", "way/info/attributes"])
@@ -445,8 +445,10 @@ def test_what_a_killed_teammate_did_not_tidy_its_supervisor_does(tmp_path: Path)
 def test_only_what_the_dead_left_is_found(tmp_path: Path) -> None:
     held = Placeholders(tmp_path, tmp_path / "state")
     assert held.left_by_dead(Path("/team")) == []
-    gone = Holder(id="g", team="/team", process=Identity(pid=Identity.own().pid, started=0.0))
-    others = Holder(id="o", team="/other", process=gone.process)
+    gone = RunningCommand(
+        id="g", team="/team", process=Identity(pid=Identity.own().pid, started=0.0)
+    )
+    others = RunningCommand(id="o", team="/other", process=gone.process)
     for one in (holder("alive"), gone, others):
         held.hold(lambda _made, _others, one=one: (one, []))  # type: ignore[misc] # called at once
     assert held.left_by_dead(Path("/team")) == [gone]

@@ -8,7 +8,7 @@ from typing import Any
 from teamd.board.board import Board
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD
 from teamd.process_id import Identity
 from teamd.states import Status
@@ -61,7 +61,7 @@ def test_terms_of_its_own_are_shown(paths: TeamPaths) -> None:
 def test_its_open_tasks_are_shown_and_nobody_elses(paths: TeamPaths) -> None:
     add(paths, "ada")
     add(paths, "bob")
-    board = Board(paths, Post(paths, durable=False, max_bytes=1000), LEAD, durable=False)
+    board = Board(paths, MailRouter(paths, durable=False, max_bytes=1000), LEAD, durable=False)
     board.add("Write it", owner="ada")
     board.add("Test it", owner="bob")
     tasks = [line.split(maxsplit=1)[1] for line in shown(paths, "ada") if line.startswith("task")]

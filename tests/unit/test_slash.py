@@ -13,7 +13,7 @@ from teamctl.main import cli
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD
 from teamd.states import Status
 from tests.unit.life import enrol
@@ -23,7 +23,7 @@ from tests.unit.life import enrol
 def paths(tmp_path: Path) -> TeamPaths:
     paths = TeamPaths(tmp_path / ".team")
     enrol(paths, alice=Status.IDLE, bob=Status.IDLE)
-    post = Post(paths, durable=False, max_bytes=10_000)
+    post = MailRouter(paths, durable=False, max_bytes=10_000)
     asked = Approval(id="0a1b", type=Kind.PLAN, asker="alice", to=LEAD, content="x", asked=1.0)
     Approvals(paths, post).ask(asked)
     return paths

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from teamd.agent.throttle import CallSlots, Throttle
-from teamd.call_slots import ASK, CHANNEL, Returned
+from teamd.call_slots import ASK, CHANNEL, SlotRelease
 from teamd.journal import Journal
 from teamd.models import Ask, RefusedError, Reply, TransientError
 from teamd.models.retry import Retrying, RetryPolicy
@@ -130,8 +130,8 @@ async def asked_once(*, resting: bool = True) -> AsyncIterator[tuple[socket.sock
         taking = asyncio.create_task(slots.take("a"))
         await asyncio.sleep(0)
         ours.send(b"3")
-        slots.give_back(Returned(number=await taking))
-        assert [ours.recv(64), ours.recv(64)] == [b"ask a", Returned(number=3).encode()]
+        slots.give_back(SlotRelease(number=await taking))
+        assert [ours.recv(64), ours.recv(64)] == [b"ask a", SlotRelease(number=3).encode()]
         yield ours, slots
 
 
@@ -204,8 +204,8 @@ def test_a_slot_that_goes_to_another_conversation_says_nothing_of_the_first_ones
             ours.send(b"7")
             assert await second == 7
             slots.begun(7)
-            slots.give_back(Returned(number=7))
-            assert ours.recv(64) == Returned(number=7).encode()
+            slots.give_back(SlotRelease(number=7))
+            assert ours.recv(64) == SlotRelease(number=7).encode()
 
     run(scenario)
 
@@ -222,7 +222,7 @@ def test_a_slot_may_be_asked_for_before_its_request_is_there(heard: bool) -> Non
             if heard:
                 ours.send(b"4")
                 await until(lambda: slots._asked is None)
-                assert ours.recv(64) == Returned(number=4).encode()
+                assert ours.recv(64) == SlotRelease(number=4).encode()
             first = asyncio.create_task(slots.take("a"))
             await asyncio.sleep(0)
             ours.send(b"5")
@@ -243,7 +243,7 @@ def test_a_slot_asked_for_ahead_is_not_for_a_request_that_begins_otherwise() -> 
             asking = asyncio.create_task(slots.take("b"))
             ours.send(b"4")
             words = [await asyncio.to_thread(ours.recv, 64) for _ in range(3)]
-            assert words == [b"ask a", Returned(number=4).encode(), b"ask b"]
+            assert words == [b"ask a", SlotRelease(number=4).encode(), b"ask b"]
             ours.send(b"5")
             assert await asking == 5
             slots.begun(5)
@@ -301,7 +301,7 @@ def test_a_slot_that_was_offered_for_nothing_is_given_back(ahead: bool) -> None:
                 slots.ask_ahead()
             slots.decline()
             slots.decline()
-            assert said(ours.fileno()) == [Returned(number=4).encode()]
+            assert said(ours.fileno()) == [SlotRelease(number=4).encode()]
 
     run(scenario)
 
@@ -312,7 +312,7 @@ def test_an_offer_is_not_for_a_request_that_begins_otherwise() -> None:
             await offer(ours, slots, 4)
             asking = asyncio.create_task(slots.take("b"))
             await asyncio.sleep(0)
-            assert said(ours.fileno()) == [Returned(number=4).encode(), b"ask b"]
+            assert said(ours.fileno()) == [SlotRelease(number=4).encode(), b"ask b"]
             ours.send(b"5")
             assert await asking == 5
             slots.begun(5)
@@ -335,7 +335,7 @@ def test_an_offer_is_no_answer(order: tuple[bytes, bytes]) -> None:
             if order[0] == b"5":
                 await until(lambda: slots._offered == 4)
                 slots.decline()
-            assert said(ours.fileno()) == [b"ask b", Returned(number=4).encode()]
+            assert said(ours.fileno()) == [b"ask b", SlotRelease(number=4).encode()]
             slots.begun(5)
             assert said(ours.fileno()) == [b"begun 5"]
 
@@ -355,7 +355,7 @@ def test_one_that_is_at_work_by_now_gives_back_what_it_is_offered() -> None:
                 return bool(words)
 
             await until(heard)
-            assert words == [Returned(number=4).encode()]
+            assert words == [SlotRelease(number=4).encode()]
             assert slots._offered is None
 
     run(scenario)
@@ -369,7 +369,7 @@ def test_who_asks_once_the_channel_has_ended_fails(how: str) -> None:
             theirs.setblocking(False)
             slots = CallSlots(theirs.fileno())
             if how == "with words unread":
-                slots.give_back(Returned(number=1))
+                slots.give_back(SlotRelease(number=1))
             ours.close()
             for _ in range(2):
                 slots.decline()
@@ -389,11 +389,11 @@ def test_no_word_is_lost_where_the_supervisor_has_many_to_read() -> None:
                 while True:
                     os.write(slots._fd, b"x")
                     sent += 1
-            saying = asyncio.create_task(asyncio.to_thread(slots.give_back, Returned(number=7)))
+            saying = asyncio.create_task(asyncio.to_thread(slots.give_back, SlotRelease(number=7)))
             await until(lambda: os.get_blocking(slots._fd), what="it waits for room")
             words = [await asyncio.to_thread(ours.recv, 64) for _ in range(sent + 1)]
             await saying
-            assert words[-1] == Returned(number=7).encode()
+            assert words[-1] == SlotRelease(number=7).encode()
             assert not os.get_blocking(slots._fd)
 
     run(scenario)
@@ -418,7 +418,7 @@ def test_a_slot_is_offered_where_nobody_waits_for_it(tmp_path: Path) -> None:
             assert said(there.ends["ann"]) == [b"offer 2"], "one is enough"
             calls = [begin(model.of("bob"), bob)]
             await until(lambda: model.inside == 1)
-            ann.give_back(Returned(number=2))
+            ann.give_back(SlotRelease(number=2))
             cid = there.enter("cid")
             calls += [begin(model.of("cid"), cid), begin(model.of("ann"), ann)]
             await until(lambda: len(there.slots._queue) == 1)
@@ -434,11 +434,11 @@ def test_none_is_offered_while_the_server_takes_no_more_calls(tmp_path: Path) ->
     async def scenario() -> None:
         async with team(tmp_path, 2) as there:
             ann, bob = there.enter("ann"), there.enter("bob")
-            bob.give_back(Returned(number=await bob.take()))
-            refused = Returned(number=await ann.take(), refused=True, retry_after_seconds=60)
+            bob.give_back(SlotRelease(number=await bob.take()))
+            refused = SlotRelease(number=await ann.take(), refused=True, retry_after_seconds=60)
             there.slots.offer("bob")
             assert said(there.ends["bob"]) == [b"offer 2"]
-            bob.give_back(Returned(number=2))
+            bob.give_back(SlotRelease(number=2))
             ann.give_back(refused)
             await until(lambda: there.slots.pause_seconds > 0)
             there.slots.offer("bob")
@@ -451,7 +451,7 @@ def test_none_is_offered_where_all_are_taken(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with team(tmp_path, 1) as there:
             ann, bob = there.enter("ann"), there.enter("bob")
-            bob.give_back(Returned(number=await bob.take()))
+            bob.give_back(SlotRelease(number=await bob.take()))
             await ann.take()
             there.slots.offer("bob")
             assert said(there.ends["bob"]) == []
@@ -466,7 +466,7 @@ def test_none_is_offered_while_another_brings_the_same_to_the_cache(tmp_path: Pa
         async with team(tmp_path, 9) as there:
             ann, bob = there.enter("ann"), there.enter("bob")
             for slots in (ann, bob):
-                slots.give_back(Returned(number=await slots.take("same")))
+                slots.give_back(SlotRelease(number=await slots.take("same")))
             await until(lambda: there.slots._held == 0)
             number = await ann.take("same")
             there.slots.offer("bob")
@@ -496,7 +496,7 @@ def test_a_slot_that_is_granted_as_its_call_is_cancelled_is_given_back() -> None
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            assert ours.recv(64) == Returned(number=7).encode()
+            assert ours.recv(64) == SlotRelease(number=7).encode()
 
     run(scenario)
 
@@ -632,8 +632,9 @@ def test_who_writes_nonsense_does_not_wait_for_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("returned", [
-    Returned(number=7), Returned(number=0, served=True),
-    Returned(number=1, refused=True, retry_after_seconds=1.5), Returned(number=1, refused=True),
+    SlotRelease(number=7), SlotRelease(number=0, served=True),
+    SlotRelease(number=1, refused=True, retry_after_seconds=1.5),
+    SlotRelease(number=1, refused=True),
 ])  # fmt: skip
-def test_what_a_slots_return_says_is_read_as_it_was_written(returned: Returned) -> None:
-    assert Returned.decode(returned.encode()) == returned
+def test_what_a_slots_return_says_is_read_as_it_was_written(returned: SlotRelease) -> None:
+    assert SlotRelease.decode(returned.encode()) == returned

@@ -9,7 +9,7 @@ from teamd.files.paths import TeamPaths
 from teamd.hosts.far import FarHosts
 from teamd.hosts.places import HostPlaces
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, Message
 from teamd.states import Status
 from teamd.transcript.file import Transcript
@@ -61,7 +61,7 @@ def test_what_crosses_waits_in_a_file_of_its_host(paths: TeamPaths) -> None:
     enrol(paths, alice=Status.IDLE)
     HostPlaces(paths).create()
     hosts = FarHosts(paths, "h1", durable=False, named=frozenset({"h2"}))
-    post = Post(paths, durable=False, max_bytes=1000, hosts=hosts)
+    post = MailRouter(paths, durable=False, max_bytes=1000, hosts=hosts)
     sent = Message(sender=LEAD, to="bob@default@h2", content="x")
     post.send(sent)
     done = call(paths, "trace", sent.id)

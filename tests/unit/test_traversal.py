@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamctl.main import cli
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import BadTeamName, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.messages import NAME, check_team_name
@@ -90,7 +90,7 @@ def call(*argv: str) -> str:
     said = io.StringIO()
     with redirect_stdout(said), redirect_stderr(said):
         try:
-            cli.main([*argv], prog_name="teamctl", standalone_mode=False, obj=Choice())
+            cli.main([*argv], prog_name="teamctl", standalone_mode=False, obj=TeamOptions())
         except (TeamError, click.ClickException) as error:
             said.write(str(error))
     return said.getvalue()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.cli import Choice
+from teamd.cli import TeamOptions
 from teamd.errors import StoreError
 from teamd.files.paths import STATE_VARIABLE, TeamPaths, state_folder
 from teamd.settings.trust import Confirmed, TrustStore, hash_of
@@ -270,4 +270,4 @@ def test_where_it_cannot_be_seen_nothing_was_trusted(
 ) -> None:
     """A start must not end with an internal error for it."""
     monkeypatch.setenv(STATE_VARIABLE, str(tmp_path / ("a" * 300)))  # no name is as long
-    assert Choice().waiting(TeamPaths(tmp_path / ".team")) == ([], "")
+    assert TeamOptions().waiting(TeamPaths(tmp_path / ".team")) == ([], "")

@@ -15,7 +15,7 @@ from teamd.budget.account import Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.process_id import Identity
 from teamd.states import Status
 from teamd.team.member import Member
@@ -63,7 +63,7 @@ def test_a_pause_without_a_limit_ends_with_the_mail(paths: TeamPaths) -> None:
 
 def test_in_the_middle_of_a_turn_that_waits_for_a_permission_mail_stays(paths: TeamPaths) -> None:
     Ledger(paths.ledger).let_go("alice")
-    approvals = Approvals(paths, Post(paths, durable=False, max_bytes=10_000))
+    approvals = Approvals(paths, MailRouter(paths, durable=False, max_bytes=10_000))
     facts = {"asker": "alice", "to": "lead", "content": "May I?", "asked": time.time()}
     asked = approvals.ask(Approval(type=Kind.PERMISSION, **facts))  # type: ignore[arg-type]
     assert explain_wait(paths, alice(paths)) is not None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from teamd.agent.wakeup import Pulse, SupervisorGone, Wakeup, hibernate, soon
+from teamd.agent.wakeup import HeartbeatSender, SupervisorGone, Wakeup, after_next_tick, hibernate
 from teamd.errors import StoreError
 from teamd.heartbeat import Heartbeat
 from tests.unit.life import NEVER_SECONDS, quiet_pulse
@@ -55,7 +55,7 @@ def test_who_waits_for_a_ring_rests(pipe: list[int]) -> None:
     vitals = Heartbeat()
 
     async def scenario() -> None:
-        pulse = Pulse(vitals, every_seconds=NEVER_SECONDS)
+        pulse = HeartbeatSender(vitals, every_seconds=NEVER_SECONDS)
         wakeup = Wakeup(pipe[0], pulse=pulse, recheck_seconds=NEVER_SECONDS)
         waiting = asyncio.create_task(rung(wakeup))
         await until(lambda: vitals.resting, what="it rests")
@@ -123,7 +123,7 @@ def test_what_is_done_soon_is_done_once_while_the_block_goes_on() -> None:
     done: list[str] = []
 
     async def scenario() -> None:
-        with soon(lambda: done.append("it")):
+        with after_next_tick(lambda: done.append("it")):
             assert not done, "what the block is about comes first"
             await until(lambda: done)
         assert done == ["it"]
@@ -135,7 +135,7 @@ def test_what_is_done_soon_is_done_by_the_end_of_the_block() -> None:
     done: list[str] = []
 
     async def scenario() -> None:
-        with pytest.raises(KeyError), soon(lambda: done.append("it")):
+        with pytest.raises(KeyError), after_next_tick(lambda: done.append("it")):
             raise KeyError
         assert done == ["it"]
 
@@ -151,7 +151,7 @@ def test_what_cannot_be_written_soon_is_tried_again_and_told_at_the_end() -> Non
         raise StoreError("the disk is full")
 
     async def scenario() -> None:
-        with pytest.raises(StoreError, match="full"), soon(fail):
+        with pytest.raises(StoreError, match="full"), after_next_tick(fail):
             await until(lambda: tries)
         assert len(tries) == 2
 

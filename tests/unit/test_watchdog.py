@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from teamd import clocks
-from teamd.agent.wakeup import Pulse
+from teamd.agent.wakeup import HeartbeatSender
 from teamd.heartbeat import LONGEST_BEAT_SECONDS, Heartbeat, HeartbeatPolicy, Watchdog
 from tests.waiting import until
 
@@ -87,7 +87,7 @@ def test_life_is_shown_several_times_in_the_time_of_silence(seconds: float, beat
 
 def test_a_pulse_beats_while_one_works_and_never_while_one_rests(heartbeat: Heartbeat) -> None:
     async def scenario() -> None:
-        pulse = Pulse(heartbeat, every_seconds=0.001)
+        pulse = HeartbeatSender(heartbeat, every_seconds=0.001)
         pulse.beat()
         first = heartbeat.heard
         await until(lambda: heartbeat.heard > first, what="a second beat by itself")

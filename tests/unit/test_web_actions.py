@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from teamctl.web.actions import Asked
-from teamctl.web.events import Connection, Crowd, allow_descriptors
+from teamctl.web.events import Connection, ConnectionLimit, allow_descriptors
 from teamd.errors import WrongUsage
 
 
@@ -36,7 +36,7 @@ class Counted:
 
 
 def test_of_those_with_a_token_none_is_pushed_out_and_one_too_many_is_refused() -> None:
-    crowd = Crowd(strangers=1, readers=1)
+    crowd = ConnectionLimit(strangers=1, readers=1)
     first, second, third = (cast("Connection", Counted()) for _ in range(3))
     crowd.enter(first)
     assert crowd.know(first)

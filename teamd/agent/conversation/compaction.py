@@ -11,7 +11,7 @@ from typing import Final
 from teamd.agent.conversation.context import BYTES_PER_TOKEN, frame_of
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.summary import DEMAND, OpenWork, clip_text, restate
-from teamd.messages import again
+from teamd.messages import respawn_command
 from teamd.model_facts import UNKNOWN, ModelFacts
 from teamd.models import (
     CONTEXT_FULL,
@@ -141,7 +141,7 @@ class Compaction:
                 except TooLongError as error:
                     self._learn(error.limit_tokens)
                     refused = error
-        hint = _HOPELESS.format(command=again(self.asker, "--fresh"))
+        hint = _HOPELESS.format(command=respawn_command(self.asker, "--fresh"))
         raise UnusableError(f"{refused}; {hint}") from refused
 
     async def _reply_repaired(self) -> Reply:
@@ -212,7 +212,7 @@ class Compaction:
         self._fills += 1
         if self._fills > _FILLS:
             self._fills = 0  # the next mail is another try
-            command = again(self.asker, "--fresh")
+            command = respawn_command(self.asker, "--fresh")
             raise UnusableError(_FULL.format(model=self.model_asked, command=command))
         self._learn(self.conversation.context.measured)
         await self._summarise()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from teamd.files.paths import TeamPaths
 from teamd.hosts.far import FarHosts
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.messages import MAX_MESSAGE_BYTES, Message
 
 FRESH_EVERY = 25  # so often a conversation begins anew, or it would grow beyond all use
@@ -27,7 +27,7 @@ def send(  # noqa: PLR0917 -- they stand so on its command line
     chance = random.Random(label)
     others = frozenset(name.rpartition("@")[2] for name in names if "@" in name)
     far = FarHosts(paths, host, named=others) if host else None
-    post = Post(paths, durable=True, max_bytes=MAX_MESSAGE_BYTES, hosts=far)
+    post = MailRouter(paths, durable=True, max_bytes=MAX_MESSAGE_BYTES, hosts=far)
     file = os.open(acknowledged, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     number = 0
     while True:

@@ -27,7 +27,7 @@ from teamd.files import find_team, pidfile
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.mail.spool import BatchLimit
 from teamd.merges.queue import Entry, MergeState, Queue, refused
 from teamd.messages import Message
@@ -308,8 +308,8 @@ def _bob(paths: TeamPaths) -> Conversation:
     return Conversation(Transcript(paths.transcript("bob")))
 
 
-def _post(paths: TeamPaths) -> Post:
-    return Post(paths, durable=True, max_bytes=_LONG)
+def _post(paths: TeamPaths) -> MailRouter:
+    return MailRouter(paths, durable=True, max_bytes=_LONG)
 
 
 def limit(paths: TeamPaths) -> None:

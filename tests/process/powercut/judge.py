@@ -24,7 +24,7 @@ from teamd.hosts.outbox_file import find_end, whole_size
 from teamd.hosts.places import HostPlaces
 from teamd.journal import Journal
 from teamd.mail.mailbox import EMPTY, Mailbox
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 from teamd.merges import queue
 from teamd.merges.queue import MergeState
 from teamd.messages import LEAD, TEAMD, USER
@@ -162,7 +162,7 @@ class Judge:
                 with closing(Journal(self._paths.log(TEAMD), TEAMD)) as journal:
                     repair_roster(self._paths, journal)
             mail = list(self._all_mail())
-            post = Post(self._paths, durable=False, max_bytes=1 << 20)
+            post = MailRouter(self._paths, durable=False, max_bytes=1 << 20)
             self._tasks = Board(self._paths, post, LEAD).read()
             self._approvals = Approvals(self._paths, post)
             return [
