@@ -242,7 +242,7 @@ class Top(App[None]):
                 if action != "app.command_palette":
                     yield SystemCommand(what, f"key {key}", partial(self._act, screen, action))
 
-    def on_looked(self, found: RosterUpdated) -> None:
+    def on_roster_updated(self, found: RosterUpdated) -> None:
         """Draw what the watcher has found; ring once for each new request."""
         if found.paths != self.paths:
             return
@@ -260,13 +260,13 @@ class Top(App[None]):
         self._rung |= asked
         self.redraw()
 
-    def on_read(self, found: TabLoaded) -> None:
+    def on_tab_loaded(self, found: TabLoaded) -> None:
         """Give what was read to the screen that asked for it."""
         for face in self.faces:
             if isinstance(face, MateScreen):
                 face.take(found.source, found.rows)
 
-    def on_told(self, told: StatusMessage) -> None:
+    def on_status_message(self, told: StatusMessage) -> None:
         """Tell it."""
         self.tell(told.text)
         self._watcher.look_soon()

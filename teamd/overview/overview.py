@@ -115,7 +115,7 @@ class OverviewReader:
 
         Args:
             untrusted: the settings that wait for trust, and the sentence that says so, as
-                `Choice.waiting` returns them.
+                `TeamOptions.waiting` returns them.
 
         Raises:
             StoreError: the roster cannot be read.
