@@ -18,7 +18,6 @@ from teamd.hosts.requests import FarAnswer, FarRequest
 from teamd.journal import Journal
 from teamd.messages import LEAD
 from teamd.postman.presence import BEAT_SECONDS
-from teamd.tools.asking import Asking
 
 _CLOCK_SECONDS: Final = 3 * BEAT_SECONDS  # within which each end has heard the other's echo
 _LOOK_SECONDS: Final = 0.05
@@ -84,6 +83,8 @@ class Commands:
         if not self.allows(host, what):
             here = f'its team.toml has no "{host}" in [hosts] allow {what}'
             raise TeamError(f"{self.name} does not let {host} {what} teammates: {here}")
+        from teamd.tools.asking import Asking  # noqa: PLC0415 -- loads pydantic, of 8 MB
+
         left = await self._left(host, request)  # now: the import takes a while
         if left <= 0:
             raise DeadlinePassed(f"the {what} came too late to {self.name}, and was not done")

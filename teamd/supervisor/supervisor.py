@@ -118,7 +118,6 @@ class Supervisor:
             TeamError: no teammate can begin here; says why.
         """
         self.workers.begin()
-        self.orphans.load()
         self._clear()
         self.context.children.begin()
 

@@ -37,7 +37,7 @@ SLOW = """
 import os, sys, time
 class Finder:
     def find_spec(self, name, *_):
-        while name == "psutil" and not os.path.exists(os.environ["GO"]):
+        while name == "pydantic" and not os.path.exists(os.environ["GO"]):
             time.sleep(0.01)
 sys.meta_path.insert(0, Finder())
 """

@@ -25,9 +25,9 @@ from pathlib import Path
 from teamd.errors import TeamError
 from teamd.board.board import Board
 from teamd.files.paths import TeamPaths
-from teamd.mail.routing import Post
+from teamd.mail.routing import MailRouter
 paths = TeamPaths(Path(sys.argv[1]))
-board = Board(paths, Post(paths, durable=False, max_bytes=10**6), sys.argv[2], durable=False)
+board = Board(paths, MailRouter(paths, durable=False, max_bytes=10**6), sys.argv[2], durable=False)
 for _ in sys.stdin:
     try:
         print("won", board.claim("1").task.owner, flush=True)
