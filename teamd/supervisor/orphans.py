@@ -55,10 +55,6 @@ class OrphanedProcesses:
         self._journal = journal
         self._others = others
 
-    @staticmethod
-    def load() -> None:
-        """Load what is slow to load, before there is a child to look for."""
-
     def end(self, *, spare: set[int], thorough: bool = True) -> None:
         """Reap every child but the spared, and kill those that do not end; theirs come next.
 
