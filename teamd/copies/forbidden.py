@@ -47,28 +47,27 @@ class CommitGate:
         self.check_changed(name, brought(self.source, commit, tip))
 
     def check_history(self, name: str, commit: str, *known: str) -> None:
-        """See that no commit on the way to a teammate's commit changes one of those places.
+        """Check that no commit in the history of a teammate's commit changes one of those places.
 
-        A later commit may take the change back, but `git bisect` of the person's checks it out.
+        A later commit may take the change back, but the person's `git bisect` checks it out.
 
         Args:
-            name: the teammate's.
+            name: the teammate.
             commit: its commit.
-            known: commits of the person's; what is in their history was theirs.
+            known: commits of the person, whose history is trusted; the last is the copy's base.
 
         Raises:
-            Forbidden: one of them does.
+            Forbidden: a commit changes one.
         """
         commits = self.source.do("rev-list", commit, *(f"^{one}" for one in known))
         words = ("-r", "-c", "-z", "--root", "--name-only", "--no-commit-id", "--no-renames")
         found = self.source.do("diff-tree", "--stdin", *words, given=f"{commits}\n".encode())
-        try:
-            self.check_changed(name, dict.fromkeys(filter(None, found.split("\0"))))
-        except Forbidden as error:
+        if kept := self._find_kept(name, dict.fromkeys(filter(None, found.split("\0")))):
             raise Forbidden(
-                f"{error}; a commit that takes it back leaves it in the history: have it run "
-                f"`git reset --soft {known[-1][:12]}` and commit anew"
-            ) from error
+                f"{name}'s history changes {name_files(kept)}, which no teammate may change; "
+                f"`teamctl merge {name} --squash` takes the work without its history, or have it "
+                f"run `git reset --soft {known[-1][:12]}` and commit anew"
+            )
 
     def check_changed(self, name: str, changed: Iterable[str]) -> None:
         """See that none of the files which a teammate's work changes is in those places.
@@ -76,13 +75,17 @@ class CommitGate:
         Raises:
             Forbidden: one is.
         """
-        kept = [*map(_fold, _places(self.paths, self.settings, self.source.folder, name))]
-        if found := [one for one in changed if _is_kept(one, kept)]:
+        if found := self._find_kept(name, changed):
             raise Forbidden(
                 f"{name}'s work changes {name_files(found)}, which no teammate may change; "
                 "have it take that back from its commits, and make the change yourself if you want "
                 "it"
             )
+
+    def _find_kept(self, name: str, changed: Iterable[str]) -> list[str]:
+        """Return those of some files that no command of a teammate may change."""
+        kept = [*map(_fold, _places(self.paths, self.settings, self.source.folder, name))]
+        return [one for one in changed if _is_kept(one, kept)]
 
 
 def brought(source: Source, commit: str, tip: str, *patterns: str) -> list[str]:

@@ -41,7 +41,7 @@ _PROXY_LOGIN: Final = re.compile(r"\b407\b|proxy authentication", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class ServerRefusal:
     """An answer with an error.
 
     Attributes:
@@ -57,7 +57,7 @@ class Refusal:
     wait_seconds: float | None
 
 
-def find_account_error(refusal: Refusal, url: str) -> LaterError | None:
+def find_account_error(refusal: ServerRefusal, url: str) -> LaterError | None:
     """Return the error for a refusal of the account, the key or a proxy; `None` for another one."""
     status, said, wait = refusal.status, refusal.said, refusal.wait_seconds
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
@@ -100,7 +100,7 @@ def redirect_error(url: str, target: str) -> LaterError:
     return LaterError(f"{wrong}; {remedy}", about="redirect")
 
 
-def _is_spent(refusal: Refusal) -> bool:
+def _is_spent(refusal: ServerRefusal) -> bool:
     paid_first = refusal.status == HTTPStatus.PAYMENT_REQUIRED
     named = not _SPENT_KINDS.isdisjoint(refusal.kinds)
     return paid_first or named or _SPENT.search(refusal.said) is not None

@@ -19,7 +19,7 @@ from teamd.models import (
     TransientError,
     UnusableError,
 )
-from teamd.models.accounts import Refusal, find_account_error, find_connection_error
+from teamd.models.accounts import ServerRefusal, find_account_error, find_connection_error
 from teamd.models.server_time import find_wait_seconds
 
 # Worth another try besides all of 500 and above, some of which only a proxy sends.
@@ -91,7 +91,7 @@ def as_model_error(
     return refused or _judge(refusal, model=model, url=url, name=name)
 
 
-def _judge(refusal: Refusal, *, model: str, url: str, name: str) -> ModelError:
+def _judge(refusal: ServerRefusal, *, model: str, url: str, name: str) -> ModelError:
     """Return the error of a request that was refused for itself, or in passing."""
     status, said = refusal.status, refusal.said
     if status in (_OK, *TRANSIENT_STATUSES) or status >= _SERVER_ERROR:
@@ -129,7 +129,7 @@ def may_have_begun(error: Exception) -> bool:
     return not (told or unsent)
 
 
-def _passing(sentence: str, refusal: Refusal) -> ModelError:
+def _passing(sentence: str, refusal: ServerRefusal) -> ModelError:
     wait = refusal.wait_seconds
     if wait is not None and wait > LONG_WAIT_SECONDS:
         return LaterError(sentence, wait)
@@ -146,7 +146,7 @@ def _unanswered(said: str, url: str) -> ModelError:
     return TransientError(f"no whole reply from {url}{through}: {said}")
 
 
-def _read(error: Exception, mask: Callable[[str], str]) -> Refusal:
+def _read(error: Exception, mask: Callable[[str], str]) -> ServerRefusal:
     inner = _inner(error)
     said = _short(mask(str(inner["message"]))) if "message" in inner else _words(error, mask)
     kinds = frozenset(_kinds(inner))
@@ -156,7 +156,7 @@ def _read(error: Exception, mask: Callable[[str], str]) -> Refusal:
     headers: Any = getattr(getattr(error, "response", None), "headers", {})
     told = {**dict(headers.items()), **_headers_within(inner)}
     wait = find_wait_seconds({name.lower(): str(value) for name, value in told.items()}, said)
-    return Refusal(status=status, kinds=kinds, said=said, wait_seconds=wait)
+    return ServerRefusal(status=status, kinds=kinds, said=said, wait_seconds=wait)
 
 
 def _inner(error: Exception) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Stands before git in a shared folder: refuses a command that would change a protected file before
-# git moves anything. Git itself fails at such a file half way, and moves HEAD all the same. This is
-# for the teammate's convenience alone: the mounts protect the files, however git is called.
+# Replaces git in the sandbox. In a shared folder it refuses a command that would change a protected
+# file before git moves anything: git itself fails half way and moves HEAD all the same. In copies too
+# it keeps `clean` and `stash -u` from the empty folders that the sandbox mounts. This is for the
+# teammate's convenience alone: the mounts protect the files, however git is called.
 real=$TEAMD_REAL_GIT words=("$@") before=()
 while (( ${#words[@]} )); do
   case ${words[0]} in

@@ -146,7 +146,7 @@ def _slim(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class ToolAccess:
     """The tools that a teammate may use.
 
     Attributes:
@@ -163,7 +163,7 @@ class Grant:
         return listed and tool.name not in self.dropped
 
 
-_EVERY_TOOL: Final = Grant()
+_EVERY_TOOL: Final = ToolAccess()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +203,7 @@ class Toolbox:
         self._granted = _EVERY_TOOL
         self._shown = self._schemas  # where that is granted
 
-    def schemas(self, granted: Grant = _EVERY_TOOL) -> list[dict[str, Any]]:
+    def schemas(self, granted: ToolAccess = _EVERY_TOOL) -> list[dict[str, Any]]:
         """Return the `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12).
 
         Returns:
@@ -240,7 +240,7 @@ class Toolbox:
         """Return whether the work that a call looks at, such as a job, has not ended yet."""
         return self._tools[name].is_under_way(parsed)
 
-    def _has(self, name: str, granted: Grant) -> bool:
+    def _has(self, name: str, granted: ToolAccess) -> bool:
         tool = self._tools.get(name)
         return tool is not None and granted.allows(tool)
 
@@ -250,7 +250,7 @@ class Toolbox:
         arguments: object,
         *,
         key: str = "",
-        granted: Grant = _EVERY_TOOL,
+        granted: ToolAccess = _EVERY_TOOL,
         begin: Callable[[], None] = lambda: None,
     ) -> Result:
         """Run one call to its end; every failure is a `Result`, never an exception.
@@ -273,7 +273,7 @@ class Toolbox:
         name: str,
         arguments: object,
         key: str,
-        granted: Grant,
+        granted: ToolAccess,
         begin: Callable[[], None],
     ) -> Result:
         if not self._has(name, granted):
@@ -301,7 +301,7 @@ class Toolbox:
             return _failure(error, said)
         return Result(text=_clean(said + (text if text.strip() else NO_OUTPUT)))
 
-    def _check(self, tool: Tool[Any], arguments: Input, key: str, granted: Grant) -> str:
+    def _check(self, tool: Tool[Any], arguments: Input, key: str, granted: ToolAccess) -> str:
         """Raise what keeps a call from running; return what was said with a permission."""
         self._check_gate(tool)
         said = self._permit(tool.name, arguments, key)

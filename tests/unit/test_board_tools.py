@@ -13,7 +13,7 @@ from teamd.board.board import Board
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
 from teamd.states import Status
-from teamd.tools import CommandInput, Grant, Input, Result, Tool, Toolbox, ToolError
+from teamd.tools import CommandInput, Input, Result, Tool, ToolAccess, Toolbox, ToolError
 from teamd.tools.board import board_tools
 from tests.unit.life import enrol
 
@@ -172,7 +172,7 @@ def test_a_check_is_a_command_for_which_bash_is_needed(
         return ""
 
     def call(box: Toolbox, granted: frozenset[str] | None = None) -> Result:
-        return asyncio.run(box.run(name, arguments, granted=Grant(workspace=granted)))
+        return asyncio.run(box.run(name, arguments, granted=ToolAccess(workspace=granted)))
 
     tools: list[Tool[Any]] = [Bash(), *board_tools(board, lambda: None)]
     refused = "'git push' is a command, and you have no bash; mail lead about it"

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from teamd.errors import StoreError, TeamError
 from teamd.masking import MASK, Mask
-from teamd.tools import Grant, Input, Result, Tool, Toolbox, ToolError, warm_up
+from teamd.tools import Input, Result, Tool, ToolAccess, Toolbox, ToolError, warm_up
 from teamd.tools.board import TaskList
 from teamd.tools.mail import SendMessage
 from teamd.tools.shell import Bash
@@ -177,12 +177,12 @@ def test_the_same_tools_are_the_same_list_and_others_another_one() -> None:
     toolbox = Toolbox([Echo(), Shell()])
     all_of_them = ["echo", "shell"]
     for granted, names in [
-        (Grant(), all_of_them),
-        (Grant(workspace=frozenset()), ["echo"]),
-        (Grant(workspace=frozenset({"shell"})), all_of_them),
-        (Grant(dropped=frozenset({"echo"})), ["shell"]),
-        (Grant(workspace=frozenset({"shell"}), dropped=frozenset({"shell"})), ["echo"]),
-        (Grant(), all_of_them),
+        (ToolAccess(), all_of_them),
+        (ToolAccess(workspace=frozenset()), ["echo"]),
+        (ToolAccess(workspace=frozenset({"shell"})), all_of_them),
+        (ToolAccess(dropped=frozenset({"echo"})), ["shell"]),
+        (ToolAccess(workspace=frozenset({"shell"}), dropped=frozenset({"shell"})), ["echo"]),
+        (ToolAccess(), all_of_them),
     ]:
         shown = toolbox.schemas(granted)
         assert [schema["name"] for schema in shown] == names
@@ -191,7 +191,7 @@ def test_the_same_tools_are_the_same_list_and_others_another_one() -> None:
 
 def test_a_dropped_tool_does_not_run() -> None:
     box = Toolbox([Echo(), Shell()])
-    granted = Grant(dropped=frozenset({"echo"}))
+    granted = ToolAccess(dropped=frozenset({"echo"}))
     refused = asyncio.run(box.run("echo", {"words": "x"}, granted=granted))
     assert refused == Result(text="no tool named 'echo'; there are: shell", is_error=True)
 

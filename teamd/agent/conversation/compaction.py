@@ -23,7 +23,7 @@ from teamd.models import (
     UnusableError,
 )
 from teamd.settings.schema import ModelSettings
-from teamd.tools import Grant, Toolbox
+from teamd.tools import ToolAccess, Toolbox
 
 ASSUMED_CONTEXT_TOKENS: Final = 200_000  # where neither settings nor server say
 _KEPT: Final = 3  # the last replies keep the results of their calls: they are being worked with
@@ -103,10 +103,10 @@ class Compaction:
         return self._known.system_messages and not self._system_refused
 
     @property
-    def granted(self) -> Grant:
+    def granted(self) -> ToolAccess:
         """The tools that the conversation has had from its beginning."""
         opened = self.conversation.opened
-        return Grant(workspace=opened.tools, dropped=opened.dropped)
+        return ToolAccess(workspace=opened.tools, dropped=opened.dropped)
 
     @property
     def model_asked(self) -> str:
