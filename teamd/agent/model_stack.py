@@ -227,6 +227,8 @@ class Metered:
         except ModelError as error:
             if not error.begun:
                 account = NOTHING
+            elif error.usage is not None and error.broke_off:
+                account = self._assume_output(error.usage, ask)
             elif error.usage is not None:
                 account = _account(error.usage, self._find_price(ask.model))
             raise
@@ -234,6 +236,15 @@ class Metered:
             self.ledger.settle(reservation, account)
         self._remember(ask, frame, reply)
         return replace(reply, frame=frame)
+
+    def _assume_output(self, usage: Usage, ask: Ask) -> Account | None:
+        """Return the input as reported and the longest output.
+
+        The server may go on behind a broken connection, and sends thinking in a shortened form.
+        """
+        usage = replace(usage, output_tokens=ask.max_tokens)
+        account = _account(usage, self._find_price(ask.model))
+        return None if account is None else replace(account, assumed_calls=1)
 
     async def _ask(self, ask: Ask) -> Reply:
         """Ask the model.

@@ -21,7 +21,8 @@ class Account:
     Attributes:
         input_tokens: all of them; those read from and written to the cache are among them.
         usd: of those calls whose price was known, exactly; a plain 0 where there are none.
-        assumed_calls: those of which nobody told what they took: counted in full.
+        assumed_calls: those whose reply broke off: the output, and the input unless the server
+            reported it, count as the most that the request allowed.
         unpriced_calls: those whose model had no known price.
     """
 

@@ -82,11 +82,13 @@ class ModelError(Exception):
 
     Attributes:
         begun: whether the server may have begun to answer, and charges for it.
-        usage: what the server has said that it charges; `None` where it has not.
+        usage: what the server has reported that it charges; `None` if it has not.
+        broke_off: whether `usage` has the input alone: the output is reported last.
     """
 
     begun = False
     usage: Usage | None = None
+    broke_off = False
 
 
 class TransientError(ModelError):

@@ -93,7 +93,7 @@ class Claude:
                 error, model=ask.model, url=url, name=ask.asker, mask=self.mask.text
             )
             failure.begun = builder.begun or may_have_begun(error)
-            failure.usage = builder.usage
+            failure.usage, failure.broke_off = builder.usage, builder.broke_off
             if isinstance(failure, UnusableError):
                 await self._forget(client)  # a key that was mended must be read anew
             if failure is error:

@@ -62,12 +62,14 @@ class ReplyBuilder:
         thought: gets each piece of thinking.
         begun: whether the model has begun to reply, which the server charges for.
         ended: whether the last event has come.
+        odd: why this is not a reply. Later events are read for their usage alone.
     """
 
     heard: Callable[[str], None] | None = None
     thought: Callable[[str], None] | None = None
     begun: bool = False
     ended: bool = False
+    odd: OddReplyError | None = None
     _blocks: list[Block] = field(default_factory=list)
     _inputs: dict[int, str] = field(default_factory=dict)  # JSON text by the place of the block
     _places: dict[Any, int] = field(default_factory=dict)  # by the index that the server gives
@@ -81,19 +83,26 @@ class ReplyBuilder:
 
         Raises:
             ErrorEvent: the event is an error.
-            OddReplyError: it cannot be part of a reply.
+            OddReplyError: it is in another API's format.
             TransientError: the reply has become too long.
         """
-        kind = event.get("type")
         _require_reply(event)
-        self.begun = self.begun or kind != "ping"
-        match kind:
+        self.begun = self.begun or event.get("type") != "ping"
+        if self.odd is not None:
+            event = {"type": event.get("type"), "usage": event.get("usage")}
+        try:
+            self._add(event)
+        except OddReplyError as error:
+            self.odd = self.odd or error
+
+    def _add(self, event: Mapping[str, Any]) -> None:
+        match event.get("type"):
             case "message_start":
                 self._add_message(event.get("message"))
             case "message":
-                self._add_message(event)
                 self._stop_reason = event.get("stop_reason")
                 self.ended = True
+                self._add_message(event)
             case "content_block_start":
                 self._start_block(event.get("index"), event.get("content_block"))
             case "content_block_delta":
@@ -107,20 +116,26 @@ class ReplyBuilder:
 
     @property
     def usage(self) -> Usage | None:
-        """The tokens that the server reports; `None` if the report is missing or not complete."""
-        told = self.ended or self._stop_reason is not None
-        if not told or not isinstance(self._usage.get("input_tokens"), int):
+        """The tokens that the server reports; `None` if it has not reported any."""
+        if not isinstance(self._usage.get("input_tokens"), int):
             return None
         counts = {name: _count(self._usage.get(key)) for name, key in _COUNTS.items()}
         written = _object(self._usage.get("cache_creation"))
         return Usage(cache_hour_tokens=_count(written.get("ephemeral_1h_input_tokens")), **counts)
 
+    @property
+    def broke_off(self) -> bool:
+        """Whether `usage` has the input alone: the output is reported at the end of a reply."""
+        return not self.ended and self._stop_reason is None
+
     def build(self, model: str) -> Reply:
-        """Return the whole reply; `model` is named where the server does not name one.
+        """Return the whole reply; `model` is for servers that do not name theirs.
 
         Raises:
-            OddReplyError: it is not whole.
+            OddReplyError: it is not a reply, or not a whole one.
         """
+        if self.odd is not None:
+            raise self.odd
         if self._stop_reason is None and self.ended:  # whole: some gateways never tell why
             self._stop_reason = "end_turn"
         if self._stop_reason is None:
@@ -252,7 +267,7 @@ async def read_reply(
                         break
         except TimeoutError as error:
             text = f"the model's server sent nothing but pings for {most:g} s"
-            raise TransientError(text) from error
+            raise builder.odd or TransientError(text) from error
         if builder.ended:  # a connection whose body was read to its end is used again
             with suppress(TimeoutError):
                 async with asyncio.timeout(_END_SECONDS):

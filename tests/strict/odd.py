@@ -17,6 +17,7 @@ EVENTS: Final = "text/event-stream"
 JSON: Final = "application/json"
 HTML: Final = "text/html"
 IN, OUT = 12, 9  # tokens that each reply reports
+CUT: Final = (IN, None)  # the reply breaks off before it reports its output
 CALL: Final[dict[str, Any]] = {"type": "tool_use", "id": "toolu_1", "name": "do", "input": {}}
 INPUT: Final = '{"word": "a"}'
 
@@ -34,7 +35,7 @@ class OddReply:
         does: the words that `do` is called with; `None` where the body is not a reply.
         error: part of the error result that the call gets in place of running.
         sentence: part of the notice after it came twice in a row.
-        billed: input and output tokens that the server charges and has told; `None`: it told none.
+        billed: input and output tokens that the server reports; `None` for those it does not.
         recovers: whether the next try is made at once, however often it has failed.
         ends: whether the reply ends the turn.
         open: whether the connection stays open behind the body.
@@ -46,7 +47,7 @@ class OddReply:
     does: tuple[str, ...] | None = ()
     error: str = ""
     sentence: str = ""
-    billed: tuple[int, int] | None = (IN, OUT)
+    billed: tuple[int, int | None] | None = (IN, OUT)
     recovers: bool = False
     ends: bool = False
     open: bool = False
@@ -338,29 +339,30 @@ NO_REPLY: Final = [
               "OpenAI's format", kind=JSON, billed=(0, 0)),
     _no_reply("OpenAI's stream", b'data: {"choices": [{"delta": {"content": "Hi."}}]}\n\n',
               "OpenAI's format", billed=(0, 0)),
-    _no_reply("half a reply", WHOLE[:-2], "half a reply", billed=None),
-    _no_reply("nothing but the start", WHOLE[:1], "half a reply", billed=None),
-    _no_reply("half an event", sse(WHOLE[:-1])[:-20], "not JSON", billed=None),
+    _no_reply("half a reply", WHOLE[:-2], "half a reply", billed=CUT),
+    _no_reply("nothing but the start", WHOLE[:1], "half a reply", billed=CUT),
+    _no_reply("half an event", sse(WHOLE[:-1])[:-20], "not JSON", billed=CUT),
     _no_reply("event that is not JSON", sse(WHOLE[:3]) + b"data: {oops\n\n" + sse(WHOLE[3:]),
-              "not JSON", billed=None),
+              "not JSON", billed=CUT),
     _no_reply("event that is a list", sse(WHOLE[:3]) + b"data: []\n\n", "not an object",
-              billed=None),
+              billed=CUT),
     _no_reply("event that is null", sse(WHOLE[:3]) + b"data: null\n\n", "not an object",
-              billed=None),
-    _no_reply("call without a name", [start(), *call(name="-"), *end()], "without a name",
-              billed=None),
-    _no_reply("call whose name is empty", [start(), *call(name=""), *end()], "without a name",
-              billed=None),
-    _no_reply("call whose name is a number", [start(), *call(name=5), *end()], "without a name",
-              billed=None),
-    _no_reply("text that is a number", [start(), *text(0, 5), *end()], "not a string",
-              billed=None),
+              billed=CUT),
+    _no_reply("call without a name", [start(), *call(name="-"), *end()], "without a name"),
+    _no_reply("whole message with a call without a name",
+              message(content=[{**CALL, "name": ""}]), "without a name", kind=JSON),
+    _no_reply("overload in the middle of a reply", sse([*WHOLE[:3], {"type": "error", "error":
+              {"type": "overloaded_error", "message": "busy"}}]), "busy", billed=CUT,
+              recovers=True),
+    _no_reply("call whose name is empty", [start(), *call(name=""), *end()], "without a name"),
+    _no_reply("call whose name is a number", [start(), *call(name=5), *end()], "without a name"),
+    _no_reply("text that is a number", [start(), *text(0, 5), *end()], "not a string"),
     _no_reply("block without a type", [start(), *block(0, {"text": "x"}), *end()],
-              "without a type", billed=None),
+              "without a type"),
     _no_reply("block that is null", [start(), *block(0, None), *end()],  # type: ignore[arg-type]
-              "without a type", billed=None),
+              "without a type"),
     _no_reply("input without a call", [start(), *text(), call()[1], *end()],
-              "input of a tool call that it has not begun", billed=None),
+              "input of a tool call that it has not begun"),
     _no_reply("stop reason that is a number", [*WHOLE[:-2], *end(5)], "not a string"),
     _no_reply("stop reason that is a list", [*WHOLE[:-2], *end(["end_turn"])], "not a string"),
     _no_reply("number that JSON does not have", sse([start(), *block(0, {"type": "odd",
