@@ -11,7 +11,7 @@ from teamctl.texts import not_empty, without_secrets
 from teamd import control
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
-from teamd.cli import TeamOptions
+from teamd.command_line.run import TeamOptions
 from teamd.errors import ExitCode, TeamError
 from teamd.messages import USER, Message, check_name, new_id
 

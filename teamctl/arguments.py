@@ -10,12 +10,12 @@ from typing import Final, TypeAlias
 import click
 
 from teamd.board.files import ids_in
+from teamd.command_line.options import Seconds
 from teamd.errors import TeamError
 from teamd.files import find_team
 from teamd.files.paths import TeamPaths
 from teamd.hosts.places import HostPlaces
 from teamd.messages import LEAD, TEAMD, USER
-from teamd.options import Seconds
 from teamd.team.roster import Roster
 
 Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from teamctl import output
-from teamd.cli import INTERRUPTED, TeamOptions
+from teamd.command_line.run import INTERRUPTED, TeamOptions
 from teamd.errors import BadName, ExitCode, TeamError
 from teamd.messages import check_name
 from teamd.team.roster import Roster

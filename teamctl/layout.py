@@ -10,7 +10,7 @@ from shutil import get_terminal_size
 from typing import Final
 
 from teamctl import output
-from teamd import terminal
+from teamd.command_line import terminal
 
 WIDEST: Final = 100  # columns; longer lines are hard to read
 _NARROWEST: Final = 10

@@ -6,8 +6,8 @@ import click
 
 from teamctl.commands import COMMANDS, load
 from teamctl.examples import EXAMPLES
-from teamd.cli import TeamOptions, run
-from teamd.options import SuggestingGroup, add_examples, team_options, version_option
+from teamd.command_line.options import SuggestingGroup, add_examples, team_options, version_option
+from teamd.command_line.run import TeamOptions, run
 
 
 class LazyGroup(SuggestingGroup):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from teamctl.widths import Cell, Shape
-from teamd import terminal
 from teamd.budget.account import Account
+from teamd.command_line import terminal
 from teamd.messages import REQUEST, Message
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from teamd.messages import MAX_MESSAGE_BYTES, TEAMD
 
 if TYPE_CHECKING:
     from teamd.approvals.store import Approvals
-    from teamd.cli import TeamOptions
+    from teamd.command_line.run import TeamOptions
     from teamd.hosts.far import FarHosts
     from teamd.merges.queue import Queue
     from teamd.settings import Settings

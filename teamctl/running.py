@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from teamd import terminal
+from teamd.command_line import terminal
 from teamd.files import directories, pidfile
 from teamd.files.paths import TeamPaths
 from teamd.team import teams
 
 if TYPE_CHECKING:
-    from teamd.cli import TeamOptions
+    from teamd.command_line.run import TeamOptions
 
 no_start_option = click.option(
     "--no-start", is_flag=True, help="Do not start teamd where none runs: fail with status 3."

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from teamd import terminal
+from teamd.command_line import terminal
 from teamd.errors import TeamError
 from teamd.masking import Mask
 from teamd.secret_environment import secrets_in

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from teamctl import output
 from teamctl.layout import Layout
-from teamd import terminal
+from teamd.command_line import terminal
 from teamd.messages import USER
 from teamd.transcript import records
 from teamd.transcript.live import thinking_of

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from teamctl.tail import GrowingFile, end_of, lines_back
 from teamd.files.paths import TeamPaths
-from teamd.message_json import is_moment
+from teamd.messages import is_moment
 from teamd.transcript import records
 from teamd.transcript.file import is_checkpoint, parse
 

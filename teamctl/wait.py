@@ -20,9 +20,9 @@ from teamd.files.watch import wait_for
 from teamd.mail.routing import MailRouter
 from teamd.masking import may_be_masked
 from teamd.messages import Message
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from teamd.transcript.file import decode, message_in, parse
 from teamd.transcript.records import PAUSED, Record, TurnEnded, mail_in
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.segment import Segment
 
-    from teamd.cli import TeamOptions
+    from teamd.command_line.run import TeamOptions
 
 Lines = list[list["Segment"]]
 

@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from teamd import control, secret_environment, terminal
-from teamd.cli import TeamOptions, run
-from teamd.connection import check_connection, server_address
+from teamd import control, secret_environment
+from teamd.command_line import terminal
+from teamd.command_line.options import IntRange, Seconds, add_examples, team_options, version_option
+from teamd.command_line.run import TeamOptions, run
+from teamd.command_line.terminal import plain
 from teamd.errors import DeadlinePassed, ExitCode, NoTeamd, TeamError
 from teamd.files import directories, pidfile
 from teamd.files.paths import TeamPaths
-from teamd.options import IntRange, Seconds, add_examples, team_options, version_option
+from teamd.model_server.connection import check_connection, server_address
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.sandbox import SANDBOXED
 from teamd.service import READY, leave_terminal, notify, start_anew, start_in_background
 from teamd.service import stop as stop_service
 from teamd.supervisor.fork import hide_memory
 from teamd.team.roster import Roster
-from teamd.terminal import plain
 
 if TYPE_CHECKING:
     from teamd.settings import Settings
@@ -204,7 +205,8 @@ class _Models:
 
     def begin_fetch(self) -> None:
         """Begin to ask the server, once a day; not where the key would have to be unlocked."""
-        from teamd import credentials, model_pages  # noqa: PLC0415 -- only for a start
+        from teamd.model_server import credentials  # noqa: PLC0415 -- only for a start
+        from teamd.model_server import pages as model_pages  # noqa: PLC0415 -- only for a start
 
         key = None if self._model.key_command else credentials.in_environment()
         if key is not None and self._names:
@@ -214,7 +216,7 @@ class _Models:
 
     def warn(self) -> None:
         """Print a warning for each model that retires soon."""
-        from teamd.model_pages import warn_of_retirements  # noqa: PLC0415 -- only for a start
+        from teamd.model_server.pages import warn_of_retirements  # noqa: PLC0415 -- only for a start
 
         self._wait()
         for sentence in warn_of_retirements(self._team, self._server, self._names):

@@ -24,8 +24,7 @@ from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import check_folder
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
-from teamd.message_json import is_moment
-from teamd.messages import REQUEST_TYPE, TEAMD, USER, Message, new_id
+from teamd.messages import REQUEST_TYPE, TEAMD, USER, Message, is_moment, new_id
 
 KEPT_SECONDS: Final = 3600.0  # a reply that nobody collects
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")

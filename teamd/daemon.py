@@ -13,9 +13,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
 
-from teamd import credentials
 from teamd.agent.process import TeammateProcess
-from teamd.connection import check_connection
 from teamd.errors import StoreError
 from teamd.files import directories, locks, pidfile
 from teamd.files.paths import TeamPaths, home_folder
@@ -23,6 +21,8 @@ from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
 from teamd.masking import Mask, MaskedStream
 from teamd.messages import TEAMD
+from teamd.model_server import credentials
+from teamd.model_server.connection import check_connection
 from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.supervisor.fork import (
     CheckStart,

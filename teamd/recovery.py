@@ -33,9 +33,9 @@ from teamd.journal import Journal
 from teamd.mail import lines
 from teamd.mail.spool import Spool
 from teamd.messages import TEAMD, Message, check_name
-from teamd.states import Status
+from teamd.model_server.usage import Usage
 from teamd.team.roster import Roster, Team
-from teamd.tokens import Usage
+from teamd.team.states import Status
 
 if TYPE_CHECKING:
     from teamd.transcript.records import Opened

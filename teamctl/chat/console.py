@@ -26,7 +26,7 @@ from teamctl import render
 from teamctl.chat import slash
 from teamctl.chat.listener import Listener, Turn
 from teamctl.wait import GONE, explain_wait
-from teamd import terminal
+from teamd.command_line import terminal
 from teamd.errors import TeamError
 from teamd.files import files, pidfile
 from teamd.files.paths import TeamPaths

@@ -13,12 +13,12 @@ from teamctl.events.stream import Stream
 from teamctl.post import team_post
 from teamctl.texts import without_secrets
 from teamd import control
-from teamd.cli import TeamOptions
+from teamd.command_line.run import TeamOptions
 from teamd.files.paths import TeamPaths
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
 from teamd.overview.members import WAITING
 from teamd.overview.overview import OverviewReader
-from teamd.states import Status
+from teamd.team.states import Status
 
 _MOST: Final = 8
 _ENDED: Final = frozenset({"merged", "conflict", "failed"})

@@ -16,9 +16,9 @@ from teamctl.chat.lead import explain_answer, needs, short_moment, tell
 from teamctl.layout import Layout
 from teamctl.tail import GrowingFile, Unseen
 from teamctl.transcripts import Retries
-from teamd import terminal
 from teamd.budget.account import NOTHING, Account
 from teamd.budget.ledger import Ledger
+from teamd.command_line import terminal
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
 from teamd.files.paths import TeamPaths

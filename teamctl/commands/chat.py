@@ -14,10 +14,10 @@ from teamctl.chat.lead import Lead
 from teamctl.running import ensure_running, no_start_option
 from teamctl.texts import text_or_stdin
 from teamctl.wait import wait_for_last_words
-from teamd.cli import TeamOptions
+from teamd.command_line.options import TextCommand, team_options
+from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
 from teamd.messages import LEAD
-from teamd.options import TextCommand, team_options
 
 
 @click.command(cls=TextCommand)

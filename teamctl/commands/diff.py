@@ -11,12 +11,12 @@ import click
 
 from teamctl import arguments, output, texts
 from teamctl.post import team_queue
-from teamd import terminal
-from teamd.cli import TeamOptions
+from teamd.command_line import terminal
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 from teamd.copies import record
 from teamd.copies.record import Copy
 from teamd.files.paths import TeamPaths
-from teamd.options import team_options
 from teamd.team.roster import Roster
 
 # What git sets around the words of a difference; all other control characters are shown.

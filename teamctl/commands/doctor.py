@@ -20,13 +20,14 @@ from teamctl.doctor.hosts import check_hosts
 from teamctl.doctor.machine import check_machine
 from teamctl.doctor.model import check_model
 from teamctl.doctor.synced import check_synced
-from teamd import recovery, terminal
+from teamd import recovery
 from teamd.board.files import read_all
-from teamd.cli import TeamOptions
+from teamd.command_line import terminal
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
 from teamd.files import directories, pidfile
 from teamd.files.paths import TeamPaths
-from teamd.options import team_options
 from teamd.overview.members import count_rejected
 from teamd.overview.notices import of_rejected
 from teamd.sandbox.build import check_workspace, judge_workspace

@@ -12,8 +12,8 @@ from teamctl.events.event import Event
 from teamctl.events.stream import Stream
 from teamctl.tail import Watched
 from teamctl.when import SINCE_HELP, parse_when
-from teamd.cli import TeamOptions
-from teamd.options import team_options
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 
 _HOUR: Final = 3600
 

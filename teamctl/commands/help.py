@@ -54,7 +54,7 @@ def command(topic: str | None, *, man: str | None, as_json: bool) -> None:
 
 def _write_pages(folder: Path, *, as_json: bool) -> None:
     from teamd.__main__ import program as teamd  # noqa: PLC0415 -- the same
-    from teamd.manual import pages  # noqa: PLC0415 -- the same
+    from teamd.command_line.manual import pages  # noqa: PLC0415 -- the same
 
     written = []
     with translate_os_errors(folder):

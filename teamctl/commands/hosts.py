@@ -13,13 +13,13 @@ from teamctl.hosts.extra import load
 from teamctl.hosts.forgetting import forget as forget_host
 from teamctl.hosts.record import BrokerRecord
 from teamctl.post import other_hosts
-from teamd import terminal
-from teamd.cli import TeamOptions
+from teamd.command_line import terminal
+from teamd.command_line.options import SuggestingGroup, team_options
+from teamd.command_line.run import TeamOptions
+from teamd.command_line.terminal import plain
 from teamd.errors import TeamError
 from teamd.hosts.view import postman_runs
-from teamd.options import SuggestingGroup, team_options
 from teamd.team.roster import Roster
-from teamd.terminal import plain
 
 if TYPE_CHECKING:
     from teamctl.hosts.broker_folder import BrokerFolder

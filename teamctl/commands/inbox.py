@@ -14,11 +14,11 @@ from teamctl.arguments import boxes
 from teamctl.output import MailFormat
 from teamctl.post import team_post
 from teamctl.tail import Unseen
-from teamd.cli import TeamOptions
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
 from teamd.messages import Message
-from teamd.options import team_options
 
 if TYPE_CHECKING:
     from teamctl.person_mail import Boxes, InboxReader, Note

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
+from teamd.command_line.terminal import plain
 from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files, find_team
 from teamd.files.paths import SETTINGS_FILE, TeamPaths
 from teamd.messages import TEAM_FOLDER
 from teamd.settings.trust import TrustStore
 from teamd.settings.write import init_text
-from teamd.terminal import plain
 
 
 @click.command()

@@ -7,8 +7,8 @@ import click
 from teamctl import arguments, output, texts
 from teamctl.far import ask_host, print_answer, split_host
 from teamd import control
-from teamd.cli import TeamOptions
-from teamd.options import TextCommand, team_options
+from teamd.command_line.options import TextCommand, team_options
+from teamd.command_line.run import TeamOptions
 
 
 @click.command(cls=TextCommand)

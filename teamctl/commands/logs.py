@@ -11,14 +11,14 @@ import click
 
 from teamctl import arguments, output
 from teamctl.tail import lines
-from teamd import terminal
-from teamd.cli import TeamOptions
+from teamd.command_line import terminal
+from teamd.command_line.options import IntRange, team_options
+from teamd.command_line.run import TeamOptions
+from teamd.command_line.terminal import escape_json
 from teamd.files.paths import TeamPaths
 from teamd.hosts.places import HostPlaces
 from teamd.messages import TEAMD
-from teamd.options import IntRange, team_options
 from teamd.team.roster import Roster
-from teamd.terminal import escape_json
 
 _OWN = ("time", "level", "event", "who", "traceback")
 _POSTMAN: Final = "postman"

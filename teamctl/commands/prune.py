@@ -11,13 +11,13 @@ from typing import Final
 import click
 
 from teamctl import output
-from teamd.cli import TeamOptions
+from teamd.command_line.options import FloatRange, team_options
+from teamd.command_line.run import TeamOptions
 from teamd.control import KEPT_SECONDS
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, locks
 from teamd.files.paths import TeamPaths
 from teamd.messages import NAME, RESERVED
-from teamd.options import FloatRange, team_options
 from teamd.team.roster import Roster
 
 _DAY_SECONDS: Final = 86_400.0

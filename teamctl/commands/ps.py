@@ -11,11 +11,11 @@ import click
 
 from teamctl import output
 from teamctl.widths import Shape
-from teamd.cli import TeamOptions
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.messages import TEAMD
-from teamd.options import team_options
 from teamd.overview.members import look_at
 from teamd.process_id import Identity
 from teamd.team.roster import Roster

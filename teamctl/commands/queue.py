@@ -8,11 +8,11 @@ import click
 
 from teamctl import arguments, output
 from teamctl.post import team_queue
-from teamd.cli import TeamOptions
+from teamd.command_line.options import SuggestingGroup, team_options
+from teamd.command_line.run import TeamOptions
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.merges.queue import Entry
-from teamd.options import SuggestingGroup, team_options
 from teamd.team.roster import Roster
 
 _SHORT: Final = 12

@@ -10,19 +10,19 @@ import click
 from teamctl import arguments, output, texts
 from teamctl.actions import kind_word, title
 from teamctl.post import team_post
-from teamd import terminal
 from teamd.approvals.approval import Approval, Kind, NoSuchApproval
 from teamd.approvals.store import Approvals
-from teamd.cli import TeamOptions
+from teamd.command_line import terminal
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.messages import USER
-from teamd.options import team_options
 from teamd.overview.members import MemberView
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.overview.requests import OpenRequest, read_requests
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 
 _MOST_NAMED: Final = 5
 _STATES: Final[dict[str, str]] = {

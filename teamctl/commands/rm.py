@@ -13,12 +13,12 @@ import click
 from teamctl import arguments, output, texts
 from teamctl.post import team_queue
 from teamd import control
-from teamd.cli import TeamOptions
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
 from teamd.files import directories, files, locks
 from teamd.files.paths import TeamPaths
 from teamd.messages import check_name
-from teamd.options import team_options
 from teamd.team.roster import Roster
 
 # As `Conversation.key_of` makes them: else those of bob-2 would be bob's.

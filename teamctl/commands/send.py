@@ -11,14 +11,14 @@ from teamctl import output
 from teamctl.arguments import receivers, timeout_option
 from teamctl.post import team_post
 from teamctl.texts import not_empty, text_or_stdin
-from teamd.cli import TeamOptions
+from teamd.command_line.options import TextCommand, team_options
+from teamd.command_line.run import TeamOptions
 from teamd.errors import DeadlinePassed, TeamError
 from teamd.files import pidfile
 from teamd.files.watch import wait_for
 from teamd.mail.everywhere import broadcast_far
 from teamd.mail.routing import MailRouter, Sent
 from teamd.messages import Message, new_id
-from teamd.options import TextCommand, team_options
 
 _sender_option = click.option("--from", "sender", help="The sender  [default: you].")
 

@@ -10,16 +10,16 @@ import click
 
 from teamctl import arguments, output
 from teamctl.post import open_approvals
-from teamd import terminal
 from teamd.board.files import read_all
 from teamd.budget.account import NOTHING
 from teamd.budget.accounts import read_used
-from teamd.cli import TeamOptions
+from teamd.command_line import terminal
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail import lines
 from teamd.mail.mailbox import Mailbox
-from teamd.options import team_options
 from teamd.overview.members import WAITING, MemberView
 from teamd.overview.overview import OverviewReader
 from teamd.settings import roles

@@ -11,14 +11,14 @@ from teamctl import arguments, output, texts
 from teamctl.far import ask_host, print_answer, refuse_options, split_host
 from teamctl.running import ensure_running, no_start_option
 from teamd import control
-from teamd.cli import INTERRUPTED, TeamOptions
+from teamd.command_line.options import FloatRange, IntRange, TextCommand, team_options
+from teamd.command_line.run import INTERRUPTED, TeamOptions
 from teamd.errors import ExitCode, TeamError
 from teamd.files import directories, files
 from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import PRIVATE_FILE
 from teamd.messages import check_name
-from teamd.model_facts import EFFORTS
-from teamd.options import FloatRange, IntRange, TextCommand, team_options
+from teamd.model_server.facts import EFFORTS
 from teamd.settings import Teammate, read_file
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 from teamd.settings.trust import TrustStore

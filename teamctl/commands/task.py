@@ -10,16 +10,16 @@ import click
 
 from teamctl import arguments, output, texts
 from teamctl.post import team_post
-from teamd import terminal
 from teamd.board import rules
 from teamd.board.board import Board, Changed
 from teamd.board.files import Tasks
 from teamd.board.rules import Change
 from teamd.board.task import Task, TaskStatus
-from teamd.cli import TeamOptions
+from teamd.command_line import terminal
+from teamd.command_line.options import SuggestingGroup, TextCommand, team_options
+from teamd.command_line.run import TeamOptions
 from teamd.files import pidfile
 from teamd.messages import LEAD
-from teamd.options import SuggestingGroup, TextCommand, team_options
 
 # What somebody can set; the others follow from that.
 _STATUSES = [str(status) for status in TaskStatus if status is not TaskStatus.CHECKING]

@@ -9,8 +9,8 @@ from teamctl.widths import Shape
 from teamd.board import rules
 from teamd.board.files import Tasks, read_all
 from teamd.board.task import Task, TaskStatus
-from teamd.cli import TeamOptions
-from teamd.options import team_options
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 
 _SHAPE = Shape(
     elastic={"SUBJECT": 16, "BLOCKED BY": 10, "ROLE": 6, "OWNER": 8},

@@ -8,8 +8,8 @@ import click
 
 from teamctl import output, roster_table
 from teamctl.watch import watch_team
-from teamd.cli import TeamOptions
-from teamd.options import team_options
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 from teamd.overview.overview import Overview, OverviewReader
 
 

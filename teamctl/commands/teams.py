@@ -10,13 +10,13 @@ from teamctl import output, texts
 from teamctl.arguments import grace_option
 from teamctl.widths import Shape
 from teamd import control
-from teamd.cli import TeamOptions
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 from teamd.errors import ExitCode, TeamError
 from teamd.files import pidfile
 from teamd.files.find_team import project
 from teamd.files.paths import TeamPaths
 from teamd.messages import TEAM_FOLDER
-from teamd.options import team_options
 from teamd.team import teams
 
 _SHAPE = Shape(

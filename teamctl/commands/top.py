@@ -10,8 +10,8 @@ import click
 
 from teamctl.roster_table import show
 from teamctl.top import first
-from teamd.cli import TeamOptions
-from teamd.options import team_options
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 from teamd.overview.overview import OverviewReader
 
 

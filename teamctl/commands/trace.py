@@ -12,15 +12,15 @@ import click
 
 from teamctl import output
 from teamctl.widths import Shape
-from teamd import terminal
-from teamd.cli import TeamOptions
+from teamd.command_line import terminal
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 from teamd.files import directories
 from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import safe_open
 from teamd.mail import trace as tracing
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, USER, Message
-from teamd.options import team_options
 from teamd.team.roster import Roster
 from teamd.transcript.file import decode
 from teamd.transcript.records import mail_in

@@ -14,12 +14,12 @@ from teamctl.tail import Watched
 from teamctl.transcript_view import TranscriptView
 from teamctl.transcripts import Excerpt, Found, Retries, Transcripts
 from teamctl.when import SINCE_HELP, parse_when
-from teamd import terminal
-from teamd.cli import TeamOptions
+from teamd.command_line import terminal
+from teamd.command_line.options import IntRange, team_options
+from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.messages import USER
-from teamd.options import IntRange, team_options
 from teamd.team.roster import Roster
 from teamd.transcript.file import decode_object
 

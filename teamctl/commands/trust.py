@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from teamctl import output
-from teamd.cli import TeamOptions
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
-from teamd.options import team_options
 from teamd.settings.load import read_file
 from teamd.settings.loaded_settings import SettingsFile
 from teamd.settings.trust import Confirmed, TrustStore

@@ -11,8 +11,8 @@ from teamctl import output
 from teamctl.widths import Shape
 from teamd.budget.ledger import Ledger
 from teamd.budget.refusals import USD
-from teamd.cli import TeamOptions
-from teamd.options import team_options
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 from teamd.overview.usage import PER_DAY, PER_MONTH, Use, read_uses
 
 _SHAPE = Shape(

@@ -11,17 +11,17 @@ import click
 
 from teamctl import arguments, output
 from teamctl.arguments import timeout_option
-from teamd.cli import TeamOptions
+from teamd.command_line.options import team_options
+from teamd.command_line.run import TeamOptions
 from teamd.errors import DeadlinePassed, ExitCode
 from teamd.files import files, pidfile
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
-from teamd.options import team_options
 from teamd.overview.members import WAITING
 from teamd.overview.overview import Overview, OverviewReader
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 
 # From the mail that is taken to the report of who works on it.
 _CALM_SECONDS: Final = 0.5

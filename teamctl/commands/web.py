@@ -7,9 +7,9 @@ from typing import Final
 
 import click
 
-from teamd.cli import TeamOptions
+from teamd.command_line.options import IntRange, team_options
+from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
-from teamd.options import IntRange, team_options
 
 _LAST_PORT: Final = 65_535
 

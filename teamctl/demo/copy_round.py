@@ -18,8 +18,8 @@ from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, MAX_MESSAGE_BYTES, TEAMD, Message
 from teamd.sandbox.probe import find_program
 from teamd.settings import Settings
-from teamd.states import Status
 from teamd.team.roster import Team
+from teamd.team.states import Status
 from teamd.transcript.records import CallAnswered, Record, Replied, mail_in
 
 if TYPE_CHECKING:

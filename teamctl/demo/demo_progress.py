@@ -14,14 +14,14 @@ import click
 from teamctl import output
 from teamctl.tail import GrowingFile
 from teamctl.wait import GONE
-from teamd import terminal
+from teamd.command_line import terminal
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, Message
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from teamd.transcript.file import decode_lines
 from teamd.transcript.outcome import find_trouble
 from teamd.transcript.records import CallAnswered, NoticeSent, Record, Replied, TurnEnded

@@ -33,8 +33,8 @@ from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import postman_runs, waiting
 from teamd.overview.overview import OverviewReader
 from teamd.programs.reaped import Reaped
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 
 _START_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.02

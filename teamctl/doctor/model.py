@@ -15,15 +15,16 @@ from urllib.parse import urljoin, urlsplit
 import httpx2
 
 from teamctl.doctor import Finding, Level
-from teamd import connection, control, credentials
-from teamd.connection import BASE_URL_VARIABLE, DEFAULT_URL, server_address
-from teamd.credentials import digest_of
+from teamd import control
 from teamd.errors import TeamError
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.messages import new_id
-from teamd.model_facts import ModelFacts
-from teamd.model_pages import fetch
+from teamd.model_server import connection, credentials
+from teamd.model_server.connection import BASE_URL_VARIABLE, DEFAULT_URL, server_address
+from teamd.model_server.credentials import digest_of
+from teamd.model_server.facts import ModelFacts
+from teamd.model_server.pages import fetch
 
 if TYPE_CHECKING:
     from teamd.settings import Settings

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from teamctl.events.event import Event
-from teamd.message_json import is_moment
-from teamd.messages import Message
+from teamd.messages import Message, is_moment
 from teamd.transcript import records
 from teamd.transcript.file import decode_object
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from teamctl import output
-from teamd import terminal
+from teamd.command_line import terminal
 
 _TROUBLE = frozenset({"crashed", "failed", "stuck", "mail_rejected"})
 _LONGEST_KIND = len("conversation_opened")

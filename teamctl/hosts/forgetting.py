@@ -14,7 +14,7 @@ from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import HostState, Views, postman_runs, read_views, waiting
 
 if TYPE_CHECKING:
-    from teamd.cli import TeamOptions
+    from teamd.command_line.run import TeamOptions
     from teamd.hosts.far import FarHosts
 
 _SECONDS = 5.0

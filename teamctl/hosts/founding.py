@@ -20,7 +20,7 @@ from teamd.files.paths import TeamPaths
 from teamd.messages import NAME
 
 if TYPE_CHECKING:
-    from teamd.cli import TeamOptions
+    from teamd.command_line.run import TeamOptions
 
 DEFAULT_LISTEN: Final = "0.0.0.0:4222"
 _LISTEN: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")

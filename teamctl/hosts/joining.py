@@ -16,7 +16,7 @@ from teamd.postman.broker import find_trouble
 from teamd.postman.certificates import Certificates
 
 if TYPE_CHECKING:
-    from teamd.cli import TeamOptions
+    from teamd.command_line.run import TeamOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from teamd.errors import TeamError
 from teamd.files import files
 
 if TYPE_CHECKING:
-    from teamd.cli import TeamOptions
+    from teamd.command_line.run import TeamOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from teamd.settings.trust import TrustStore
 from teamd.settings.write import init_text, with_keys
 
 if TYPE_CHECKING:
-    from teamd.cli import TeamOptions
+    from teamd.command_line.run import TeamOptions
 
 _READABLE_FILE: Final = 0o644
 _MODE_BITS: Final = 0o777

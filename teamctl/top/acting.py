@@ -12,7 +12,7 @@ from teamctl.top.face import Face
 from teamd.errors import TeamError
 from teamd.messages import respawn_command
 from teamd.overview.members import MemberView
-from teamd.states import Status
+from teamd.team.states import Status
 
 _NO_TEAMD: Final = "no teamd runs; start it with `teamd start`"
 _NEXT: Final = "Text that it reads next (may be empty)"

@@ -26,7 +26,7 @@ from teamctl.top.face import Face
 from teamctl.top.lines import row_of
 from teamctl.top.screens import MateScreen, TeamScreen
 from teamctl.top.sources import Tab
-from teamd.cli import TeamOptions
+from teamd.command_line.run import TeamOptions
 from teamd.files.find_team import all_teams, finish
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import Watch, watch

@@ -16,10 +16,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from teamctl.top.lines import Row, RowList
+from teamd.command_line.terminal import plain
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.overview.overview import Overview
-from teamd.terminal import plain
 
 if TYPE_CHECKING:
     from teamctl.top.sources import Tab

@@ -15,7 +15,7 @@ from typing import Final
 
 from teamctl.top import bar, columns
 from teamctl.top.columns import Line
-from teamd import terminal
+from teamd.command_line import terminal
 from teamd.overview.overview import Overview
 
 _ENTER: Final = "\033[?1049h\033[?25l\033[2J\033[H"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from teamctl import texts
 from teamctl.actions import Deeds
-from teamd.cli import TeamOptions
+from teamd.command_line.run import TeamOptions
 from teamd.errors import WrongUsage
 
 

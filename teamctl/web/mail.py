@@ -11,8 +11,7 @@ from teamctl.tail import GrowingFile
 from teamd.files.paths import TeamPaths
 from teamd.mail import trace
 from teamd.mail.trace import DeliveryStage
-from teamd.message_json import is_moment
-from teamd.messages import Message
+from teamd.messages import Message, is_moment
 from teamd.transcript.file import decode
 from teamd.transcript.records import Delivered
 

@@ -27,7 +27,7 @@ from teamctl.web.watcher import PartsWatcher, WatchedPart
 from teamd.board.files import read_all
 from teamd.board.task import TaskStatus
 from teamd.budget.ledger import Ledger
-from teamd.cli import TeamOptions
+from teamd.command_line.run import TeamOptions
 from teamd.copies import record
 from teamd.copies.copy_status import opened_diff
 from teamd.errors import DamagedRoster, ExitCode, TeamError, translate_os_errors
@@ -45,7 +45,7 @@ from teamd.transcript.records import Checkpoint
 
 if TYPE_CHECKING:
     from teamctl.web.mail import TeamMail
-    from teamd.cli import TeamOptions
+    from teamd.command_line.run import TeamOptions
 
 
 WINDOW: Final = 1 << 18

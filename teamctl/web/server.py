@@ -18,7 +18,7 @@ from teamctl.web.guard import Guard, Tokens
 from teamctl.web.mail import TeamMail
 from teamctl.web.pages import Pages, parts
 from teamctl.web.watcher import PartsWatcher
-from teamd.cli import TeamOptions
+from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import PRIVATE_FILE, private_umask

@@ -26,8 +26,8 @@ from teamd.messages import (
     TEAMD,
     Message,
 )
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from teamd.tools import Result
 from teamd.transcript.records import TaskBegun
 

@@ -15,7 +15,6 @@ from teamd.agent.model_stack import ModelStack
 from teamd.agent.throttle import CallSlots
 from teamd.agent.wakeup import HeartbeatSender, SupervisorGone, Wakeup, hibernate
 from teamd.budget.ledger import Ledger
-from teamd.child_exit import explain_exit
 from teamd.copies import record as copies
 from teamd.copies.clone import settle
 from teamd.copies.record import Copy
@@ -23,7 +22,6 @@ from teamd.files import locks
 from teamd.files.locks import InstanceLock
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import SLOW_SECONDS
-from teamd.heartbeat import Heartbeat
 from teamd.journal import Journal
 from teamd.masking import Mask
 from teamd.messages import TEAMD
@@ -31,8 +29,10 @@ from teamd.sandbox.build import build_policy, check_workspace
 from teamd.sandbox.probe import Probe
 from teamd.sandbox.readable import Readable
 from teamd.settings import Settings
-from teamd.states import ChildExit
+from teamd.team.child_exit import explain_exit
+from teamd.team.heartbeat import Heartbeat
 from teamd.team.roster import Roster
+from teamd.team.states import ChildExit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from teamd.agent.wakeup import CallBudget, after_next_tick
 from teamd.errors import StoreError, TeamError
 from teamd.messages import respawn_command
 from teamd.models import LimitError, UnusableError
-from teamd.states import Status
+from teamd.team.states import Status
 from teamd.tools import PermissionPending
 from teamd.transcript.records import LIMIT, PAUSED, REPEATED, NoticeSent
 

@@ -25,12 +25,13 @@ from teamd.agent.throttle import Throttle
 from teamd.budget.account import NOTHING, Account, Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
-from teamd.connection import server_address
 from teamd.errors import StoreError
 from teamd.files.safe_open import safe_open
 from teamd.messages import new_id
-from teamd.model_facts import UNKNOWN, ModelFacts
-from teamd.model_pages import keep, read_kept
+from teamd.model_server.connection import server_address
+from teamd.model_server.facts import UNKNOWN, ModelFacts
+from teamd.model_server.pages import keep, read_kept
+from teamd.model_server.usage import Usage
 from teamd.models import (
     Ask,
     LimitError,
@@ -46,7 +47,6 @@ from teamd.models.prices import FREE, Price, Prices
 from teamd.models.retry import Rests, Retrying, RetryPolicy
 from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
-from teamd.tokens import Usage
 from teamd.transcript.live import LiveText
 
 if TYPE_CHECKING:

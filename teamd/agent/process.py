@@ -8,16 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from teamd import credentials, secret_environment
+from teamd import secret_environment
 from teamd.budget import records
 from teamd.budget.ledger import Ledger
 from teamd.copies.record import list_folders
 from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
-from teamd.heartbeat import Heartbeat
 from teamd.masking import Mask
+from teamd.model_server import credentials
 from teamd.models.prices import Prices
 from teamd.sandbox import bubblewrap
+from teamd.team.heartbeat import Heartbeat
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:

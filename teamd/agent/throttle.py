@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, SlotRelease
 from teamd.models import Ask, Model, RefusedError, Reply
 from teamd.models.encoding import prefix_of
+from teamd.team.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, SlotRelease
 
 
 class CallSlots:

@@ -14,7 +14,7 @@ from typing import Final
 
 from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS, watch
-from teamd.heartbeat import Heartbeat
+from teamd.team.heartbeat import Heartbeat
 
 # By then a request has left; a change of the roster is to be seen within 20 ms.
 _SOON_SECONDS: Final = 0.01

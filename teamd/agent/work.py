@@ -16,8 +16,8 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.messages import HELD_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, TEAMD, Message
 from teamd.process_id import Identity
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 
 _COUNTS: Final = ("turns", "input_tokens", "output_tokens")
 _COUNTS_SECONDS: Final = 1.0  # so old may figures be of one that works on

@@ -14,8 +14,16 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from teamd.errors import TeamError
-from teamd.message_json import is_moment
-from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, SHUTDOWN_TYPE, TEAMD, USER, Message
+from teamd.messages import (
+    LEAD,
+    PERMISSION_TYPE,
+    PLAN_TYPE,
+    SHUTDOWN_TYPE,
+    TEAMD,
+    USER,
+    Message,
+    is_moment,
+)
 from teamd.permissions.grant import Grant
 
 ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")

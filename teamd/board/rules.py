@@ -11,8 +11,8 @@ from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.messages import LEAD, TEAMD, USER, new_id
-from teamd.states import Status
 from teamd.team.roster import Roster, Team
+from teamd.team.states import Status
 
 _LONGEST_COMMAND: Final = 300
 NOTES_KEPT: Final = 20

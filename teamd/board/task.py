@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from teamd.errors import TeamError
-from teamd.message_json import is_moment
-from teamd.messages import Message
+from teamd.messages import Message, is_moment
 
 
 class TaskStatus(StrEnum):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from teamd.model_server.usage import Usage
 from teamd.process_id import Identity
-from teamd.tokens import Usage
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from teamd.budget import days
 from teamd.budget.account import NOTHING, Account, Reservation, exactly
 from teamd.budget.refusals import LIMITS, Figures, Limit, Raise, Refusal, refuse, refuse_unpriced
-from teamd.connection import server_address
 from teamd.files import files
-from teamd.model_pages import is_local
+from teamd.model_server.connection import server_address
+from teamd.model_server.pages import is_local
 from teamd.process_id import Identity
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from teamd.messages import TEAMD
 from teamd.sandbox.build import ended_checks, remove_cgroups
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
-from teamd.states import ChildExit
 from teamd.team.roster import Roster
+from teamd.team.states import ChildExit
 
 
 def own_board(paths: TeamPaths, settings: Settings) -> Board:

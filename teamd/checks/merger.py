@@ -32,7 +32,7 @@ from teamd.messages import Message
 from teamd.sandbox.build import remove_cgroups
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
-from teamd.states import ChildExit
+from teamd.team.states import ChildExit
 
 
 class Unfit(Exception):

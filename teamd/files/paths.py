@@ -141,7 +141,7 @@ class TeamPaths:
     checks = _Place("checks")  # the folder of the locks and clones of checks, while they run
     homes = _Place("homes")  # the folder of the homes that teammates' commands have
     removed = _Place("removed")  # what commands put into protected places
-    models = _Place("models")  # what servers say of models, see `teamd.model_pages`
+    models = _Place("models")  # what servers say of models, see `teamd.model_server.pages`
     hosts = _Place("hosts")  # all about other hosts, see `teamd.hosts`
     work = _Place("work")  # the folder of teammates' working copies, each beside its record
     last_words = _Place("logs/teamd.stderr")  # what Python prints when all else fails

@@ -17,8 +17,7 @@ from teamd.hosts.lines import REQUEST
 from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.requests import FarAnswer, FarRequest
-from teamd.message_json import parse_object
-from teamd.messages import new_id
+from teamd.messages import new_id, parse_object
 
 _KEPT_SECONDS: Final = 3600.0  # an answer that nobody collects
 _UNKNOWN_BOOT: Final = "unknown"

@@ -18,7 +18,7 @@ from teamd.errors import translate_os_errors
 from teamd.files import files
 from teamd.files.directories import sync_directory
 from teamd.files.safe_open import safe_open
-from teamd.message_json import is_tag
+from teamd.messages import is_tag
 
 _SLOT: Final = 256  # bytes of a line: none that can be read is longer
 _CHAIN: Final = re.compile("[0-9a-f]{0,32}")

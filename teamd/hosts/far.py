@@ -17,7 +17,7 @@ from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarMember, FarRoster
 from teamd.hosts.view import HostState, HostView, Report, postman_runs, read_views
 from teamd.messages import Message
-from teamd.states import Status
+from teamd.team.states import Status
 
 if TYPE_CHECKING:
     from teamd.settings.hosts import HostSettings

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from teamd.errors import NotAMessage
-from teamd.message_json import parse_object
+from teamd.messages import parse_object
 
 MAIL: Final = "mail"
 REQUEST: Final = "request"  # what one host asks of another: carried out once at most

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from teamd.errors import StoreError
 from teamd.hosts.cursor import is_chain, is_number
 from teamd.hosts.lines import MAX_LINE_BYTES, START, OutLine, read_run
-from teamd.message_json import is_tag
+from teamd.messages import is_tag
 
 _TAIL: Final = 1 << 12  # read twice at each append; most lines are shorter
 _CHUNK: Final = 1 << 16

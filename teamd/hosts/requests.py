@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from teamd.errors import ExitCode, NotAMessage
-from teamd.message_json import is_moment
-from teamd.messages import new_id
+from teamd.messages import is_moment, new_id
 
 # The arguments that cross, by command. Model, tools, sandbox, limits and working copies are those
 # that the other host's own settings say.

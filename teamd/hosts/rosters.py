@@ -16,10 +16,9 @@ from typing import Any, Final
 
 from teamd.errors import NotAMessage, StoreError
 from teamd.files import files
-from teamd.message_json import is_moment, parse_object
-from teamd.messages import NAME
-from teamd.states import Status
+from teamd.messages import NAME, is_moment, parse_object
 from teamd.team.roster import Team
+from teamd.team.states import Status
 
 MOST: Final = 1000  # members of one host that are told of
 _LONGEST_ROLE: Final = 200  # characters

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from teamd.errors import TeamError
 from teamd.mail.routing import MailRouter, Sent
 from teamd.messages import Message
-from teamd.states import Status
+from teamd.team.states import Status
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from teamd.hosts.address import HostAddress
 from teamd.mail.mailbox import Mailbox
 from teamd.masking import may_be_masked
 from teamd.messages import ALL, LEAD, MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, TEAMD, USER, Message
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 
 if TYPE_CHECKING:
     from teamd.hosts.far import FarHosts

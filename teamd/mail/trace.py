@@ -15,8 +15,7 @@ from teamd.files import files
 from teamd.files.lines import read_lines
 from teamd.files.paths import TeamPaths
 from teamd.mail.crossing import crossing
-from teamd.message_json import is_moment
-from teamd.messages import LEAD, TEAMD, USER, Message, moment_of
+from teamd.messages import LEAD, TEAMD, USER, Message, is_moment, moment_of
 from teamd.transcript.file import decode, message_in, parse
 from teamd.transcript.records import Delivered
 

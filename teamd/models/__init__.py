@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from teamd.model_facts import UNKNOWN, ModelFacts
-from teamd.tokens import Usage
+from teamd.model_server.facts import UNKNOWN, ModelFacts
+from teamd.model_server.usage import Usage
 
 LONG_WAIT_SECONDS: Final = 60.0  # where a server asks for more, the teammate is paused
 CONTEXT_FULL: Final = "model_context_window_exceeded"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from teamd.connection import certificate_remedy, find_proxy, is_untrusted
+from teamd.model_server.connection import certificate_remedy, find_proxy, is_untrusted
 from teamd.models import KeyRefusedError, LaterError
 
 # `error.type`, `error.code` or `error.details.error_code`: of Anthropic, OpenAI and LiteLLM.

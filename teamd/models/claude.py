@@ -18,9 +18,9 @@ import httpx2
 from anthropic import AsyncAnthropic, AsyncStream, DefaultAsyncHttpxClient
 from anthropic.types import Message, RawMessageStreamEvent
 
-from teamd import connection, credentials
 from teamd.errors import TeamError
 from teamd.masking import Mask
+from teamd.model_server import connection, credentials
 from teamd.models import Ask, LaterError, Reply, UnusableError
 from teamd.models.accounts import redirect_error
 from teamd.models.encoding import PerMessage, breakpoints, encode, encode_body, has_anchor

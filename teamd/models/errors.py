@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from teamd.connection import find_proxy
 from teamd.messages import respawn_command
+from teamd.model_server.connection import find_proxy
 from teamd.models import (
     LONG_WAIT_SECONDS,
     LaterError,

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from teamd.model_server.usage import Usage
 from teamd.models import Ask, Reply, UnusableError
-from teamd.tokens import Usage
 
 Turn = dict[str, Any]
 

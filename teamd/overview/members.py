@@ -16,10 +16,10 @@ from teamd.files.paths import TeamPaths
 from teamd.mail import lines
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, PERMISSION_TYPE, USER
-from teamd.states import Status
 from teamd.team.activity import MODEL, Activity, Doing, Retry, read_activity
 from teamd.team.member import Member
 from teamd.team.roster import Team
+from teamd.team.states import Status
 
 if TYPE_CHECKING:
     from teamd.overview.requests import OpenRequest

@@ -14,8 +14,8 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.lines import explain_rejected
 from teamd.messages import LEAD
 from teamd.overview.members import REJECTED, WAITING, MemberView
-from teamd.states import Status
 from teamd.team.member import Member
+from teamd.team.states import Status
 
 if TYPE_CHECKING:
     from teamd.overview.requests import OpenRequest

@@ -18,8 +18,8 @@ from teamd.overview import notices
 from teamd.overview.cached_file import remember
 from teamd.overview.members import MemberView, count_queued, count_rejected, look_at
 from teamd.overview.notices import Notice
-from teamd.states import Status
 from teamd.team.roster import Roster, Team
+from teamd.team.states import Status
 
 if TYPE_CHECKING:
     from teamd.overview.requests import OpenRequest

@@ -10,7 +10,6 @@ from contextlib import closing
 from typing import Final
 
 from teamd import clocks
-from teamd.child_exit import explain_exit
 from teamd.files.locks import InstanceLock
 from teamd.files.paths import TeamPaths
 from teamd.hosts.asking import own_boot, sweep_answers
@@ -31,8 +30,9 @@ from teamd.postman.links import Links
 from teamd.postman.presence import HostPresence
 from teamd.postman.process import Postman
 from teamd.settings import Settings
-from teamd.states import ChildExit
+from teamd.team.child_exit import explain_exit
 from teamd.team.roster import Roster
+from teamd.team.states import ChildExit
 
 POSTMAN: Final = "postman"  # in its log
 _PATIENCE_SECONDS: Final = 0.5  # for a lock: all other hosts wait meanwhile

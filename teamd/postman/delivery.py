@@ -31,8 +31,7 @@ from teamd.hosts.lines import OutLine
 from teamd.hosts.places import HostPlaces
 from teamd.journal import Journal
 from teamd.mail.routing import MailRouter
-from teamd.message_json import is_moment
-from teamd.messages import HELD_TYPE, TEAMD, Message
+from teamd.messages import HELD_TYPE, TEAMD, Message, is_moment
 from teamd.postman.plain_mail import read_plain, write_plain
 
 # Other types mean something to teammates: an interrupt ends a turn, a task needs no approval. They

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 from teamd.hosts.cursor import Cursor, is_number
 from teamd.hosts.outbox_file import Header
-from teamd.message_json import is_tag
+from teamd.messages import is_tag
 
 # How each frame with lines begins: most are such, and JSON would take longer than all else of them.
 _LINES: Final = b'{"kind":"lines","epoch":"'

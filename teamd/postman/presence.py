@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from teamd.errors import NotAMessage
 from teamd.hosts.rosters import FarRoster
-from teamd.message_json import is_moment, is_tag, parse_object
-from teamd.messages import NAME
+from teamd.messages import NAME, is_moment, is_tag, parse_object
 
 BEAT_SECONDS: Final = 2.0
 SILENT_SECONDS: Final = 6.0  # without a beat: unreachable

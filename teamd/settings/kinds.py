@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from teamd.errors import BadName
 from teamd.messages import LEAD, NAME, check_name
-from teamd.model_facts import EFFORTS
+from teamd.model_server.facts import EFFORTS
 
 BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SHOWN_CHARACTERS: Final = 60

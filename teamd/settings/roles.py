@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from teamd.errors import SettingsError
-from teamd.model_facts import EFFORTS
+from teamd.model_server.facts import EFFORTS
 from teamd.settings import front_matter
 from teamd.settings.validation import TOOLS
 

@@ -20,6 +20,7 @@ from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import RESERVE, MailRouter
 from teamd.messages import TEAMD
+from teamd.model_server.usage import Usage
 from teamd.models.prices import Prices
 from teamd.models.retry import RetryPolicy
 from teamd.supervisor import orphans
@@ -38,7 +39,6 @@ from teamd.supervisor.supervisor import ServiceWatchdog, Signals, Supervisor, is
 from teamd.supervisor.team_context import TeamContext
 from teamd.supervisor.workers import Workers
 from teamd.team import teams
-from teamd.tokens import Usage
 
 _CAUGHT: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 

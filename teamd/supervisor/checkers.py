@@ -20,9 +20,9 @@ from teamd.clocks import Deadline
 from teamd.errors import StoreError, TeamError
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
-from teamd.states import ChildExit
 from teamd.supervisor.children import Children
 from teamd.supervisor.fork import CheckStart, Child, fork
+from teamd.team.states import ChildExit
 
 _AT_ONCE: Final = 1  # they share the workspace, and what one builds there is not another's
 _AROUND_SECONDS: Final = 300.0  # to make a place, and to end: a process that hangs is killed

@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from teamd import clocks
-from teamd.call_slots import CHANNEL
 from teamd.clocks import Deadline
 from teamd.errors import StoreError, TeamError
-from teamd.heartbeat import Heartbeat, HeartbeatMemory, HeartbeatPolicy, Watchdog
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.process_id import Identity
-from teamd.states import ChildExit
 from teamd.supervisor.fork import Child, ChildProgram, ChildStart, any_ended, fork
 from teamd.supervisor.lifecycle import (
     TABLE,
@@ -32,6 +29,9 @@ from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.slots import Slots
 from teamd.supervisor.trial import explain, try_fork
+from teamd.team.call_slots import CHANNEL
+from teamd.team.heartbeat import Heartbeat, HeartbeatMemory, HeartbeatPolicy, Watchdog
+from teamd.team.states import ChildExit
 
 _ENDING: Final = (State.STOPPING, State.KILLED)
 

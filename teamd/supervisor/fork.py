@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from teamd.heartbeat import Heartbeat
 from teamd.process_id import Identity
-from teamd.states import ChildExit
+from teamd.team.heartbeat import Heartbeat
+from teamd.team.states import ChildExit
 
 if TYPE_CHECKING:
     from teamd.settings.roles import Role

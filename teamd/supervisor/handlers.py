@@ -8,18 +8,18 @@ from decimal import Decimal
 from os import environ
 from typing import Any, Final
 
-from teamd import credentials, settings
+from teamd import settings
 from teamd.budget.accounts import Terms
 from teamd.budget.refusals import TOKENS, USD
-from teamd.connection import BASE_URL_VARIABLE, check_address, without_login
 from teamd.control import ControlReply, ControlRequest
-from teamd.credentials import digest_of
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError, Unsynced
 from teamd.hosts.address import is_far
 from teamd.messages import INTERRUPT_TYPE, LEAD, USER, Message, respawn_command
+from teamd.model_server import credentials
+from teamd.model_server.connection import BASE_URL_VARIABLE, check_address, without_login
+from teamd.model_server.credentials import digest_of
 from teamd.sandbox.outside_git import explain_git
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
-from teamd.states import Status
 from teamd.supervisor.lifecycle import State
 from teamd.supervisor.live_settings import when_it_counts
 from teamd.supervisor.pricing import warn_of_price
@@ -36,6 +36,7 @@ from teamd.supervisor.spawn import (
 )
 from teamd.supervisor.team_context import TeamContext
 from teamd.team.member import Member
+from teamd.team.states import Status
 
 
 def describe_model(context: TeamContext, request: ControlRequest) -> ControlReply:

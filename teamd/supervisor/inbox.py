@@ -11,12 +11,11 @@ from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.spool import BatchLimit
-from teamd.message_json import is_moment
-from teamd.messages import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, Message
-from teamd.states import Status
+from teamd.messages import REQUEST_TYPE, SHUTDOWN_ANSWER_TYPE, STATE_TYPE, Message, is_moment
 from teamd.supervisor import handlers
 from teamd.supervisor.orphans import OrphanedTasks
 from teamd.supervisor.team_context import TeamContext
+from teamd.team.states import Status
 
 _RETRY_SECONDS: Final = 1.0
 _AT_ONCE_SECONDS: Final = 0.001

@@ -16,11 +16,11 @@ from typing import Final
 
 from teamd import clocks
 from teamd.clocks import Deadline
-from teamd.heartbeat import Heartbeat, Watchdog
 from teamd.process_id import Identity
 from teamd.settings.schema import Supervision
-from teamd.states import ChildExit
 from teamd.supervisor.fork import Child
+from teamd.team.heartbeat import Heartbeat, Watchdog
+from teamd.team.states import ChildExit
 
 FIRST_DELAY_SECONDS: Final = 0.1
 LONGEST_DELAY_SECONDS: Final = 30.0

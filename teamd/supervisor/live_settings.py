@@ -8,10 +8,10 @@ from pathlib import Path
 from teamd import settings
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
-from teamd.heartbeat import HeartbeatPolicy
 from teamd.journal import Journal
 from teamd.messages import MAX_MESSAGE_BYTES
 from teamd.settings import Reading, Settings
+from teamd.team.heartbeat import HeartbeatPolicy
 
 
 class LiveSettings:

@@ -19,9 +19,9 @@ from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal
 from teamd.merges import queue
 from teamd.merges.queue import Entries, MergeState
-from teamd.states import ChildExit
 from teamd.supervisor.children import Children
 from teamd.supervisor.single_process import TROUBLE_SECONDS, SingleProcess
+from teamd.team.states import ChildExit
 
 _AROUND_SECONDS: Final = 900.0  # to merge and to move the branch: a process that hangs is killed
 _LONGEST_PAUSE_SECONDS: Final = 5.0  # whoever cleans a working tree tells nobody

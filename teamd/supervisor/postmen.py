@@ -10,9 +10,9 @@ from typing import Final
 from teamd import clocks
 from teamd.journal import Journal
 from teamd.settings.hosts import HostSettings
-from teamd.states import ChildExit
 from teamd.supervisor.children import Children
 from teamd.supervisor.single_process import SingleProcess
+from teamd.team.states import ChildExit
 
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 _LASTING_SECONDS: Final = 60.0  # one that ran for so long is no crash loop

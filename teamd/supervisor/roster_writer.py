@@ -18,9 +18,9 @@ from teamd.journal import Journal
 from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, TEAMD, Message, new_id, respawn_command
 from teamd.process_id import Identity
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster, Team
+from teamd.team.states import Status
 
 _NO_PROCESS: Final[dict[str, None]] = {"pid": None, "started": None, "since": None}
 _MOST_UNTOLD: Final = 100

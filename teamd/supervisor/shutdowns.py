@@ -19,10 +19,10 @@ from teamd.approvals.store import Approvals
 from teamd.clocks import Deadline
 from teamd.errors import ExitCode, StoreError, TeamError
 from teamd.journal import Journal
-from teamd.states import Status
 from teamd.supervisor.children import Children
 from teamd.supervisor.lifecycle import EndNotice, State
 from teamd.supervisor.roster_writer import RosterWriter
+from teamd.team.states import Status
 
 Then = Callable[["Outcome"], None]
 

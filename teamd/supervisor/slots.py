@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from teamd.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, SlotRelease
 from teamd.clocks import Deadline
 from teamd.journal import Journal
 from teamd.models.retry import RetryPolicy
+from teamd.team.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, SlotRelease
 
 _LEAST_STEP: Final = 1 / 16
 

@@ -18,14 +18,14 @@ from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.hosts.address import is_far
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
-from teamd.model_facts import EFFORTS
+from teamd.model_server.facts import EFFORTS
 from teamd.settings import Teammate
 from teamd.settings.roles import Role
-from teamd.states import Status
 from teamd.supervisor.copying import CopyOutcome
 from teamd.supervisor.pricing import check_price, current_price, warn_of_price
 from teamd.supervisor.team_context import TeamContext
 from teamd.team.member import Member
+from teamd.team.states import Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

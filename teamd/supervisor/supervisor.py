@@ -17,12 +17,12 @@ from teamd.errors import StoreError, TeamError
 from teamd.files import pidfile
 from teamd.files.watch import Watch
 from teamd.messages import NAME, TEAMD
-from teamd.states import ChildExit
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.orphans import OrphanedProcesses, OrphanedTasks
 from teamd.supervisor.spawn import report_unspawned, spawn_declared
 from teamd.supervisor.team_context import TeamContext
 from teamd.supervisor.workers import Workers
+from teamd.team.states import ChildExit
 
 _ENDINGS: Final = (signal.SIGTERM, signal.SIGINT)
 _RELOAD_SECONDS: Final = 60.0

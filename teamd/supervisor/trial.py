@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Final
 
 from teamd.errors import TeamError, explain_limit
-from teamd.states import ChildExit
 from teamd.supervisor.fork import Child, fork
+from teamd.team.states import ChildExit
 
 _TRIAL_SECONDS: Final = 20.0  # less than a start may take, see `service`
 _MOST_BYTES: Final = 4096

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from teamd.messages import ALL, NAME, TEAMD, USER
 from teamd.process_id import Identity
-from teamd.states import Status
+from teamd.team.states import Status
 
 _KINDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("name", "agent_id", "role", "color"), str),

@@ -18,8 +18,8 @@ from teamd.files import files, locks
 from teamd.files.file_stamp import Version, is_settled, version_of
 from teamd.files.paths import TeamPaths
 from teamd.messages import LEAD, NAME, USER
-from teamd.states import Status
 from teamd.team.member import COLOURS, Member, MemberLines
+from teamd.team.states import Status
 
 FORMAT: Final = 1
 _OPENING: Final = b'"members": ['

@@ -22,8 +22,8 @@ from teamd.files.find_team import all_teams
 from teamd.files.paths import TeamPaths, ignore, known_teams_folder
 from teamd.messages import TEAMS_FOLDER, check_team_name
 from teamd.process_id import Identity
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 
 _FOR_GOOD: Final = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.EINVAL})
 _START_SECONDS: Final = 90.0  # more than `teamd start` itself gives teamd

@@ -20,7 +20,7 @@ from pydantic import Field
 from teamd.errors import StoreError, StrangeFile
 from teamd.files import directories, files
 from teamd.masking import Mask, MaskedOutput
-from teamd.message_json import is_moment
+from teamd.messages import is_moment
 from teamd.programs import Sink
 from teamd.sandbox.shells import Command
 from teamd.tools import NO_OUTPUT, Input, RepeatableTool, Tool, ToolError

@@ -14,9 +14,9 @@ from teamd.files.paths import TeamPaths
 from teamd.hosts.address import is_far
 from teamd.hosts.far import FarHosts, describe_absence
 from teamd.programs import Sink
-from teamd.states import Status
 from teamd.team import teams
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from teamd.tools import Input, RepeatableTool, Tool, ToolError
 from teamd.tools.asking import NOT_FROM_HERE, Asking
 from teamd.tools.background import Jobs

@@ -13,9 +13,8 @@ from teamd.errors import StoreError, translate_os_errors
 from teamd.files import files, lines
 from teamd.files.files import SyncAhead
 from teamd.files.open_files import KeptFile
-from teamd.message_json import is_moment
-from teamd.messages import Message
-from teamd.tokens import Usage
+from teamd.messages import Message, is_moment
+from teamd.model_server.usage import Usage
 from teamd.transcript.records import KINDS, Checkpoint, Record, Unknown
 
 _UNDATED: Final = -1.0  # no moment

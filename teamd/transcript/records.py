@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 from teamd.messages import Message
-from teamd.tokens import Usage
+from teamd.model_server.usage import Usage
 
 Block: TypeAlias = dict[str, Any]  # of content, just as the Messages API gives and takes it
 

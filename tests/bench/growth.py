@@ -26,10 +26,10 @@ from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.routing import MailRouter
 from teamd.messages import TEAMD
-from teamd.states import Status
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.team.member import Member
 from teamd.team.roster import Roster, Team
+from teamd.team.states import Status
 from tests.bench.crowd import Crowd, crowd
 from tests.bench.ruler import interleave, machine, median, options, table
 

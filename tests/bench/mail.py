@@ -31,8 +31,8 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.mail.spool import BatchLimit
 from teamd.messages import MAX_MESSAGE_BYTES, Message
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, mail_in
 from tests.bench import ruler

@@ -22,8 +22,8 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.state import ConversationState
 from teamd.files.lines import read_lines
 from teamd.messages import Message
+from teamd.model_server.usage import Usage
 from teamd.models import Block, Reply
-from teamd.tokens import Usage
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened

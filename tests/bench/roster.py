@@ -31,9 +31,9 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.messages import TEAMD, new_id
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from tests.bench.ruler import interleave, machine, median, options, percentile, table
 from tests.e2e.harness import opened

@@ -23,8 +23,8 @@ from teamd.control import ControlRequest
 from teamd.files.paths import STATE_VARIABLE, TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import PROMPT_KEY, Message
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from tests.bench import imitation, ruler
 from tests.waiting import wait_until
 
@@ -35,7 +35,7 @@ import os, socket, sys
 from pathlib import Path
 from teamd.agent.process import TeammateProcess
 from teamd.files.paths import TeamPaths
-from teamd.heartbeat import Heartbeat
+from teamd.team.heartbeat import Heartbeat
 from teamd.masking import Mask
 from teamd.supervisor.live_settings import LiveSettings
 

@@ -23,8 +23,8 @@ from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from tests.bench import imitation
 from tests.bench.ruler import machine, median, options, table
 from tests.bench.turn import Team

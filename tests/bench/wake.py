@@ -28,8 +28,8 @@ from typing import Any, Final
 
 from teamd.mail.lines import marker
 from teamd.messages import new_id
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from tests.bench import imitation, ruler
 from tests.bench.spawn import Scene as Team
 from tests.waiting import wait_until

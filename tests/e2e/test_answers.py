@@ -11,7 +11,7 @@ import pytest
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.mail.routing import MailRouter
-from teamd.states import Status
+from teamd.team.states import Status
 from tests.e2e.harness import Project
 from tests.e2e.terminal import Terminal
 from tests.strict.replies import say, use

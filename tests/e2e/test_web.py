@@ -16,8 +16,8 @@ import axe_core_python
 import pytest
 
 from teamd.files import pidfile
-from teamd.states import Status
 from teamd.team.roster import Roster, Team
+from teamd.team.states import Status
 from tests.e2e.browser import Browser
 from tests.e2e.conftest import SHOWN, asked
 from tests.e2e.harness import Project, opened

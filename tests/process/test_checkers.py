@@ -18,13 +18,13 @@ from teamd.journal import Journal
 from teamd.mail.routing import MailRouter
 from teamd.messages import TEAMD
 from teamd.models.retry import RetryPolicy
-from teamd.states import ChildExit, Status
 from teamd.supervisor.checkers import Checkers
 from teamd.supervisor.children import Children
 from teamd.supervisor.fork import CheckStart, ChildProgram
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.slots import ConcurrencyLimit, Slots
+from teamd.team.states import ChildExit, Status
 from tests.children import survived
 from tests.unit.life import enrol
 from tests.waiting import wait_until

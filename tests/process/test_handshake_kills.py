@@ -20,7 +20,7 @@ from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
-from teamd.states import Status
+from teamd.team.states import Status
 from tests.children import survived
 from tests.e2e.harness import Project
 from tests.strict.asked import Asked

@@ -6,7 +6,7 @@ import os
 import signal
 
 from teamd import clocks
-from teamd.heartbeat import Heartbeat, HeartbeatMemory
+from teamd.team.heartbeat import Heartbeat, HeartbeatMemory
 
 _LOOKS = 100_000
 

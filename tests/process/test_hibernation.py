@@ -19,12 +19,12 @@ from teamd.mail.routing import MailRouter
 from teamd.messages import TEAMD, Message
 from teamd.models.retry import RetryPolicy
 from teamd.process_id import Identity
-from teamd.states import ChildExit, Status
 from teamd.supervisor.children import Children
 from teamd.supervisor.fork import ChildProgram, ChildStart
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.slots import ConcurrencyLimit, Slots
+from teamd.team.states import ChildExit, Status
 from tests.e2e.harness import Project, opened
 from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until

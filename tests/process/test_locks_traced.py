@@ -33,7 +33,7 @@ sys.addaudithook(note)
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
-from teamd.states import Status
+from teamd.team.states import Status
 from teamd.team.roster import Roster
 paths = TeamPaths(Path(sys.argv[1]) / ".team")
 paths.create()

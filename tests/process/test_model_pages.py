@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from teamd.model_facts import ModelFacts
+from teamd.model_server.facts import ModelFacts
 from tests.strict.server import StrictServer, by_name
 
 MODEL = "claude-sonnet-5-5"

@@ -14,7 +14,7 @@ from teamd.agent.conversation.context import REFUSED
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.model_stack import Metered
 from teamd.budget.ledger import Ledger
-from teamd.model_facts import ModelFacts
+from teamd.model_server.facts import ModelFacts
 from teamd.models import Ask, Model, Reply
 from teamd.models.retry import Retrying, RetryPolicy
 from teamd.process_id import Identity

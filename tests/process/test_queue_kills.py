@@ -18,7 +18,7 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
 from teamd.merges.queue import Entry, MergeState, Queue
 from teamd.messages import TEAMD, Message
-from teamd.states import Status
+from teamd.team.states import Status
 from tests.children import survived
 from tests.unit.life import enrol
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from teamd.files.paths import TeamPaths
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster, Team
+from teamd.team.states import Status
 from tests.children import child, forked
 
 READS = """

@@ -17,10 +17,10 @@ from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.messages import TEAMD
 from teamd.process_id import Identity
-from teamd.states import ChildExit
 from teamd.supervisor.children import Children
 from teamd.supervisor.fork import ChildProgram, ChildStart
 from teamd.supervisor.lifecycle import State
+from teamd.team.states import ChildExit
 from tests.context import make_context
 from tests.waiting import wait_until
 

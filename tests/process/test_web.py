@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from teamd.states import Status
 from teamd.team.roster import Roster, Team
+from teamd.team.states import Status
 from tests.e2e.harness import Project, opened
 from tests.e2e.served import Server, events, served
 

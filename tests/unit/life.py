@@ -27,23 +27,23 @@ from teamd.agent.turn import Cancellation
 from teamd.agent.wakeup import CallBudget, HeartbeatSender, Wakeup
 from teamd.approvals.store import Approvals
 from teamd.budget.ledger import Ledger
-from teamd.call_slots import CHANNEL
 from teamd.files.paths import TeamPaths
-from teamd.heartbeat import Heartbeat
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.masking import Mask
 from teamd.messages import INTERRUPT_TYPE, STATE_TYPE, TEAMD, Message
-from teamd.model_facts import ModelFacts
+from teamd.model_server.facts import ModelFacts
+from teamd.model_server.usage import Usage
 from teamd.models import Ask, Reply
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
 from teamd.settings.schema import Mail, ModelSettings
-from teamd.states import Status
+from teamd.team.call_slots import CHANNEL
+from teamd.team.heartbeat import Heartbeat
 from teamd.team.member import Member
 from teamd.team.roster import Roster, Team
-from teamd.tokens import Usage
+from teamd.team.states import Status
 from teamd.tools import Input, Tool, Toolbox
 from teamd.tools.approval import ShutdownResponse, SubmitPlan
 from teamd.transcript.file import Transcript

@@ -12,14 +12,14 @@ from textual.pilot import Pilot
 from teamctl.top.app import Top
 from teamd.approvals.approval import Approval, Kind, describe_call
 from teamd.approvals.store import Approvals
-from teamd.cli import TeamOptions
+from teamd.command_line.run import TeamOptions
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, MAX_MESSAGE_BYTES
 from teamd.overview.overview import OverviewReader
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from tests.waiting import until
 
 

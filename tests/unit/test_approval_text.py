@@ -18,7 +18,7 @@ from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarMember, FarRoster
 from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, USER, Message
-from teamd.states import Status
+from teamd.team.states import Status
 from tests.unit.life import enrol
 
 

@@ -20,7 +20,7 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
 from teamd.messages import Message
 from teamd.permissions.grant import Grant
-from teamd.states import Status
+from teamd.team.states import Status
 from tests.unit.life import enrol
 
 EVERYBODY = ("alice", "bob", "lead", "user", "teamd")

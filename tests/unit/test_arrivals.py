@@ -23,7 +23,7 @@ from teamd.messages import Message
 from teamd.postman.arrivals import Arrivals
 from teamd.postman.commands import Commands
 from teamd.postman.delivery import FarDelivery
-from teamd.states import Status
+from teamd.team.states import Status
 from tests.unit.life import enrol
 from tests.waiting import until
 

@@ -14,8 +14,8 @@ from teamd.board.task import Task, TaskStatus
 from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from tests.unit.life import enrol
 
 DONE = Change(status=TaskStatus.COMPLETED)

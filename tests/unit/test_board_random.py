@@ -19,7 +19,7 @@ from teamd.board.task import Task, TaskStatus
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
-from teamd.states import Status
+from teamd.team.states import Status
 from tests.unit.life import enrol
 
 WHO = ("alice", "bob", "lead")

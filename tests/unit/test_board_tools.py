@@ -12,7 +12,7 @@ import pytest
 from teamd.board.board import Board
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
-from teamd.states import Status
+from teamd.team.states import Status
 from teamd.tools import CommandInput, Input, Result, Tool, ToolAccess, Toolbox, ToolError
 from teamd.tools.board import board_tools
 from tests.unit.life import enrol

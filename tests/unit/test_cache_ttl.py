@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from teamd.model_server.usage import Usage
 from teamd.models import Ask
 from teamd.models.claude import Claude
 from teamd.models.prices import Prices
-from teamd.tokens import Usage
 from tests.strict.cache import PromptCache, check_breakpoints, prompt_tokens
 
 MODEL = "claude-sonnet-5-5"

@@ -23,7 +23,7 @@ from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, TEAMD, USER, Message
-from teamd.states import Status
+from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from tests.transcripts import as_record
 from tests.unit.life import enrol

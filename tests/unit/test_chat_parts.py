@@ -25,7 +25,7 @@ from teamd.approvals.store import Approvals
 from teamd.board.board import Board
 from teamd.board.rules import Change
 from teamd.board.task import TaskStatus
-from teamd.cli import TeamOptions
+from teamd.command_line.run import TeamOptions
 from teamd.errors import DeadlinePassed, TeamError
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
@@ -34,9 +34,9 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.merges.queue import Entries, Entry, MergeState
 from teamd.messages import LEAD, TEAMD
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from tests.unit.life import enrol
 
 Talk = Callable[[str], list[list[str]]]

@@ -19,8 +19,8 @@ from teamd.agent.conversation.checkpoint import FORMAT
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.state import ConversationState
 from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE, Message
+from teamd.model_server.usage import Usage
 from teamd.models import CONTEXT_FULL
-from teamd.tokens import Usage
 from teamd.transcript import records
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Record

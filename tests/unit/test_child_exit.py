@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from teamd.child_exit import explain_exit
 from teamd.errors import StoreError, UnknownTeam
 from teamd.journal import Journal
-from teamd.states import ChildExit
+from teamd.team.child_exit import explain_exit
+from teamd.team.states import ChildExit
 
 FULL, FOREIGN = OSError(errno.ENOSPC, "no space"), OSError(errno.EBADF, "bad descriptor")
 

@@ -13,9 +13,9 @@ from teamd.board.news import claimers
 from teamd.board.task import Task, TaskStatus
 from teamd.files import files
 from teamd.files.paths import TeamPaths
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Team
+from teamd.team.states import Status
 from tests.waiting import wait_until
 
 PENDING, IN_PROGRESS, CHECKING, COMPLETED, DELETED = TaskStatus

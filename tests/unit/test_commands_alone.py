@@ -15,8 +15,8 @@ from teamd.files.paths import TeamPaths
 from teamd.hosts.places import HostPlaces
 from teamd.journal import Journal
 from teamd.process_id import Identity
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from tests.unit.calls import call
 from tests.unit.life import enrol
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from teamd.agent.conversation.summary import DEMAND
-from teamd.model_facts import ModelFacts
+from teamd.model_server.facts import ModelFacts
 from teamd.models import Ask
 from teamd.settings.schema import ModelSettings
 from teamd.transcript.records import Opened

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from teamctl.hosts.authority import new_authority
-from teamd import connection
-from teamd.connection import DEFAULT_URL, Variable
 from teamd.errors import TeamError
+from teamd.model_server import connection
+from teamd.model_server.connection import DEFAULT_URL, Variable
 
 URL = "https://model.example"
 

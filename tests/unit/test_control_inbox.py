@@ -14,9 +14,9 @@ from teamd.files.watch import watch
 from teamd.journal import Journal
 from teamd.mail.mailbox import Batch, Mailbox
 from teamd.messages import TEAMD
-from teamd.states import Status
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.orphans import OrphanedTasks
+from teamd.team.states import Status
 from tests.context import make_context
 from tests.unit.life import enrol
 

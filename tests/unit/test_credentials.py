@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from teamd.credentials import KeyCommandError, at_hand, find_key, known_secrets, plausible
+from teamd.model_server.credentials import (
+    KeyCommandError,
+    at_hand,
+    find_key,
+    known_secrets,
+    plausible,
+)
 
 VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CREDENTIALS_DIRECTORY")
 

@@ -16,9 +16,8 @@ from teamd.hosts.places import HostPlaces
 from teamd.mail.crossing import crossing
 from teamd.mail.routing import MailRouter
 from teamd.mail.trace import DeliveryStage, trace
-from teamd.message_json import parse_object
-from teamd.messages import Message
-from teamd.states import Status
+from teamd.messages import Message, parse_object
+from teamd.team.states import Status
 from tests.descriptors import opened
 from tests.unit.life import enrol
 

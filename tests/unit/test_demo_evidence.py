@@ -15,8 +15,8 @@ import pytest
 from teamctl.demo.copy_round import Evidence, missing
 from teamd.messages import LEAD, Message
 from teamd.process_id import Identity
-from teamd.states import Status
 from teamd.team.roster import Team
+from teamd.team.states import Status
 from teamd.transcript.records import CallAnswered, Delivered, Record, Replied
 
 FAILED: Final = "FAILED (failures=2)\n[exit status 1]"

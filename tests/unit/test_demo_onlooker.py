@@ -11,7 +11,7 @@ import pytest
 from teamctl.demo.demo_progress import Onlooker, TeamEvent, Teller
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
-from teamd.states import Status
+from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import TurnEnded
 from tests.unit.life import enrol

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.model_facts import ModelFacts
+from teamd.model_server.facts import ModelFacts
 from teamd.models import Ask, Block
 from teamd.models.encoding import digest_of, encode, encode_body, encode_tools, marked
 

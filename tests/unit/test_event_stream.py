@@ -9,7 +9,7 @@ from teamctl.events.stream import MailEvents, Stream
 from teamd.files.paths import TeamPaths
 from teamd.merges.queue import Entries, Entry, MergeState
 from teamd.messages import LEAD
-from teamd.states import Status
+from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import MailHeld, Replied, TurnEnded
 from tests.unit.calls import call

@@ -30,7 +30,7 @@ from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import TEAMD
 from teamd.postman.commands import Commands
-from teamd.states import Status
+from teamd.team.states import Status
 from tests.unit.life import enrol
 from tests.waiting import until, wait_until
 

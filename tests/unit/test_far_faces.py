@@ -32,8 +32,8 @@ from teamd.messages import Message
 from teamd.postman.build import live
 from teamd.settings import Settings
 from teamd.settings.hosts import HostSettings
-from teamd.states import ChildExit, Status
 from teamd.team.roster import Roster
+from teamd.team.states import ChildExit, Status
 from teamd.tools import Toolbox
 from teamd.tools.lead import ListTeammates
 from teamd.transcript.records import Opened

@@ -35,7 +35,7 @@ from teamd.mail.routing import MailRouter, Sent
 from teamd.mail.trace import DeliveryStage, trace
 from teamd.messages import INTERRUPT_TYPE, Message
 from teamd.postman.delivery import FarDelivery
-from teamd.states import Status
+from teamd.team.states import Status
 from tests.unit.life import enrol
 
 

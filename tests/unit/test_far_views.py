@@ -23,7 +23,7 @@ from teamd.postman.faces import DEAF, show_host
 from teamd.postman.outgoing import Outgoing
 from teamd.postman.presence import SILENT_SECONDS, HostPresence, Peer
 from teamd.settings.hosts import HostSettings
-from teamd.states import Status
+from teamd.team.states import Status
 
 OFFLINE = "nothing listens at nats://h9:4222; does the broker run there?"
 BOB = {"name": "bob", "role": "coder", "status": "idle", "age": 1.0}

@@ -21,9 +21,9 @@ from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.process_id import Identity
-from teamd.states import Status
 from teamd.team.activity import MODEL, Activity, ActivityFile, Doing, Retry
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Replied
 from tests.unit.calls import Stream, call

@@ -14,7 +14,7 @@ from teamd.board.rules import Change, in_a_word
 from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
-from teamd.states import Status
+from teamd.team.states import Status
 from tests.unit.life import enrol
 
 FAILED = Attempt(time=1.0, seconds=2.0, status=3, command="false")

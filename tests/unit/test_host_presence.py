@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from teamd.errors import NotAMessage
 from teamd.hosts.rosters import MOST, FarMember, FarRoster
 from teamd.postman.presence import BEAT_SECONDS, SILENT_SECONDS, HostPresence
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Team
+from teamd.team.states import Status
 
 MOMENT = 1_700_000_000.0
 

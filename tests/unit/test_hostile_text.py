@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from teamctl import output
 from teamctl.main import cli
 from teamctl.roster_table import cells
-from teamd import terminal
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
-from teamd.cli import TeamOptions, _explain
+from teamd.command_line import terminal
+from teamd.command_line.run import TeamOptions, _explain
 from teamd.errors import TeamError
 from teamd.files import files
 from teamd.files.paths import TeamPaths
@@ -30,8 +30,8 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, Message
 from teamd.overview.members import look_at
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from teamd.transcript import records
 from teamd.transcript.file import Transcript
 

@@ -15,7 +15,7 @@ import pytest
 from teamd.files.paths import TeamPaths
 from teamd.journal import KEPT_FILES, MAX_BYTES, Journal
 from teamd.masking import MASK, Mask
-from teamd.states import ChildExit
+from teamd.team.states import ChildExit
 from tests.children import said
 
 FILLS = """
@@ -36,7 +36,7 @@ from teamd.agent.process import TeammateProcess
 from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
 from teamd.settings import Settings
-from teamd.heartbeat import Heartbeat
+from teamd.team.heartbeat import Heartbeat
 teammate = TeammateProcess(TeamPaths(Path(sys.argv[1])), Settings, lambda: 0, 60, Mask("sk-12345"))
 print(teammate.live("ann", -1, -1, Heartbeat(), hibernates=False))
 """

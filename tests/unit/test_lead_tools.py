@@ -19,9 +19,9 @@ from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarMember, FarRoster
 from teamd.hosts.view import HostState, Views
 from teamd.mail.routing import MailRouter
-from teamd.states import Status
 from teamd.team import teams
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from teamd.tools import Result, Tool, Toolbox
 from teamd.tools.approval import ReviewPlan, SubmitPlan
 from teamd.tools.asking import NOT_FROM_HERE, Asking

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from teamd.messages import Message
 from teamd.settings.schema import Limits, Supervision
-from teamd.states import Status
+from teamd.team.states import Status
 from tests.strict.replies import say, use
 from tests.unit.life import Life, Play, enrol
 from tests.waiting import until

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from teamd.cli import TeamOptions, _explain
+from teamd.command_line.run import TeamOptions, _explain
 from teamd.errors import explain_limit
 from teamd.supervisor.trial import explain
 

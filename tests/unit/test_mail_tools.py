@@ -12,7 +12,7 @@ import pytest
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
 from teamd.messages import Message
-from teamd.states import Status
+from teamd.team.states import Status
 from teamd.tools import Result, Toolbox
 from teamd.tools.mail import ReadInbox, SendMessage
 from tests.unit.life import enrol

@@ -12,9 +12,9 @@ import pytest
 
 from teamctl.main import cli as teamctl
 from teamd.__main__ import program
-from teamd.cli import TeamOptions
-from teamd.manual import pages
-from teamd.options import examples_of
+from teamd.command_line.manual import pages
+from teamd.command_line.options import examples_of
+from teamd.command_line.run import TeamOptions
 
 PROGRAMS: Final = {"teamctl": teamctl, "teamd": program}
 MACROS: Final = {".TH", ".SH", ".PP", ".TP", ".nf", ".fi"}

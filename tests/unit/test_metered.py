@@ -17,9 +17,9 @@ from teamd.budget.accounts import Terms
 from teamd.budget.days import end_of
 from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
+from teamd.model_server.usage import Usage
 from teamd.models import Ask, LimitError, ModelError, Reply, TransientError, UnusableError
 from teamd.process_id import Identity
-from teamd.tokens import Usage
 from tests.waiting import until
 
 MODEL = "claude-haiku-4-5"

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.files.paths import TeamPaths
-from teamd.model_facts import EFFORTS, UNKNOWN, ModelFacts
-from teamd.model_pages import KEPT_SECONDS, keep, read_kept, warn_of_retirements
+from teamd.model_server.facts import EFFORTS, UNKNOWN, ModelFacts
+from teamd.model_server.pages import KEPT_SECONDS, keep, read_kept, warn_of_retirements
 from tests.strict.catalogue import entry
 from tests.strict.rules import Terms
 

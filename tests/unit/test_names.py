@@ -7,8 +7,7 @@ import time
 import pytest
 
 from teamd.errors import BadName
-from teamd.message_json import is_moment
-from teamd.messages import check_name, new_id
+from teamd.messages import check_name, is_moment, new_id
 
 
 def test_ids_sort_by_time_and_never_repeat() -> None:

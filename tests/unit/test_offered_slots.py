@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from teamd.call_slots import SlotRelease
+from teamd.team.call_slots import SlotRelease
 from tests.strict.replies import say, use
 from tests.unit.life import Do, Life
 from tests.unit.test_pauses import pause

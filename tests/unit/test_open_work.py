@@ -17,8 +17,8 @@ from teamd.board.task import TaskStatus
 from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from tests.unit.life import enrol
 
 

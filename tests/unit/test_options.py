@@ -10,8 +10,8 @@ import click
 import pytest
 
 from teamctl.main import cli
-from teamd import terminal
-from teamd.cli import TeamOptions
+from teamd.command_line import terminal
+from teamd.command_line.run import TeamOptions
 
 # An SDK, a UI toolkit, or a package that only some commands use.
 HEAVY = {

@@ -18,10 +18,10 @@ from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, Message
 from teamd.overview.members import MemberView, describe_retry
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.process_id import Identity
-from teamd.states import Status
 from teamd.team.activity import Activity, ActivityFile, Doing, Retry
 from teamd.team.member import Member
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 
 _ME = Identity.own()
 _LS = Doing(kind="tool", what="bash ls")

@@ -10,7 +10,7 @@ import pytest
 
 from teamctl.chat.lead import Lead
 from teamctl.texts import text_or_stdin
-from teamd.cli import TeamOptions
+from teamd.command_line.run import TeamOptions
 from teamd.files.paths import TeamPaths
 from teamd.masking import MASK
 from tests.unit.life import enrol

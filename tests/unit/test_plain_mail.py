@@ -17,11 +17,10 @@ from teamd.hosts.far import FarHosts
 from teamd.hosts.lines import OutLine, encode_body
 from teamd.journal import Journal
 from teamd.mail.routing import MailRouter
-from teamd.message_json import parse_object
-from teamd.messages import HELD_TYPE, Message
+from teamd.messages import HELD_TYPE, Message, parse_object
 from teamd.postman.delivery import FarDelivery
 from teamd.postman.plain_mail import read_plain
-from teamd.states import Status
+from teamd.team.states import Status
 from tests.unit.life import enrol
 
 pytestmark = pytest.mark.slow

@@ -17,9 +17,9 @@ from teamd.approvals.approval import Approval, Kind, Verdict
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
 from teamd.settings.validation import COMMAND_TOOLS, PATH_TOOLS, TOOLS
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster, Team
+from teamd.team.states import Status
 from teamd.tools import Tool, Toolbox
 from teamd.tools.approval import SubmitPlan
 from teamd.tools.filesystem import ReadFile

@@ -32,9 +32,9 @@ from teamd.postman.start import _command, read_command
 from teamd.settings import Settings
 from teamd.settings.hosts import HostSettings
 from teamd.settings.schema import Mail
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from tests.unit.life import enrol
 
 HOSTS: Final = HostSettings(name="h1", servers=("nats://127.0.0.1:1",))

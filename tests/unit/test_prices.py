@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from teamd.model_server.usage import Usage
 from teamd.models.prices import FREE, Price, Prices, shipped
 from teamd.settings import Settings
-from teamd.tokens import Usage
 
 TOKENS = st.integers(0, 400_000)
 RATES = st.floats(0, 100).map(lambda rate: round(rate, 4))

@@ -16,8 +16,8 @@ from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
 from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, USER, Message
-from teamd.states import Status
 from teamd.team.roster import Roster, Team
+from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import PAUSED, Delivered, Opened, Replied, TurnEnded
 from tests.unit.life import enrol

@@ -16,7 +16,7 @@ from teamctl.doctor import Level
 from teamctl.doctor.model import check_model
 from teamctl.top.dialogs import explain
 from teamd import control
-from teamd.cli import TeamOptions
+from teamd.command_line.run import TeamOptions
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, TeamError
 from teamd.files import pidfile
@@ -24,7 +24,7 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import TEAMD
 from teamd.settings import Settings
-from teamd.states import Status
+from teamd.team.states import Status
 from tests.unit.calls import call
 from tests.unit.life import enrol
 from tests.waiting import wait_until

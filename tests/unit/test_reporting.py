@@ -13,7 +13,7 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.messages import TEAMD
 from teamd.process_id import Identity
-from teamd.states import Status
+from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
 from tests.strict.replies import say

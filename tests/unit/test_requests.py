@@ -26,7 +26,6 @@ from teamd.mail.mailbox import Mailbox
 from teamd.messages import INTERRUPT_TYPE, TEAMD, USER
 from teamd.process_id import Identity
 from teamd.settings.trust import TrustStore
-from teamd.states import Status
 from teamd.supervisor.handlers import carry_out
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.live_settings import when_it_counts
@@ -34,6 +33,7 @@ from teamd.supervisor.orphans import OrphanedTasks
 from teamd.supervisor.pricing import current_price
 from teamd.supervisor.team_context import TeamContext
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from tests.context import make_context
 from tests.unit.life import enrol
 

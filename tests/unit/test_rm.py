@@ -11,7 +11,7 @@ import pytest
 from teamctl.commands.rm import _describe_copy, _purge
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
-from teamd.states import Status
+from teamd.team.states import Status
 from tests.projects import copy_project
 from tests.unit.calls import call
 from tests.unit.life import enrol

@@ -20,9 +20,9 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
 from teamd.messages import Message
 from teamd.process_id import Identity
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import FORMAT, Roster, Team
+from teamd.team.states import Status
 from tests.waiting import wait_until
 
 LESSONS = {

@@ -11,9 +11,9 @@ from teamctl.roster_table import HEADINGS, drawn
 from teamd.files.paths import TeamPaths
 from teamd.mail.lines import explain_rejected
 from teamd.overview.overview import OverviewReader
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 
 
 def screen(paths: TeamPaths, width: int) -> list[str]:

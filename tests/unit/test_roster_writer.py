@@ -11,10 +11,10 @@ import pytest
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.routing import MailRouter
-from teamd.states import Status
 from teamd.supervisor import roster_writer
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from tests.unit.life import enrol
 from tests.waiting import wait_until
 

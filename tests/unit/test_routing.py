@@ -11,9 +11,9 @@ from teamd.errors import BadName, InboxFull, StoreError, UnknownTeammate
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter, Sent
 from teamd.messages import Message
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster, Team
+from teamd.team.states import Status
 
 TEAM = Team(
     members=tuple(

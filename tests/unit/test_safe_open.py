@@ -25,8 +25,8 @@ from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, Message
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from teamd.tools.background import INTERRUPTED, LOST, Jobs
 from teamd.tools.output import OutputFile
 from teamd.transcript.file import Transcript

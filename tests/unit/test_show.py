@@ -11,8 +11,8 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD
 from teamd.process_id import Identity
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Replied
 from tests.unit.calls import call

@@ -15,7 +15,7 @@ from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD
-from teamd.states import Status
+from teamd.team.states import Status
 from tests.unit.life import enrol
 
 

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from teamd.agent.throttle import CallSlots
-from teamd.call_slots import CHANNEL
+from teamd.team.call_slots import CHANNEL
 
 
 def test_a_call_that_was_cancelled_is_not_failed_when_slots_end() -> None:

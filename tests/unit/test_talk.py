@@ -14,7 +14,7 @@ from teamd.agent.mail_hold import MailHold
 from teamd.journal import Journal
 from teamd.messages import HELD_TYPE, Message
 from teamd.settings import Settings
-from teamd.states import Status
+from teamd.team.states import Status
 from teamd.tools.mail import SendMessage
 from teamd.transcript.records import MailHeld, NoticeSent
 from tests.strict.replies import say, use

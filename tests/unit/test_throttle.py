@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from teamd.agent.throttle import CallSlots, Throttle
-from teamd.call_slots import ASK, CHANNEL, SlotRelease
 from teamd.journal import Journal
 from teamd.models import Ask, RefusedError, Reply, TransientError
 from teamd.models.retry import Retrying, RetryPolicy
 from teamd.supervisor.slots import ConcurrencyLimit, Slots
+from teamd.team.call_slots import ASK, CHANNEL, SlotRelease
 from tests.strict.replies import say
 from tests.unit.life import Player, replied
 from tests.waiting import until

@@ -19,10 +19,10 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.model_stack import UNSEEN_TOKENS, Metered
 from teamd.budget.ledger import Ledger
 from teamd.messages import new_id
+from teamd.model_server.usage import Usage
 from teamd.models import Ask, ChatMessage, Reply, TransientError
 from teamd.models.encoding import size_of
 from teamd.process_id import Identity
-from teamd.tokens import Usage
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened

@@ -19,8 +19,8 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, Message
 from teamd.overview.overview import OverviewReader
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from tests.unit.screen import Shown, add, ask, shown
 from tests.waiting import until, wait_until
 

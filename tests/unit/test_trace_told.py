@@ -11,7 +11,7 @@ from teamd.hosts.places import HostPlaces
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, Message
-from teamd.states import Status
+from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
 from tests.unit.calls import call

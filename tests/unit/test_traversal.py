@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamctl.main import cli
-from teamd.cli import TeamOptions
+from teamd.command_line.run import TeamOptions
 from teamd.errors import BadTeamName, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.messages import NAME, check_team_name
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from teamd.tools import ToolError
 from teamd.tools.background import Jobs
 

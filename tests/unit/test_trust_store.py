@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.cli import TeamOptions
+from teamd.command_line.run import TeamOptions
 from teamd.errors import StoreError
 from teamd.files.paths import STATE_VARIABLE, TeamPaths, state_folder
 from teamd.settings.trust import Confirmed, TrustStore, hash_of

@@ -17,9 +17,9 @@ from teamd.budget.ledger import Ledger
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
 from teamd.process_id import Identity
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from tests.unit.life import enrol
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from teamd.agent.wakeup import HeartbeatSender, SupervisorGone, Wakeup, after_next_tick, hibernate
 from teamd.errors import StoreError
-from teamd.heartbeat import Heartbeat
+from teamd.team.heartbeat import Heartbeat
 from tests.unit.life import NEVER_SECONDS, quiet_pulse
 from tests.waiting import until
 

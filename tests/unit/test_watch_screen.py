@@ -12,9 +12,9 @@ from rich.console import Console
 from teamctl.watch import Screen, _split, changes, pace, total
 from teamd.files.paths import TeamPaths
 from teamd.overview.overview import Overview, OverviewReader
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 
 
 def crowd(paths: TeamPaths, **statuses: Status) -> Overview:

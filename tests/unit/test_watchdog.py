@@ -8,7 +8,7 @@ import pytest
 
 from teamd import clocks
 from teamd.agent.wakeup import HeartbeatSender
-from teamd.heartbeat import LONGEST_BEAT_SECONDS, Heartbeat, HeartbeatPolicy, Watchdog
+from teamd.team.heartbeat import LONGEST_BEAT_SECONDS, Heartbeat, HeartbeatPolicy, Watchdog
 from tests.waiting import until
 
 TEN = HeartbeatPolicy(seconds=10.0, restart=False)

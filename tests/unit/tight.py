@@ -9,8 +9,8 @@ from typing import Any
 
 from teamd.agent.conversation.summary import DEMAND
 from teamd.messages import Message
+from teamd.model_server.usage import Usage
 from teamd.models import Ask, Reply, TooLongError
-from teamd.tokens import Usage
 from tests.strict.cache import prompt_tokens
 from tests.strict.replies import Answer, say, use
 from tests.unit.life import Do, Judge, Nothing, Player, copy, replied

@@ -12,7 +12,7 @@ from teamd.agent.conversation.context import BYTES_PER_TOKEN, frame_of
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.summary import DEMAND, OpenWork, clip_text, restate
 from teamd.messages import respawn_command
-from teamd.model_facts import UNKNOWN, ModelFacts
+from teamd.model_server.facts import UNKNOWN, ModelFacts
 from teamd.models import (
     CONTEXT_FULL,
     Ask,

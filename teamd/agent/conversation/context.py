@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from teamd.agent.conversation.prompts import INTERRUPTED_CALL
 from teamd.agent.conversation.summary import GAP, render_cleared
+from teamd.model_server.usage import Usage
 from teamd.models import Ask, Block, ChatMessage
 from teamd.models.encoding import count_same, digest_of, size_of, size_of_list
-from teamd.tokens import Usage
 
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 REMEMBERED: Final = 4  # requests; the very last may have been one for a summary, or refused

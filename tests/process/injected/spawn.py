@@ -13,9 +13,9 @@ from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import TEAMD
-from teamd.states import Status
 from teamd.team.member import Member
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from tests.process.injected.injections import HERE, Ended, Injection, clean
 from tests.process.injected.operations import enlist
 from tests.waiting import wait_until

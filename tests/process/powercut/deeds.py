@@ -31,18 +31,18 @@ from teamd.mail.routing import MailRouter
 from teamd.mail.spool import BatchLimit
 from teamd.merges.queue import Entry, MergeState, Queue, refused
 from teamd.messages import Message
+from teamd.model_server.usage import Usage
 from teamd.models import Reply
 from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
 from teamd.programs import Sink
 from teamd.recovery import repair
 from teamd.settings.schema import ModelSettings, Permission
-from teamd.states import Status
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.team import teams
 from teamd.team.member import Member
 from teamd.team.roster import Roster
-from teamd.tokens import Usage
+from teamd.team.states import Status
 from teamd.tools import Input, PermissionPending, RepeatableTool, Tool, Toolbox
 from teamd.tools.asking import Asking
 from teamd.tools.background import Jobs

@@ -29,8 +29,8 @@ from teamd.merges import queue
 from teamd.merges.queue import MergeState
 from teamd.messages import LEAD, TEAMD, USER
 from teamd.recovery import repair, repair_roster
-from teamd.states import Status
 from teamd.team.roster import Roster
+from teamd.team.states import Status
 from teamd.transcript.file import Transcript, parse
 from teamd.transcript.records import Delivered
 from tests.process.powercut.far import FAR

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from teamd.options import examples_of
+from teamd.command_line.options import examples_of
 
 _CODE: Final = re.compile(r"`([^`]+)`")
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
-from teamd.connection import make_tls
 from teamd.errors import StoreError
 from teamd.files import directories, files
 from teamd.files.paths import TeamPaths
-from teamd.model_facts import ModelFacts
+from teamd.model_server.connection import make_tls
+from teamd.model_server.facts import ModelFacts
 
 if TYPE_CHECKING:
     import httpx2

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from teamd.command_line.terminal import plain
 from teamd.errors import ExitCode, SettingsError, TeamError, explain_limit
 from teamd.files import find_team
 from teamd.files.paths import TeamPaths, trust_folder
-from teamd.terminal import plain
 
 if TYPE_CHECKING:
     from teamd.settings import Reading, Settings

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from teamd.cli import TeamOptions
+from teamd.command_line.run import TeamOptions
 
 R = TypeVar("R")
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from teamd.errors import StoreError, TeamError
 from teamd.journal import Journal
-from teamd.states import ChildExit
+from teamd.team.states import ChildExit
 
 # However long it lasts, and however often it is met: no fault of the child.
 _FAULTS_OF_THE_MACHINE: Final = (

@@ -1,0 +1,1 @@
+"""Shared by the commands of `teamd` and `teamctl`: options, terminal, errors as exit codes."""
