@@ -7,7 +7,7 @@ from typing import Final
 # By the words that call a command. A test parses each of them.
 EXAMPLES: Final = {
     "help": ("teamctl help limits", "teamctl help --man ~/.local/share/man/man1"),
-    "demo": ("teamctl demo", "teamctl demo --hosts --keep"),
+    "demo": ("teamctl demo", "teamctl demo --keep"),
     "init": ("teamctl init", "teamctl --team website init     # the settings of one team"),
     "trust": ("teamctl trust", "teamctl trust --list"),
     "doctor": ("teamctl doctor", "teamctl doctor --json"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,6 @@ from teamctl.demo.stage import (
     opened,
     temporary_folder,
 )
-from teamctl.hosts.extra import load
 from teamctl.roster_table import show_now
 from teamd.errors import ExitCode, TeamError
 from teamd.mail.mailbox import Mailbox
@@ -31,30 +30,29 @@ from teamd.messages import LEAD
 from teamd.team.roster import Roster
 
 _INTRO: Final = "Only the model's words are scripted; processes, mail, tools and files are real."
-_HOSTS_INTRO: Final = "Only the model's words are scripted; hosts, broker, TLS and mail are real."
 _PROGRAM: Final = "roman.py"
 
 
 @click.command()
 @click.option("--fast", is_flag=True, help="Leave out the pauses that make it easier to follow.")
 @click.option("--keep", is_flag=True, help="Keep the folder, and say where it is.")
-@click.option("--hosts", is_flag=True, help="Show a team over two hosts, both on this machine.")
-@click.option("--script", "story", type=click.Path(path_type=Path), hidden=True)
-def command(*, fast: bool, keep: bool, hosts: bool, story: Path | None) -> int:
+@click.option("--script", type=click.Path(path_type=Path), hidden=True)
+def command(*, fast: bool, keep: bool, script: Path | None) -> int:
     """Watch a coder and a tester build a small program in a temporary folder.
 
     Then a third one adds to it in a working copy, until a check passes, and it is merged. Their
     words come from a script. Everything else is real, and the demo checks it at the end.
-
-    With --hosts there are two hosts, and a broker that fails while mail is under way between them.
-    It needs nats-server and `pip install 'teamd[hosts]'`.
     """
     begun = time.time()
-    play = _on_two_hosts(story) if hosts else _on_one_host(story)
+    story = Story.read(script)
+    click.echo(_INTRO + "\n")
     try:
         with interruptible() as check:
-            with temporary_folder(keep=keep) as folder:
-                play(_Evening(folder, check, kept=keep, paced=not fast))
+            with (
+                temporary_folder(keep=keep) as folder,
+                opened(folder, story.script(paced=not fast), kept=keep) as stage,
+            ):
+                _Play(stage, story, Teller(), check).run()
             check()
     except Interrupted as error:
         click.echo(f"teamctl: {error}; {describe_end(folder, kept=keep)}", err=True)
@@ -62,59 +60,6 @@ def command(*, fast: bool, keep: bool, hosts: bool, story: Path | None) -> int:
     end = describe_end(folder, kept=keep)
     click.echo(f"\nAll of it happened, in {time.time() - begun:.1f} s; {end}.")
     return ExitCode.DONE
-
-
-@dataclass(frozen=True, slots=True)
-class _Evening:
-    """Where and how it is played.
-
-    Attributes:
-        folder: for all of it.
-        check: called wherever the play may be broken off; raises if it is to be.
-        kept: whether the folder stays.
-        paced: whether the model takes its time.
-    """
-
-    folder: Path
-    check: Callable[[], None]
-    _: KW_ONLY
-    kept: bool
-    paced: bool
-
-
-def _on_one_host(file: Path | None) -> Callable[[_Evening], None]:
-    story = Story.read(file)
-    click.echo(_INTRO + "\n")
-
-    def play(evening: _Evening) -> None:
-        script = story.script(paced=evening.paced)
-        with opened(evening.folder, script, kept=evening.kept) as stage:
-            _Play(stage, story, Teller(), evening.check).run()
-
-    return play
-
-
-def _on_two_hosts(file: Path | None) -> Callable[[_Evening], None]:
-    """Return what plays it.
-
-    Raises:
-        TeamError: nats-server or the extra is not installed.
-    """
-    load("joining")
-    load("broker_folder").find_program()
-    from teamctl.demo.two_hosts import HostsStory, TwoHosts  # noqa: PLC0415 -- only for --hosts
-
-    story = HostsStory.read(file)
-    click.echo(_HOSTS_INTRO + "\n")
-
-    def play(evening: _Evening) -> None:
-        script = story.script(paced=evening.paced)
-        with TwoHosts.opened(
-            evening.folder, story, script, evening.check, kept=evening.kept
-        ) as two:
-            two.run()
-
-    return play
 
 
 @dataclass(slots=True)

@@ -28,6 +28,7 @@ from teamd.transcript.records import CallAnswered, NoticeSent, Record, Replied, 
 
 REST_SECONDS: Final = 60.0  # takes 6 where nothing else runs
 AGREE_SECONDS: Final = 10.0
+_LONGEST_NAME: Final = 5
 _VERBS: Final = {
     "write_file": ("writes", "path"),
     "edit_file": ("edits", "path"),
@@ -35,7 +36,6 @@ _VERBS: Final = {
     "bash": ("runs", "command"),
     "claim_task": ("claims task", "task_id"),
 }
-_QUEUED: Final = "(queued for "  # what the tool notes of mail to a host that is away
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +57,12 @@ class TeamEvent:
 class Teller:
     """Prints events, each on one line, aligned, and cut where the terminal ends.
 
-    Args:
-        longest: the length of the longest name.
-
     Attributes:
         begun: when, in seconds since the epoch.
         colours: of the names.
     """
 
-    def __init__(self, longest: int = 5) -> None:
-        self._longest = longest
+    def __init__(self) -> None:
         self.colours: dict[str, str] = {}
         self.begun = time.time()
         self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -74,7 +70,7 @@ class Teller:
     def tell(self, event: TeamEvent) -> None:
         """Print it."""
         when = f"{max(0.0, event.moment - self.begun):4.1f}s "
-        who = f"{event.who:<{self._longest}} "
+        who = f"{event.who:<{_LONGEST_NAME}} "
         what = _cut(event.what, self._width and self._width - len(when) - len(who))
         name = terminal.style(who, fg=self.colours.get(event.who), bold=True)
         click.echo(terminal.style(when, dim=True) + name + terminal.style(what, fg=event.colour))
@@ -90,7 +86,6 @@ class ConversationEvents:
     def __init__(self, name: str) -> None:
         self._name = name
         self._commands: set[str] = set()
-        self._letters: set[str] = set()
 
     def events(self, record: Record) -> Iterator[TeamEvent]:
         """Yield what happened by a record."""
@@ -102,10 +97,6 @@ class ConversationEvents:
                 bad = record.is_error or find_trouble(record)
                 what = f"sees {_excerpt(record.content)}"
                 yield TeamEvent(record.time, self._name, what, "red" if bad else "green")
-            case CallAnswered() if (
-                record.tool_use_id in self._letters and _QUEUED in record.content
-            ):
-                yield TeamEvent(record.time, self._name, f"sees {record.content}", "yellow")
             case TurnEnded() if record.outcome != "end_turn":
                 yield TeamEvent(record.time, self._name, f"{record.outcome}: {record.text}", "red")
 
@@ -114,7 +105,6 @@ class ConversationEvents:
             return f"“{block['text']}”"
         given = block["input"]
         if block["name"] == "send_message":
-            self._letters.add(block["id"])
             return f"→ {given.get('to')}: {given.get('summary') or given.get('content')}"
         if block["name"] == "task_update":
             return f"says that task {given.get('task_id')} is {given.get('status')}"
@@ -141,7 +131,6 @@ class Onlooker:
     Args:
         check: called at each look; raises what ends the following.
         proof: of a task that they do, if there is one.
-        host: theirs, which stands behind their names; empty where there is one host.
 
     Attributes:
         records: of each teammate's transcript, so far.
@@ -156,17 +145,14 @@ class Onlooker:
         teller: Teller,
         check: Callable[[], None],
         proof: Proof | None = None,
-        *,
-        host: str = "",
     ) -> None:
         self._paths = paths
         self._teller = teller
         self._check = check
         self._proof = proof
         self._roster = Roster(paths)
-        at = f"@{host}" if host else ""
         self._growing = {name: GrowingFile(paths.transcript(name)) for name in names}
-        self._told = {name: ConversationEvents(f"{name}{at}") for name in self._growing}
+        self._told = {name: ConversationEvents(name) for name in self._growing}
         self.records: dict[str, list[Record]] = {name: [] for name in self._growing}
         self.mail: dict[str, Message] = {}
         self.trouble = ""

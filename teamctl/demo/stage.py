@@ -14,12 +14,12 @@ import sys
 import tempfile
 import textwrap
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 from teamd_commands import command_line
 
@@ -34,7 +34,6 @@ from teamd.messages import TEAM_FOLDER
 from teamd.programs import Captured
 from teamd.settings.trust import TrustStore
 from teamd.team.roster import Roster
-from teamd.transcript.records import CallAnswered, Record, Replied, mail_in
 
 _LONGEST_REASON: Final = 200
 
@@ -72,27 +71,6 @@ def failure(folder: Path, step: str, why: str, *, kept: bool) -> TeamError:
     what = f"{step} ({reason})" if reason else step
     return TeamError(f"the demo failed: this did not happen: {what}; {remedy}")
 
-
-def letters_to(address: str, records: Iterable[Record]) -> list[str]:
-    """Return what somebody has sent to an address, as far as the tool took it, in order."""
-    records = list(records)
-    answers = [one for one in records if isinstance(one, CallAnswered)]
-    taken = {one.tool_use_id for one in answers if not one.is_error}
-    calls = [call for one in records if isinstance(one, Replied) for call in one.calls]
-    return [
-        call["input"]["content"]
-        for call in calls
-        if call["id"] in taken and call["input"].get("to") == address
-    ]
-
-
-def letters_from(address: str, records: Iterable[Record]) -> list[str]:
-    """Return what of an address's mail stands in a conversation, in order."""
-    found = (mail for one in records for mail in mail_in(one))
-    return [mail.content for mail in found if mail.sender == address]
-
-
-T = TypeVar("T")
 
 SETTINGS: Final = """\
 [team]
@@ -151,36 +129,19 @@ class Story:
         Raises:
             TeamError: it cannot be read.
         """
-        return read_story(file, "story.toml", cls._of)
-
-    @classmethod
-    def _of(cls, told: dict[str, Any]) -> Self:
-        last = told["copy"]
-        task = TaskInCopy(Part.read(last), last["subject"], last["check"])
-        return cls(tuple(map(Part.read, told["teammate"])), task, float(told["pace_seconds"]))
+        source = files("teamctl.demo") / "story.toml" if file is None else file
+        try:
+            told = tomllib.loads(source.read_text(encoding="utf-8"))
+            last = told["copy"]
+            task = TaskInCopy(Part.read(last), last["subject"], last["check"])
+            return cls(tuple(map(Part.read, told["teammate"])), task, float(told["pace_seconds"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise TeamError(f"{source} holds no story for the demo: {error}") from error
 
     def script(self, *, paced: bool) -> str:
-        """Return what `[model] script` plays, see teamd/models/scripted.py."""
-        return script_of((*self.parts, self.task.part), self.pace_seconds if paced else 0)
-
-
-def read_story(file: Path | None, name: str, read: Callable[[dict[str, Any]], T]) -> T:
-    """Read the story of that name that comes with the program, or another one.
-
-    Raises:
-        TeamError: it cannot be read.
-    """
-    source = files("teamctl.demo") / name if file is None else file
-    try:
-        return read(tomllib.loads(source.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TeamError(f"{source} holds no story for the demo: {error}") from error
-
-
-def script_of(parts: Iterable[Part], pace_seconds: float) -> str:
-    """Return a script of what these say, each turn after so many seconds."""
-    turns = {part.name: part.turns for part in parts}
-    return json.dumps({"pace_seconds": pace_seconds, "turns": turns})
+        """Return the text of a `[model] script` file; see teamd/models/scripted.py."""
+        turns = {part.name: part.turns for part in (*self.parts, self.task.part)}
+        return json.dumps({"pace_seconds": self.pace_seconds if paced else 0, "turns": turns})
 
 
 class Stage:
@@ -210,14 +171,6 @@ class Stage:
             TeamError: it did not start.
         """
         self._command("teamd", "start", seconds=_START_SECONDS)
-
-    def teamctl(self, *words: str) -> str:
-        """Run a command of `teamctl` for this team; return what it prints.
-
-        Raises:
-            TeamError: it failed.
-        """
-        return self._command("teamctl", *words, seconds=_RUN_SECONDS)
 
     def spawn(self, part: Part, **more: object) -> ControlReply:
         """Have a part played; `more` stands in the request besides.
