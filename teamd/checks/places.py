@@ -27,7 +27,7 @@ from teamd.sandbox.policy import Origin
 from teamd.sandbox.probe import WITHOUT, Probe, probe
 from teamd.sandbox.shells import Shell, make_home
 from teamd.settings import Settings
-from teamd.settings.tool_limits import Tools, common_reach
+from teamd.settings.schema import ToolSettings, common_tool_settings
 from teamd.team.member import Member
 from teamd.team.roster import Roster
 
@@ -303,8 +303,8 @@ class CheckShells:
 
     paths: TeamPaths
     name: str
-    tools: Tools
-    owner_tools: Tools
+    tools: ToolSettings
+    owner_tools: ToolSettings
     probe: Probe
     origin: Origin | None = None
 
@@ -330,7 +330,7 @@ class CheckShells:
         return cls(
             paths=paths,
             name=name,
-            tools=reduce(common_reach, reach or [nobody]),
+            tools=reduce(common_tool_settings, reach or [nobody]),
             owner_tools=_in_copy(settings, paths, owner) if owner else nobody,
             probe=probe,
         )
@@ -358,7 +358,12 @@ class CheckShells:
         return self if tried else replace(self, probe=probe([self.paths.home, self.paths.work]))
 
     def _make(
-        self, folder: Path, tools: Tools, lent: Iterable[Path] = (), *, owns_tree: bool = False
+        self,
+        folder: Path,
+        tools: ToolSettings,
+        lent: Iterable[Path] = (),
+        *,
+        owns_tree: bool = False,
     ) -> Shell:
         empty(self.paths.homes / self.name)
         policy = build_policy(
@@ -374,11 +379,11 @@ class CheckShells:
         return build_shell_by(policy, self.paths, self.name, tools, self.probe)
 
 
-def _in_copy(settings: Settings, paths: TeamPaths, owner: Member) -> Tools:
+def _in_copy(settings: Settings, paths: TeamPaths, owner: Member) -> ToolSettings:
     return settings.in_copy(paths.copy(owner.name)).tools_of(owner.name, owner.role)
 
 
-def _walled(tools: Tools) -> Tools:
+def _walled(tools: ToolSettings) -> ToolSettings:
     return replace(tools, sandbox="auto") if tools.sandbox in WITHOUT else tools
 
 

@@ -29,7 +29,7 @@ from teamd.sandbox.build import build_policy
 from teamd.sandbox.policy import Origin, Policy
 from teamd.sandbox.probe import PROGRAM, find_program, probe
 from teamd.sandbox.readable import Readable
-from teamd.settings.tool_limits import Tools
+from teamd.settings.schema import ToolSettings
 
 LONG_SECONDS: Final = 600.0
 OWN_OBJECTS: Final = "TEAMD_OWN_OBJECTS"  # a variable: the copy's own objects, quoted
@@ -213,7 +213,7 @@ def remove_scratch(paths: TeamPaths) -> None:
 
 
 def _policy(paths: TeamPaths, folder: Path, origin: Origin, scratch: Path) -> Policy:
-    policy = build_policy(paths, "git", Tools(), workspace=folder, origin=origin)
+    policy = build_policy(paths, "git", ToolSettings(), workspace=folder, origin=origin)
     # A command's placeholder hides nothing, and would go away just when it is mounted.
     hidden = tuple(one for one in policy.hidden if not is_empty(one))
     return replace(policy, home=scratch, temporary=scratch, hidden=hidden)

@@ -20,7 +20,7 @@ from teamd.messages import Message
 from teamd.team.states import Status
 
 if TYPE_CHECKING:
-    from teamd.settings.hosts import HostSettings
+    from teamd.settings.schema import HostSettings
 
 _ASLEEP: Final = {
     Status.SHUTDOWN: "is shut down; the message waits there until it is spawned again",

@@ -32,7 +32,7 @@ from teamd.postman.links import Links
 from teamd.postman.presence import SILENT_SECONDS, HostPresence
 from teamd.postman.rounds import Rounds
 from teamd.postman.spare_memory import SpareMemory
-from teamd.settings.hosts import HostSettings
+from teamd.settings.schema import HostSettings
 from teamd.team.roster import Roster
 
 _OFFLINE: Final = "there is no connection to the broker"

@@ -31,8 +31,7 @@ from teamd.sandbox.repair import repair
 from teamd.sandbox.shells import ClosedShell, Command, OpenShell, SandboxedShell, Shell, make_home
 
 if TYPE_CHECKING:
-    from teamd.settings.schema import Settings
-    from teamd.settings.tool_limits import Tools
+    from teamd.settings.schema import Settings, ToolSettings
 
 _MEBI: Final = 20
 _OWN_PROCESSES: Final = 32  # and threads of a teammate's own, beside its commands
@@ -94,7 +93,13 @@ def build_shell(
 
 
 def build_shell_by(
-    policy: Policy, paths: TeamPaths, name: str, tools: Tools, probe: Probe, *, joins: bool = False
+    policy: Policy,
+    paths: TeamPaths,
+    name: str,
+    tools: ToolSettings,
+    probe: Probe,
+    *,
+    joins: bool = False,
 ) -> Shell:
     """Build what starts commands with those rights, whose home is made."""
     workspace = policy.workspace
@@ -157,7 +162,7 @@ def check_workspace(settings: Settings) -> None:
 def build_policy(
     paths: TeamPaths,
     name: str,
-    tools: Tools,
+    tools: ToolSettings,
     *,
     workspace: Path,
     allowed: Iterable[str] = (),

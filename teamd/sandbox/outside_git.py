@@ -18,7 +18,7 @@ from teamd.sandbox.places import GIT
 from teamd.sandbox.probe import WITHOUT
 
 if TYPE_CHECKING:
-    from teamd.settings.tool_limits import Tools
+    from teamd.settings.schema import ToolSettings
 
 _LARGEST_BYTES: Final = 1 << 13
 _GITDIR: Final = "gitdir: "
@@ -43,7 +43,7 @@ def linked_repository(workspace: Path) -> Path | None:
     return None if holds_more or repository.is_relative_to(workspace) else repository
 
 
-def explain_git(tools: Tools, workspace: Path) -> str:
+def explain_git(tools: ToolSettings, workspace: Path) -> str:
     """Say why git fails for teammates in a shared folder, and what the person can do.
 
     The sentence is empty if git works, and if there is no repository.

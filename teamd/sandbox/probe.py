@@ -16,7 +16,7 @@ from teamd.sandbox import SANDBOXED
 from teamd.sandbox.bubblewrap import build_trial
 
 if TYPE_CHECKING:
-    from teamd.settings.tool_limits import Tools
+    from teamd.settings.schema import ToolSettings
 
 PROGRAM: Final = "bwrap"
 WITHOUT: Final = frozenset({"external", "off"})  # settings with which none is tried
@@ -85,7 +85,7 @@ def begin(untrusted: Iterable[Path] = ()) -> Callable[[], Probe]:
     return end
 
 
-def describe(tools: Tools, probe: Probe) -> str:
+def describe(tools: ToolSettings, probe: Probe) -> str:
     """Say in a line what stands around commands."""
     if tools.sandbox == "off":
         return "off: commands run with your rights"

@@ -1,4 +1,7 @@
-"""The kinds of values that a setting can have: each checks one and says what it must be."""
+"""The kinds of values that settings have, and the rules by which a value allows more than another.
+
+A kind checks a value, says what it must be and turns it into the value that the program uses.
+"""
 
 from __future__ import annotations
 
@@ -13,41 +16,47 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
 
 from teamd.errors import BadName
 from teamd.messages import LEAD, NAME, check_name
 from teamd.model_server.facts import EFFORTS
 
-BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MAX_WHOLE: Final = 2**31 - 1
+MAX_TOKENS: Final = 10**15  # over a year they are more than `MAX_WHOLE`
+MAX_USD: Final = 1_000_000_000
+MAX_SECONDS: Final = 1_000_000  # eleven days; the clocks of select(2) and poll(2) end at 24
+HOST_REQUESTS: Final = ("spawn", "shutdown", "interrupt")  # what one host may ask of another
 SHOWN_CHARACTERS: Final = 60
-SHOWN_NUMBER: Final = 10**18
+_SHOWN_NUMBER: Final = 10**18
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def quoted(text: str) -> str:
-    """The text in double quotes, cut after 60 characters, what a terminal obeys escaped."""
+    """Return the text in double quotes, cut after 60 characters, safe for a terminal."""
     cut = text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
     escaped = cut.replace("\\", r"\\").replace('"', r"\"")
     return f'"{printable(escaped)}"'
 
 
 def printable(text: str) -> str:
-    """The text on one line, with nothing in it that a terminal obeys."""
+    """Return the text on one line, with control characters escaped."""
     return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
 
 
 def bare(key: str) -> str:
-    """A key as it stands in a file."""
-    return key if BARE_KEY.fullmatch(key) else quoted(key)
+    """Return a key as TOML spells it: in quotes only where it needs them."""
+    return key if _BARE_KEY.fullmatch(key) else quoted(key)
 
 
 def shown(value: object) -> str:
-    """A value of TOML in a few words."""
+    """Return a value from TOML in a few words."""
     match value:
         case str():
             return quoted(value)
         case bool():
             return str(value).lower()
-        case int() if abs(value) >= SHOWN_NUMBER:  # Python may refuse to spell it
+        case int() if abs(value) >= _SHOWN_NUMBER:  # Python may refuse to spell it
             return "a number of that size"
         case int() | float():
             return str(value)
@@ -55,48 +64,350 @@ def shown(value: object) -> str:
     return nouns.get(type(value), "a date or a time")
 
 
+class Wrong(Exception):
+    """A value is refused; `str()` follows the key in the sentence about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueKind:
+    """A kind of values.
+
+    Attributes:
+        must_be: describes such a value, after the words `must be`.
+        fits: whether a value is of this kind; it may raise `Wrong` to say more.
+        make: turns a value that fits into the one that the program uses, given the folder that
+            paths are relative to.
+    """
+
+    must_be: str
+    fits: Callable[[Any], bool]
+    make: Callable[[Any, Path], Any] = lambda value, _: value
+
+    def read(self, value: Any, folder: Path) -> Any:
+        """Return the value that the program uses.
+
+        Raises:
+            Wrong: the value is not of this kind.
+        """
+        if not self.fits(value):
+            raise Wrong(f"must be {self.must_be}, not {shown(value)}")
+        return self.make(value, folder)
+
+
+def _integer(must_be: str, least: int, most: int) -> ValueKind:
+    """Integers; the description ends with the largest."""
+    return ValueKind(
+        f"{must_be} {most}", lambda value: type(value) is int and least <= value <= most
+    )
+
+
+def _number(must_be: str, most: float, *, zero: bool = True) -> ValueKind:
+    """Numbers from 0, or above it; the description ends with the largest. NaN is none of them."""
+
+    def fits(value: Any) -> bool:
+        return type(value) in (int, float) and 0 <= value <= most and (zero or value > 0)
+
+    return ValueKind(f"{must_be} {most}", fits, lambda value, _: float(value))
+
+
+def _one_of(*choices: str) -> ValueKind:
+    *first, last = map(quoted, choices)
+    return ValueKind(f"{', '.join(first)} or {last}", lambda value: value in choices)
+
+
+def _matching(must_be: str, pattern: str | re.Pattern[str]) -> ValueKind:
+    """Text that a pattern matches; it is compiled at its first use."""
+
+    def fits(value: Any) -> bool:
+        return isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+    return ValueKind(must_be, fits)
+
+
+def _list_of(
+    must_be: str,
+    fits: Callable[[str], object],
+    make: Callable[[str, Path], Any] = lambda one, _: one,
+) -> ValueKind:
+    """A list of text, which becomes a tuple."""
+
+    def all_fit(value: Any) -> bool:
+        if not isinstance(value, list):
+            return False
+        for one in value:
+            if not (isinstance(one, str) and fits(one)):
+                raise Wrong(f"must be {must_be}; {shown(one)} cannot be in it")
+        return True
+
+    return ValueKind(must_be, all_fit, lambda value, base: tuple(make(one, base) for one in value))
+
+
+def _existing(noun: str, is_one: Callable[[int], bool]) -> ValueKind:
+    """A folder or a file that exists, as an absolute path without links."""
+    must_be = f"the path of a {noun}"
+
+    def fits(value: Any) -> bool:
+        return isinstance(value, str) and bool(value.strip())
+
+    def resolved(value: str, folder: Path) -> Path:
+        try:
+            path = (folder / value).resolve()
+            exists = False
+            with suppress(FileNotFoundError, NotADirectoryError):
+                exists = is_one(path.stat().st_mode)
+        except (OSError, ValueError, RuntimeError) as error:  # too long; a NUL; links in a circle
+            raise Wrong(f"must be {must_be}, not {shown(value)}") from error
+        if not exists:
+            where = printable(str(path))
+            raise Wrong(f"names no {noun}: {where} does not exist; make it or name another")
+        return path
+
+    return ValueKind(
+        must_be, lambda value: isinstance(value, str) and bool(value.strip()), resolved
+    )
+
+
+def _is_text(value: Any) -> bool:
+    if not isinstance(value, str) or not value.strip():
+        return False
+    if "\0" in value:
+        raise Wrong("must not hold a NUL character; leave it out")
+    return True
+
+
+def _is_teammate_name(value: Any) -> bool:
+    try:
+        return TEAM_NAME.fits(value) and bool(check_name(value))
+    except BadName as bad:
+        raise Wrong(f"is refused: {bad}") from bad
+
+
+def _is_address(value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    if not re.fullmatch(r"(?i)https?://[^\s/?#]+(?:/[^\s?#]*)?", value):
+        return False
+    if value.rstrip("/").endswith("/v1"):
+        raise Wrong("must not end in /v1, which is added to it; leave /v1 out")
+    return True
+
+
+def _are_headers(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    for name, line in value.items():
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):  # RFC 9110, 5.6.2: token
+            raise Wrong(f"must be {HEADERS.must_be}; {bare(name)} cannot be a header's name")
+        # RFC 9110, 5.5, ASCII only
+        if not isinstance(line, str) or not re.fullmatch(r"(?:[!-~](?:[\t -~]*[!-~])?)?", line):
+            raise Wrong(f"must be {HEADERS.must_be}; that of {bare(name)} is not")
+    return True
+
+
+def _is_command(value: Any) -> bool:
+    if not _is_text(value):
+        return False
+    if set(";&|()<>$`\n") & set(value):
+        raise Wrong('must be the first words of one command, such as "git push", without signs')
+    try:
+        return bool(shlex.split(value))
+    except ValueError as error:
+        raise Wrong("has a quote that is not closed; close it") from error
+
+
+def _are_variables(value: Any) -> bool:
+    if not isinstance(value, list):
+        return False
+    for name in value:
+        if not (isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)):
+            # Not shown: `KEY=value` may be a secret.
+            raise Wrong(f"must be {VARIABLES.must_be}; one of them is not such a name")
+    return True
+
+
+def _is_glob(value: Any) -> bool:
+    if not _is_text(value):
+        return False
+    if value.startswith(("/", "~")) or ".." in value.split("/"):
+        raise Wrong("must be relative to the workspace, and in it")
+    return True
+
+
+def _is_place(path: str) -> bool:
+    """Return whether a path is relative and stays within its folder."""
+    parts = Path(path).parts
+    return bool(parts) and "\0" not in path and parts[0] != "/" and ".." not in parts
+
+
+def _make_absolute(path: str, folder: Path) -> Path:
+    # Without `..`: a folder's parents are compared by their names.
+    try:
+        return Path(os.path.normpath(folder / Path(path).expanduser()))
+    except RuntimeError as error:  # no such user, or one without a home
+        raise Wrong("has a path with `~`, and that home is not known; write it out") from error
+
+
+def _is_server(value: str) -> bool:
+    """Return whether a connection to this address can be tried."""
+    try:
+        parts = urlsplit(value)
+        matches = re.fullmatch(r"(?:nats|tls)://[^\s/?#@]+", value)
+        return bool(matches and parts.hostname and parts.port != 0)
+    except ValueError:  # a bad port, or a number of IPv6 without its brackets
+        return False
+
+
+def _is_allowance(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    for request, hosts in value.items():
+        if request not in HOST_REQUESTS:
+            known = ", ".join(HOST_REQUESTS)
+            raise Wrong(f"must be {ALLOWANCE.must_be}; {bare(request)} is not one of: {known}")
+        if not isinstance(hosts, list) or not all(map(TEAM_NAME.fits, hosts)):
+            raise Wrong(f"must be {ALLOWANCE.must_be}; {bare(request)} is not a list of host names")
+    return True
+
+
+def _allowance(value: dict[str, list[str]], _: Path) -> MappingProxyType[str, tuple[str, ...]]:
+    return MappingProxyType({one: tuple(map(str.lower, hosts)) for one, hosts in value.items()})
+
+
+FLAG: Final = ValueKind("true or false", lambda value: isinstance(value, bool))
+
+WHOLE: Final = _integer("a whole number from 1 to", 1, MAX_WHOLE)
+COUNT: Final = _integer("a whole number from 0, for no limit, to", 0, MAX_WHOLE)
+TOKENS: Final = _integer("a whole number from 0, for no limit, to", 0, MAX_TOKENS)
+RATE: Final = _number("a number of USD from 0 to", MAX_USD)
+USD: Final = _number("a number of USD from 0, for no limit, to", MAX_USD)
+SECONDS: Final = _number("a number of seconds above 0 and up to", MAX_SECONDS, zero=False)
+SECONDS_OR_ZERO: Final = _number("a number of seconds of at least 0 and up to", MAX_SECONDS)
+SHARE: Final = _number("a number above 0 and up to", 1, zero=False)
+
+EFFORT: Final = _one_of(*EFFORTS)
+TOOL_SET: Final = _one_of("all", "basic")
+DURABILITY: Final = _one_of("disk", "os")
+CACHE_TTL: Final = _one_of("auto", "5m", "1h")
+SANDBOX: Final = _one_of("auto", "bubblewrap", "external", "off")
+THEN: Final = _one_of("allow", "ask", "deny")
+
+TEXT: Final = ValueKind("non-empty text", _is_text)
+COMMAND: Final = ValueKind("non-empty text", _is_text)  # which teamd runs outside the sandbox
+CHECK: Final = ValueKind(
+    'a command such as "pytest -q", or "" for none', lambda value: value == "" or _is_text(value)
+)
+COMMAND_PREFIX: Final = ValueKind('the first words of a command, such as "git push"', _is_command)
+BRANCH: Final = _matching(
+    'the name of a branch, such as "team/main"',
+    r"(?a)(?!refs/|HEAD$)(?!.*(?:\.\.|//|/\.|\.lock(?:/|$)|\.$))"
+    r"[A-Za-z0-9_][A-Za-z0-9_./+-]*(?<!/)",
+)
+ADDRESS: Final = ValueKind("an address that begins with http:// or https://", _is_address)
+HEADERS: Final = ValueKind(
+    "a table of headers, each one line of ASCII text",
+    _are_headers,
+    lambda value, _: MappingProxyType(dict(value)),
+)
+
+TEAM_NAME: Final = _matching("up to 64 of A-Z a-z 0-9 _ - with a letter or digit first", NAME)
+TEAMMATE_NAME: Final = ValueKind(TEAM_NAME.must_be, _is_teammate_name)
+TEAMMATE_PATTERN: Final = _matching(
+    'a teammate\'s name, or a pattern such as "*"', r"[A-Za-z0-9*?][A-Za-z0-9_*?-]{0,63}"
+)
+TOOL: Final = _matching('a tool\'s name, or a pattern such as "*_file"', r"[a-z_*?]{1,128}")
+APPROVERS: Final = _list_of(
+    'a list of agents, of which there is one: ["lead"]', lambda name: name == LEAD
+)
+VARIABLES: Final = ValueKind(
+    'a list of names of environment variables, such as ["PATH"]',
+    _are_variables,
+    lambda value, _: tuple(value),
+)
+
+FOLDER: Final = _existing("folder", stat.S_ISDIR)
+FILE: Final = _existing("file", stat.S_ISREG)
+# It need not exist: without it mail to other hosts waits, and all else goes on.
+PEM: Final = ValueKind(
+    "the path of a file",
+    lambda value: isinstance(value, str) and bool(value.strip("\0 ")),
+    lambda value, folder: Path(os.path.normpath(folder / value)),
+)
+FOLDERS: Final = _list_of(
+    'a list of folders, such as ["~/datasets", "/srv/docs"]',
+    lambda path: path.strip() and "\0" not in path,
+    _make_absolute,
+)
+PATH: Final = ValueKind('a pattern of paths, such as "docs/**"', _is_glob)
+PLACES: Final = _list_of(
+    'a list of relative paths in the workspace, such as ["deploy", "config/prod.yml"]', _is_place
+)
+PATTERNS: Final = _list_of(
+    'a list of relative patterns of paths in the workspace, such as ["tests/**", ".ci/**"]',
+    _is_place,
+    lambda path, _: os.path.normpath(path),  # git takes no `./`
+)
+
+# A name, with a star for all before its first dot, and a port.
+HOST_NAMES: Final = _list_of(
+    'a list of host names, such as ["docs.example.org", "*.example.org", "localhost:8080"]',
+    lambda name: re.fullmatch(
+        r"(?i)(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9])?\.)*"
+        r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?(?::[0-9]{1,5})?",
+        name,
+    ),
+    lambda name, _: name.lower(),
+)
+HOST: Final = ValueKind(TEAM_NAME.must_be, TEAM_NAME.fits, lambda name, _: name.lower())
+SERVERS: Final = _list_of(
+    'a list of addresses, such as ["tls://10.0.0.1:4222"] or ["tls://[fd00::1]:4222"]', _is_server
+)
+ALLOWANCE: Final = ValueKind(
+    'a table of lists of hosts, such as { spawn = ["h1"] }', _is_allowance, _allowance
+)
+
+
 Loosens: TypeAlias = Callable[[Any, Any], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """The declaration behind a setting's name.
+    """The declaration of a setting besides its name, type and default.
 
     Attributes:
-        kind: checks a value, and says what it must be.
-        words: what it is for, as `team.toml` explains it.
-        example: a value to show where there is no default.
-        loosens: tells whether one value allows more than another, for a setting that guards; such
+        kind: checks its values.
+        about: explains it in `team.toml`.
+        example: is shown there if it has no default.
+        loosens: whether one value allows more than another, for a setting that guards; such
             a value counts only in a file that the person has confirmed.
     """
 
     kind: ValueKind
-    words: str
+    about: str
     example: str | int | None = None
     loosens: Loosens | None = None
 
 
 def key(
-    kind: ValueKind, words: str, example: str | int | None = None, *, loosens: Loosens | None = None
+    kind: ValueKind, about: str, example: str | int | None = None, *, loosens: Loosens | None = None
 ) -> dict[str, Key]:
-    """The metadata of a dataclass field that is a setting."""
-    return {"key": Key(kind=kind, words=words, example=example, loosens=loosens)}
+    """Return the metadata of a dataclass field that is a setting."""
+    return {"key": Key(kind=kind, about=about, example=example, loosens=loosens)}
 
 
 def setting(
     default: Any,
     kind: ValueKind,
-    words: str,
+    about: str,
     example: str | int | None = None,
     *,
     loosens: Loosens | None = None,
 ) -> Any:
-    """A dataclass field that is a setting with a default."""
-    return field(default=default, metadata=key(kind, words, example, loosens=loosens))
+    """Declare a dataclass field that is a setting with a default."""
+    return field(default=default, metadata=key(kind, about, example, loosens=loosens))
 
 
 def keys_of(section: type[Any]) -> dict[str, Key]:
-    """The settings of one section, in their order."""
+    """Return the settings of one section, in their order."""
     return {declared.name: declared.metadata["key"] for declared in fields(section)}
 
 
@@ -106,7 +417,7 @@ def always(_value: object, _base: object) -> bool:
 
 
 def if_set(value: object, _base: object) -> bool:
-    """Anything but nothing: an address, a command, a flag, a list."""
+    """A value that is not empty: an address, a command, a flag, a list."""
     return bool(value)
 
 
@@ -116,22 +427,22 @@ def higher(value: float, base: float) -> bool:
 
 
 def higher_limit(value: float, base: float) -> bool:
-    """A higher number, or 0, which stands for no limit."""
+    """A higher number, or 0, which means no limit."""
     return (value or math.inf) > (base or math.inf)
 
 
 def added(value: Collection[str], base: Collection[str]) -> bool:
-    """Something in a list that was not in it."""
+    """A list with an entry that the other lacks."""
     return not set(value) <= set(base)
 
 
 def removed(value: Collection[str] | None, base: Collection[str] | None) -> bool:
-    """Something missing in a list that was in it."""
+    """A list without an entry that the other has."""
     return not set(value or ()) >= set(base or ())
 
 
 def replaced(value: object, base: object) -> bool:
-    """Another value than one that guards."""
+    """Another value in place of one that guards."""
     return bool(base) and value != base
 
 
@@ -143,7 +454,7 @@ def outside(value: Path, base: Path) -> bool:
 
 
 def allows(value: object, _base: object) -> bool:
-    """A rule that allows what nobody is asked about then."""
+    """A rule that allows calls without asking."""
     return value == "allow"
 
 
@@ -155,291 +466,3 @@ def disables_sandbox(value: object, _base: object) -> bool:
 def switched_off(value: object, base: object) -> bool:
     """A guard that was on."""
     return bool(base) and not value
-
-
-MAX_WHOLE: Final = 2**31 - 1
-MAX_TOKENS: Final = 10**15
-MAX_USD: Final = 1_000_000_000
-MAX_SECONDS: Final = 1_000_000  # eleven days; the clocks of select(2) and poll(2) end at 24
-# Patterns are compiled where a setting needs them: all of them take 3 ms of each start.
-_BRANCH: Final = (
-    r"(?a)(?!refs/|HEAD$)(?!.*(?:\.\.|//|/\.|\.lock(?:/|$)|\.$))"
-    r"[A-Za-z0-9_][A-Za-z0-9_./+-]*(?<!/)"
-)
-_VARIABLE: Final = r"[A-Za-z_][A-Za-z0-9_]*"
-_HTTP_ADDRESS: Final = r"(?i)https?://[^\s/?#]+(?:/[^\s?#]*)?"
-_HEADER_NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # RFC 9110, 5.6.2: token
-_HEADER_VALUE: Final = r"(?:[!-~](?:[\t -~]*[!-~])?)?"  # RFC 9110, 5.5, ASCII only
-# A name, with a star for whatever stands before its first dot, and a port.
-_HOST_NAME: Final = (
-    r"(?i)(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?"
-    r"(?::[0-9]{1,5})?"
-)
-_NAME_WORDS: Final = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
-_TOOL_PATTERN: Final = r"[a-z_*?]{1,128}"
-_NAME_PATTERN: Final = r"[A-Za-z0-9*?][A-Za-z0-9_*?-]{0,63}"
-_SHELL_SIGNS: Final = frozenset(";&|()<>$`\n")
-_HEADERS_WORDS: Final = "a table of headers, each one line of ASCII text"
-_VARIABLES_WORDS: Final = 'a list of names of environment variables, such as ["PATH"]'
-
-
-class Wrong(Exception):
-    """A value that cannot stand.
-
-    `str()` follows the key to make a sentence; it is empty where `must be …, not …` is enough.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class ValueKind:
-    """A kind of values: what one must be.
-
-    Attributes:
-        words: follow `must be`.
-        fits: whether a value can stand; it may raise `Wrong` itself, to say more.
-        make: turns one that fits into what the program uses; a path is relative to a folder.
-    """
-
-    words: str
-    fits: Callable[[Any], bool]
-    make: Callable[[Any, Path], Any] = lambda value, _: value
-
-    def read(self, value: Any, folder: Path) -> Any:
-        """Return the value as the program uses it; a path is relative to `folder`.
-
-        Raises:
-            Wrong: it is not of this kind.
-        """
-        if not self.fits(value):
-            raise Wrong
-        return self.make(value, folder)
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_whole(value: Any) -> bool:
-    if _is_integer(value) and value > MAX_WHOLE:
-        raise Wrong(f"must be a whole number of at most {MAX_WHOLE}")
-    return _is_integer(value) and value >= 1
-
-
-def _number(words: str, most: float, *, zero: bool = True) -> ValueKind:
-    """A kind of numbers, whole or not, up to `most`, with which their words end."""
-
-    def fits(value: Any) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return False
-        return 0 <= value <= most and (zero or value > 0)
-
-    # What is not finite fits nothing.
-    return ValueKind(f"{words} {most}", fits, lambda value, _: float(value))
-
-
-def _is_branch(value: object) -> bool:
-    return isinstance(value, str) and re.fullmatch(_BRANCH, value) is not None
-
-
-def _is_text(value: Any) -> bool:
-    if not isinstance(value, str) or not value.strip():
-        return False
-    if "\0" in value:
-        raise Wrong("must not hold a NUL character; leave it out")
-    return True
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and NAME.fullmatch(value) is not None
-
-
-def _is_teammate_name(value: Any) -> bool:
-    try:
-        return _is_name(value) and bool(check_name(value))
-    except BadName as bad:
-        raise Wrong(f"is refused: {bad}") from bad
-
-
-def _is_address(value: Any) -> bool:
-    if not isinstance(value, str) or not re.fullmatch(_HTTP_ADDRESS, value):
-        return False
-    if value.rstrip("/").endswith("/v1"):
-        raise Wrong("must not end in /v1, which is added to it; leave /v1 out")
-    return True
-
-
-def _are_headers(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    for name, line in value.items():
-        if not re.fullmatch(_HEADER_NAME, name):
-            raise Wrong(f"must be {_HEADERS_WORDS}; {bare(name)} cannot be a header's name")
-        if not isinstance(line, str) or not re.fullmatch(_HEADER_VALUE, line):
-            raise Wrong(f"must be {_HEADERS_WORDS}; that of {bare(name)} is not")
-    return True
-
-
-def _is_command(value: Any) -> bool:
-    if not _is_text(value):
-        return False
-    if _SHELL_SIGNS & set(value):
-        raise Wrong('must be the first words of one command, such as "git push", without signs')
-    try:
-        return bool(shlex.split(value))
-    except ValueError as error:
-        raise Wrong("has a quote that is not closed; close it") from error
-
-
-def _is_glob(value: Any) -> bool:
-    if not _is_text(value):
-        return False
-    if value.startswith(("/", "~")) or ".." in value.split("/"):
-        raise Wrong("must be relative to the workspace, and in it")
-    return True
-
-
-def _are_approvers(value: Any) -> bool:
-    return isinstance(value, list) and all(name == LEAD for name in value)
-
-
-def _are_variables(value: Any) -> bool:
-    if not isinstance(value, list):
-        return False
-    if not all(isinstance(name, str) and re.fullmatch(_VARIABLE, name) for name in value):
-        raise Wrong(f"must be {_VARIABLES_WORDS}; one of them is no such name")
-    return True
-
-
-def _are_host_names(value: Any) -> bool:
-    return _is_list_of(value, lambda name: re.fullmatch(_HOST_NAME, name) is not None)
-
-
-def _are_places(value: Any) -> bool:
-    """Relative paths that stay within the folder they are relative to."""
-
-    def fits(path: str) -> bool:
-        parts = Path(path).parts
-        return bool(parts) and "\0" not in path and parts[0] != "/" and ".." not in parts
-
-    if isinstance(value, list) and not _is_list_of(value, fits):
-        raise Wrong("must hold paths that are relative to the workspace, and in it")
-    return isinstance(value, list)
-
-
-def _are_folders(value: Any) -> bool:
-    return _is_list_of(value, lambda path: bool(path.strip()) and "\0" not in path)
-
-
-def _is_list_of(value: Any, fits: Callable[[str], bool]) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) and fits(one) for one in value)
-
-
-def _absolute(value: list[str], folder: Path) -> tuple[Path, ...]:
-    # Without `..`: what a folder lies in is seen by its name.
-    try:
-        return tuple(Path(os.path.normpath(folder / Path(path).expanduser())) for path in value)
-    except RuntimeError as error:  # no such user, or one without a home
-        raise Wrong("has a path with `~`, and that home is not known; write it out") from error
-
-
-FLAG: Final = ValueKind("true or false", lambda value: isinstance(value, bool))
-WHOLE: Final = ValueKind("a whole number of at least 1", _is_whole)
-# Over a year they are more than `WHOLE` takes.
-TOKENS: Final = ValueKind(
-    f"a whole number from 0, for no limit, to {MAX_TOKENS}",
-    lambda value: _is_integer(value) and 0 <= value <= MAX_TOKENS,
-)
-COUNT: Final = ValueKind(
-    f"a whole number from 0, for no limit, to {MAX_WHOLE}",
-    lambda value: _is_integer(value) and 0 <= value <= MAX_WHOLE,
-)
-RATE: Final = _number("a number of USD from 0 to", MAX_USD)
-USD: Final = _number("a number of USD from 0, for no limit, to", MAX_USD)
-SECONDS: Final = _number("a number of seconds above 0 and up to", MAX_SECONDS, zero=False)
-# 0 where that switches something off.
-SECONDS_OR_ZERO: Final = _number("a number of seconds of at least 0 and up to", MAX_SECONDS)
-SHARE: Final = _number("a number above 0 and up to", 1, zero=False)
-TEXT: Final = ValueKind("non-empty text", _is_text)
-COMMAND: Final = ValueKind("non-empty text", _is_text)  # what teamd itself runs
-BRANCH: Final = ValueKind('the name of a branch, such as "team/main"', _is_branch)
-CHECK: Final = ValueKind(
-    'a command such as "pytest -q", or "" for none', lambda value: value == "" or _is_text(value)
-)
-EFFORT: Final = ValueKind(
-    '"low", "medium", "high", "xhigh" or "max"', lambda value: value in EFFORTS
-)
-TOOL_SET: Final = ValueKind('"all" or "basic"', lambda value: value in ("all", "basic"))
-DURABILITY: Final = ValueKind('"disk" or "os"', lambda value: value in ("disk", "os"))
-CACHE_TTL: Final = ValueKind('"auto", "5m" or "1h"', lambda value: value in ("auto", "5m", "1h"))
-TEAM_NAME: Final = ValueKind(_NAME_WORDS, _is_name)
-TEAMMATE_NAME: Final = ValueKind(_NAME_WORDS, _is_teammate_name)
-ADDRESS: Final = ValueKind("an address that begins with http:// or https://", _is_address)
-HEADERS: Final = ValueKind(
-    _HEADERS_WORDS, _are_headers, lambda value, _: MappingProxyType(dict(value))
-)
-SANDBOX: Final = ValueKind(
-    '"auto", "bubblewrap", "external" or "off"',
-    lambda value: value in ("auto", "bubblewrap", "external", "off"),
-)
-HOST_NAMES: Final = ValueKind(
-    'a list of host names, such as ["docs.example.org", "*.example.org", "localhost:8080"]',
-    _are_host_names,
-    lambda value, _: tuple(name.lower() for name in value),
-)
-PLACES: Final = ValueKind(
-    'a list of paths in the workspace, such as ["deploy", "config/prod.yml"]',
-    _are_places,
-    lambda value, _: tuple(value),
-)
-PATTERNS: Final = ValueKind(
-    'a list of patterns of paths in the workspace, such as ["tests/**", ".ci/**"]',
-    _are_places,
-    lambda value, _: tuple(map(os.path.normpath, value)),  # git takes no `./`
-)
-FOLDERS: Final = ValueKind(
-    'a list of folders, such as ["~/datasets", "/srv/docs"]', _are_folders, _absolute
-)
-TOOL: Final = ValueKind(
-    'a tool\'s name, or a pattern such as "*_file"',
-    lambda value: isinstance(value, str) and re.fullmatch(_TOOL_PATTERN, value) is not None,
-)
-COMMAND_PREFIX: Final = ValueKind('the first words of a command, such as "git push"', _is_command)
-PATH: Final = ValueKind('a pattern of paths, such as "docs/**"', _is_glob)
-TEAMMATE_PATTERN: Final = ValueKind(
-    'a teammate\'s name, or a pattern such as "*"',
-    lambda value: isinstance(value, str) and re.fullmatch(_NAME_PATTERN, value) is not None,
-)
-THEN: Final = ValueKind('"allow", "ask" or "deny"', lambda value: value in ("allow", "ask", "deny"))
-APPROVERS: Final = ValueKind(
-    'a list of agents, of which there is one: ["lead"]',
-    _are_approvers,
-    lambda value, _: tuple(value),
-)
-VARIABLES: Final = ValueKind(_VARIABLES_WORDS, _are_variables, lambda value, _: tuple(value))
-
-
-def _existing(noun: str, is_one: Callable[[int], bool]) -> ValueKind:
-    """A folder or a file that is there, as an absolute path without links."""
-
-    def resolved(value: Any, folder: Path) -> Path:
-        try:
-            path: Path = (folder / value).resolve()
-            there = False
-            with suppress(FileNotFoundError, NotADirectoryError):
-                there = is_one(path.stat().st_mode)
-        except (OSError, ValueError, RuntimeError) as error:  # too long; a NUL; links in a circle
-            raise Wrong from error
-        if not there:
-            where = printable(str(path))
-            raise Wrong(f"names no {noun}: {where} is not there; make it or name another")
-        return path
-
-    return ValueKind(
-        f"the path of a {noun}",
-        lambda value: isinstance(value, str | Path) and bool(str(value).strip()),
-        resolved,
-    )
-
-
-FOLDER: Final = _existing("folder", stat.S_ISDIR)
-FILE: Final = _existing("file", stat.S_ISREG)

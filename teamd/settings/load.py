@@ -1,28 +1,51 @@
-"""From the bytes of `team.toml` to `Settings`: the only module that opens and parses it."""
+"""From the bytes of `team.toml` to `Settings`: every value is checked, every mistake a sentence."""
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Collection, Iterator
+from dataclasses import MISSING, fields
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamd.errors import SettingsError
-from teamd.settings.validation import Validation
-
-if TYPE_CHECKING:
-    from teamd.settings.schema import Settings
+from teamd.settings.kinds import SHOWN_CHARACTERS, Wrong, bare, keys_of, quoted, shown
+from teamd.settings.schema import (
+    PERMISSION,
+    PRICES,
+    ROLE,
+    SECTIONS,
+    TEAMMATE,
+    Permission,
+    PriceSettings,
+    Settings,
+    Teammate,
+    ToolOverrides,
+)
 
 MAX_FILE_BYTES: Final = 1_048_576
+# The tools that rules may be about; those that run commands, and those that take a path.
+TOOLS: Final = (
+    "bash", "background_run", "check_background", "stop_background", "read_file", "write_file",
+    "edit_file", "send_message", "read_inbox", "broadcast", "task_create", "task_get",
+    "task_update", "task_list", "claim_task", "submit_plan", "shutdown_response", "load_skill",
+    "task", "spawn_teammate", "list_teammates", "shutdown_request", "review_plan",
+    "review_permission", "interrupt_teammate", "pause_teammate", "resume_teammate", "create_team",
+    "delete_team",
+)  # fmt: skip
+COMMAND_TOOLS: Final = ("bash", "background_run")
+PATH_TOOLS: Final = ("read_file", "write_file", "edit_file")
 
 
 def parse(data: bytes, *, path: Path, default_folder: Path | None = None) -> Settings:
-    """Return what these bytes say; paths in them are relative to the folder of `path`.
+    """Return the settings in these bytes; paths in them are relative to the folder of `path`.
 
     Args:
-        data: of the file.
-        path: its name, for the mistakes.
-        default_folder: what paths that are not given are relative to, if not to that folder.
+        data: the contents of the file.
+        path: names the file in the mistakes.
+        default_folder: the base of paths that are not given, if it is not that folder.
 
     Raises:
         SettingsError: with every mistake.
@@ -35,10 +58,10 @@ def parse(data: bytes, *, path: Path, default_folder: Path | None = None) -> Set
 
 
 def parse_leniently(data: bytes, *, path: Path, default_folder: Path | None = None) -> Settings:
-    """Return what can be understood of these bytes, and the defaults for the rest.
+    """Return the settings in these bytes, with the default in place of each mistake.
 
     Raises:
-        SettingsError: nothing can.
+        SettingsError: the bytes are not TOML.
     """
     validation = Validation(path.parent, default_folder or path.parent)
     return validation.settings(_document(data, path))
@@ -50,19 +73,19 @@ def sections_in(data: bytes, path: Path) -> set[str]:
 
 
 def read_file(path: Path) -> bytes | None:
-    """Return the file's bytes, but at most one more than `parse` takes; `None` if there is none.
+    """Return the file's bytes, at most one more than `parse` accepts; `None` without a file.
 
     Raises:
-        SettingsError: it cannot be read, is no regular file or belongs to another user.
+        SettingsError: the file cannot be read, is not regular or belongs to another user.
     """
     try:
-        with open(path, "rb", opener=_at_once) as file:
+        with open(path, "rb", opener=_open_without_waiting) as file:
             _refuse_strange(os.fstat(file.fileno()), path)
             return file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError as error:
         if not path.is_symlink():
             return None
-        why = f"it is a link to {path.readlink()}, which does not exist; mend or remove the link"
+        why = f"it is a link to {path.readlink()}, which does not exist; repair or remove the link"
         raise SettingsError(path, [why]) from error
     except IsADirectoryError as error:
         if not any(path.iterdir()):  # the placeholder of a sandbox: there is no file
@@ -72,15 +95,13 @@ def read_file(path: Path) -> bytes | None:
         raise SettingsError(path, [f"it cannot be read: {error.strerror}"]) from error
 
 
-def _at_once(path: str, flags: int) -> int:
-    """Open without waiting: a pipe of that name may never have a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe of that name may never have a writer
 
 
 def _refuse_strange(status: os.stat_result, path: Path) -> None:
-    """Asked of the descriptor: the path may name another file a moment later."""
     if not stat.S_ISREG(status.st_mode):
-        raise SettingsError(path, ["it is no regular file; name a file of settings"])
+        raise SettingsError(path, ["it is not a regular file; name a file of settings"])
     if status.st_uid != os.geteuid():
         why = f"it belongs to another user (uid {status.st_uid}); copy it to a file of your own"
         raise SettingsError(path, [why])
@@ -89,7 +110,7 @@ def _refuse_strange(status: os.stat_result, path: Path) -> None:
 def _document(data: bytes, path: Path) -> dict[str, Any]:
     if not data:
         return {}
-    import tomllib  # noqa: PLC0415 -- 3 ms that only a file pays
+    import tomllib  # noqa: PLC0415 -- not for short commands in a team without a file
 
     if len(data) > MAX_FILE_BYTES:
         raise SettingsError(path, [f"it is larger than {MAX_FILE_BYTES} bytes; shorten it"])
@@ -104,3 +125,171 @@ def _document(data: bytes, path: Path) -> dict[str, Any]:
         raise SettingsError(path, ["a number in it has too many digits; shorten it"]) from error
     except RecursionError as error:
         raise SettingsError(path, ["its lists or tables are nested too deeply"]) from error
+
+
+class Validation:
+    """Checks one document.
+
+    Attributes:
+        mistakes: a sentence for each, with the key in front.
+    """
+
+    def __init__(self, folder: Path, default_folder: Path) -> None:
+        self.mistakes: list[str] = []
+        self._folder = folder
+        self._default_folder = default_folder
+
+    def settings(self, document: dict[str, Any]) -> Settings:
+        """Return the settings of the document, with the default in place of each mistake."""
+        known = (*SECTIONS, PRICES, ROLE, TEAMMATE, PERMISSION)
+        self.mistakes += [_unknown(key, known) for key in document if key not in known]
+        return Settings(
+            **{name: self._section(name, document.get(name, {})) for name in SECTIONS},
+            prices=self._prices(document.get(PRICES, {})),
+            roles=self._roles(document.get(ROLE, {})),
+            teammates=tuple(self._teammates(document.get(TEAMMATE, []))),
+            permissions=tuple(self._permissions(document.get(PERMISSION, []))),
+            given=_given(document),
+        )
+
+    def _section(self, name: str, table: object) -> Any:
+        shape = SECTIONS[name]
+        if not isinstance(table, dict):
+            self.mistakes.append(f"{name} must be a table, [{name}], not {shown(table)}")
+            return shape()
+        # A default path is checked and made absolute, too: the workspace must exist.
+        defaults = {one.name: one.default for one in fields(shape)}
+        given = {key: path for key, path in defaults.items() if isinstance(path, Path)}
+        paths = {key: str(self._default_folder / path) for key, path in given.items()}
+        return shape(**self._values(name, shape, paths | table))
+
+    def _prices(self, tables: object) -> dict[str, PriceSettings]:
+        prices = {}
+        for model, table in self._named(PRICES, tables, f'[{PRICES}."model-name"]'):
+            if inner := next((key for key in table if isinstance(table[key], dict)), None):
+                meant = f"[{PRICES}.{quoted(f'{model}.{inner}')}]"
+                hint = f"put a name with a dot in quotes, as {meant}"
+                self.mistakes.append(f"{PRICES}.{bare(model)} must hold figures; {hint}")
+                continue
+            where = f" (in [{PRICES}.{quoted(model)}])"
+            if (row := self._row(PRICES, PriceSettings, table, where)) is not None:
+                prices[model] = row
+        return prices
+
+    def _roles(self, tables: object) -> dict[str, ToolOverrides]:
+        return {
+            name: ToolOverrides(
+                **self._values(ROLE, ToolOverrides, table, f" (in [{ROLE}.{bare(name)}])")
+            )
+            for name, table in self._named(ROLE, tables, f"[{ROLE}.NAME]")
+        }
+
+    def _teammates(self, tables: object) -> Iterator[Teammate]:
+        names: set[str] = set()
+        for table, where in self._listed(TEAMMATE, tables):
+            row = self._row(TEAMMATE, Teammate, table, where)
+            if row is None:
+                continue
+            if row.name.lower() in names:
+                why = f"{TEAMMATE}.name must be unlike every other, whatever the case"
+                self.mistakes.append(f"{why}; {quoted(row.name)} is taken{where}")
+            names.add(row.name.lower())
+            yield row
+
+    def _permissions(self, tables: object) -> Iterator[Permission]:
+        for table, where in self._listed(PERMISSION, tables):
+            rule = self._row(PERMISSION, Permission, table, where)
+            if rule is None:
+                continue
+            if (why := _never_matches(rule)) is not None:
+                self.mistakes.append(f"{PERMISSION}.{why}{where}")
+            yield rule
+
+    def _named(self, name: str, tables: object, heading: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return the tables under headings such as `[role.NAME]`, with their names."""
+        if isinstance(tables, dict) and all(isinstance(one, dict) for one in tables.values()):
+            return list(tables.items())
+        self.mistakes.append(f"{name} must be tables, each under a {heading}")
+        return []
+
+    def _listed(self, name: str, tables: object) -> Iterator[tuple[dict[str, Any], str]]:
+        """Yield the tables under `[[name]]`, each with its number for the sentences about it."""
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            self.mistakes.append(f"{name} must be tables, each under a [[{name}]]")
+            return
+        for number, table in enumerate(tables, start=1):
+            yield table, f" (in [[{name}]] number {number})"
+
+    def _row(self, section: str, shape: type[Any], table: dict[str, Any], where: str) -> Any:
+        """Return a table as `shape`; `None` if a value that it must have is missing or wrong."""
+        values = self._values(section, shape, table, where)
+        return shape(**values) if values.keys() >= set(_required_of(shape)) else None
+
+    def _values(
+        self, section: str, shape: type[Any], table: dict[str, Any], where: str = ""
+    ) -> dict[str, Any]:
+        """Return the values that are right; `where` ends the sentences about the others."""
+        declared = keys_of(shape)
+        values: dict[str, Any] = {}
+        for key, value in table.items():
+            if key not in declared:
+                self.mistakes.append(_unknown(key, declared, section) + where)
+                continue
+            try:
+                values[key] = declared[key].kind.read(value, self._folder)
+            except Wrong as wrong:
+                self.mistakes.append(f"{section}.{key} {wrong}{where}")
+        self.mistakes += [
+            f"{section}.{key} is missing; it must be {declared[key].kind.must_be}{where}"
+            for key in _required_of(shape)
+            if key not in table
+        ]
+        return values
+
+
+def _given(document: dict[str, Any]) -> frozenset[str]:
+    """Return the dotted keys of all sections in a document."""
+    tables = ((name, document.get(name)) for name in SECTIONS)
+    return frozenset(
+        f"{name}.{key}" for name, table in tables if isinstance(table, dict) for key in table
+    )
+
+
+def _never_matches(rule: Permission) -> str | None:
+    """Return why no call can match a rule, with the key in front; such a guard guards nothing."""
+    if not _any_of(TOOLS, rule.tool):
+        near = _nearest(rule.tool, TOOLS)
+        hint = f"did you mean {near}?" if near else f"there are: {', '.join(TOOLS)}"
+        return f"tool {quoted(rule.tool)} is not a tool; {hint}"
+    if rule.command is not None and not _any_of(COMMAND_TOOLS, rule.tool):
+        return f"command is for {' and '.join(COMMAND_TOOLS)}; leave it out, or change tool"
+    if rule.path is not None and not _any_of(PATH_TOOLS, rule.tool):
+        return f"path is for {', '.join(PATH_TOOLS)}; leave it out, or change tool"
+    if rule.path is not None and rule.command is not None:
+        return "path and command never go together; make two rules of it"
+    return None
+
+
+def _any_of(tools: Collection[str], pattern: str) -> bool:
+    return any(fnmatchcase(tool, pattern) for tool in tools)
+
+
+def _unknown(key: str, known: Collection[str], section: str = "") -> str:
+    """Return the sentence about an unknown key of this section, or of the document."""
+    dotted = f"{section}.{bare(key)}" if section else bare(key)
+    others = [f"{name}.{key}" for name, shape in SECTIONS.items() if key in keys_of(shape)]
+    meant = " or ".join(others) or _nearest(key, known)
+    hint = f"did you mean {meant}?" if meant else f"there are: {', '.join(known)}"
+    return f"{dotted} is not a setting; {hint}"
+
+
+def _required_of(section: type[Any]) -> tuple[str, ...]:
+    """Return the settings of one section that have no default."""
+    return tuple(f.name for f in fields(section) if f.default is f.default_factory is MISSING)
+
+
+def _nearest(key: str, known: Collection[str]) -> str | None:
+    """Return the known key that was probably meant."""
+    import difflib  # noqa: PLC0415 -- only for a mistake
+
+    return next(iter(difflib.get_close_matches(key[:SHOWN_CHARACTERS], known, n=1)), None)

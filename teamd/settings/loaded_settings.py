@@ -1,25 +1,55 @@
-"""The settings that count: what the file says, as far as it may say it, see `trust`."""
+"""The settings in force: those of the file, except what loosens it without the person's trust."""
 
 from __future__ import annotations
 
+import json
 import shlex
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Final
 
 from teamd.errors import SettingsError
 from teamd.files.paths import SETTINGS_FILE
 from teamd.messages import TEAMS_FOLDER
-from teamd.settings.hosts import HostSettings
-from teamd.settings.kinds import printable
+from teamd.settings.kinds import Loosens, bare, keys_of, printable
 from teamd.settings.load import parse, parse_leniently, read_file, sections_in
-from teamd.settings.schema import HOSTS, TEAMMATE
+from teamd.settings.schema import (
+    HOSTS,
+    SECTIONS,
+    TABLES,
+    TEAMMATE,
+    HostSettings,
+    Permission,
+    Settings,
+)
 from teamd.settings.trust import TrustStore
-from teamd.settings.untrusted import confine, list_keys
 
-if TYPE_CHECKING:
-    from teamd.settings.schema import Settings
-    from teamd.settings.untrusted import Loosened
+_MOST_KEYS: Final = 12  # in one sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loosened:
+    """A setting by which a file allows more than the default, or than what was trusted before.
+
+    Attributes:
+        key: as `changes` names it; that of a whole table where all of it waits for trust.
+        value: the value in the file.
+        instead: the value in force while the file is not trusted; `None` for nothing.
+    """
+
+    key: str
+    value: Any
+    instead: Any
+
+    def encode(self) -> dict[str, Any]:
+        """Return the setting as `--json` shows it."""
+        return {"key": self.key, "value": _plain(self.value), "instead": _plain(self.instead)}
+
+    def __str__(self) -> str:
+        """Return the setting on one line, never cut: the end of a command matters, too."""
+        otherwise = "none" if self.instead is None else _spell(self.instead)
+        return f"{self.key} = {_spell(self.value)}  (otherwise {otherwise})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +57,9 @@ class SettingsFile:
     """A settings file that was read.
 
     Attributes:
-        data: the bytes that were parsed; `None` where there is no such file.
-        trusted: whether the person has confirmed them.
-        loosened: what in them counts only then.
+        data: the bytes that were parsed; `None` if the file does not exist.
+        trusted: whether the person has confirmed these bytes.
+        loosened: the settings in them that count only then.
     """
 
     path: Path
@@ -40,7 +70,7 @@ class SettingsFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Settings as they count, and where they come from.
+    """The settings in force and their sources.
 
     Attributes:
         files: those that were read, the team's own first.
@@ -51,52 +81,54 @@ class Reading:
 
     @property
     def shared(self) -> Reading:
-        """The same for a team by name that has no file: what `[hosts]` says is of another team."""
+        """The same for a named team without a file: `[hosts]` belongs to the project's team."""
         return replace(self, settings=replace(self.settings, hosts=HostSettings()))
 
     @property
     def waiting(self) -> tuple[Loosened, ...]:
-        """The settings that do not count, since the person has not confirmed them."""
+        """The settings that are not in force, since the person has not confirmed their file."""
         return tuple(one for file in self.files if not file.trusted for one in file.loosened)
 
     def explain_waiting(self, config: str | Path | None) -> str:
-        """Return the sentence about what waits, and for which command; empty if nothing does.
+        """Return the sentence about the settings that wait for trust; empty if none does.
 
         Args:
-            config: the file that `--config` names, if it does.
+            config: the file that `--config` names, for the command in the sentence.
         """
         waiting = self.waiting
         if not waiting:
             return ""
         where = " and ".join(str(f.path) for f in self.files if f.loosened and not f.trusted)
         option = "" if config is None else f" --config {shlex.quote(str(config))}"
+        keys = ", ".join(one.key for one in waiting[:_MOST_KEYS])
+        more = f" and {len(waiting) - _MOST_KEYS} more" if len(waiting) > _MOST_KEYS else ""
         return (
             f"not in force until you confirm {printable(where)} with `teamctl trust{option}`: "
-            f"{list_keys(waiting)}"
+            f"{keys}{more}"
         )
 
 
 def load(path: Path, *, folder: Path) -> Settings:
-    """Return the settings that count, see `read`."""
+    """Return the settings in force, see `read`."""
     return read(path, folder=folder).settings
 
 
 def read(path: Path, *, folder: Path) -> Reading:
-    """Return what the file says, and the defaults for what it does not say.
+    """Return the settings of a file, with the defaults for those that it leaves out.
 
-    What loosens is left out unless the person has confirmed the very bytes that are read here. The
-    file of a team by name that says no more than who is in the team, and on which machines, leaves
-    the rest to the project's.
+    A setting that loosens counts only if the person has confirmed the very bytes that are read
+    here. If the file of a named team has no other sections than its teammates and hosts, the
+    project's file decides about the rest.
 
     Args:
         path: the file; it may be missing.
-        folder: what the workspace is relative to where there is no file.
+        folder: the base of the default workspace if there is no file.
 
     Raises:
         SettingsError: with every mistake, or why the file cannot be read.
     """
     data = read_file(path)
-    # What a team by name does not say of its workspace is the project's, not its own folder.
+    # The default workspace of a named team is the project's, not its own folder.
     of_team = path.parent.parent.name == TEAMS_FOLDER
     default_folder = folder if of_team or data is None else None
     found = _judge(path, data, default_folder)
@@ -109,7 +141,7 @@ def read(path: Path, *, folder: Path) -> Reading:
 
 
 def _judge(path: Path, data: bytes | None, default_folder: Path | None) -> Reading:
-    """Return what counts of a file's bytes by what the person has confirmed of it."""
+    """Return the settings in a file's bytes that count by what the person has confirmed of it."""
     found = parse(data or b"", path=path, default_folder=default_folder)
     default = parse(b"", path=path, default_folder=default_folder)
     last = TrustStore().find(path)
@@ -121,13 +153,122 @@ def _judge(path: Path, data: bytes | None, default_folder: Path | None) -> Readi
 
 
 def _parse_before(data: bytes, path: Path, default: Settings) -> Settings | None:
-    """Return what the person has confirmed, as far as it can still be understood.
+    """Return the settings that the person has confirmed, as far as they are still valid.
 
-    A folder that it names may be gone: the rest bounds what is written now all the same.
+    A folder in them may be gone; the others still limit the file of today.
     """
     try:
         found = parse_leniently(data, path=path, default_folder=default.team.workspace)
     except SettingsError:
         return None
-    there = found.team.workspace.is_absolute()
-    return found if there else replace(found, team=default.team)
+    exists = found.team.workspace.is_absolute()
+    return found if exists else replace(found, team=default.team)
+
+
+def confine(
+    found: Settings, default: Settings, before: Settings | None
+) -> tuple[Settings, tuple[Loosened, ...]]:
+    """Return the settings of an unconfirmed file that count, and those that do not.
+
+    Args:
+        found: the settings of the file.
+        default: the settings without a file.
+        before: the settings of the file when it was last confirmed.
+    """
+    confining = _Confining()
+    kept: dict[str, Any] = {}
+    for name in SECTIONS:
+        last = getattr(before, name, None)
+        kept[name] = confining.section(name, getattr(found, name), getattr(default, name), last)
+    for name in TABLES:
+        kept[name] = confining.table(name, getattr(found, name), getattr(before, name, None))
+    # A file cannot remove a confirmed rule that guards.
+    confirmed: tuple[Permission, ...] = () if before is None else before.permissions
+    guards = tuple(rule for rule in confirmed if rule.then != "allow")
+    kept["permissions"] = guards + tuple(one for one in kept["permissions"] if one not in guards)
+    kept["given"] = found.given.difference(one.key for one in confining.loosened)
+    return Settings(**kept), tuple(confining.loosened)
+
+
+class _Confining:
+    """Replaces the settings of one file that loosen.
+
+    Attributes:
+        loosened: those that were replaced.
+    """
+
+    def __init__(self) -> None:
+        self.loosened: list[Loosened] = []
+
+    def section(self, place: str, section: Any, default: Any, before: Any) -> Any:
+        """Return a section, or a row of a table, without the values that loosen."""
+        kept = {}
+        for key, declared in keys_of(type(section)).items():
+            if declared.loosens is None:
+                continue
+            value, base = getattr(section, key), getattr(default, key)
+            last = base if before is None else getattr(before, key)
+            if declared.loosens(value, base) or declared.loosens(value, last):
+                kept[key] = instead = _tighter(declared.loosens, base, last)
+                self._note(f"{place}.{key}", value, instead)
+        return replace(section, **kept)
+
+    def table(self, field: str, table: Any, before: Any) -> Any:
+        """Return the tables of one name, such as `[[teammate]]`, without what loosens."""
+        known = {} if before is None else _rows(before)
+        kept = {}
+        for name, row in _rows(table).items():
+            place = f"{TABLES[field]}.{bare(name)}"
+            if _is_refused(row):
+                self._note(place, row, None)
+            else:
+                kept[name] = self.section(place, row, _without_options(row), known.get(name))
+        return kept if isinstance(table, Mapping) else tuple(kept.values())
+
+    def _note(self, key: str, value: Any, instead: Any) -> None:
+        self.loosened.append(Loosened(key=key, value=value, instead=instead))
+
+
+def _tighter(loosens: Loosens, default: Any, last: Any) -> Any:
+    """Return what was confirmed last if it is tighter than the default; otherwise the default."""
+    return last if loosens(default, last) and not loosens(last, default) else default
+
+
+def _rows(table: Any) -> dict[str, Any]:
+    """Return the rows of a table by their names, or by their numbers if they have no name."""
+    if isinstance(table, Mapping):
+        return dict(table)
+    return {getattr(row, "name", str(number)): row for number, row in enumerate(table, start=1)}
+
+
+def _is_refused(row: Any) -> bool:
+    """Return whether a row loosens by a key without a default to fall back to."""
+    declared = keys_of(type(row))
+    required = (one.name for one in fields(row) if one.default is MISSING)
+    loosening = ((declared[name].loosens, getattr(row, name)) for name in required)
+    return any(loosens is not None and loosens(value, value) for loosens, value in loosening)
+
+
+def _without_options(row: Any) -> Any:
+    """Return a row with the default of every key that has one."""
+    defaults = {one.name: one.default for one in fields(row) if one.default is not MISSING}
+    return replace(row, **defaults)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    match value:
+        case Mapping():
+            return {str(key): _plain(one) for key, one in value.items()}
+        case tuple():
+            return [_plain(one) for one in value]
+        case Path():
+            return str(value)
+        case None | bool() | int() | float() | str():
+            return value
+    return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+
+
+def _spell(value: Any) -> str:
+    """Return a value on one line, safe for a terminal."""
+    return printable(json.dumps(_plain(value), ensure_ascii=False))

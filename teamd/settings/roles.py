@@ -16,7 +16,7 @@ from typing import Final
 from teamd.errors import SettingsError
 from teamd.model_server.facts import EFFORTS
 from teamd.settings import front_matter
-from teamd.settings.validation import TOOLS
+from teamd.settings.load import TOOLS
 
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 INHERIT: Final = "inherit"

@@ -12,7 +12,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES
 from teamd.settings import kinds
-from teamd.settings.hosts import HostSettings
 from teamd.settings.kinds import (
     FLAG,
     SECONDS,
@@ -21,8 +20,10 @@ from teamd.settings.kinds import (
     TEXT,
     USD,
     WHOLE,
+    added,
     allows,
     always,
+    disables_sandbox,
     higher,
     higher_limit,
     if_set,
@@ -34,7 +35,6 @@ from teamd.settings.kinds import (
     setting,
     switched_off,
 )
-from teamd.settings.tool_limits import Reach, Tools
 
 Effort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
 
@@ -222,7 +222,137 @@ class MergeSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Teammate(Reach):
+class HostSettings:
+    """`[hosts]`: nothing of it is used until this host has a name. Names are in lower case."""
+
+    name: str | None = setting(
+        None, kinds.HOST, "this host's in the team; no two have the same", "h1", loosens=if_set
+    )
+    servers: tuple[str, ...] = setting(
+        (), kinds.SERVERS, 'the broker: ["tls://10.0.0.1:4222"], or several', loosens=if_set
+    )
+    cert: Path | None = setting(
+        None, kinds.PEM, "this host's certificate", ".team/hosts/keys/host.crt", loosens=if_set
+    )
+    key: Path | None = setting(
+        None, kinds.PEM, "its key, which nobody else may read", ".team/hosts/keys/host.key",
+        loosens=if_set,
+    )  # fmt: skip
+    ca: Path | None = setting(
+        None, kinds.PEM, "what the broker's certificate is signed by", ".team/hosts/keys/ca.crt",
+        loosens=if_set,
+    )  # fmt: skip
+    outbox_bytes: int = setting(
+        67_108_864, WHOLE, "the most mail that waits for one host", loosens=higher
+    )
+    allow: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: MappingProxyType({}),
+        metadata=kinds.key(
+            kinds.ALLOWANCE,
+            'what others may ask for: { spawn = ["h1"] }',
+            loosens=if_set,
+        ),
+    )
+
+    def allows(self, host: str, what: str) -> bool:
+        """Return whether a host may ask for something here: one of `HOST_REQUESTS`."""
+        return host.lower() in self.allow.get(what, ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSettings:
+    """`[tools]`: what a teammate's tools may reach and take."""
+
+    sandbox: Literal["auto", "bubblewrap", "external", "off"] = setting(
+        "auto", kinds.SANDBOX, 'around commands; "external": a container is it, "off": none',
+        loosens=disables_sandbox,
+    )  # fmt: skip
+    network: bool = setting(False, FLAG, "whether commands reach every host", loosens=if_set)
+    hosts: tuple[str, ...] = setting(
+        (), kinds.HOST_NAMES, "the hosts that they reach without that", loosens=added
+    )
+    read: tuple[Path, ...] = setting(
+        (), kinds.FOLDERS, "folders outside the workspace that commands may read", loosens=added
+    )
+    protect: tuple[str, ...] = setting(
+        (), kinds.PLACES, "places in it that stay as they are, besides the built-in ones",
+        loosens=removed,
+    )  # fmt: skip
+    max_processes: int = setting(
+        1000, WHOLE, "of one command; it is ended if it has more", loosens=higher
+    )
+    max_memory_mb: int = setting(
+        8192, WHOLE, "of one command; it is ended if it takes more", loosens=higher
+    )
+    max_file_mb: int = setting(8192, WHOLE, "of a file that it writes", loosens=higher)
+    bash_timeout_seconds: float = setting(
+        120.0, SECONDS, "how long one command may run", loosens=higher
+    )
+    output_bytes: int = setting(
+        50000, WHOLE, "what the model sees of a tool's output, in bytes", loosens=higher
+    )
+    env: tuple[str, ...] = setting(
+        ("PATH", "LANG", "TERM"), kinds.VARIABLES,
+        "the only environment variables that commands see", loosens=added,
+    )  # fmt: skip
+    ask_seconds: float = setting(86400.0, SECONDS, "how long a call waits for your permission")
+    approvers: tuple[str, ...] = setting(
+        (), kinds.APPROVERS, 'who answers besides you: ["lead"], the agent that leads',
+        loosens=added,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOverrides:
+    """The reach of one role or one teammate; what is left out is as `[tools]` says."""
+
+    sandbox: Literal["auto", "bubblewrap", "external", "off"] | None = setting(
+        None, kinds.SANDBOX, "around its commands", loosens=disables_sandbox
+    )
+    network: bool | None = setting(None, FLAG, "whether they reach every host ...", loosens=if_set)
+    hosts: tuple[str, ...] | None = setting(
+        None, kinds.HOST_NAMES, "... or these alone", loosens=if_set
+    )
+    read: tuple[Path, ...] | None = setting(
+        None, kinds.FOLDERS, "folders that they may read", loosens=if_set
+    )
+    protect: tuple[str, ...] | None = setting(
+        None, kinds.PLACES, "places that stay as they are, besides those of [tools]",
+        loosens=removed,
+    )  # fmt: skip
+    env: tuple[str, ...] | None = setting(
+        None, kinds.VARIABLES, "the variables that they see", loosens=if_set
+    )
+
+    def applied_to(self, tools: ToolSettings) -> ToolSettings:
+        """Return the settings of tools with what is said here."""
+        said = {one.name: getattr(self, one.name) for one in fields(ToolOverrides)}
+        kept = {key: value for key, value in said.items() if value is not None}
+        return replace(tools, **{**kept, "protect": (*tools.protect, *kept.get("protect", ()))})
+
+
+def common_tool_settings(one: ToolSettings, other: ToolSettings) -> ToolSettings:
+    """Return what the tools of both may reach."""
+    walled = other if one.sandbox in ("external", "off") else one
+    return replace(
+        one,
+        sandbox=walled.sandbox,
+        network=one.network and other.network,
+        hosts=_common_hosts(one, other),
+        read=tuple(folder for folder in one.read if folder in other.read),
+        protect=tuple(dict.fromkeys((*one.protect, *other.protect))),
+        env=tuple(name for name in one.env if name in other.env),
+    )
+
+
+def _common_hosts(one: ToolSettings, other: ToolSettings) -> tuple[str, ...]:
+    if one.network or other.network:
+        return other.hosts if one.network else one.hosts
+    return tuple(host for host in one.hosts if host in other.hosts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Teammate(ToolOverrides):
     """One `[[teammate]]`, spawned at start."""
 
     name: str = field(metadata=key(kinds.TEAMMATE_NAME, "unlike every other, whatever the case"))
@@ -280,9 +410,9 @@ class Settings:
     tasks: TaskSettings = field(default_factory=TaskSettings)
     merge: MergeSettings = field(default_factory=MergeSettings)
     hosts: HostSettings = field(default_factory=HostSettings)
-    tools: Tools = field(default_factory=Tools)
+    tools: ToolSettings = field(default_factory=ToolSettings)
     prices: Mapping[str, PriceSettings] = field(default_factory=dict)
-    roles: Mapping[str, Reach] = field(default_factory=dict)
+    roles: Mapping[str, ToolOverrides] = field(default_factory=dict)
     teammates: tuple[Teammate, ...] = ()
     permissions: tuple[Permission, ...] = ()
     given: frozenset[str] = field(default=frozenset(), compare=False)
@@ -312,12 +442,12 @@ class Settings:
         team, tasks = replace(self.team, workspace=folder), replace(self.tasks, protect=())
         return replace(self, team=team, tasks=tasks)
 
-    def tools_of(self, name: str, role: str) -> Tools:
+    def tools_of(self, name: str, role: str) -> ToolSettings:
         """Return what the tools of one teammate may take: the team's, the role's, its own."""
-        tools = self.roles.get(role, Reach()).applied_to(self.tools)
+        tools = self.roles.get(role, ToolOverrides()).applied_to(self.tools)
         tools = replace(tools, protect=(*tools.protect, *self.tasks.protected_places))
         own = (one for one in self.teammates if one.name.lower() == name.lower())
-        return next(own, Reach()).applied_to(tools)
+        return next(own, ToolOverrides()).applied_to(tools)
 
 
 _DEFAULTS: Final = Settings()
@@ -332,9 +462,9 @@ ROLE: Final = "role"  # the tables `[role.NAME]`
 PERMISSION: Final = "permission"  # the tables `[[permission]]`
 PRICES: Final = "prices"  # the tables `[prices."model-name"]`
 TABLES: Final = {
-    "teammates": TEAMMATE,
-    "roles": ROLE,
     "prices": PRICES,
+    "roles": ROLE,
+    "teammates": TEAMMATE,
     "permissions": PERMISSION,
 }  # by the field that holds them
 

@@ -14,8 +14,7 @@ import tomli_w
 from teamd.errors import SettingsError
 from teamd.settings.kinds import keys_of, quoted, shown
 from teamd.settings.load import parse
-from teamd.settings.schema import SECTIONS, PriceSettings, Settings, Teammate
-from teamd.settings.tool_limits import Reach
+from teamd.settings.schema import SECTIONS, PriceSettings, Settings, Teammate, ToolOverrides
 
 
 def with_keys(old: bytes, section: str, keys: Mapping[str, Any], *, path: Path) -> bytes:
@@ -117,7 +116,7 @@ ROLES: Final = """\
 # [role.tester]
 """
 
-TESTER: Final = Reach(
+TESTER: Final = ToolOverrides(
     sandbox="auto",
     network=False,
     hosts=("docs.example.org",),
@@ -149,12 +148,14 @@ def init_text() -> str:
         for name, shape in SECTIONS.items()
     ]
     sections.append(PRICES + _commented(PriceSettings, EXAMPLE))
-    sections += [ROLES + _commented(Reach, TESTER), RULES]
+    sections += [ROLES + _commented(ToolOverrides, TESTER), RULES]
     return "\n".join(
         [
             HEAD,
             *sections,
-            TEAMMATES + _commented(Teammate, replace(ALICE, worktree=False), but=Reach) + BOB,
+            TEAMMATES
+            + _commented(Teammate, replace(ALICE, worktree=False), but=ToolOverrides)
+            + BOB,
         ]
     )
 
@@ -209,9 +210,9 @@ def _commented(shape: type[Any], values: object, *, but: type[Any] | None = None
             continue
         value = getattr(values, name)
         line = f"# {name} = {_literal(key.example if value is None else value)}"
-        lines[line] = f"e.g.; {key.words}" if value is None else key.words
+        lines[line] = f"e.g.; {key.about}" if value is None else key.about
     width = max(map(len, lines))
-    return "".join(f"{line:<{width}}  # {words}\n" for line, words in lines.items())
+    return "".join(f"{line:<{width}}  # {about}\n" for line, about in lines.items())
 
 
 def _literal(value: object) -> str:

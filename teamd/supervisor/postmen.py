@@ -9,7 +9,7 @@ from typing import Final
 
 from teamd import clocks
 from teamd.journal import Journal
-from teamd.settings.hosts import HostSettings
+from teamd.settings.schema import HostSettings
 from teamd.supervisor.children import Children
 from teamd.supervisor.single_process import SingleProcess
 from teamd.team.states import ChildExit

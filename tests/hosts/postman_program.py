@@ -9,8 +9,7 @@ from pathlib import Path
 from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
 from teamd.postman.build import live
-from teamd.settings.hosts import HostSettings
-from teamd.settings.schema import Settings
+from teamd.settings.schema import HostSettings, Settings
 
 
 def main() -> int:

@@ -20,8 +20,7 @@ from teamd.files.paths import TeamPaths
 from teamd.sandbox.build import build_shell
 from teamd.sandbox.probe import probe
 from teamd.sandbox.shells import Shell
-from teamd.settings.schema import Settings, TeamSettings
-from teamd.settings.tool_limits import Tools
+from teamd.settings.schema import Settings, TeamSettings, ToolSettings
 from teamd.tools import Result, Toolbox
 from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
 from teamd.tools.shell import Bash
@@ -49,7 +48,7 @@ class Scene:
         copy = copies.get(name)
         settings = Settings(
             team=TeamSettings(workspace=copy.folder if copy else self.source),
-            tools=Tools(**tools),  # type: ignore[arg-type]
+            tools=ToolSettings(**tools),  # type: ignore[arg-type]
         )
         origin = copy.origin if copy else None
         return build_shell(self.paths, name, settings, "coder", probe(), origin=origin)

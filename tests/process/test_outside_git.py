@@ -14,8 +14,7 @@ from teamd.files.paths import TeamPaths
 from teamd.sandbox.build import build_shell
 from teamd.sandbox.outside_git import explain_git, linked_repository
 from teamd.sandbox.probe import probe
-from teamd.settings.schema import Settings, TeamSettings
-from teamd.settings.tool_limits import Tools
+from teamd.settings.schema import Settings, TeamSettings, ToolSettings
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
 from tests.e2e.harness import Project
@@ -104,12 +103,12 @@ def test_a_repository_that_holds_more_than_itself_is_not_shown(
 
 
 def test_a_linked_working_tree_is_explained(linked: Path, repository: Path) -> None:
-    assert explain_git(Tools(), linked) == (
+    assert explain_git(ToolSettings(), linked) == (
         f"a teammate in {linked} can read its git history and not commit, since its repository "
         f"{repository}/.git lies outside; spawn it with --worktree, and it commits in a copy of "
         "its own"
     )
-    assert explain_git(Tools(sandbox="off"), linked) == ""
+    assert explain_git(ToolSettings(sandbox="off"), linked) == ""
 
 
 def test_a_folder_in_a_repository_is_explained(
@@ -118,20 +117,20 @@ def test_a_folder_in_a_repository_is_explained(
     folder = repository / "inner/most"
     folder.mkdir(parents=True)
     assert "not a git repository" in run(folder, "git status")
-    assert explain_git(Tools(), folder) == (
+    assert explain_git(ToolSettings(), folder) == (
         f"git does not work for a teammate in {folder}, which is a folder in the repository "
         f'{repository}; set [team] workspace = "../.." in team.toml'
     )
     monkeypatch.setenv("HOME", str(repository))
-    assert explain_git(Tools(), folder) == "", "settings of a home may be kept in git"
+    assert explain_git(ToolSettings(), folder) == "", "settings of a home may be kept in git"
 
 
 def test_a_submodule_is_explained(repository: Path, tmp_path: Path) -> None:
     outer = make_repository(tmp_path / "outer", c="three\n")
     allowed = ("-c", "protocol.file.allow=always")
     git(outer, *allowed, "submodule", "add", "-q", str(repository), "lib")
-    assert explain_git(Tools(), outer) == ""
-    assert explain_git(Tools(), outer / "lib") == (
+    assert explain_git(ToolSettings(), outer) == ""
+    assert explain_git(ToolSettings(), outer / "lib") == (
         f"git does not work for a teammate in {outer}/lib, since its repository "
         f"{outer}/.git/modules/lib lies outside; spawn it with --worktree, and it commits in a "
         "copy of its own"
@@ -139,9 +138,9 @@ def test_a_submodule_is_explained(repository: Path, tmp_path: Path) -> None:
 
 
 def test_no_repository_needs_no_explanation(tmp_path: Path) -> None:
-    assert explain_git(Tools(), tmp_path) == ""
+    assert explain_git(ToolSettings(), tmp_path) == ""
     os.mkfifo(tmp_path / ".git")
-    assert explain_git(Tools(), tmp_path) == ""
+    assert explain_git(ToolSettings(), tmp_path) == ""
 
 
 @pytest.mark.slow

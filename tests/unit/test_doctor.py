@@ -26,8 +26,7 @@ from teamd.sandbox.build import placeholders_of
 from teamd.sandbox.placeholders import RunningCommand
 from teamd.sandbox.places import Place, PlaceState
 from teamd.settings import Settings
-from teamd.settings.hosts import HostSettings
-from teamd.settings.schema import ModelSettings
+from teamd.settings.schema import HostSettings, ModelSettings
 from teamd.settings.trust import TrustStore
 from tests.mounts import mounted
 from tests.strict.server import StrictServer, by_name

@@ -31,7 +31,7 @@ from teamd.masking import Mask
 from teamd.messages import Message
 from teamd.postman.build import live
 from teamd.settings import Settings
-from teamd.settings.hosts import HostSettings
+from teamd.settings.schema import HostSettings
 from teamd.team.roster import Roster
 from teamd.team.states import ChildExit, Status
 from teamd.tools import Toolbox

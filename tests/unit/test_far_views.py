@@ -22,7 +22,7 @@ from teamd.hosts.view import HostState, HostView, Report, Views, read_views
 from teamd.postman.faces import DEAF, show_host
 from teamd.postman.outgoing import Outgoing
 from teamd.postman.presence import SILENT_SECONDS, HostPresence, Peer
-from teamd.settings.hosts import HostSettings
+from teamd.settings.schema import HostSettings
 from teamd.team.states import Status
 
 OFFLINE = "nothing listens at nats://h9:4222; does the broker run there?"

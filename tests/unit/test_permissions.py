@@ -18,8 +18,7 @@ from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.messages import Message
-from teamd.settings.schema import Permission
-from teamd.settings.tool_limits import Tools
+from teamd.settings.schema import Permission, ToolSettings
 from teamd.tools import PermissionPending, ToolError
 from teamd.tools.approval import (
     ReviewPermission,
@@ -43,7 +42,7 @@ def asking(tmp_path: Path, *plays: Any, then: Any = "ask", **tools: Any) -> Life
     """Alice has to ask before she does anything."""
     life = Life(tmp_path, *(plays or (use(DO), say("Done."))))
     life.settings = replace(
-        life.settings, permissions=(Permission(tool="do", then=then),), tools=Tools(**tools)
+        life.settings, permissions=(Permission(tool="do", then=then),), tools=ToolSettings(**tools)
     )
     life.send("work")
     return life

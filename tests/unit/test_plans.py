@@ -16,7 +16,7 @@ import teamd.tools
 from teamd.approvals.approval import Approval, Kind, Verdict
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
-from teamd.settings.validation import COMMAND_TOOLS, PATH_TOOLS, TOOLS
+from teamd.settings.load import COMMAND_TOOLS, PATH_TOOLS, TOOLS
 from teamd.team.member import Member
 from teamd.team.roster import Roster, Team
 from teamd.team.states import Status

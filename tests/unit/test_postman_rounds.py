@@ -30,8 +30,7 @@ from teamd.postman.presence import HostPresence
 from teamd.postman.process import Postman
 from teamd.postman.start import _command, read_command
 from teamd.settings import Settings
-from teamd.settings.hosts import HostSettings
-from teamd.settings.schema import Mail
+from teamd.settings.schema import HostSettings, Mail
 from teamd.team.member import Member
 from teamd.team.roster import Roster
 from teamd.team.states import Status

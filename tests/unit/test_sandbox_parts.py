@@ -36,8 +36,7 @@ from teamd.sandbox.places import (
 )
 from teamd.sandbox.probe import Probe, describe, find_program, probe
 from teamd.sandbox.readable import Readable
-from teamd.settings.schema import Settings, Teammate
-from teamd.settings.tool_limits import Reach, Tools
+from teamd.settings.schema import Settings, Teammate, ToolOverrides, ToolSettings
 from tests.waiting import until
 
 
@@ -169,9 +168,9 @@ def test_no_settings_of_git_are_too_odd(
 def test_this_program_itself_is_protected_where_it_lies_in_the_workspace(tmp_path: Path) -> None:
     """Parts of it run outside the sandbox, with the person's rights."""
     project = Path(teamd.__file__).resolve().parents[1]
-    policy = build_policy(TeamPaths(tmp_path / ".team"), "ann", Tools(), workspace=project)
+    policy = build_policy(TeamPaths(tmp_path / ".team"), "ann", ToolSettings(), workspace=project)
     assert "teamd" in policy.protected
-    other = build_policy(TeamPaths(tmp_path / ".team"), "ann", Tools(), workspace=tmp_path)
+    other = build_policy(TeamPaths(tmp_path / ".team"), "ann", ToolSettings(), workspace=tmp_path)
     assert other.protected == ()
 
 
@@ -187,7 +186,7 @@ def test_no_folder_on_the_path_opens_the_home_or_the_project(
     folders = [tmp_path / "projects", tmp_path / "by-link", home, home / "bin"]
     monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
     team = TeamPaths(workspace / ".team")
-    policy = build_policy(team, "ann", Tools(env=("PATH",)), workspace=workspace)
+    policy = build_policy(team, "ann", ToolSettings(env=("PATH",)), workspace=workspace)
     argv = build_arguments("bwrap", policy, (), Readable.find(policy))
     mounted = [argv[at + 2] for at, word in enumerate(argv) if word.startswith("--ro-bind")]
     assert [path for path in mounted if path in map(str, folders)] == [str(home / "bin")]
@@ -210,7 +209,7 @@ def test_nothing_is_shown_where_a_command_could_lead_a_path_elsewhere(
     (workspace / "data").symlink_to(home / "secret")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("PATH", f"{tmp_path}/by-link/.venv/bin:{workspace}/.venv/bin")
-    tools = Tools(env=("PATH",), read=(tmp_path / "by-link/data", workspace / "data"))
+    tools = ToolSettings(env=("PATH",), read=(tmp_path / "by-link/data", workspace / "data"))
     policy = build_policy(TeamPaths(team), "ann", tools, workspace=workspace)
     argv = build_arguments("bwrap", policy, (), Readable.find(policy))
     binds = [argv[at + 2] for at, word in enumerate(argv) if word.startswith("--ro-bind")]
@@ -228,7 +227,7 @@ def test_what_is_shown_with_a_folder_is_not_mounted_once_more(
     linked.parent.symlink_to(elsewhere)
     monkeypatch.setenv("PATH", os.pathsep.join(map(str, (shims, inner, linked))))
     team = TeamPaths(tmp_path / "team")
-    policy = build_policy(team, "ann", Tools(env=("PATH",)), workspace=tmp_path / "work")
+    policy = build_policy(team, "ann", ToolSettings(env=("PATH",)), workspace=tmp_path / "work")
     shown = Readable.find(policy).folders
     assert str(versions) in shown  # it stands beside the shims
     assert str(inner) not in shown
@@ -248,7 +247,7 @@ def test_what_a_link_leads_to_may_show_what_was_named_by_another(
     folders = ("real/one/bin", "shims", "versions/all")
     monkeypatch.setenv("PATH", os.pathsep.join(f"{tmp_path}/{name}" for name in folders))
     team = TeamPaths(tmp_path / "team")
-    policy = build_policy(team, "ann", Tools(env=("PATH",)), workspace=tmp_path / "work")
+    policy = build_policy(team, "ann", ToolSettings(env=("PATH",)), workspace=tmp_path / "work")
     shown = Readable.find(policy).folders
     assert f"{tmp_path}/real" in shown
     assert not [folder for folder in shown if folder.startswith(f"{tmp_path}/real/")]
@@ -266,7 +265,7 @@ def test_a_detour_on_the_path_is_taken_out_of_it(
     path = os.pathsep.join(["/usr/bin", "bin", *(f"{tmp_path}/{one}" for one in named)])
     monkeypatch.setenv("PATH", f"{path}{os.pathsep}/{tmp_path}/a")
     policy = build_policy(
-        TeamPaths(tmp_path / "team"), "ann", Tools(env=("PATH",)), workspace=workspace
+        TeamPaths(tmp_path / "team"), "ann", ToolSettings(env=("PATH",)), workspace=workspace
     )
     straight = [f"{tmp_path}/{one}" for one in ("a/c", "work/link/../c", "a/b", "a")]
     assert policy.variables(inside=True)["PATH"].split(os.pathsep) == ["/usr/bin", "bin", *straight]
@@ -280,7 +279,10 @@ def test_a_link_to_below_itself_is_not_followed_for_ever(
     (tmp_path / "env/lib").symlink_to("lib/deeper")
     monkeypatch.setenv("PATH", f"{tmp_path}/env:{tmp_path}/env/bin")
     policy = build_policy(
-        TeamPaths(tmp_path / "team"), "ann", Tools(env=("PATH",)), workspace=tmp_path / "work"
+        TeamPaths(tmp_path / "team"),
+        "ann",
+        ToolSettings(env=("PATH",)),
+        workspace=tmp_path / "work",
     )
     below = replace(policy, readable=(tmp_path / "env", tmp_path / "env/lib"))
     assert f"{tmp_path}/env" in Readable.find(below).folders
@@ -457,12 +459,12 @@ def test_only_what_the_dead_left_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tools", "found", "words"),
     [
-        (Tools(), Probe(program="bwrap"), "bubblewrap, no network"),
-        (Tools(network=True), Probe(), "bubblewrap, with network"),
-        (Tools(hosts=("a.org", "b.org")), Probe(), "bubblewrap, hosts: a.org, b.org"),
-        (Tools(sandbox="off"), Probe(), "off: commands run with your rights"),
+        (ToolSettings(), Probe(program="bwrap"), "bubblewrap, no network"),
+        (ToolSettings(network=True), Probe(), "bubblewrap, with network"),
+        (ToolSettings(hosts=("a.org", "b.org")), Probe(), "bubblewrap, hosts: a.org, b.org"),
+        (ToolSettings(sandbox="off"), Probe(), "off: commands run with your rights"),
         (
-            Tools(),
+            ToolSettings(),
             Probe(trouble="bubblewrap is not installed", remedy="`apt install bubblewrap`"),
             (
                 "none: bubblewrap is not installed, so commands are refused; "
@@ -472,7 +474,7 @@ def test_only_what_the_dead_left_is_found(tmp_path: Path) -> None:
     ],
 )
 def test_what_stands_around_commands_is_said_in_a_line(
-    tools: Tools, found: Probe, words: str
+    tools: ToolSettings, found: Probe, words: str
 ) -> None:
     assert describe(tools, found) == words
 
@@ -480,8 +482,8 @@ def test_what_stands_around_commands_is_said_in_a_line(
 def test_a_teammate_comes_before_its_role_and_that_before_the_team() -> None:
     ann = Teammate(name="Ann", role="tester", prompt=".", hosts=("c.org",), protect=("x",))
     settings = Settings(
-        tools=Tools(hosts=("a.org",), network=True, protect=("deploy",)),
-        roles={"tester": Reach(hosts=("b.org",), network=False, protect=())},
+        tools=ToolSettings(hosts=("a.org",), network=True, protect=("deploy",)),
+        roles={"tester": ToolOverrides(hosts=("b.org",), network=False, protect=())},
         teammates=(ann,),
     )
     of_ann = settings.tools_of("ann", "tester")

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from teamd.errors import SettingsError
 from teamd.settings import Settings, Teammate, load, parse
-from teamd.settings.hosts import HostSettings
 from teamd.settings.kinds import keys_of
 from teamd.settings.schema import (
     SECTIONS,
+    HostSettings,
     Limits,
     Mail,
     MergeSettings,
@@ -27,8 +27,9 @@ from teamd.settings.schema import (
     Supervision,
     TaskSettings,
     TeamSettings,
+    ToolOverrides,
+    ToolSettings,
 )
-from teamd.settings.tool_limits import Reach, Tools
 from teamd.settings.trust import TrustStore
 
 SCALARS = (
@@ -275,7 +276,7 @@ def test_every_setting_is_read(file: Path) -> None:
             outbox_bytes=7,
             allow={"spawn": ("h2", "h3")},
         ),
-        tools=Tools(
+        tools=ToolSettings(
             sandbox="off",
             network=True,
             hosts=("docs.example.org",),
@@ -290,7 +291,7 @@ def test_every_setting_is_read(file: Path) -> None:
             ask_seconds=8,
             approvers=("lead",),
         ),
-        roles={"tester": Reach(network=False)},
+        roles={"tester": ToolOverrides(network=False)},
         prices={
             "m": PriceSettings(input=1, output=2, cache_read=3, cache_write=4, cache_write_hour=5)
         },

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from teamd.settings import Settings, Teammate, changes
-from teamd.settings.schema import Limits, ModelSettings, Permission, PriceSettings
-from teamd.settings.tool_limits import Tools
+from teamd.settings.schema import Limits, ModelSettings, Permission, PriceSettings, ToolSettings
 
 
 def test_changes_are_dotted_keys() -> None:
@@ -18,7 +17,7 @@ def test_changes_are_dotted_keys() -> None:
         limits=Limits(team_usd=5.0),
         prices={"small": PriceSettings(input=1.0, output=2.0)},
         model=ModelSettings(cache=False, max_tokens=5),
-        tools=Tools(env=()),
+        tools=ToolSettings(env=()),
         teammates=(carol, replace(alice, prompt="rest", model="small")),
         permissions=(Permission(tool="bash", then="deny"),),
     )

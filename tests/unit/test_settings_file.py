@@ -71,7 +71,7 @@ def test_the_largest_file_is_read(file: Path) -> None:
     ("make", "sentence"),
     [
         (lambda path: (path / "inner").mkdir(parents=True), "it is a folder; name a file of"),
-        (os.mkfifo, "it is no regular file; name a file of settings"),
+        (os.mkfifo, "it is not a regular file; name a file of settings"),
         (lambda path: path.symlink_to(path.name), "it cannot be read: Too many levels of symbolic"),
         (lambda path: path.symlink_to("gone.toml"), "it is a link to gone.toml, which does not"),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from teamd.errors import SettingsError
 from teamd.settings import Settings, changes, parse
-from teamd.settings.tool_limits import Reach
+from teamd.settings.schema import ToolOverrides
 from teamd.settings.write import with_keys
 
 SERVERS = 'a list of addresses, such as ["tls://10.0.0.1:4222"] or ["tls://[fd00::1]:4222"]'
@@ -28,14 +28,14 @@ def mistake(text: str, folder: Path) -> str:
     ("line", "sentence"),
     [
         ('servers = "tls://h1:4222"', f'servers must be {SERVERS}, not "tls://h1:4222"'),
-        ("servers = [5]", f"servers must be {SERVERS}; 5 is none"),
+        ("servers = [5]", f"servers must be {SERVERS}; 5 cannot be in it"),
         ('allow = ["h1"]', f"allow must be {ALLOW}, not a list"),
         (
             'allow = { start = ["h1"] }',
-            f"allow must be {ALLOW}; start is none of: spawn, shutdown, interrupt",
+            f"allow must be {ALLOW}; start is not one of: spawn, shutdown, interrupt",
         ),
-        ('allow = { spawn = "h1" }', f"allow must be {ALLOW}; spawn is no list of hosts' names"),
-        ('allow = { spawn = ["*"] }', f"allow must be {ALLOW}; spawn is no list of hosts' names"),
+        ('allow = { spawn = "h1" }', f"allow must be {ALLOW}; spawn is not a list of host names"),
+        ('allow = { spawn = ["*"] }', f"allow must be {ALLOW}; spawn is not a list of host names"),
     ],
 )
 def test_a_mistake_in_hosts_is_told(line: str, sentence: str, tmp_path: Path) -> None:
@@ -70,9 +70,11 @@ def test_a_rule_whose_command_or_path_is_no_text_is_told(
 
 
 def test_a_role_that_came_went_or_changed_is_told() -> None:
-    old = Settings(roles={"coder": Reach(), "tester": Reach(), "same": Reach()})
-    coder = replace(Reach(), hosts=("a.org",))
-    new = Settings(roles={"coder": coder, "same": Reach(), "writer": Reach()})
+    old = Settings(
+        roles={"coder": ToolOverrides(), "tester": ToolOverrides(), "same": ToolOverrides()}
+    )
+    coder = replace(ToolOverrides(), hosts=("a.org",))
+    new = Settings(roles={"coder": coder, "same": ToolOverrides(), "writer": ToolOverrides()})
     assert changes(old, new) == ["role.coder.hosts", "role.tester", "role.writer"]
 
 

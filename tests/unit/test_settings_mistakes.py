@@ -20,13 +20,14 @@ RATE = "a number of USD from 0 to 1000000000"
 SECONDS = "a number of seconds above 0 and up to 1000000"
 SHARE = "a number above 0 and up to 1"
 EFFORT = '"low", "medium", "high", "xhigh" or "max"'
-WHOLE = "a whole number of at least 1"
+WHOLE = "a whole number from 1 to 2147483647"
 NAME = "up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
 ADDRESS = "an address that begins with http:// or https://"
 HEADERS = "a table of headers, each one line of ASCII text"
 BRANCH = 'the name of a branch, such as "team/main"'
 CHECK = 'a command such as "pytest -q", or "" for none'
-PATTERNS = 'a list of patterns of paths in the workspace, such as ["tests/**", ".ci/**"]'
+PATTERNS = 'a list of relative patterns of paths in the workspace, such as ["tests/**", ".ci/**"]'
+NOT_SUCH = "one of them is not such a name"
 VARIABLES = 'a list of names of environment variables, such as ["PATH"]'
 
 
@@ -55,7 +56,7 @@ def mistakes(text: str, file: Path) -> tuple[str, ...]:
         (
             "tasks",
             'protect = ["../x"]',
-            "tasks.protect must hold paths that are relative to the workspace, and in it",
+            f'tasks.protect must be {PATTERNS}; "../x" cannot be in it',
         ),
         ("tasks", "check_attempts = 0", f"tasks.check_attempts must be {WHOLE}, not 0"),
         ("team", "name = 5", f"team.name must be {NAME}, not 5"),
@@ -87,12 +88,12 @@ def mistakes(text: str, file: Path) -> tuple[str, ...]:
         (
             "model",
             "max_tokens = 2147483648",
-            "model.max_tokens must be a whole number of at most 2147483647",
+            f"model.max_tokens must be {WHOLE}, not 2147483648",
         ),
         (
             "model",
             f"max_tokens = -0x{'f' * 9000}".replace("-", ""),
-            "model.max_tokens must be a whole number of at most 2147483647",
+            f"model.max_tokens must be {WHOLE}, not a number of that size",
         ),
         ("model", "timeout_seconds = 0", f"model.timeout_seconds must be {SECONDS}, not 0"),
         ("model", "timeout_seconds = nan", f"model.timeout_seconds must be {SECONDS}, not nan"),
@@ -141,8 +142,12 @@ def mistakes(text: str, file: Path) -> tuple[str, ...]:
         ),
         ("tools", "output_bytes = 0", f"tools.output_bytes must be {WHOLE}, not 0"),
         ("tools", 'env = "PATH"', f'tools.env must be {VARIABLES}, not "PATH"'),
-        ("tools", 'env = ["A=B"]', f"tools.env must be {VARIABLES}; one of them is no such name"),
-        ("tools", "env = [1]", f"tools.env must be {VARIABLES}; one of them is no such name"),
+        (
+            "tools",
+            'env = ["A=B"]',
+            f"tools.env must be {VARIABLES}; {NOT_SUCH}",
+        ),
+        ("tools", "env = [1]", f"tools.env must be {VARIABLES}; {NOT_SUCH}"),
     ],
 )
 def test_a_value_that_cannot_stand_is_told_with_its_key(
@@ -161,11 +166,11 @@ def test_a_base_url_says_that_v1_is_added_to_it(address: str, file: Path) -> Non
 def test_a_workspace_or_a_script_that_is_not_there_is_a_mistake(file: Path) -> None:
     folder = file.parent
     assert mistakes('[team]\nworkspace = "src"\n[model]\nscript = "."', file) == (
-        f"team.workspace names no folder: {folder / 'src'} is not there; make it or name another",
-        f"model.script names no file: {folder} is not there; make it or name another",
+        f"team.workspace names no folder: {folder / 'src'} does not exist; make it or name another",
+        f"model.script names no file: {folder} does not exist; make it or name another",
     )
     (sentence,) = mistakes('[team]\nworkspace = "a\\n"', file)
-    assert rf"{folder}/a\u000a is not there" in sentence
+    assert rf"{folder}/a\u000a does not exist" in sentence
     with pytest.raises(SettingsError, match=r"team\.workspace names no folder"):
         load(folder / "gone" / "team.toml", folder=folder / "gone")
 
@@ -244,7 +249,7 @@ def test_a_limit_that_limits_nothing_is_refused(line: str, sentence: str, file: 
         ),
         (
             "[prices.m2.5]\ninput = 3\noutput = 4",
-            'prices.m2 must hold figures; a name with a dot stands in quotes, as [prices."m2.5"]',
+            'prices.m2 must hold figures; put a name with a dot in quotes, as [prices."m2.5"]',
         ),
     ],
 )
@@ -272,7 +277,7 @@ IN_RULE = " (in [[permission]] number 1)"
         ),
         (
             '[[permission]]\ntool = "bsh"\nthen = "ask"',
-            f'permission.tool "bsh" is no tool; did you mean bash?{IN_RULE}',
+            f'permission.tool "bsh" is not a tool; did you mean bash?{IN_RULE}',
         ),
         (
             f'{RULE}command = "git push; ls"',
@@ -300,7 +305,7 @@ IN_RULE = " (in [[permission]] number 1)"
         ),
         (
             f'{RULE}teammate = ""',
-            f'permission.teammate must be {kinds.TEAMMATE_PATTERN.words}, not ""{IN_RULE}',
+            f'permission.teammate must be {kinds.TEAMMATE_PATTERN.must_be}, not ""{IN_RULE}',
         ),
         (
             f"{RULE}commnd = 1",
@@ -308,7 +313,7 @@ IN_RULE = " (in [[permission]] number 1)"
         ),
         (
             '[tools]\napprovers = ["alice"]',
-            'tools.approvers must be a list of agents, of which there is one: ["lead"], not a list',
+            f'tools.approvers must be {kinds.APPROVERS.must_be}; "alice" cannot be in it',
         ),
     ],
 )
@@ -337,4 +342,4 @@ def test_a_long_value_is_cut_in_its_sentence(file: Path) -> None:
 def test_an_address_that_nobody_can_connect_to_is_a_mistake(server: str, file: Path) -> None:
     """The postman would end with it, again and again, and mail of all hosts would wait."""
     (said,) = mistakes(f'[hosts]\nservers = ["tls://h1:4222", "{server}"]\n', file)
-    assert said.endswith(f'or ["tls://[fd00::1]:4222"]; "{server}" is none')
+    assert said.endswith(f'or ["tls://[fd00::1]:4222"]; "{server}" cannot be in it')

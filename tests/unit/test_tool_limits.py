@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.settings.tool_limits import Tools, common_reach
+from teamd.settings.schema import ToolSettings, common_tool_settings
 
 DATA, DOCS = Path("/data"), Path("/docs")
 
@@ -14,22 +14,44 @@ DATA, DOCS = Path("/data"), Path("/docs")
 @pytest.mark.parametrize(
     ("one", "other", "both"),
     [
-        (Tools(), Tools(), Tools()),
-        (Tools(network=True), Tools(), Tools()),
-        (Tools(network=True), Tools(hosts=("a",)), Tools(hosts=("a",))),
-        (Tools(network=True), Tools(network=True), Tools(network=True)),
-        (Tools(hosts=("a", "b")), Tools(hosts=("b", "c")), Tools(hosts=("b",))),
-        (Tools(read=(DATA, DOCS)), Tools(read=(DOCS,)), Tools(read=(DOCS,))),
-        (Tools(env=("PATH", "KEY")), Tools(env=("PATH",)), Tools(env=("PATH",))),
-        (Tools(protect=("a",)), Tools(protect=("b",)), Tools(protect=("a", "b"))),
-        (Tools(sandbox="off"), Tools(), Tools()),
-        (Tools(sandbox="off"), Tools(sandbox="bubblewrap"), Tools(sandbox="bubblewrap")),
-        (Tools(sandbox="off"), Tools(sandbox="external"), Tools(sandbox="external")),
+        (ToolSettings(), ToolSettings(), ToolSettings()),
+        (ToolSettings(network=True), ToolSettings(), ToolSettings()),
+        (ToolSettings(network=True), ToolSettings(hosts=("a",)), ToolSettings(hosts=("a",))),
+        (ToolSettings(network=True), ToolSettings(network=True), ToolSettings(network=True)),
+        (
+            ToolSettings(hosts=("a", "b")),
+            ToolSettings(hosts=("b", "c")),
+            ToolSettings(hosts=("b",)),
+        ),
+        (ToolSettings(read=(DATA, DOCS)), ToolSettings(read=(DOCS,)), ToolSettings(read=(DOCS,))),
+        (
+            ToolSettings(env=("PATH", "KEY")),
+            ToolSettings(env=("PATH",)),
+            ToolSettings(env=("PATH",)),
+        ),
+        (
+            ToolSettings(protect=("a",)),
+            ToolSettings(protect=("b",)),
+            ToolSettings(protect=("a", "b")),
+        ),
+        (ToolSettings(sandbox="off"), ToolSettings(), ToolSettings()),
+        (
+            ToolSettings(sandbox="off"),
+            ToolSettings(sandbox="bubblewrap"),
+            ToolSettings(sandbox="bubblewrap"),
+        ),
+        (
+            ToolSettings(sandbox="off"),
+            ToolSettings(sandbox="external"),
+            ToolSettings(sandbox="external"),
+        ),
     ],
 )
-def test_nobody_reaches_more_by_the_other(one: Tools, other: Tools, both: Tools) -> None:
-    assert common_reach(one, other) == both
-    turned = common_reach(other, one)
+def test_nobody_reaches_more_by_the_other(
+    one: ToolSettings, other: ToolSettings, both: ToolSettings
+) -> None:
+    assert common_tool_settings(one, other) == both
+    turned = common_tool_settings(other, one)
     if {one.sandbox, other.sandbox} != {"off", "external"}:
         assert turned.sandbox == both.sandbox
     assert (turned.network, set(turned.hosts), set(turned.protect)) == (

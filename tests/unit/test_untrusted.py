@@ -26,9 +26,9 @@ from teamd.settings.kinds import (
     Key,
     keys_of,
 )
+from teamd.settings.loaded_settings import Loosened, confine
 from teamd.settings.schema import SECTIONS, TABLES, Limits, PriceSettings, Teammate
 from teamd.settings.trust import TrustStore
-from teamd.settings.untrusted import Loosened, confine
 
 # Kinds of values that send something somewhere, run something or open something.
 KINDS: Final = (ADDRESS, COMMAND, FILE, FOLDER, HEADERS, VARIABLES)

@@ -20,8 +20,7 @@ from teamd.messages import Message
 from teamd.postman.build import build_postman
 from teamd.postman.frames import HelloFrame, LineFrame, Offer, ReceiptFrame
 from teamd.postman.links import Links
-from teamd.settings.hosts import HostSettings
-from teamd.settings.schema import Settings
+from teamd.settings.schema import HostSettings, Settings
 
 FAR: Final = "h2"
 _SESSION: Final = "far"
