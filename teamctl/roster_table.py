@@ -17,8 +17,6 @@ from teamd.team.member import COLOURS
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from teamd.hosts.far import FarHosts
-
 HEADINGS: Final = (
     "NAME", "ROLE", "STATUS", "FOR", "DOING", "PID", "UP", "CPU", "MEM", "CONTEXT", "RESTARTS",
     "MAIL", "TURNS", "IN", "OUT", "COST",
@@ -53,15 +51,6 @@ def show(seen: Overview, more: Sequence[list[Cell]] = (), also: Sequence[Cell] =
 def show_now(paths: TeamPaths) -> None:
     """Print the roster as it is now."""
     show(OverviewReader(paths).read())
-
-
-def show_everywhere(seen: Overview, hosts: FarHosts) -> None:
-    """Print the roster with those on other hosts at its end."""
-    from teamctl import host_table  # noqa: PLC0415 -- only where there are other hosts
-
-    far = host_table.read_hosts(hosts, seen.team.name)
-    rows = [row for host in far for row in host_table.member_cells(host, HEADINGS)]
-    show(seen, rows, list(host_table.notes(hosts, far)))
 
 
 def drawn(seen: Overview) -> Group:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -154,9 +155,9 @@ class Watched:
         for one in self._watches:
             one.close()
 
-    def wait(self) -> None:
-        """Wait until something has changed in one of them, or may have."""
-        longest = min(one.recheck_seconds for one in self._watches)
+    def wait(self, most_seconds: float = math.inf) -> None:
+        """Wait until one of them has changed, or may have, or so many seconds are over."""
+        longest = min(most_seconds, *(one.recheck_seconds for one in self._watches))
         watched = [one.fileno() for one in self._watches]
         select.select([*watched, self._signals[0]], [], [], longest)
         with suppress(BlockingIOError):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
+from teamctl.commands.team import changes
 from teamctl.transcripts import Retries
-from teamctl.watch import _keys, _looks, changes
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.overview.overview import Overview, OverviewReader
@@ -100,34 +97,6 @@ def test_only_a_failed_model_call_is_a_retry(paths: TeamPaths) -> None:
         journal.note("model call failed, trying again", reason="busy", seconds=1)
     assert [what for _, what in tried.more()] == ["retrying: busy, next in 1 s"]
     assert list(tried.more()) == []
-
-
-def test_keys_are_told_and_a_terminal_that_has_gone_ends_the_watch(paths: TeamPaths) -> None:
-    """Otherwise it would look without a pause, for nobody."""
-    keys, typed = os.pipe()
-    looks = _looks(paths, [keys], lambda: 60.0)
-    assert next(looks) == []
-    os.write(typed, b"j\x1b[6~")
-    assert next(looks) == [b"j", b"\x1b[6~"]
-    os.close(typed)
-    assert list(looks) == []
-    os.close(keys)
-
-
-def test_where_nothing_happens_there_is_a_look_after_the_pause(paths: TeamPaths) -> None:
-    """Seconds that are shown go on, and who died leaves no trace in a file."""
-    looks = _looks(paths, [], lambda: 0.0)
-    assert [next(looks), next(looks), next(looks)] == [[], [], []]
-
-
-def test_without_a_terminal_nobody_presses_keys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "in").write_bytes(b"q")
-    with (tmp_path / "in").open() as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        with _keys() as keys:
-            assert keys == []
 
 
 def test_who_leaves_the_team_is_told_in_a_line(paths: TeamPaths) -> None:
