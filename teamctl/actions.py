@@ -2,18 +2,141 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from teamctl.arguments import COPY_SECONDS, REQUEST_SECONDS
-from teamctl.post import team_post
-from teamctl.texts import not_empty, without_secrets
+import click
+
+from teamctl.arguments import COPY_SECONDS, REQUEST_SECONDS, not_empty, without_secrets
+from teamctl.mail.router import team_post
+from teamctl.render import output
 from teamd import control
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
-from teamd.command_line.run import TeamOptions
-from teamd.errors import ExitCode, TeamError
+from teamd.command_line import terminal
+from teamd.command_line.run import INTERRUPTED, TeamOptions
+from teamd.errors import BadName, ExitCode, TeamError
+from teamd.files import directories, pidfile
+from teamd.files.paths import TeamPaths
 from teamd.messages import USER, Message, check_name, new_id
+from teamd.team import teams
+from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from teamd.command_line.run import TeamOptions
+
+
+class FarRefusal(TeamError):
+    """Another host's refusal, in its words and with its exit code."""
+
+    def __init__(self, host: str, text: str, code: ExitCode) -> None:
+        super().__init__(f"{host} says: {text}")
+        self.exit_code = code
+
+
+def split_host(choice: TeamOptions, name: str) -> tuple[str, str | None]:
+    """Return a teammate's name, and the other host it is on; `None` for one of this host.
+
+    Raises:
+        BadName: that is no name, of another team, or this host has no name among hosts.
+        UnknownHost: no host has that name.
+    """
+    if "@" not in name:
+        return name, None
+    from teamctl.mail.router import other_hosts  # noqa: PLC0415 -- only for other hosts
+
+    hosts = other_hosts(choice)
+    own, _, place = name.partition("@")
+    team, at, host = place.rpartition("@")
+    ours = Roster(hosts.paths).read().name
+    if at and team.lower() != ours.lower():
+        raise BadName(name, f"commands reach the team {ours!r} only: write {own}@{host}")
+    check_name(own)
+    return own, None if host.lower() == hosts.name.lower() else hosts.check(host)
+
+
+def refuse_options(host: str, given: Mapping[str, bool]) -> None:
+    """Refuse options whose values do not cross, before anything is asked.
+
+    Args:
+        host: the other host.
+        given: whether each was given, by its name.
+
+    Raises:
+        click.UsageError: one is set.
+    """
+    if found := [name for name, said in given.items() if said]:
+        why = f"the settings of {host} decide there"
+        raise click.UsageError(f"{', '.join(found)} cannot be said of a teammate on {host}: {why}")
+
+
+def ask_host(
+    choice: TeamOptions, host: str, command: str, arguments: Mapping[str, Any], *, seconds: float
+) -> str:
+    """Have another host do something; return what it says.
+
+    Raises:
+        DeadlinePassed: it is not there, or did not answer in time.
+        FarRefusal: it refuses, or failed.
+        SystemExit: a person broke it off, and was told that the request stands.
+    """
+    from teamctl.mail.router import other_hosts  # noqa: PLC0415 -- only for other hosts
+    from teamd.hosts.asking import ask  # noqa: PLC0415 -- the same
+
+    try:
+        answer = ask(other_hosts(choice), host, command, arguments, seconds=seconds)
+    except KeyboardInterrupt as stopped:
+        standing = f"teamctl: the request stands: {host} may do it within {seconds:g} s"
+        click.echo(choice.add_team_option(f"{standing}; `teamctl team --hosts` shows it"), err=True)
+        raise SystemExit(INTERRUPTED) from stopped
+    if answer.exit_code is not ExitCode.DONE:
+        raise FarRefusal(host, answer.text, answer.exit_code)
+    choice.done = f"{host} has done it"
+    return answer.text
+
+
+def print_answer(host: str, text: str, *, as_json: bool) -> None:
+    """Print what another host says."""
+    output.print_either(f"{host}: {text}", {"host": host, "text": text}, as_json=as_json)
+
+
+no_start_option = click.option(
+    "--no-start", is_flag=True, help="Do not start teamd where none runs: fail with status 3."
+)
+
+
+def ensure_running(choice: TeamOptions, *, no_start: bool) -> TeamPaths:
+    """Return the team that is meant; a teamd serves it then, unless it is not to be started.
+
+    What is said goes to standard error: the output is the command's own.
+
+    Raises:
+        TeamError: teamd did not start, or a setting is wrong.
+    """
+    if no_start:
+        return choice.existing()
+    # A name that is misspelt must not make a team.
+    paths = choice.existing() if choice.team or choice.team_dir else choice.existing_or_here()
+    if pidfile.supervisor(paths) is not None:
+        return paths
+    file = choice.settings_file(paths)
+    directories.make_private_directory(paths.home)
+    if not choice.without_settings(paths):
+        choice.settings(paths)  # a mistake is told before anything is begun
+    _say(f"no teamd runs for {paths.root}; starting it")
+    import asyncio  # noqa: PLC0415 -- 40 ms, only where a teamd is started
+
+    for line in asyncio.run(teams.start(paths, file if choice.config else None)):
+        _say(line)
+    stop = paths.add_team_option("`teamd stop` ends it")
+    _say(f"teamd (pid {pidfile.check(paths).pid}) runs; {stop}")
+    return paths
+
+
+def _say(text: str) -> None:
+    click.echo(terminal.plain(f"teamctl: {text}"), err=True)
+
 
 _GRACE_SECONDS: Final = 10.0  # as `teamctl shutdown` gives
 _MARGIN_SECONDS: Final = 10.0

@@ -3,20 +3,114 @@
 from __future__ import annotations
 
 import math
+import os
+import re
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final, TypeAlias
 
 import click
 
 from teamd.board.files import ids_in
+from teamd.command_line import terminal
 from teamd.command_line.options import Seconds
 from teamd.errors import TeamError
 from teamd.files import find_team
 from teamd.files.paths import TeamPaths
 from teamd.hosts.places import HostPlaces
+from teamd.masking import Mask
 from teamd.messages import LEAD, TEAMD, USER
+from teamd.secret_environment import secrets_in
 from teamd.team.roster import Roster
+
+_MOST_BYTES: Final = 1 << 24  # of standard input, which may have no end
+
+
+def text_or_stdin(argument: str) -> str:
+    """The argument itself, or all of standard input where it is `-`; without known secrets.
+
+    Raises:
+        TeamError: that is far too much.
+    """
+    if argument != "-":
+        return without_secrets(argument)
+    found = sys.stdin.buffer.read(_MOST_BYTES + 1)
+    if len(found) > _MOST_BYTES:
+        what = f"standard input holds more than {_MOST_BYTES} bytes"
+        raise TeamError(f"{what}; put the text into a file and send its path")
+    return without_secrets(found.decode("utf-8", "replace"))
+
+
+def not_empty(text: str) -> str:
+    """Return a message's text.
+
+    Raises:
+        TeamError: there is nothing in it: whoever reads it would be asked about nothing.
+    """
+    if not text.strip():
+        raise TeamError("the text is empty; a message needs one, such as `teamctl send bob Hello`")
+    return text
+
+
+def confirm(question: str) -> None:
+    """Ask whether something is to be done that cannot be undone; a script has decided it already.
+
+    Raises:
+        TeamError: the person does not want it.
+    """
+    if sys.stdin.isatty() and ask(f"{question} [y/N]").lower() not in ("y", "yes"):
+        raise TeamError("nothing was done")
+
+
+def ask(question: str) -> str:
+    """Ask the person for a line; nothing where nobody is there to be asked."""
+    if not sys.stdin.isatty():
+        return ""
+    click.echo(terminal.plain(question), err=True)
+    return without_secrets(sys.stdin.readline().strip())
+
+
+def without_secrets(text: str) -> str:
+    """Return a text of the person's without the secrets that its environment holds."""
+    return Mask(*secrets_in(os.environ)).text(text)
+
+
+_AGO: Final = re.compile(r"(\d{1,9})([smhdw])")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_CLOCK: Final = re.compile(r"\d\d:\d\d(:\d\d)?")
+SINCE_HELP: Final = (
+    "Only what happened since then: `10m` (`s`, `m`, `h`, `d`, `w`), a time, a date."
+)
+
+
+def parse_when(text: str, now: float | None = None) -> float:
+    """Return the moment that a text names, in seconds since the epoch.
+
+    Args:
+        text: a time that long ago, an hour and minute of today, or a date as in ISO 8601, in the
+            reader's time zone where it names none.
+        now: by default the present.
+
+    Raises:
+        click.UsageError: it names none.
+    """
+    now = time.time() if now is None else now
+    if ago := _AGO.fullmatch(text):
+        return now - int(ago[1]) * _SECONDS[ago[2]]
+    if _CLOCK.fullmatch(text):
+        today = datetime.fromtimestamp(now, UTC).astimezone().date()
+        text = f"{today.isoformat()}T{text}"
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except (ValueError, OverflowError) as error:
+        what = f"--since {text!r} is no time"
+        raise click.UsageError(
+            f"{what}; give 10m, 2h, 3d, 17:05, 2026-03-24 or 2026-03-24T17:05"
+        ) from error
+
 
 Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -82,7 +176,7 @@ def _elsewhere(team: TeamPaths, *, address: bool) -> Iterator[str]:
 
 
 def _answerable(team: TeamPaths) -> Iterable[str]:
-    from teamctl.post import open_approvals  # noqa: PLC0415 -- whoever presses Tab
+    from teamctl.mail.router import open_approvals  # noqa: PLC0415 -- whoever presses Tab
 
     return (one.id for one in open_approvals(team) if one.may_be_answered_by(USER))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from teamctl.commands import COMMANDS, load
-from teamctl.examples import EXAMPLES
+from teamctl.commands import COMMANDS, EXAMPLES, load
 from teamd.command_line.options import SuggestingGroup, add_examples, team_options, version_option
 from teamd.command_line.run import TeamOptions, run
 

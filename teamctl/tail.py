@@ -6,18 +6,16 @@ import math
 import os
 import select
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Final, Self, TypeAlias
+from typing import Final, Self
 
 from teamd.errors import translate_os_errors
 from teamd.files import files
 from teamd.files.safe_open import safe_open
 from teamd.files.watch import Watch, watch
-from teamd.messages import Message
 
-Identity: TypeAlias = tuple[str, str, str]
 _CHUNK: Final = 1 << 18
 
 
@@ -164,50 +162,3 @@ class Watched:
             os.read(self._signals[0], 4096)
         for one in self._watches:
             one.changed()
-
-
-class Unseen:
-    """Mail goes in at its end and out at its front, and keeps its order in between."""
-
-    def __init__(self) -> None:
-        self._last: Sequence[Message] = ()
-        self._seen: set[Identity] = set()
-
-    def among(self, now: Sequence[Message]) -> list[Message]:
-        """Those that have come since the last look; a repeated send is one message.
-
-        A foreign line without an id gets another one at each look, until it is taken. Such lines
-        are known by their place: what has stayed is where the queue of the last look ends.
-        """
-        stayed = next(k for k in range(len(self._last) + 1) if _begins(now, self._last[k:]))
-        known = len(self._last) - stayed
-        self._last = tuple(now)
-        self._seen.update(map(identity, now[:known]))
-        fresh = not_yet_seen(now[known:], self._seen)
-        self._seen.update(map(identity, fresh))
-        return fresh
-
-
-def not_yet_seen(messages: Sequence[Message], seen: set[Identity]) -> list[Message]:
-    """Return those whose identity is not among the seen ones; a repeated send is one message."""
-    fresh: dict[Identity, Message] = {}
-    for message in messages:
-        if identity(message) not in seen:
-            fresh.setdefault(identity(message), message)
-    return list(fresh.values())
-
-
-def _begins(now: Sequence[Message], rest: Sequence[Message]) -> bool:
-    return len(rest) <= len(now) and all(map(_may_be, rest, now))
-
-
-def _may_be(before: Message, now: Message) -> bool:
-    """Return whether a message may be the one that was seen before."""
-    if before.id_given:
-        return before.is_same_as(now)
-    return (before.sender, before.type, before.content) == (now.sender, now.type, now.content)
-
-
-def identity(message: Message) -> Identity:
-    """Return what tells a message from every other, as `Message.is_same_as` compares."""
-    return message.id, message.sender, message.content

@@ -22,10 +22,10 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.shortcuts import CompleteStyle
 
-from teamctl import render
 from teamctl.chat import slash
 from teamctl.chat.listener import Listener, Turn
-from teamctl.wait import GONE, explain_wait
+from teamctl.mail.receipts import GONE, explain_wait
+from teamctl.render import layout
 from teamd.command_line import terminal
 from teamd.errors import TeamError
 from teamd.files import files, pidfile
@@ -201,7 +201,7 @@ class _Chat:
             return
         since = max(0, int(time.time() - doing.since))
         width = get_terminal_size().columns - 1
-        text = f"· {render.clip_line(doing.what)}, {since}s (in all {turn.cost()})"
+        text = f"· {layout.clip_line(doing.what)}, {since}s (in all {turn.cost()})"
         self._write("")
         sys.stdout.write(terminal.style(text[:width], dim=True))
         sys.stdout.flush()

@@ -6,12 +6,11 @@ import time
 from collections.abc import Container, Iterator
 from typing import Final
 
-from teamctl import output
-from teamctl.arguments import REQUEST_SECONDS
+from teamctl.arguments import REQUEST_SECONDS, without_secrets
 from teamctl.events.event import Event
 from teamctl.events.stream import Stream
-from teamctl.post import team_post
-from teamctl.texts import without_secrets
+from teamctl.mail.router import team_post
+from teamctl.render import output
 from teamd import control
 from teamd.command_line.run import TeamOptions
 from teamd.files.paths import TeamPaths

@@ -11,10 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from teamctl import approval_text, output, render
 from teamctl.chat.lead import explain_answer, needs, short_moment, tell
-from teamctl.layout import Layout
-from teamctl.tail import GrowingFile, Unseen
+from teamctl.mail import request_notes as approval_text
+from teamctl.mail.inbox_reader import Unseen
+from teamctl.mail.receipts import explain_end
+from teamctl.render import layout, output
+from teamctl.render.layout import Layout
+from teamctl.tail import GrowingFile
 from teamctl.transcripts import Retries
 from teamd.budget.account import NOTHING, Account
 from teamd.budget.ledger import Ledger
@@ -80,7 +83,7 @@ def describe_call(call: records.Block) -> str:
     """Return a tool call on one line."""
     given = call["input"] if isinstance(call["input"], dict) else {"input": call["input"]}
     said = ", ".join(f"{key}: {value}" for key, value in given.items())
-    return render.clip_line(f"{call['name']} {said}")
+    return layout.clip_line(f"{call['name']} {said}")
 
 
 _REPLY: Final = b'"reply"'
@@ -139,7 +142,7 @@ class Listener:
             self._line(self._paths.add_team_option(earlier), dim=True)
         rest = self._paths.add_team_option(_WHOLE)
         for reply in said[-_LAST:]:
-            shown = render.clip_beginning(reply.text, lines=_REPLY_LINES, rest=rest)
+            shown = layout.clip_beginning(reply.text, lines=_REPLY_LINES, rest=rest)
             when = f"{short_moment(reply.time)} " if reply.time else ""
             self._line(f"  {when}" + shown.replace("\n", "\n  "))
         if left is not None and (told := list(tell(self._paths, left))):
@@ -168,7 +171,7 @@ class Listener:
             self._move_mark()
         self._write(self._reply_shown.more())
         for _, what in self._retries.more():
-            self._line(f"· {render.clip_line(what)}", fg="yellow")
+            self._line(f"· {layout.clip_line(what)}", fg="yellow")
         for message in self._unseen.among(self._own.peek()):
             self._mail(message, "you")
 
@@ -215,7 +218,7 @@ class Listener:
             case records.Replied():
                 self._reply(record)
             case records.CallAnswered(is_error=True):
-                self._line(render.clip_first_line(record.content), fg="red")
+                self._line(layout.clip_first_line(record.content), fg="red")
             case records.Summarised():
                 self._line("· the conversation was summed up", dim=True)
             case records.TurnEnded():
@@ -229,26 +232,26 @@ class Listener:
 
     def _end(self, ended: records.TurnEnded) -> None:
         self._end_line()
-        if (why := render.explain_end(LEAD, ended)) is not None:
+        if (why := explain_end(LEAD, ended)) is not None:
             self.notice(why)
         if self.arrived:
             self.ended = ended
 
     def _mail(self, message: Message, to: str) -> None:
         if (news := _news(message)) is not None:
-            self._line(f"· {render.clip_line(news)}", dim=True)
+            self._line(f"· {layout.clip_line(news)}", dim=True)
             return
         rest = self._paths.add_team_option(_WHOLE) if to == LEAD else _WHOLE_OWN
-        about = render.clip_beginning(message.summary or message.content, rest=rest)
+        about = layout.clip_beginning(message.summary or message.content, rest=rest)
         about = about.replace("\n", "\n  ")
-        self._line(f"✉ {render.clip_line(message.sender)} → {to}: {about}", fg="cyan")
+        self._line(f"✉ {layout.clip_line(message.sender)} → {to}: {about}", fg="cyan")
         if to != LEAD and message.type.endswith(REQUEST):
             self._line(f"  {self._describe_request(message)}", fg="yellow")
 
     def _describe_request(self, message: Message) -> str:
         """Return how a request is answered here, or how it was: its text may be clipped."""
         ended = approval_text.describe_end(self._paths, message)
-        request = render.clip_line(str(message.extra.get("request_id", "ID")))
+        request = layout.clip_line(str(message.extra.get("request_id", "ID")))
         return ended or explain_answer(request)
 
     @property
@@ -272,7 +275,7 @@ def _news(message: Message) -> str | None:
     if message.type == SHUTDOWN_ANSWER_TYPE and message.extra.get("approve") is True:
         return f"{message.sender} is shut down"
     if message.type == "message" and "task_id" in message.extra:
-        return render.clip_first_line(message.content)
+        return layout.clip_first_line(message.content)
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from teamctl.post import open_approvals
+from teamctl.mail.router import open_approvals
 from teamd.files.paths import TeamPaths
 from teamd.messages import LEAD, USER
 from teamd.team.roster import Roster

@@ -9,6 +9,89 @@ if TYPE_CHECKING:
     import click
 
 
+# By the words that call a command. A test parses each of them.
+EXAMPLES: Final = {
+    "help": ("teamctl help limits", "teamctl help --man ~/.local/share/man/man1"),
+    "demo": ("teamctl demo", "teamctl demo --keep"),
+    "init": ("teamctl init", "teamctl --team website init     # the settings of one team"),
+    "trust": ("teamctl trust", "teamctl trust --list"),
+    "doctor": ("teamctl doctor", "teamctl doctor --json"),
+    "chat": (
+        "teamctl chat",
+        'teamctl chat "Have the failing tests fixed." --timeout 600',
+    ),
+    "spawn": (
+        'teamctl spawn alice coder "Write the tests of parse.py." --wait',
+        "teamctl spawn bob reviewer - < task.md     # reads the task from a file",
+    ),
+    "team": ("teamctl team --watch", "teamctl team --hosts     # with those of other hosts"),
+    "ps": ("teamctl ps", "teamctl ps --json"),
+    "show": ("teamctl show alice", "teamctl show alice --json"),
+    "top": ("teamctl top", "teamctl top --readonly"),
+    "web": ("teamctl web", "teamctl web --readonly"),
+    "wait": ("teamctl wait alice", "teamctl wait alice bob"),
+    "send": (
+        'teamctl send alice "The API docs are in docs/api.md."',
+        'teamctl send alice "Go on." --id order-66 --wait --timeout 60',
+    ),
+    "broadcast": ('teamctl broadcast "Stop pushing to main."', "git log -3 | teamctl broadcast -"),
+    "inbox": ("teamctl inbox", "teamctl inbox alice     # only looks: nothing is taken"),
+    "tasks": ("teamctl tasks", "teamctl tasks --all --json"),
+    "task": ('teamctl task add "Write the tests."', "teamctl task show 1"),
+    "task add": (
+        'teamctl task add "Write the tests." --role coder',
+        'teamctl task add "Release it." --blocked-by 1 --owner alice',
+    ),
+    "task show": ("teamctl task show 1", "teamctl task show 1 --json"),
+    "task update": (
+        "teamctl task update 1 --status completed",
+        'teamctl task update 2 --check "pytest -q"',
+    ),
+    "task claim": ("teamctl task claim 1", "teamctl task claim 1 --for alice"),
+    "requests": ("teamctl requests", "teamctl requests --json"),
+    "approve": (
+        "teamctl approve 0a1b",
+        'teamctl approve 0a1b --feedback "Yes, but keep the old name."',
+    ),
+    "reject": (
+        'teamctl reject 0a1b --reason "Not on a Friday."',
+        'teamctl reject 0a1b --reason "Use git mv."',
+    ),
+    "interrupt": ("teamctl interrupt alice", 'teamctl interrupt alice "Leave the tests alone."'),
+    "pause": ("teamctl pause alice", "teamctl pause bob"),
+    "transcript": (
+        "teamctl transcript alice -n 5",
+        "teamctl transcript --all --since 10m --follow",
+    ),
+    "logs": ("teamctl logs alice --lines 20", "teamctl logs teamd --follow"),
+    "events": ("teamctl events --since 10m", "teamctl events --follow --json | jq .kind"),
+    "diff": ("teamctl diff alice", "teamctl diff alice --json"),
+    "merge": ("teamctl merge alice", 'teamctl merge alice --squash --message "Parse dates"'),
+    "discard": ("teamctl discard alice", "teamctl discard alice --force"),
+    "queue": ("teamctl queue", "teamctl queue add alice"),
+    "queue add": ("teamctl queue add alice", "teamctl queue add alice --json"),
+    "queue remove": ("teamctl queue remove 1", "teamctl queue remove 1 --json"),
+    "usage": ("teamctl usage", "teamctl usage --json | jq .total"),
+    "resume": ("teamctl resume alice", "teamctl resume alice --usd 2.50"),
+    "trace": ("teamctl trace order-66", "teamctl trace 0660e308 --json"),
+    "shutdown": ("teamctl shutdown alice", "teamctl shutdown --all --timeout 30"),
+    "rm": ("teamctl rm alice", "teamctl rm alice --purge"),
+    "hosts": ("teamctl hosts", "teamctl hosts init h2"),
+    "hosts init": (
+        "teamctl hosts init h2 h3     # this host has the broker",
+        "teamctl hosts init h2 --name h1 --listen 0.0.0.0:4222",
+    ),
+    "hosts join": ("teamctl hosts join h2.token", "teamctl --team web hosts join h2.token"),
+    "hosts add": ("teamctl hosts add h4", "teamctl --team web hosts add h4"),
+    "hosts remove": ("teamctl hosts remove h2", "teamctl --team web hosts remove h2"),
+    "hosts forget": ("teamctl hosts forget h2", "teamctl --team web hosts forget h2"),
+    "teams": ("teamctl teams", "teamctl teams --json"),
+    "create": ("teamctl create website", "teamctl create staging     # a second one"),
+    "delete": ("teamctl delete website", "teamctl delete website --force"),
+    "prune": ("teamctl prune --dry-run", "teamctl prune --older-than 30"),
+}
+
+
 # In the order of a day's work. The help is shown without loading any of them.
 COMMANDS: Final = {
     "help": "Explain a topic, such as limits or roles, or list the topics.",

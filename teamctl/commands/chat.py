@@ -8,12 +8,11 @@ from typing import Any
 
 import click
 
-from teamctl import output
-from teamctl.arguments import fresh_option, timeout_option
+from teamctl.actions import ensure_running, no_start_option
+from teamctl.arguments import fresh_option, text_or_stdin, timeout_option
 from teamctl.chat.lead import Lead
-from teamctl.running import ensure_running, no_start_option
-from teamctl.texts import text_or_stdin
-from teamctl.wait import wait_for_last_words
+from teamctl.mail.receipts import wait_for_last_words
+from teamctl.render import output
 from teamd.command_line.options import TextCommand, team_options
 from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError

@@ -10,7 +10,6 @@ from typing import Final
 
 import click
 
-from teamctl import output
 from teamctl.demo.copy_round import CopyRound, Evidence, find_lack, missing
 from teamctl.demo.demo_progress import Onlooker, Teller
 from teamctl.demo.stage import (
@@ -23,7 +22,8 @@ from teamctl.demo.stage import (
     opened,
     temporary_folder,
 )
-from teamctl.roster_table import show_now
+from teamctl.render import output
+from teamctl.render.roster_table import show_now
 from teamd.errors import ExitCode, TeamError
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD

@@ -9,8 +9,9 @@ from typing import IO, Final
 
 import click
 
-from teamctl import arguments, output, texts
-from teamctl.post import team_queue
+from teamctl import arguments
+from teamctl.mail.router import team_queue
+from teamctl.render import output
 from teamd.command_line import terminal
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
@@ -69,7 +70,7 @@ def merge(
     from teamd.copies.merge import merge as merge_copy  # noqa: PLC0415 -- 20 ms
 
     paths = choice.existing()
-    said = texts.without_secrets(message or "")
+    said = arguments.without_secrets(message or "")
     member, settings = _find(paths, name).name, choice.settings(paths)
     done = merge_copy(paths, member, settings, squash=squash, message=said)
     commits = "1 commit" if done.merged == 1 else f"{done.merged} commits"

@@ -14,12 +14,12 @@ from dataclasses import asdict, replace
 
 import click
 
-from teamctl import output
 from teamctl.doctor import Finding, Level
 from teamctl.doctor.hosts import check_hosts
 from teamctl.doctor.machine import check_machine
 from teamctl.doctor.model import check_model
 from teamctl.doctor.synced import check_synced
+from teamctl.render import output
 from teamd import recovery
 from teamd.board.files import read_all
 from teamd.command_line import terminal

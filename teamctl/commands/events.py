@@ -7,11 +7,11 @@ from typing import Final
 
 import click
 
-from teamctl import output
+from teamctl.arguments import SINCE_HELP, parse_when
 from teamctl.events.event import Event
 from teamctl.events.stream import Stream
+from teamctl.render import output
 from teamctl.tail import Watched
-from teamctl.when import SINCE_HELP, parse_when
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
 

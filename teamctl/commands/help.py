@@ -11,8 +11,8 @@ from typing import Final
 
 import click
 
-from teamctl import output
-from teamctl.layout import WIDEST, render_markdown
+from teamctl.render import output
+from teamctl.render.layout import WIDEST, render_markdown
 from teamd.errors import TeamError, translate_os_errors
 
 TOPICS: Final = Path(__file__).parents[1] / "topics"  # one Markdown file each

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from teamctl import host_table, output
 from teamctl.hosts.extra import load
 from teamctl.hosts.forgetting import forget as forget_host
 from teamctl.hosts.record import BrokerRecord
-from teamctl.post import other_hosts
+from teamctl.mail.router import other_hosts
+from teamctl.render import host_table, output, tables
 from teamd.command_line import terminal
 from teamd.command_line.options import SuggestingGroup, team_options
 from teamd.command_line.run import TeamOptions
@@ -174,7 +174,7 @@ def _list(choice: TeamOptions, *, as_json: bool) -> None:
         return
     if rows:
         headings, shape = host_table.HEADINGS, host_table.SHAPE
-        output.print_table(headings, map(host_table.cells, rows), host_table.NUMBERS, shape)
+        tables.print_table(headings, map(host_table.cells, rows), host_table.NUMBERS, shape)
     else:
         click.echo(f"this host is {hosts.name}; no other was heard of yet")
     for text, colour in host_table.notes(hosts, rows):

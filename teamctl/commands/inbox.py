@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from teamctl import output
-from teamctl.approval_text import describe_request
 from teamctl.arguments import boxes
-from teamctl.output import MailFormat
-from teamctl.post import team_post
-from teamctl.tail import Unseen
+from teamctl.mail.inbox_reader import Unseen
+from teamctl.mail.request_notes import describe_request
+from teamctl.mail.router import team_post
+from teamctl.render import output
+from teamctl.render.output import MailFormat
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
 from teamd.files.paths import TeamPaths
@@ -21,7 +21,7 @@ from teamd.files.watch import wait_for
 from teamd.messages import Message
 
 if TYPE_CHECKING:
-    from teamctl.person_mail import Boxes, InboxReader, Note
+    from teamctl.mail.inbox_reader import Boxes, InboxReader, Note
 
 
 @click.command()
@@ -59,7 +59,7 @@ def _note(paths: TeamPaths, message: Message) -> str:
 
 
 def _taker(boxes: Boxes, paths: TeamPaths, note: Note) -> InboxReader:
-    from teamctl.person_mail import InboxReader  # noqa: PLC0415 -- records, only where there is mail
+    from teamctl.mail.inbox_reader import InboxReader  # noqa: PLC0415 -- records, only where there is mail
 
     return InboxReader(boxes, paths, note)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from teamctl import arguments, output, texts
-from teamctl.far import ask_host, print_answer, split_host
+from teamctl import arguments
+from teamctl.actions import ask_host, print_answer, split_host
+from teamctl.render import output
 from teamd import control
 from teamd.command_line.options import TextCommand, team_options
 from teamd.command_line.run import TeamOptions
@@ -24,7 +25,7 @@ def command(choice: TeamOptions, name: str, text: str | None, *, as_json: bool) 
     on. If TEXT is -, the command reads it from standard input. NAME@HOST is on another host,
     whose settings must let this one interrupt.
     """
-    said = "" if text is None else texts.text_or_stdin(text)
+    said = "" if text is None else arguments.text_or_stdin(text)
     name, host = split_host(choice, name)
     if host is not None:
         asked, seconds = {"name": name, "text": said}, arguments.REQUEST_SECONDS

@@ -9,7 +9,8 @@ from typing import Final
 
 import click
 
-from teamctl import arguments, output
+from teamctl import arguments
+from teamctl.render import output
 from teamctl.tail import lines
 from teamd.command_line import terminal
 from teamd.command_line.options import IntRange, team_options

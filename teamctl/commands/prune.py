@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from teamctl import output
+from teamctl.render import output
 from teamd.command_line.options import FloatRange, team_options
 from teamd.command_line.run import TeamOptions
 from teamd.control import KEPT_SECONDS

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from teamctl import output
-from teamctl.widths import Shape
+from teamctl.render import output, tables
+from teamctl.render.tables import Shape
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
 from teamd.files import pidfile
@@ -70,7 +70,7 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
     if as_json:
         output.print_json({"processes": [asdict(one) for one in found]})
     else:
-        output.print_table(_HEADINGS, (one.cells() for one in found), _NUMBERS, _SHAPE)
+        tables.print_table(_HEADINGS, (one.cells() for one in found), _NUMBERS, _SHAPE)
 
 
 def _known(paths: TeamPaths, supervisor: int) -> tuple[dict[int, str], dict[int, int]]:

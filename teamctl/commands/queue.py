@@ -6,8 +6,9 @@ from typing import Final
 
 import click
 
-from teamctl import arguments, output
-from teamctl.post import team_queue
+from teamctl import arguments
+from teamctl.mail.router import team_queue
+from teamctl.render import output, tables
 from teamd.command_line.options import SuggestingGroup, team_options
 from teamd.command_line.run import TeamOptions
 from teamd.files import pidfile
@@ -96,7 +97,7 @@ def _warn_without_teamd(paths: TeamPaths) -> None:
 
 def _draw(there: tuple[Entry, ...]) -> None:
     headings = ["ID", "STATE", "TEAMMATE", "TASK", "COMMIT", "SINCE", "WHY"]
-    output.print_table(headings, map(_row, there), ("ID",))
+    tables.print_table(headings, map(_row, there), ("ID",))
 
 
 def _row(entry: Entry) -> list[str | tuple[str, str]]:

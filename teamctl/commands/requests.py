@@ -7,9 +7,10 @@ from typing import Final
 
 import click
 
-from teamctl import arguments, output, texts
+from teamctl import arguments
 from teamctl.actions import kind_word, title
-from teamctl.post import team_post
+from teamctl.mail.router import team_post
+from teamctl.render import output
 from teamd.approvals.approval import Approval, Kind, NoSuchApproval
 from teamd.approvals.store import Approvals
 from teamd.command_line import terminal
@@ -111,8 +112,8 @@ def _answer(
             f"--always is for permissions, and {approval.id} is a {kind_word(approval)}"
         )
     if reason is None and not approve:
-        reason = texts.ask("Why, and what should change? (Enter for no reason)")
-    words = texts.text_or_stdin(reason or "").strip()
+        reason = arguments.ask("Why, and what should change? (Enter for no reason)")
+    words = arguments.text_or_stdin(reason or "").strip()
     answered = asked.answer(approval.id, by=USER, approve=approve, reason=words, always=always)
     click.echo(f"{answered.status} {what}")
 

@@ -10,8 +10,9 @@ from typing import Final
 
 import click
 
-from teamctl import arguments, output, texts
-from teamctl.post import team_queue
+from teamctl import arguments
+from teamctl.mail.router import team_queue
+from teamctl.render import output
 from teamd import control
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
@@ -42,7 +43,7 @@ def command(choice: TeamOptions, name: str, *, purge: bool, yes: bool, as_json: 
     """
     paths = choice.existing()
     if purge and not yes:
-        texts.confirm(f"delete all mail, the conversation and the working copy of {name}?")
+        arguments.confirm(f"delete all mail, the conversation and the working copy of {name}?")
     team, said, data = Roster(paths).read(), f"{name} has left the team before", {"name": name}
     if not purge or team.find(name) is not None:
         asked = {"name": team.get(name).name}

@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
-from teamctl import output
-from teamctl.arguments import receivers, timeout_option
-from teamctl.post import team_post
-from teamctl.texts import not_empty, text_or_stdin
+from teamctl.arguments import not_empty, receivers, text_or_stdin, timeout_option
+from teamctl.mail.router import team_post
+from teamctl.render import output
 from teamd.command_line.options import TextCommand, team_options
 from teamd.command_line.run import TeamOptions
 from teamd.errors import DeadlinePassed, TeamError
@@ -94,7 +93,7 @@ def _await_delivery(post: MailRouter, sent: Sent, message: Message, seconds: flo
     Raises:
         DeadlinePassed: it is not within so many seconds.
     """
-    from teamctl.wait import Receipt  # noqa: PLC0415 -- only for --wait
+    from teamctl.mail.receipts import Receipt  # noqa: PLC0415 -- only for --wait
 
     there, to = post.at(sent.to)
     receipt = Receipt(there, replace(message, to=to), told=sent.warning)

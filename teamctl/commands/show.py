@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from teamctl import arguments, output
-from teamctl.post import open_approvals
+from teamctl import arguments
+from teamctl.mail.router import open_approvals
+from teamctl.render import output
 from teamd.board.files import read_all
 from teamd.budget.account import NOTHING
 from teamd.budget.accounts import read_used

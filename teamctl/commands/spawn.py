@@ -7,9 +7,16 @@ from typing import Any, Final
 
 import click
 
-from teamctl import arguments, output, texts
-from teamctl.far import ask_host, print_answer, refuse_options, split_host
-from teamctl.running import ensure_running, no_start_option
+from teamctl import arguments
+from teamctl.actions import (
+    ask_host,
+    ensure_running,
+    no_start_option,
+    print_answer,
+    refuse_options,
+    split_host,
+)
+from teamctl.render import output
 from teamd import control
 from teamd.command_line.options import FloatRange, IntRange, TextCommand, team_options
 from teamd.command_line.run import INTERRUPTED, TeamOptions
@@ -69,7 +76,7 @@ def command(
     check_name(facts["name"])
     if host is not None:
         refuse_options(host, {"--wait": wait, "--save": save, **_given(facts)})
-    facts["prompt"] = texts.text_or_stdin(facts["prompt"])
+    facts["prompt"] = arguments.text_or_stdin(facts["prompt"])
     if not facts["prompt"].strip():
         raise TeamError("a prompt is needed, as a text that is not empty")
     if host is not None:
@@ -90,7 +97,7 @@ def command(
         files.replace(file, content, mode=mode)
     said = None
     if wait:
-        from teamctl.wait import wait_for_last_words  # noqa: PLC0415 -- only for --wait
+        from teamctl.mail.receipts import wait_for_last_words  # noqa: PLC0415 -- only for --wait
 
         name = reply.data["member"]["name"]
         said = wait_for_last_words(paths, name, reply.data["message_id"], timeout)

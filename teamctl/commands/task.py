@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from teamctl import arguments, output, texts
-from teamctl.post import team_post
+from teamctl import arguments
+from teamctl.mail.router import team_post
+from teamctl.render import output
 from teamd.board import rules
 from teamd.board.board import Board, Changed
 from teamd.board.files import Tasks
@@ -52,7 +53,7 @@ def add(
     choice: TeamOptions, subject: str, *, description: str, as_json: bool, **facts: Any
 ) -> None:
     """Put a task on the board and print its id."""
-    made = _board(choice).add(subject, description=texts.text_or_stdin(description), **facts)
+    made = _board(choice).add(subject, description=arguments.text_or_stdin(description), **facts)
     output.print_either(f"task {made.id} is made", made.to_json(), as_json=as_json)
 
 
@@ -114,7 +115,7 @@ def _facts(task: Task, team_check: str) -> Iterator[str]:
 def update(choice: TeamOptions, task_id: str, *, as_json: bool, **facts: Any) -> None:
     """Change a task, also one that a teammate owns."""
     if facts["description"] is not None:
-        facts["description"] = texts.text_or_stdin(facts["description"])
+        facts["description"] = arguments.text_or_stdin(facts["description"])
     if facts["status"] is not None:
         facts["status"] = TaskStatus(facts["status"])
     change = Change(**facts)

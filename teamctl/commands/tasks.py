@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from teamctl import output
-from teamctl.widths import Shape
+from teamctl.render import output, tables
+from teamctl.render.tables import Shape
 from teamd.board import rules
 from teamd.board.files import Tasks, read_all
 from teamd.board.task import Task, TaskStatus
@@ -66,4 +66,4 @@ def _draw(shown: list[Task], tasks: Tasks) -> None:
         del columns["BLOCKED BY"]
     if all(task.proven is None for task in shown):
         del columns["PROOF"]
-    output.print_table(list(columns), list(zip(*columns.values(), strict=True)), ("ID",), _SHAPE)
+    tables.print_table(list(columns), list(zip(*columns.values(), strict=True)), ("ID",), _SHAPE)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from teamctl import output, roster_table
+from teamctl.render import output, roster_table, tables
 from teamctl.tail import Watched
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
@@ -65,8 +65,8 @@ def command(choice: TeamOptions, *, watched: bool, everywhere: bool, as_json: bo
 
 def _show_everywhere(choice: TeamOptions, seen: Overview, *, as_json: bool) -> None:
     """Show the members of other hosts as well."""
-    from teamctl import host_table  # noqa: PLC0415 -- only where there are other hosts
-    from teamctl.post import other_hosts  # noqa: PLC0415 -- the same
+    from teamctl.mail.router import other_hosts  # noqa: PLC0415 -- the same
+    from teamctl.render import host_table  # noqa: PLC0415 -- only where there are other hosts
 
     hosts = other_hosts(choice)
     far = host_table.read_hosts(hosts, seen.team.name)
@@ -104,7 +104,7 @@ def _screen() -> Iterator[Callable[[Overview], None]]:
     """Show each overview on the whole screen, in place of the one before."""
     from rich.live import Live  # noqa: PLC0415 -- only on a terminal
 
-    with Live(console=output.console(), auto_refresh=False, screen=True) as live:
+    with Live(console=tables.console(), auto_refresh=False, screen=True) as live:
         yield lambda seen: live.update(Screen(seen), refresh=True)
 
 
@@ -119,7 +119,7 @@ class Screen:
         from rich.segment import SegmentLines  # noqa: PLC0415 -- the same
 
         def render(*lines: tuple[str, str]) -> list[list[Segment]]:
-            group = Group(*(output.cell(*line) for line in lines))
+            group = Group(*(tables.cell(*line) for line in lines))
             return console.render_lines(group, options.update(height=None), pad=False)
 
         views = problems_first(self.seen.members)

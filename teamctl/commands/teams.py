@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
-from teamctl import output, texts
+from teamctl import arguments
 from teamctl.arguments import grace_option
-from teamctl.widths import Shape
+from teamctl.render import output, tables
+from teamctl.render.tables import Shape
 from teamd import control
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
@@ -48,7 +49,7 @@ def command(choice: TeamOptions, *, everywhere: bool, as_json: bool) -> None:
     if everywhere:
         headings.append("PATH")
         rows = [[*row, str(team.paths.root)] for row, team in zip(rows, found, strict=True)]
-    output.print_table(headings, rows, ("MEMBERS",), _SHAPE)
+    tables.print_table(headings, rows, ("MEMBERS",), _SHAPE)
 
 
 def _cells(team: teams.TeamFacts) -> list[str]:
@@ -102,7 +103,7 @@ def delete(choice: TeamOptions, name: str, *, force: bool, yes: bool, timeout: f
             " takes it, --force keeps it for 30 days and deletes the team"
         )
     if not (yes or force):
-        texts.confirm(f"delete the team {team.name} with all its mail and conversations?")
+        arguments.confirm(f"delete the team {team.name} with all its mail and conversations?")
     if not force and teams.must_be_asked(team):
         _ask(team.paths, timeout)
     import asyncio  # noqa: PLC0415 -- the same

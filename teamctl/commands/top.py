@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import click
 
-from teamctl.roster_table import show
+from teamctl.render.roster_table import show
 from teamctl.top import first
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions

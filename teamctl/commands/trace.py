@@ -10,8 +10,8 @@ from typing import Final
 
 import click
 
-from teamctl import output
-from teamctl.widths import Shape
+from teamctl.render import output, tables
+from teamctl.render.tables import Shape
 from teamd.command_line import terminal
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
@@ -77,7 +77,7 @@ def _list(paths: TeamPaths, *, as_json: bool) -> None:
             )
             for one, how in latest
         ]
-        output.print_table(_HEADINGS, rows, ("AGE",), _SHAPE)
+        tables.print_table(_HEADINGS, rows, ("AGE",), _SHAPE)
     else:
         click.echo("no messages yet")
 

@@ -8,12 +8,13 @@ from typing import Any, Final
 
 import click
 
-from teamctl import arguments, output
-from teamctl.layout import Layout
+from teamctl import arguments
+from teamctl.arguments import SINCE_HELP, parse_when
+from teamctl.render import output
+from teamctl.render.layout import Layout
+from teamctl.render.transcript_view import TranscriptView
 from teamctl.tail import Watched
-from teamctl.transcript_view import TranscriptView
 from teamctl.transcripts import Excerpt, Found, Retries, Transcripts
-from teamctl.when import SINCE_HELP, parse_when
 from teamd.command_line import terminal
 from teamd.command_line.options import IntRange, team_options
 from teamd.command_line.run import TeamOptions

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from teamctl import output
+from teamctl.render import output, tables
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
@@ -91,7 +91,7 @@ def _list(*, as_json: bool) -> None:
         output.print_json({"files": [dict(zip(keys, row, strict=True)) for row in rows]})
     elif rows:
         cells = [[output.plain(place), output.moment(when), state] for place, when, state in rows]
-        output.print_table(("FILE", "CONFIRMED", "STATE"), cells, ())
+        tables.print_table(("FILE", "CONFIRMED", "STATE"), cells, ())
     else:
         click.echo("you trust no settings file; `teamctl trust` confirms that of a team")
 

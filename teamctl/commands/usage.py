@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import click
 
-from teamctl import output
-from teamctl.widths import Shape
+from teamctl.render import output, tables
+from teamctl.render.tables import Shape
 from teamd.budget.ledger import Ledger
 from teamd.budget.refusals import USD
 from teamd.command_line.options import team_options
@@ -41,7 +41,7 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
         output.print_json({"members": named, "total": total.to_json()})
         return
     rows = (_cells(row) for row in (*members, total))
-    output.print_table(_HEADINGS, rows, _HEADINGS[1:], _SHAPE)
+    tables.print_table(_HEADINGS, rows, _HEADINGS[1:], _SHAPE)
     _print_notes((*members, total))
 
 

@@ -9,8 +9,9 @@ from typing import Final
 
 import click
 
-from teamctl import arguments, output
+from teamctl import arguments
 from teamctl.arguments import timeout_option
+from teamctl.render import output
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
 from teamd.errors import DeadlinePassed, ExitCode

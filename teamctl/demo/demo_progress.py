@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol
 
 import click
 
-from teamctl import output
+from teamctl.mail.receipts import GONE
+from teamctl.render import output
 from teamctl.tail import GrowingFile
-from teamctl.wait import GONE
 from teamd.command_line import terminal
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths

@@ -23,8 +23,8 @@ from typing import Any, Final, Self
 
 from teamd_commands import command_line
 
-from teamctl import output
 from teamctl.arguments import REQUEST_SECONDS
+from teamctl.render import output
 from teamd import control, programs
 from teamd.control import ControlReply
 from teamd.errors import TeamError, translate_os_errors

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from teamctl import output
+from teamctl.render import output
 from teamd.command_line import terminal
 
 _TROUBLE = frozenset({"crashed", "failed", "stuck", "mail_rejected"})

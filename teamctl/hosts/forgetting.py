@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from teamctl.post import other_hosts
+from teamctl.mail.router import other_hosts
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
 from teamd.files.watch import wait_for

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from textual.binding import BindingType
 
-from teamctl import output
+from teamctl.render import output
 from teamctl.top.dialogs import Confirm
 from teamctl.top.face import Face
 from teamd.errors import TeamError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from teamctl import output, roster_table
+from teamctl.render import output, roster_table
 from teamctl.top.columns import Line, cells, cut, in_a_line
 from teamd.overview.members import WAITING
 from teamd.overview.overview import Overview

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from teamctl import output, roster_table
-from teamctl.roster_table import NUMBERS, SHAPE
-from teamctl.widths import GAP, Cell
+from teamctl.render import output, roster_table
+from teamctl.render.roster_table import NUMBERS, SHAPE
+from teamctl.render.tables import GAP, Cell
 from teamd.overview.members import MemberView
 
 Cells = Mapping[str, Cell]

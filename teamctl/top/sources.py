@@ -12,11 +12,11 @@ from typing import Final, Protocol
 
 from rich.text import Text
 
-from teamctl import output
-from teamctl.layout import Layout
+from teamctl.render import output
+from teamctl.render.layout import Layout
+from teamctl.render.transcript_view import TranscriptView
 from teamctl.tail import GrowingFile
 from teamctl.top.lines import MOST, Row
-from teamctl.transcript_view import TranscriptView
 from teamd.board.files import TaskFiles
 from teamd.board.task import Task
 from teamd.copies import record

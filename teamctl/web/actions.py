@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from teamctl import texts
+from teamctl import arguments
 from teamctl.actions import Deeds
 from teamd.command_line.run import TeamOptions
 from teamd.errors import WrongUsage
@@ -34,7 +34,7 @@ class Asked:
         found = self.values.get(key, "")
         if not isinstance(found, str):
             raise WrongUsage(f"{key} has to be a text")
-        return texts.without_secrets(found)
+        return arguments.without_secrets(found)
 
     def flag(self, key: str) -> bool:
         """Return whether that is wanted."""

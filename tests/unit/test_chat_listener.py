@@ -14,8 +14,8 @@ from typing import Any
 import click
 import pytest
 
-from teamctl import render
 from teamctl.chat.listener import Listener
+from teamctl.render import layout
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
@@ -154,10 +154,10 @@ def test_an_error_is_one_short_line(conversation: Conversation, content: str) ->
 
 
 def test_a_text_as_long_as_there_is_room_is_not_clipped() -> None:
-    assert render.clip_line("x" * 100) == "x" * 100
-    assert render.clip_line("x" * 101) == "x" * 100 + "…"
-    assert render.clip_beginning("a\nb\nc\n\n", rest="r") == "a\nb\nc"
-    assert render.clip_beginning("a\nb\nc\nd", rest="r") == "a\nb\nc… (r)"
+    assert layout.clip_line("x" * 100) == "x" * 100
+    assert layout.clip_line("x" * 101) == "x" * 100 + "…"
+    assert layout.clip_beginning("a\nb\nc\n\n", rest="r") == "a\nb\nc"
+    assert layout.clip_beginning("a\nb\nc\nd", rest="r") == "a\nb\nc… (r)"
 
 
 def test_the_persons_mail_is_shown_once_also_where_it_has_no_id(conversation: Conversation) -> None:

@@ -19,7 +19,7 @@ from teamctl.chat import lead
 from teamctl.chat.console import _SlashCompleter, _SlashSuggestion, talk
 from teamctl.chat.lead import Lead
 from teamctl.chat.listener import LiveReply
-from teamctl.wait import wait_for_last_words
+from teamctl.mail.receipts import wait_for_last_words
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board

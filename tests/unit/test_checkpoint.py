@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from teamctl.layout import Layout
-from teamctl.transcript_view import TranscriptView
+from teamctl.render.layout import Layout
+from teamctl.render.transcript_view import TranscriptView
 from teamd.agent.conversation.checkpoint import FORMAT
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.state import ConversationState

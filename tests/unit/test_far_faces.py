@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from teamctl import host_table, output, roster_table
 from teamctl.doctor import Level
 from teamctl.doctor.hosts import check_hosts
+from teamctl.render import host_table, roster_table, tables
 from teamd.agent.conversation.prompts import system_prompt
 from teamd.agent.mail_hold import _is_idle_talk
 from teamd.clocks import time_of_day
@@ -78,7 +78,7 @@ def postman(paths: TeamPaths) -> Iterator[None]:
         yield
 
 
-def drawn(shown: output.FittedTable, width: int) -> list[str]:
+def drawn(shown: tables.FittedTable, width: int) -> list[str]:
     out = io.StringIO()
     Console(file=out, width=width).print(shown)
     return [line.rstrip() for line in out.getvalue().splitlines()]
@@ -97,7 +97,7 @@ def rows_of(hosts: FarHosts) -> list[Any]:
 def test_the_table_of_hosts_fits_and_says_how_each_is(hosts: FarHosts, width: int) -> None:
     rows = [host_table.cells(row) for row in host_table.read_hosts(hosts, "default")]
     shape, numbers = host_table.SHAPE, host_table.NUMBERS
-    shown = drawn(output.FittedTable(host_table.HEADINGS, rows, numbers, shape), width)
+    shown = drawn(tables.FittedTable(host_table.HEADINGS, rows, numbers, shape), width)
     assert max(map(len, shown)) <= width
     assert all(word in shown[0] for word in ("HOST", "STATE", "WAITING"))
     assert shown[1].split()[:2] == ["h2", "reachable"]

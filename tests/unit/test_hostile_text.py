@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamctl import output
 from teamctl.main import cli
-from teamctl.roster_table import cells
+from teamctl.render import tables
+from teamctl.render.roster_table import cells
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
@@ -209,4 +209,4 @@ def test_no_colour_of_the_roster_is_a_link(paths: TeamPaths) -> None:
 
 
 def test_a_cell_is_no_markup() -> None:
-    assert output.cell("[link=https://evil.example]x[/link]").plain.startswith("[link=")
+    assert tables.cell("[link=https://evil.example]x[/link]").plain.startswith("[link=")

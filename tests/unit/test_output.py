@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamctl.output import MailFormat, count, duration, plain, show_message, show_messages
+from teamctl.render.output import MailFormat, count, duration, plain, show_message, show_messages
 from teamd.messages import Message
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from teamctl.arguments import text_or_stdin
 from teamctl.chat.lead import Lead
-from teamctl.texts import text_or_stdin
 from teamd.command_line.run import TeamOptions
 from teamd.files.paths import TeamPaths
 from teamd.masking import MASK

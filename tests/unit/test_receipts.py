@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from teamctl.wait import Arrival, LastWords, Receipt
+from teamctl.mail.receipts import Arrival, LastWords, Receipt
 from teamd.errors import TeamError, UnknownTeammate
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths

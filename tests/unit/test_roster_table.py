@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from teamctl.roster_table import HEADINGS, drawn
+from teamctl.render.roster_table import HEADINGS, drawn
 from teamd.files.paths import TeamPaths
 from teamd.mail.lines import explain_rejected
 from teamd.overview.overview import OverviewReader

@@ -9,8 +9,8 @@ import click
 import pytest
 from rich.cells import cell_len
 
-from teamctl.layout import Layout
-from teamctl.transcript_view import TranscriptView
+from teamctl.render.layout import Layout
+from teamctl.render.transcript_view import TranscriptView
 from teamd.messages import Message
 from teamd.transcript.records import (
     CallAnswered,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from teamctl.wait import explain_wait
+from teamctl.mail.receipts import explain_wait
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.budget.account import Reservation

@@ -7,7 +7,7 @@ import time
 import click
 import pytest
 
-from teamctl.when import parse_when
+from teamctl.arguments import parse_when
 
 NOW = time.mktime((2026, 3, 24, 12, 0, 0, 0, 0, -1))
 

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from teamctl import roster_table
 from teamctl.commands import ps, tasks, teams, trace, usage
-from teamctl.output import FittedTable
-from teamctl.widths import GAP, Shape
+from teamctl.render import roster_table
+from teamctl.render.tables import GAP, FittedTable, Shape
 
 _LONG: Final = "A subject of so many words that no terminal has room for all of them, ever"
 _SHAPE: Final = Shape(

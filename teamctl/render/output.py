@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
-from teamctl.widths import Cell, Shape
 from teamd.budget.account import Account
 from teamd.command_line import terminal
 from teamd.messages import REQUEST, Message
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions
-    from rich.table import Table
-    from rich.text import Text
-
 
 STATUS_COLOURS: Final = {
     "working": "green",
@@ -31,9 +23,6 @@ STATUS_COLOURS: Final = {
     "failed": "red",
     "shutdown": "bright_black",
 }
-_WIDE: Final = 10_000  # a pipe has no width: nothing is wrapped or cut for it
-_LEAST_CUT: Final = 8
-_NOTHING: Final = frozenset({"-", "0"})  # what a column says that could be left out
 _THOUSAND: Final = 1000
 _HUNDRED: Final = 100
 
@@ -62,91 +51,6 @@ def print_either(text: str, document: Any, *, as_json: bool) -> None:
 def warn(text: str) -> None:
     """Print a line on standard error that is no failure."""
     click.echo(terminal.style("warning: ", fg="yellow") + plain(text), err=True)
-
-
-def console() -> Console:
-    """Return a console for tables: as wide as the terminal, and unbounded elsewhere."""
-    from rich.console import Console  # noqa: PLC0415 -- 20 ms, only where something is drawn
-
-    class PipedConsole(Console):
-        """Leaves a closed pipe to the command's edge; rich itself would exit with status 1."""
-
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError
-
-    drawn = sys.stdout.isatty()
-    return PipedConsole(width=None if drawn else _WIDE, highlight=False, soft_wrap=not drawn)
-
-
-def table(headings: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
-    """Return a table without lines, as `docker ps` and `systemctl list-units` have them."""
-    from rich.table import Table  # noqa: PLC0415 -- see `console`
-
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in headings:
-        justify = "right" if heading in numbers else "left"
-        made.add_column(heading, justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
-    return made
-
-
-def cell(text: str, style: str = "") -> Text:
-    """Return a text from elsewhere as a part of what rich draws: it is no markup."""
-    from rich.text import Text  # noqa: PLC0415 -- see `console`
-
-    return Text(plain(text), style=style)
-
-
-class FittedTable:
-    """A table at whatever width there is; it gives way as its shape says.
-
-    Args:
-        headings: of the columns.
-        rows: of cells, each a text and its style.
-        numbers: the headings of columns of figures.
-        shape: how it gives way.
-    """
-
-    def __init__(
-        self,
-        headings: Sequence[str],
-        rows: Sequence[Sequence[Cell]],
-        numbers: Sequence[str],
-        shape: Shape,
-    ) -> None:
-        texts = [[cell(*one) for one in row] for row in rows]
-        self._columns = {one: [row[place] for row in texts] for place, one in enumerate(headings)}
-        self._numbers = numbers
-        self._shape = shape
-
-    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Table]:
-        """Draw it: rich's protocol for things that depend on the width."""
-        from rich.cells import cell_len  # noqa: PLC0415 -- only where something is drawn
-
-        columns = {one: [str(text) for text in texts] for one, texts in self._columns.items()}
-        widths = {one: max(map(cell_len, (one, *texts))) for one, texts in columns.items()}
-        empty = [one for one, texts in columns.items() if _NOTHING.issuperset(texts)]
-        fitted = self._shape.fit(widths, options.max_width, empty)
-        shown = table(list(fitted), numbers=self._numbers)
-        for column, wide in zip(shown.columns, fitted.values(), strict=True):
-            column.width = wide
-        for row in zip(*(self._columns[one] for one in fitted), strict=True):
-            shown.add_row(*row)
-        yield shown
-
-
-def print_table(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[str | Cell]],
-    numbers: Sequence[str],
-    shape: Shape | None = None,
-) -> None:
-    """Print rows below their headings; a cell may have a style.
-
-    Where there is no room for all, the last column is cut, unless a shape says otherwise.
-    """
-    cells = [[one if isinstance(one, tuple) else (one, "") for one in row] for row in rows]
-    shape = shape or Shape(elastic={headings[-1]: _LEAST_CUT})
-    console().print(FittedTable(headings, cells, numbers, shape))
 
 
 class MailFormat(Enum):

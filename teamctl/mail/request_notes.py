@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from teamctl import output
-from teamctl.post import all_approvals
+from teamctl.mail.router import all_approvals
+from teamctl.render import output
 from teamd.approvals.approval import Approval, Verdict
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from teamctl import output
-from teamctl.widths import Cell, Shape
+from teamctl.render import output, tables
+from teamctl.render.tables import Cell, Shape
 from teamd.files.paths import TeamPaths
 from teamd.overview.members import REJECTED, MemberView
 from teamd.overview.overview import Overview, OverviewReader
@@ -45,7 +45,7 @@ def show(seen: Overview, more: Sequence[list[Cell]] = (), also: Sequence[Cell] =
     """
     rows, above, below = _lay_out(seen)
     rows, below = [*rows, *more], [*below, *also]
-    output.console().print(_draw(rows, above, below))
+    tables.console().print(_draw(rows, above, below))
 
 
 def show_now(paths: TeamPaths) -> None:
@@ -61,15 +61,15 @@ def drawn(seen: Overview) -> Group:
 def _draw(rows: list[list[Cell]], above: list[Cell], below: list[Cell]) -> Group:
     from rich.console import Group  # noqa: PLC0415 -- only where something is drawn
 
-    shown = [output.cell(*one) for one in above]
+    shown = [tables.cell(*one) for one in above]
     parts: list[Any] = [*shown, table(rows)] if rows else [*shown]
-    return Group(*parts, *(output.cell(*one) for one in below))
+    return Group(*parts, *(tables.cell(*one) for one in below))
 
 
-def table(rows: Sequence[Sequence[Cell]]) -> output.FittedTable:
+def table(rows: Sequence[Sequence[Cell]]) -> tables.FittedTable:
     """Return the table of some rows."""
     elsewhere = any("@" in row[0][0] for row in rows)
-    return output.FittedTable(HEADINGS, rows, NUMBERS, _FAR_SHAPE if elsewhere else SHAPE)
+    return tables.FittedTable(HEADINGS, rows, NUMBERS, _FAR_SHAPE if elsewhere else SHAPE)
 
 
 def _lay_out(seen: Overview) -> tuple[list[list[Cell]], list[Cell], list[Cell]]:

@@ -9,8 +9,42 @@ from dataclasses import dataclass
 from shutil import get_terminal_size
 from typing import Final
 
-from teamctl import output
+from teamctl.render import output
 from teamd.command_line import terminal
+
+_LONGEST: Final = 100  # characters of a line
+_LINES: Final = 3
+
+
+def clip_line(text: str) -> str:
+    """Return a text in one line, as far as there is room for it."""
+    return _cut(" ".join(output.plain(text).splitlines()), _LONGEST)
+
+
+def clip_first_line(text: str) -> str:
+    """Return the first line of a text, as far as there is room for it."""
+    return _cut(next(iter(output.plain(text).splitlines()), ""), _LONGEST)
+
+
+def clip_beginning(text: str, *, lines: int = _LINES, rest: str) -> str:
+    """Return the first lines of a text; they may be long, but not all together.
+
+    Args:
+        text: from elsewhere.
+        lines: at the most.
+        rest: where all of it can be read; told if it is cut.
+    """
+    found = [one.rstrip() for one in output.plain(text).strip().splitlines()]
+    kept = "\n".join(found[:lines])
+    cut = _cut(kept, _LONGEST * lines)
+    if cut == kept and len(found) > lines:
+        cut += "…"
+    return cut if cut == kept else f"{cut} ({rest})"
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest].rstrip()}…"
+
 
 WIDEST: Final = 100  # columns; longer lines are hard to read
 _NARROWEST: Final = 10

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from teamctl import output
-from teamctl.layout import Layout
+from teamctl.render import output
+from teamctl.render.layout import Layout
 from teamd.command_line import terminal
 from teamd.messages import USER
 from teamd.transcript import records

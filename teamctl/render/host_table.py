@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from teamctl import output
-from teamctl.widths import Cell, Shape
+from teamctl.render import output
+from teamctl.render.tables import Cell, Shape
 from teamd.errors import StoreError
 from teamd.files import pidfile
 from teamd.hosts.far import NO_POSTMAN, FarHosts, describe_absence

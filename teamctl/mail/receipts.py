@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from teamctl import output
-from teamctl.post import open_approvals
-from teamctl.render import explain_end
+from teamctl.mail.router import open_approvals
+from teamctl.render import output
 from teamctl.tail import GrowingFile
 from teamd.approvals.approval import Kind, find_waiting
 from teamd.budget.ledger import Ledger
@@ -23,6 +22,7 @@ from teamd.messages import Message
 from teamd.team.member import Member
 from teamd.team.roster import Roster
 from teamd.team.states import Status
+from teamd.transcript import records
 from teamd.transcript.file import decode, message_in, parse
 from teamd.transcript.records import PAUSED, Record, TurnEnded, mail_in
 
@@ -130,6 +130,20 @@ def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: floa
     if (why := explain_end(name, ended)) is not None:
         raise TeamError(why)
     return ended.text
+
+
+def explain_end(name: str, ended: records.TurnEnded) -> str | None:
+    """Return why a turn ended otherwise than by itself, in a sentence; `None` where it did not."""
+    used_up = f"{name} used up the model calls of one wake; send it a message to let it go on"
+    reasons = {
+        records.PAUSED: f"{name} is paused: {ended.text}",
+        records.LIMIT: used_up,
+        records.REPEATED: f"{name} repeated one call until its turn was ended; send it a message "
+        "to let it go on",
+        "refusal": f"the model of {name} refused to go on; ask differently",
+        records.INTERRUPTED: f"the turn of {name} was interrupted",
+    }
+    return reasons.get(ended.outcome)
 
 
 def explain_wait(paths: TeamPaths, member: Member) -> str | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
-from teamctl import output
-from teamctl.output import MailFormat
-from teamctl.tail import GrowingFile, Identity, identity, not_yet_seen
+from teamctl.render import output
+from teamctl.render.output import MailFormat
+from teamctl.tail import GrowingFile
 from teamd.errors import LockTimeout, TeamError
 from teamd.files import locks
 from teamd.files.paths import TeamPaths
@@ -19,6 +19,7 @@ from teamd.messages import USER, Message, moment_of
 from teamd.transcript.file import Transcript, decode
 from teamd.transcript.records import Delivered, mail_in
 
+Identity: TypeAlias = tuple[str, str, str]
 # Asked at each look: where an agent begins to lead, or ends, the person's mail goes elsewhere.
 Boxes = Callable[[], Sequence[Mailbox]]
 Note = Callable[[Message], str]  # see `output.show_messages`
@@ -85,3 +86,50 @@ class InboxReader:
             for line in self._growing.lines():
                 self._known.update(map(identity, mail_in(decode(line))))
         return not_yet_seen(messages, self._known)
+
+
+class Unseen:
+    """Mail goes in at its end and out at its front, and keeps its order in between."""
+
+    def __init__(self) -> None:
+        self._last: Sequence[Message] = ()
+        self._seen: set[Identity] = set()
+
+    def among(self, now: Sequence[Message]) -> list[Message]:
+        """Those that have come since the last look; a repeated send is one message.
+
+        A foreign line without an id gets another one at each look, until it is taken. Such lines
+        are known by their place: what has stayed is where the queue of the last look ends.
+        """
+        stayed = next(k for k in range(len(self._last) + 1) if _begins(now, self._last[k:]))
+        known = len(self._last) - stayed
+        self._last = tuple(now)
+        self._seen.update(map(identity, now[:known]))
+        fresh = not_yet_seen(now[known:], self._seen)
+        self._seen.update(map(identity, fresh))
+        return fresh
+
+
+def not_yet_seen(messages: Sequence[Message], seen: set[Identity]) -> list[Message]:
+    """Return those whose identity is not among the seen ones; a repeated send is one message."""
+    fresh: dict[Identity, Message] = {}
+    for message in messages:
+        if identity(message) not in seen:
+            fresh.setdefault(identity(message), message)
+    return list(fresh.values())
+
+
+def _begins(now: Sequence[Message], rest: Sequence[Message]) -> bool:
+    return len(rest) <= len(now) and all(map(_may_be, rest, now))
+
+
+def _may_be(before: Message, now: Message) -> bool:
+    """Return whether a message may be the one that was seen before."""
+    if before.id_given:
+        return before.is_same_as(now)
+    return (before.sender, before.type, before.content) == (now.sender, now.type, now.content)
+
+
+def identity(message: Message) -> Identity:
+    """Return what tells a message from every other, as `Message.is_same_as` compares."""
+    return message.id, message.sender, message.content

@@ -1,0 +1,1 @@
+"""The mail of the person: sending it, reading it, and waiting until a message is read."""

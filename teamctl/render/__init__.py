@@ -1,0 +1,1 @@
+"""Text for terminals and programs: tables, mail, conversations, Markdown and JSON."""
