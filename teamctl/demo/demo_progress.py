@@ -23,8 +23,14 @@ from teamd.messages import LEAD, Message
 from teamd.team.roster import Roster
 from teamd.team.states import Status
 from teamd.transcript.file import decode_lines
-from teamd.transcript.outcome import find_trouble
-from teamd.transcript.records import CallAnswered, NoticeSent, Record, Replied, TurnEnded
+from teamd.transcript.records import (
+    CallAnswered,
+    NoticeSent,
+    Record,
+    Replied,
+    TurnEnded,
+    find_trouble,
+)
 
 REST_SECONDS: Final = 60.0  # takes 6 where nothing else runs
 AGREE_SECONDS: Final = 10.0

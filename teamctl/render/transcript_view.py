@@ -14,7 +14,7 @@ from teamd.command_line import terminal
 from teamd.messages import USER
 from teamd.transcript import records
 from teamd.transcript.live import thinking_of
-from teamd.transcript.outcome import find_trouble
+from teamd.transcript.records import find_trouble
 
 _INDENT: Final = "  "
 _INNER: Final = "    "

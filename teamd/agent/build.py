@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from teamd.agent.conversation import prompts
 from teamd.agent.conversation.compaction import Compaction
@@ -14,7 +16,6 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import system_prompt
 from teamd.agent.delivery import Delivery
 from teamd.agent.environment import Environment
-from teamd.agent.instructions import read_project_instructions
 from teamd.agent.loop import Loop
 from teamd.agent.model_stack import ModelStack
 from teamd.agent.tools import TeammateTools, make_board
@@ -25,10 +26,38 @@ from teamd.files.paths import TeamPaths
 from teamd.messages import new_id, without_surrogates
 from teamd.settings import roles
 from teamd.settings.skills import Skill
-from teamd.tools import Toolbox
+from teamd.tools import Toolbox, ToolError
 from teamd.tools.skills import LoadSkill
 from teamd.tools.workspace import Workspace
 from teamd.transcript.records import NewsAdded, Opened
+
+FILE_NAMES: Final = ("AGENTS.md", "CLAUDE.md")  # the first that is there counts
+MAX_BYTES: Final = 65_536
+_HEAD: Final = "\n\n{name} of the workspace, which holds for everybody who works in it:\n\n"
+
+
+def read_project_instructions(workspace: Workspace) -> str:
+    """Return the text of `AGENTS.md` as it follows the system prompt, or else of `CLAUDE.md`.
+
+    What is no UTF-8 is replaced, what is more than `MAX_BYTES` is cut, and says so. A link that
+    leads out of the workspace is not followed: who may write here must not read elsewhere so.
+    """
+    return next(filter(None, (_read(workspace, name) for name in FILE_NAMES)), "")
+
+
+def _read(workspace: Workspace, name: str) -> str:
+    """Return the text of one file below its heading; nothing where there is none."""
+    try:
+        fd = workspace.open(workspace.resolve(name))
+    except (OSError, ToolError):
+        return ""
+    with os.fdopen(fd, "rb") as file:
+        data = file.read(MAX_BYTES + 1)
+        size = os.fstat(fd).st_size
+    text = data[:MAX_BYTES].decode("utf-8-sig", "replace").replace("\0", "\ufffd").strip()
+    if len(data) > MAX_BYTES:
+        text += f"\n[cut here: {name} has {size} bytes; read the rest with read_file]"
+    return f"{_HEAD.format(name=name)}{text}" if text else ""
 
 
 def build_loop(env: Environment) -> Loop:

@@ -7,21 +7,100 @@ the middle of it finds it again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
 
 from teamd.agent.conversation import prompts
+from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.conversation.prompts import render_hold
 from teamd.agent.environment import Environment
 from teamd.agent.turn import Cancellation, TurnCancelled
 from teamd.files.files import SyncAhead
-from teamd.mail.mailbox import EMPTY, Batch
+from teamd.mail.mailbox import EMPTY, Batch, Mailbox
 from teamd.mail.spool import BatchLimit
-from teamd.messages import COMPACT_TYPE, FRESH_KEY, INTERRUPT_TYPE, PROMPT_KEY, Message, moment_of
+from teamd.messages import (
+    COMPACT_TYPE,
+    FRESH_KEY,
+    HELD_TYPE,
+    INTERRUPT_TYPE,
+    LEAD,
+    NAME,
+    PROMPT_KEY,
+    USER,
+    Message,
+    moment_of,
+)
+from teamd.team.roster import Roster
 from teamd.tools import Result
-from teamd.transcript.records import INTERRUPTED, NewsAdded, Opened
+from teamd.transcript.records import INTERRUPTED, MailHeld, NewsAdded, Opened
 
 # A flood is read in batches that a context bears, each of them answered before the next.
 BATCH_LIMIT: Final = BatchLimit(messages=100, bytes=128 * 1024, wary=True)
+_TALK: Final = frozenset({"message", "broadcast", HELD_TYPE})
+
+
+@dataclass(frozen=True, slots=True)
+class MailHold:
+    """The hold on one teammate's mail.
+
+    Attributes:
+        name: the teammate's.
+        most: how many wakes of talk in a row there may be; 0 for any number.
+        roster: says who is of the team.
+    """
+
+    name: str
+    most: int
+    conversation: Conversation
+    mailbox: Mailbox
+    roster: Roster
+
+    @classmethod
+    def of(cls, env: Environment) -> Self:
+        """Return the hold on a teammate's mail; the lead's is never held: to lead is to write."""
+        most = 0 if env.leads else env.settings.limits.talk_wakes
+        return cls(env.name, most, env.conversation, env.mailbox, env.roster)
+
+    @property
+    def reason(self) -> str | None:
+        """Why mail waits, in a sentence, if it does."""
+        talk = self.conversation.talk
+        return render_hold(self.name, talk.wakes) if self._begun and talk.told else None
+
+    def is_idle_talk(self, messages: Iterable[Message]) -> bool:
+        """Return whether mail is all from other teammates, and none of it from the board."""
+        return all(_is_idle_talk(message, self.roster) for message in messages)
+
+    def holds(self) -> bool:
+        """Return whether what waits is held back; whose mail it is and was not told is noted."""
+        if not self._begun:
+            return False
+        waiting = self.mailbox.peek()
+        if not self.is_idle_talk(waiting):
+            return False
+        self._note(dict.fromkeys(mail.sender for mail in waiting if mail.type != HELD_TYPE))
+        return True
+
+    @property
+    def _begun(self) -> bool:
+        return 0 < self.most <= self.conversation.talk.wakes
+
+    def _note(self, senders: Iterable[str]) -> None:
+        talk = self.conversation.talk
+        untold = tuple(sender for sender in senders if sender not in talk.told)
+        if untold:
+            notice = "" if talk.told else render_hold(self.name, talk.wakes)
+            self.conversation.record(MailHeld(senders=untold, notice=notice))
+
+
+def _is_idle_talk(message: Message, roster: Roster) -> bool:
+    """Return whether a message is a teammate's own words; other programs speak for a person."""
+    name, _, elsewhere = message.sender.partition("@")
+    if name.lower() in (LEAD, USER) or message.type not in _TALK or "task_id" in message.extra:
+        return False
+    if not elsewhere:
+        return roster.find(name) is not None
+    return all(map(NAME.fullmatch, elsewhere.split("@")))  # a team, and it may be a host
 
 
 @dataclass(kw_only=True, slots=True)
@@ -40,7 +119,11 @@ class Delivery:
     news: Callable[[], Iterable[NewsAdded]]
     summarise: Callable[[], None]
     turn: Cancellation
+    hold: MailHold = field(init=False)
     _delivered: Batch = EMPTY  # what is in the conversation and not done with
+
+    def __post_init__(self) -> None:
+        self.hold = MailHold.of(self.env)
 
     def deliver(self) -> None:
         """Take mail, unless it is held; an interrupt first ends the turn that it is about.
@@ -50,7 +133,7 @@ class Delivery:
         """
         if not self._delivered.messages or self.waiting():
             self.finish()
-            if not self.env.hold.holds():
+            if not self.hold.holds():
                 if self.env.mailbox.waiting():
                     self.env.slots.ask_ahead()  # it comes while mail is taken
                 self._take_mail()
@@ -129,7 +212,7 @@ class Delivery:
                 self.env.conversation.open(self.opening())
                 self.env.permissions.withdraw()
         new_task = self.env.plans.is_new_task(one for one in messages if not one.wordless)
-        idle_talk = self.env.hold.is_idle_talk(messages)
+        idle_talk = self.hold.is_idle_talk(messages)
         facts = {"taken": taken, "new_task": new_task, "idle_talk": idle_talk}
         self.env.conversation.deliver(messages, behind=behind, **facts)
         if new_task:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from teamd.agent.approvals import OwnShutdown, Plans
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.mail_hold import MailHold
-from teamd.agent.pause import Pause
 from teamd.agent.permissions import Permissions
 from teamd.agent.presence import Presence
 from teamd.agent.throttle import CallSlots
@@ -19,6 +17,7 @@ from teamd.agent.wakeup import Wakeup
 from teamd.agent.work import Reporter
 from teamd.approvals.store import Approvals
 from teamd.budget.ledger import Ledger
+from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.hosts.far import FarHosts
 from teamd.journal import Journal
@@ -34,6 +33,22 @@ from teamd.team.activity import ActivityFile, read_activity
 from teamd.team.roster import Roster
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
+
+
+@dataclass(slots=True)
+class Pause:
+    """The pause that somebody has asked for, if one has."""
+
+    name: str
+    roster: Roster
+    _why: str | None = None
+
+    def why(self) -> str | None:
+        """Return why the teammate rests, in a sentence; `None` where it may work."""
+        with suppress(StoreError):  # a damaged roster is mended soon, and says then what it said
+            member = self.roster.find(self.name)
+            self._why = None if member is None else member.pause
+        return self._why
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,12 +189,6 @@ class Environment:
     def pause(self) -> Pause:
         """The pause that somebody has asked for, if one has."""
         return Pause(self.name, self.roster)
-
-    @cached_property
-    def hold(self) -> MailHold:
-        """The hold on its mail; to lead is to write mail, so there is none on the lead's."""
-        most = 0 if self.leads else self.settings.limits.talk_wakes
-        return MailHold(self.name, most, self.conversation, self.mailbox, self.roster)
 
     def post_in(self, paths: TeamPaths) -> MailRouter:
         """Return what sends mail in a team."""

@@ -14,8 +14,7 @@ from teamd import clocks
 from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.delivery import Delivery
 from teamd.agent.environment import Environment
-from teamd.agent.repeats import STOPPED, Repeats
-from teamd.agent.turn import Cancellation, TurnCancelled, follow
+from teamd.agent.turn import STOPPED, Cancellation, Repeats, TurnCancelled, follow
 from teamd.agent.wakeup import CallBudget, after_next_tick
 from teamd.errors import StoreError, TeamError
 from teamd.messages import respawn_command
@@ -83,7 +82,7 @@ class Loop:
                 await self._take_turn()
                 self._worked_at = clocks.awake()
             elif not self.claim():
-                self._report(Status.IDLE, self.env.hold.reason)
+                self._report(Status.IDLE, self.delivery.hold.reason)
                 if (left := self._seconds_awake()) <= 0:
                     return
                 await self._wait(min(left, _RETRY_SECONDS) if self._owes_notices else left)
@@ -274,7 +273,7 @@ class Loop:
             return lambda: error.lifted() or self.env.shutdown.requested()
         if error.by_server:
             return self.env.shutdown.requested
-        return lambda: self.env.mailbox.waiting() and not self.env.hold.holds()
+        return lambda: self.env.mailbox.waiting() and not self.delivery.hold.holds()
 
     def _rest(self, seconds: float, over: Callable[[], bool]) -> Coroutine[None, None, None]:
         """Wait until it is over, or for so many seconds from now, or until it shuts down."""

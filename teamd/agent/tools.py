@@ -31,10 +31,10 @@ from teamd.tools.asking import Asking
 from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
 from teamd.tools.board import board_tools
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
+from teamd.tools.lead import turn_tools
 from teamd.tools.mail import Broadcast, ReadInbox, SendMessage
 from teamd.tools.shell import Bash
 from teamd.tools.skills import LoadSkill
-from teamd.tools.turns import turn_tools
 from teamd.tools.versions import SeenFiles, Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript

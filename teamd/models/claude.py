@@ -22,9 +22,8 @@ from teamd.errors import TeamError
 from teamd.masking import Mask
 from teamd.model_server import connection, credentials
 from teamd.models import Ask, LaterError, Reply, UnusableError
-from teamd.models.accounts import redirect_error
 from teamd.models.encoding import PerMessage, breakpoints, encode, encode_body, has_anchor
-from teamd.models.errors import as_model_error, may_have_begun
+from teamd.models.errors import as_model_error, may_have_begun, redirect_error
 from teamd.models.stream import ReplyBuilder, read_reply
 
 CONNECT_SECONDS: Final = 10.0

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any, Final
 
 from teamd.messages import respawn_command
-from teamd.model_server.connection import find_proxy
+from teamd.model_server.connection import certificate_remedy, find_proxy, is_untrusted
 from teamd.models import (
     LONG_WAIT_SECONDS,
+    KeyRefusedError,
     LaterError,
     ModelError,
     OddReplyError,
@@ -19,8 +27,186 @@ from teamd.models import (
     TransientError,
     UnusableError,
 )
-from teamd.models.accounts import ServerRefusal, find_account_error, find_connection_error
-from teamd.models.server_time import find_wait_seconds
+
+# `error.type`, `error.code` or `error.details.error_code`: of Anthropic, OpenAI and LiteLLM.
+_SPENT_KINDS: Final = frozenset(
+    {
+        "billing_error",
+        "enforced_spend_limit_reached",
+        "insufficient_quota",
+        "insufficient_balance_error",
+        "budget_exceeded",
+    }
+)
+# Of servers that say it in words alone: Anthropic (status 400), DeepSeek, MiniMax, OpenRouter.
+_SPENT: Final = re.compile(
+    r"credit balance is too low"
+    r"|(?:reached|exceeded|hit) (?:your|the) (?:\w+ ){0,3}(?:usage|spend(?:ing)?) limits?"
+    r"|usage limit (?:is )?reached"
+    r"|insufficient[ _](?:balance|credits?|funds|quota)"
+    r"|exceeded your current quota"
+    r"|budget has been exceeded|(?:exceeded|over) ?budget"
+    r"|requires more credits|can only afford"
+    r"|free-models-per-day",
+    re.IGNORECASE,
+)
+_PROXY_LOGIN: Final = re.compile(r"\b407\b|proxy authentication", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerRefusal:
+    """An answer with an error.
+
+    Attributes:
+        status: of HTTP.
+        kinds: the words by which the body names the error; none where it is not the API's.
+        said: its message, masked and short.
+        wait_seconds: how long it asks to wait, if it does.
+    """
+
+    status: int
+    kinds: AbstractSet[str]
+    said: str
+    wait_seconds: float | None
+
+
+def find_account_error(refusal: ServerRefusal, url: str) -> LaterError | None:
+    """Return the error for a refusal of the account, the key or a proxy; `None` for another one."""
+    status, said, wait = refusal.status, refusal.said, refusal.wait_seconds
+    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        return _proxy_error(f"the proxy before {url} wants a login ({status}: {said})", url, wait)
+    if _is_spent(refusal):
+        wrong = f"{url} refuses the account ({status}: {said})"
+        remedy = "add credit to it, or raise its limit"
+        if "max_tokens" in said:
+            remedy = "lower [model] max_tokens in team.toml, or add credit to it"
+        return LaterError(f"{wrong}; {remedy}", wait, about="account")
+    if status == HTTPStatus.FORBIDDEN and not refusal.kinds:
+        wrong = f"{url} answered {status}, not in the words of the API ({said})"
+        return _proxy_error(wrong, url, wait)
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        wrong = f"{url} refused the key ({status}: {said})"
+        remedy = "check ANTHROPIC_API_KEY or [model] key_command, then `teamd restart`"
+        return KeyRefusedError(f"{wrong}; {remedy}", wait, about="key")
+    return None
+
+
+def find_connection_error(said: str, url: str) -> LaterError | None:
+    """Return the error for a connection that fails until something is set up; else `None`."""
+    if is_untrusted(said):
+        wrong = f"the certificate of {url} is not trusted ({said})"
+        return LaterError(f"{wrong}; {certificate_remedy()}", about="certificate")
+    if find_proxy(url) and _PROXY_LOGIN.search(said):
+        return _proxy_error(f"the proxy before {url} wants a login ({said})", url, None)
+    return None
+
+
+def redirect_error(url: str, target: str) -> LaterError:
+    """Return the error for a server that sends its callers to another one.
+
+    Args:
+        url: of the server.
+        target: the origin of the other.
+    """
+    wrong = f"{url} redirects to {target}, which does not get the key"
+    remedy = "give the address that answers by itself in [model] base_url or ANTHROPIC_BASE_URL"
+    return LaterError(f"{wrong}; {remedy}", about="redirect")
+
+
+def _is_spent(refusal: ServerRefusal) -> bool:
+    paid_first = refusal.status == HTTPStatus.PAYMENT_REQUIRED
+    named = not _SPENT_KINDS.isdisjoint(refusal.kinds)
+    return paid_first or named or _SPENT.search(refusal.said) is not None
+
+
+def _proxy_error(wrong: str, url: str, wait_seconds: float | None) -> LaterError:
+    proxy = find_proxy(url)
+    remedy = "check whether a proxy or firewall is between, and HTTPS_PROXY"
+    if proxy is not None:
+        remedy = f"check the proxy: {proxy.name} is {proxy.value}"
+    return LaterError(f"{wrong}; {remedy}", wait_seconds, about="proxy")
+
+
+# A limit of a month may have just begun to count; a time beyond that is a mistake of the server.
+LONGEST_SECONDS: Final = 35 * 86400.0
+# "You will regain access on 2026-12-01 at 00:00 UTC." A time without a zone says nothing.
+_REGAINED: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?: at |T| )(\d\d:\d\d)(:\d\d)?(?:\.\d+)? ?(?:UTC|GMT|Z)\b"
+)
+_RESET: Final = re.compile(r"(anthropic-ratelimit(?:-[a-z0-9]+)*|x-ratelimit)-reset")
+_MILLISECONDS: Final = 1e11  # since the epoch; no such number of seconds is near
+_SECONDS: Final = 1e9  # since the epoch; a smaller number counts from now
+
+
+def find_wait_seconds(headers: Mapping[str, str], said: str) -> float | None:
+    """Return how long the server asks to wait; `None`: it does not, or for over a month.
+
+    Args:
+        headers: of the response, by names in lower case. The server's own clock counts.
+        said: its message.
+    """
+    now = _http_date(headers.get("date", "")) or time.time()
+    moments = (
+        _retry_after(headers, now),
+        _regained(said),
+        max(_resets(headers, now), default=None),
+    )
+    moment = next((one for one in moments if one is not None), None)
+    if moment is None:
+        return None
+    seconds = max(0.0, moment - now)
+    return seconds if seconds <= LONGEST_SECONDS else None
+
+
+def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    asked = headers.get("retry-after", "")
+    with suppress(ValueError):
+        return now + max(0.0, float(headers.get("retry-after-ms", "")) / 1000)
+    with suppress(ValueError):
+        return now + max(0.0, float(asked))
+    return _http_date(asked)
+
+
+def _regained(said: str) -> float | None:
+    found = _REGAINED.search(said)
+    if found is None:
+        return None
+    with suppress(ValueError):
+        day, minute, second = found.groups(default="")
+        return datetime.fromisoformat(f"{day}T{minute}{second}+00:00").timestamp()
+    return None
+
+
+def _resets(headers: Mapping[str, str], now: float) -> Iterator[float]:
+    """Yield when each limit that is used up begins anew."""
+    for name, value in headers.items():
+        found = _RESET.fullmatch(name)
+        if found is None:
+            continue
+        left, status = (headers.get(f"{found[1]}-{end}", "") for end in ("remaining", "status"))
+        if left.strip() == "0" or status.strip() == "rejected":
+            moment = _moment(value.strip(), now)
+            if moment is not None:
+                yield moment
+
+
+def _moment(value: str, now: float) -> float | None:
+    with suppress(ValueError):
+        number = float(value)
+        if number >= _MILLISECONDS:
+            return number / 1000
+        return number if number >= _SECONDS else now + number
+    with suppress(ValueError, OverflowError):
+        moment = datetime.fromisoformat(value)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return None
+
+
+def _http_date(value: str) -> float | None:
+    with suppress(ValueError, TypeError, IndexError, OverflowError):
+        return parsedate_to_datetime(value).timestamp()
+    return None
+
 
 # Worth another try besides all of 500 and above, some of which only a proxy sends.
 TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429})

@@ -13,13 +13,15 @@ from teamd.tools import Input, RepeatableTool, Tool, ToolError
 from teamd.tools.text_file import (
     NotText,
     Page,
+    Replacement,
     TextFile,
     describe_form,
     encode,
+    name_line_endings,
     read_page,
+    take_form,
     take_snapshot,
 )
-from teamd.tools.text_form import Replacement, name_line_endings, take_form
 from teamd.tools.versions import LARGEST_BYTES, Changing, Versions, version_of
 from teamd.tools.workspace import Workspace
 

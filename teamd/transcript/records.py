@@ -7,11 +7,28 @@ keys that a later version adds are passed over.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 from teamd.messages import Message
 from teamd.model_server.usage import Usage
+
+# What the bash tool notes below the output, see `teamd.tools.shell`.
+_NOTED: Final = re.compile(
+    r"^\[(exit status \d+|killed by [^\]]+|ended after [^,\]]+|all of it was ended)", re.MULTILINE
+)
+_END: Final = 1000  # characters; notes are the last lines
+
+
+def find_trouble(answer: CallAnswered) -> str:
+    """Return what became of a command that did not end well, such as `exit status 1`, or nothing.
+
+    Its call has succeeded: the model was told. The page has the same in `member.js`.
+    """
+    found = _NOTED.search(answer.content[-_END:])
+    return found[1] if found else ""
+
 
 Block: TypeAlias = dict[str, Any]  # of content, just as the Messages API gives and takes it
 

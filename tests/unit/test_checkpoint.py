@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from teamctl.render.layout import Layout
 from teamctl.render.transcript_view import TranscriptView
-from teamd.agent.conversation.checkpoint import FORMAT
-from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.conversation.conversation import FORMAT, Conversation
 from teamd.agent.conversation.state import ConversationState
 from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE, Message
 from teamd.model_server.usage import Usage

@@ -17,7 +17,7 @@ from teamctl.doctor import Level
 from teamctl.doctor.hosts import check_hosts
 from teamctl.render import host_table, roster_table, tables
 from teamd.agent.conversation.prompts import system_prompt
-from teamd.agent.mail_hold import _is_idle_talk
+from teamd.agent.delivery import _is_idle_talk
 from teamd.clocks import time_of_day
 from teamd.files import files, locks, pidfile
 from teamd.files.paths import TeamPaths

@@ -27,14 +27,17 @@ from teamd.tools.approval import ReviewPlan, SubmitPlan
 from teamd.tools.asking import NOT_FROM_HERE, Asking
 from teamd.tools.background import Jobs
 from teamd.tools.lead import (
+    Asker,
     DelegateTask,
     DeleteTeam,
+    InterruptTeammate,
     ListTeammates,
+    PauseTeammate,
+    ResumeTeammate,
     ShutdownRequest,
     SpawnTeammate,
 )
 from teamd.tools.mail import Broadcast
-from teamd.tools.turns import Asker, InterruptTeammate, PauseTeammate, ResumeTeammate
 from tests.unit.life import enrol
 
 FAR: Final = "bob@default@h2"

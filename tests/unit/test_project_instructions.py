@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.agent.instructions import FILE_NAMES, MAX_BYTES, read_project_instructions
+from teamd.agent.build import FILE_NAMES, MAX_BYTES, read_project_instructions
 from teamd.tools.workspace import Workspace
 
 FILE_NAME, SECOND = FILE_NAMES

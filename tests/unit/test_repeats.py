@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from teamd.agent.repeats import Repeats
+from teamd.agent.turn import Repeats
 from teamd.programs import Sink
 from teamd.tools import NO_OUTPUT, Input, Result, Tool, Toolbox
 from teamd.tools.background import CheckBackground, Jobs

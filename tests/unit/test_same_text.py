@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from teamd.agent.conversation.state import ConversationState
-from teamd.agent.conversation.talk import SAME_TEXT_SECONDS
+from teamd.agent.conversation.state import SAME_TEXT_SECONDS, ConversationState
 from teamd.transcript.records import CallAnswered, Opened, Record, Replied
 
 BEGAN = 1_800_000_000.0

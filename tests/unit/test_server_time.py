@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.models.server_time import LONGEST_SECONDS, find_wait_seconds
+from teamd.models.errors import LONGEST_SECONDS, find_wait_seconds
 
 NOW = 1_795_000_000.0  # 2026-11-18, 11:06:40 UTC
 DATE = {"date": formatdate(NOW, usegmt=True)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from teamd.agent.mail_hold import MailHold
+from teamd.agent.delivery import MailHold
 from teamd.journal import Journal
 from teamd.messages import HELD_TYPE, Message
 from teamd.settings import Settings
@@ -281,8 +281,8 @@ def test_the_lead_is_not_held(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     journal = Journal(life.paths.log("alice"), "alice")
     env = life._environment(reader, journal)
-    assert env.hold.most == MOST
-    assert replace(env, name="lead").hold.most == 0
+    assert MailHold.of(env).most == MOST
+    assert MailHold.of(replace(env, name="lead")).most == 0
     journal.close()
     for fd in (reader, writer):
         os.close(fd)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.tools.text_form import Replacement, name_line_endings, take_form
+from teamd.tools.text_file import Replacement, name_line_endings, take_form
 
 BOM = "\ufeff"
 WORDS = st.text(st.sampled_from("ab "), max_size=3)

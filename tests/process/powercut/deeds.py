@@ -15,8 +15,7 @@ from teamd.agent.approvals import Plans
 from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.permissions import Permissions
-from teamd.agent.repeats import Repeats
-from teamd.agent.turn import follow
+from teamd.agent.turn import Repeats, follow
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
