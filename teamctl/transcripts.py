@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from teamctl.tail import GrowingFile, end_of, lines_back
 from teamd.files.paths import TeamPaths
+from teamd.journal import LoggedEvent
 from teamd.messages import is_moment
 from teamd.transcript import records
 from teamd.transcript.file import is_checkpoint, parse
@@ -135,12 +136,11 @@ class Retries:
             if _RETRY not in line:
                 continue
             entry = parse(line) or {}
-            if entry.get("event") == _RETRY_EVENT:
+            if entry.get("event") == LoggedEvent.RETRY:
                 yield logged_at(entry), explain_retry(entry)
 
 
-_RETRY_EVENT: Final = "model call failed, trying again"
-_RETRY: Final = json.dumps(_RETRY_EVENT).encode()
+_RETRY: Final = json.dumps(LoggedEvent.RETRY).encode()
 
 
 def explain_retry(entry: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from teamd.errors import StoreError
 from teamd.files import directories, locks, pidfile
 from teamd.files.paths import TeamPaths, home_folder
 from teamd.files.watch import SLOW_SECONDS
-from teamd.journal import Journal
+from teamd.journal import Journal, LoggedEvent
 from teamd.masking import Mask, MaskedStream
 from teamd.messages import TEAMD
 from teamd.model_server import credentials
@@ -138,12 +138,12 @@ def serve(
         supervisor = build_supervisor(settings, program, journal, claim, watchdog)
         supervisor.resume()
         supervisor.begin()
-        journal.note("ready", pid=os.getpid(), team=str(paths.root))
+        journal.note(LoggedEvent.TEAMD_STARTED, pid=os.getpid(), team=str(paths.root))
         ready()
         _remember(paths, journal)
         supervisor.run()
         notify("STOPPING=1")
-        journal.note("stopped")
+        journal.note(LoggedEvent.TEAMD_STOPPED)
 
 
 def _correct_home() -> None:

@@ -10,6 +10,7 @@ import json
 import os
 from contextlib import suppress
 from datetime import UTC, datetime
+from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,34 @@ from teamd.masking import Mask
 
 MAX_BYTES: Final = 5_000_000
 KEPT_FILES: Final = 3
+
+
+class LoggedEvent(StrEnum):
+    """An entry of a log that is also an event of the team; the value is the entry's text.
+
+    The member's name in lower case is the kind that `teamctl events` shows.
+    """
+
+    SPAWNED = "spawned"
+    PROCESS_BEGAN = "begins"
+    PROCESS_ENDED = "exited"
+    CRASHED = "crashed"
+    FAILED = "failed"
+    STUCK = "stuck"
+    RESUMED = "resumed"
+    SHUTDOWN_ASKED = "asked to shut down"
+    SHUTDOWN_REJECTED = "shutdown rejected"
+    SHUTTING_DOWN = "shutting down"
+    LIMIT_RAISED = "limits raised"
+    RETRY = "model call failed, trying again"
+    MODEL_CALLS_SLOWED = "model calls slowed"
+    MAIL_REJECTED = "line rejected"
+    PERMISSION = "permission"
+    CHECK_BEGAN = "check begins"
+    CHECK_ENDED = "check ended"
+    RELOADED = "reloaded"
+    TEAMD_STARTED = "ready"
+    TEAMD_STOPPED = "stopped"
 
 
 class Journal:

@@ -7,7 +7,6 @@ from collections.abc import Container, Iterator
 from typing import Final
 
 from teamctl.arguments import REQUEST_SECONDS, without_secrets
-from teamctl.events.event import Event
 from teamctl.events.stream import Stream
 from teamctl.mail.router import team_post
 from teamctl.render import output
@@ -15,6 +14,7 @@ from teamd import control
 from teamd.command_line.run import TeamOptions
 from teamd.files.paths import TeamPaths
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
+from teamd.overview.events import Event, EventKind
 from teamd.overview.members import WAITING
 from teamd.overview.overview import OverviewReader
 from teamd.team.states import Status
@@ -56,15 +56,15 @@ def _say(event: Event) -> str | None:
     """Return an event in a sentence, if it is worth one."""
     facts = event.facts
     match event.kind:
-        case "spawned":
+        case EventKind.SPAWNED:
             return f"{event.name} was spawned as {facts.get('role')}"
-        case "crashed" | "failed" | "stuck":
+        case EventKind.CRASHED | EventKind.FAILED | EventKind.STUCK:
             return f"{event.name} {event.kind}: {facts.get('reason')}"
-        case "task" if facts.get("status") == "completed":
+        case EventKind.TASK if facts.get("status") == "completed":
             return f"task {facts['id']} ({facts['subject']}) was completed by {event.name}"
-        case "merge" if facts.get("state") in _ENDED:
+        case EventKind.MERGE if facts.get("state") in _ENDED:
             return f"the work of {event.name}: {facts['state']}"
-        case "approval_asked" if facts.get("to"):
+        case EventKind.APPROVAL_ASKED if facts.get("to"):
             return f"{event.name} asked for an answer: {facts['type']} {facts['id']}"
     return None
 

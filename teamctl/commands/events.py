@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import time
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from teamctl.arguments import SINCE_HELP, parse_when
-from teamctl.events.event import Event
 from teamctl.events.stream import Stream
 from teamctl.render import output
 from teamctl.tail import Watched
+from teamd.command_line import terminal
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
+from teamd.overview.events import Event, EventKind
 
 _HOUR: Final = 3600
+_COLOURS: Final = {
+    **dict.fromkeys(
+        (EventKind.CRASHED, EventKind.FAILED, EventKind.STUCK, EventKind.MAIL_REJECTED), "red"
+    ),
+    **dict.fromkeys((EventKind.RETRY, EventKind.APPROVAL_ASKED, EventKind.MAIL_HELD), "yellow"),
+}
+_KIND_WIDTH: Final = max(map(len, EventKind))
+_NAME_WIDTH: Final = 8  # of most names; the names to come are not known yet
 
 
 @click.command()
@@ -53,4 +63,19 @@ def _print(events: list[Event], *, as_json: bool) -> None:
         if as_json:
             output.print_json_line(event.to_json())
         else:
-            click.echo(event.line())
+            click.echo(render_event(event))
+
+
+def render_event(event: Event) -> str:
+    """Return the event as a line for people."""
+    facts = " ".join(f"{key}={_fact(value)}" for key, value in event.facts.items() if value)
+    when = terminal.style(output.moment(event.time), dim=True)
+    kind = terminal.style(f"{event.kind:{_KIND_WIDTH}}", fg=_COLOURS.get(event.kind), bold=True)
+    name = f"{output.plain(event.name):{_NAME_WIDTH}}"
+    return f"{when} {kind} {name} {output.plain(facts)}".rstrip()
+
+
+def _fact(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    short = " ".join(text.split())
+    return json.dumps(short, ensure_ascii=False) if " " in short else short

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from teamctl.events.event import Event
 from teamd.messages import Message, is_moment
+from teamd.overview.events import Event, EventKind
 from teamd.transcript import records
 from teamd.transcript.file import decode_object
 
@@ -37,28 +37,28 @@ class TranscriptEvents:
                 yield self._reply(record)
             case records.CallStarted():
                 self._begun[record.tool_use_id] = record.time
-                yield self._event(record, "tool_began", **self._call(record.tool_use_id))
+                yield self._event(record, EventKind.TOOL_BEGAN, **self._call(record.tool_use_id))
             case records.CallAnswered():
                 yield self._answer(record)
             case records.MailHeld():
-                yield self._event(record, "mail_held", senders=list(record.senders))
+                yield self._event(record, EventKind.MAIL_HELD, senders=list(record.senders))
             case records.TurnEnded():
                 self._in_turn = False
                 facts = {"outcome": record.outcome, "about": record.about, "text": record.text}
-                yield self._event(record, "turn_ended", **facts)
+                yield self._event(record, EventKind.TURN_ENDED, **facts)
             case records.Opened():
-                yield self._event(record, "conversation_opened")
+                yield self._event(record, EventKind.CONVERSATION_OPENED)
             case records.Summarised():
-                yield self._event(record, "summarised")
+                yield self._event(record, EventKind.SUMMARISED)
 
-    def _event(self, record: records.Record, kind: str, **facts: Any) -> Event:
+    def _event(self, record: records.Record, kind: EventKind, **facts: Any) -> Event:
         return Event(record.time, kind, self._name, facts)
 
     def _begin(self, moment: float) -> Iterator[Event]:
         """Yield the beginning of a turn, unless one is under way. The person has none."""
         if not self._in_turn and self._name != "user":
             self._in_turn = True
-            yield Event(moment, "turn_began", self._name)
+            yield Event(moment, EventKind.TURN_BEGAN, self._name)
 
     def _reply(self, record: records.Replied) -> Event:
         self._tools |= {str(call["id"]): str(call["name"]) for call in record.calls}
@@ -67,7 +67,7 @@ class TranscriptEvents:
             "output_tokens": record.usage.output_tokens,
         }
         stopped = {"model": record.model, "stop_reason": record.stop_reason}
-        return self._event(record, "replied", **stopped, **usage)
+        return self._event(record, EventKind.REPLIED, **stopped, **usage)
 
     def _call(self, call_id: str) -> dict[str, Any]:
         return {"id": call_id, "tool": self._tools.get(call_id)}
@@ -77,20 +77,22 @@ class TranscriptEvents:
         self._tools.pop(record.tool_use_id, None)
         begun = self._begun.pop(record.tool_use_id, None)
         seconds = None if begun is None else round(record.time - begun, 3)
-        return self._event(record, "tool_ended", **call, seconds=seconds, failed=record.is_error)
+        return self._event(
+            record, EventKind.TOOL_ENDED, **call, seconds=seconds, failed=record.is_error
+        )
 
     def _mail(self, message: Message, record: records.Delivered) -> Iterator[Event]:
         yield sent(message, message.to or self._name)
         facts = facts_of(message, message.to or self._name)
         if record.taken is not None:
-            yield Event(record.taken, "mail_taken", self._name, facts)
-        yield Event(record.time, "mail_delivered", self._name, facts)
+            yield Event(record.taken, EventKind.MAIL_TAKEN, self._name, facts)
+        yield Event(record.time, EventKind.MAIL_DELIVERED, self._name, facts)
 
 
 def sent(message: Message, to: str) -> Event:
     """Return the event that a message was sent, which is about its sender."""
     moment = float(message.timestamp) if is_moment(message.timestamp) else 0.0
-    return Event(moment, "mail_sent", message.sender, facts_of(message, to))
+    return Event(moment, EventKind.MAIL_SENT, message.sender, facts_of(message, to))
 
 
 def facts_of(message: Message, to: str) -> dict[str, Any]:

@@ -7,44 +7,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from teamctl.events.conversation import TranscriptEvents, sent
-from teamctl.events.event import Event
 from teamctl.tail import GrowingFile, end_of, lines_back
 from teamctl.transcripts import logged_at, moment_of
 from teamd.approvals.store import Approvals
 from teamd.board import files as board
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
+from teamd.journal import LoggedEvent
 from teamd.mail.routing import MailRouter
 from teamd.merges import queue
 from teamd.messages import TEAMD, USER
+from teamd.overview.events import Event, EventKind
 from teamd.team.roster import Roster
 from teamd.transcript.file import is_checkpoint, message_in, parse
 from teamd.transcript.records import TurnEnded
 
-_KINDS: Final = {
-    "spawned": "spawned",
-    "begins": "process_began",
-    "exited": "process_ended",
-    "crashed": "crashed",
-    "failed": "failed",
-    "stuck": "stuck",
-    "resumed": "resumed",
-    "asked to shut down": "shutdown_asked",
-    "shutdown rejected": "shutdown_rejected",
-    "shutting down": "shutting_down",
-    "limits raised": "limit_raised",
-    "model call failed, trying again": "retry",
-    "model calls slowed": "model_calls_slowed",
-    "line rejected": "mail_rejected",
-    "permission": "permission",
-    "check begins": "check_began",
-    "check ended": "check_ended",
-    "reloaded": "reloaded",
-    "ready": "teamd_started",
-    "stopped": "teamd_stopped",
-}
 _OWN: Final = frozenset({"time", "level", "event", "who", "name", "traceback"})
-_RESTARTED: Final = "restarted"  # a process that begins after a crash
 
 
 class LogEvents:
@@ -54,17 +32,18 @@ class LogEvents:
         self._crashed: set[str] = set()
 
     def events(self, entry: dict[str, Any]) -> Iterator[Event]:
-        """Yield what a line of a log tells, if that is anything for others."""
-        kind = _KINDS.get(str(entry.get("event")))
-        if kind is None:
+        """Yield the event of an entry; other entries concern the program alone."""
+        try:
+            kind = EventKind[LoggedEvent(str(entry.get("event"))).name]
+        except ValueError:
             return
         name = str(entry.get("name") or entry.get("who"))
         facts = {key: value for key, value in entry.items() if key not in _OWN}
-        if kind == "crashed":
+        if kind is EventKind.CRASHED:
             self._crashed.add(name)
-        elif kind == "process_began" and name in self._crashed:
+        elif kind is EventKind.PROCESS_BEGAN and name in self._crashed:
             self._crashed.discard(name)
-            kind = _RESTARTED
+            kind = EventKind.RESTARTED
         yield Event(logged_at(entry), kind, name, facts)
 
 
@@ -175,7 +154,7 @@ def _states(paths: TeamPaths) -> Shown:
     changed = paths.config.stat().st_mtime
     for member in Roster(paths).read().members:
         facts = {"status": str(member.status), "role": member.role, "reason": member.reason}
-        yield member.name, Event(changed, "state", member.name, facts)
+        yield member.name, Event(changed, EventKind.STATE, member.name, facts)
 
 
 def _tasks(paths: TeamPaths) -> Shown:
@@ -183,25 +162,28 @@ def _tasks(paths: TeamPaths) -> Shown:
         facts = {"id": task.id, "subject": task.subject, "status": str(task.status)}
         more = {"blocked_by": list(task.blocked_by), "proven": task.proven}
         who = task.owner or task.created_by
-        event = Event(task.updated, "task", who, {**facts, "owner": task.owner, **more})
+        event = Event(task.updated, EventKind.TASK, who, {**facts, "owner": task.owner, **more})
         yield task.id, event
 
 
 def _merges(paths: TeamPaths) -> Shown:
     for entry in queue.read(paths).all:
         facts = entry.to_json()
-        event = Event(facts.pop("when"), "merge", facts.pop("teammate"), facts)
+        event = Event(facts.pop("when"), EventKind.MERGE, facts.pop("teammate"), facts)
         yield entry.id, event
 
 
 def _approvals(paths: TeamPaths) -> Shown:
     for one in Approvals(paths, MailRouter(paths, durable=False, max_bytes=0)).all():
         facts = {"id": one.id, "type": str(one.type), "to": one.to}
-        yield one.id, Event(one.asked, "approval_asked", one.asker, facts)
+        yield one.id, Event(one.asked, EventKind.APPROVAL_ASKED, one.asker, facts)
         if not one.is_open:
             said = {"status": str(one.status), "by": one.answered_by, "reason": one.reason}
             moment = one.answered or one.asked
-            yield f"{one.id}!", Event(moment, "approval_answered", one.asker, {**facts, **said})
+            yield (
+                f"{one.id}!",
+                Event(moment, EventKind.APPROVAL_ANSWERED, one.asker, {**facts, **said}),
+            )
 
 
 _FARTHEST_BACK: Final = 1 << 24  # bytes: for what belongs to a call or turn that has begun before
@@ -254,7 +236,7 @@ class Stream:
             for line in growing.lines():
                 found = None if is_checkpoint(line) else parse(line)
                 for event in conversation.events(found) if found else ():
-                    sent = event.kind == "mail_sent"
+                    sent = event.kind is EventKind.MAIL_SENT
                     yield from self._mail.unless_told(event) if sent else (event,)
 
     def _start(self, path: Path) -> int:

@@ -22,7 +22,7 @@ from teamd.files import locks
 from teamd.files.locks import InstanceLock
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import SLOW_SECONDS
-from teamd.journal import Journal
+from teamd.journal import Journal, LoggedEvent
 from teamd.masking import Mask
 from teamd.messages import TEAMD
 from teamd.sandbox.build import build_policy, check_workspace
@@ -85,7 +85,7 @@ def live(
         if hibernates:
             env.presence.rest()
             hibernate(bell, heartbeat, reason_to_wake(env))
-        journal.note("wakes" if hibernates else "begins", pid=os.getpid())
+        journal.note("wakes" if hibernates else LoggedEvent.PROCESS_BEGAN, pid=os.getpid())
         return _live(env, pulse, loop or asyncio.new_event_loop())
     except SupervisorGone:
         journal.warn("stops: its supervisor has gone")

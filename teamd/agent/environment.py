@@ -20,7 +20,7 @@ from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.hosts.far import FarHosts
-from teamd.journal import Journal
+from teamd.journal import Journal, LoggedEvent
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.masking import Mask
@@ -132,7 +132,7 @@ class Environment:
             durable=self.durable,
             max_bytes=self.settings.mail.max_message_bytes,
             granted=self.granted_bytes,
-            tell=lambda why: self.journal.warn("line rejected", reason=why),
+            tell=lambda why: self.journal.warn(LoggedEvent.MAIL_REJECTED, reason=why),
             check=self.check,
         )
 

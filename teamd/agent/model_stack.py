@@ -27,6 +27,7 @@ from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
 from teamd.files.safe_open import safe_open
+from teamd.journal import LoggedEvent
 from teamd.messages import new_id
 from teamd.model_server.connection import server_address
 from teamd.model_server.facts import UNKNOWN, ModelFacts
@@ -176,7 +177,7 @@ class ModelStack:
     def _note_retry(self, error: TransientError, seconds: float, attempt: int) -> None:
         facts = {"attempt": attempt, "attempts": self._settings.attempts}
         self._env.journal.warn(
-            "model call failed, trying again",
+            LoggedEvent.RETRY,
             reason=str(error),
             seconds=round(seconds, 1),
             **facts,

@@ -14,7 +14,7 @@ from typing import Any, Final
 from teamd.approvals.approval import Approval, Kind, Verdict, describe_call, id_of
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
-from teamd.journal import Journal
+from teamd.journal import Journal, LoggedEvent
 from teamd.permissions.rules import Call, Decision, Judgement, judge
 from teamd.settings.schema import Permission
 from teamd.tools import Input, PermissionPending, ToolError
@@ -176,7 +176,9 @@ class Permissions:
         return self.paths.add_team_option("\n".join(lines)).replace("\0", "\ufffd")
 
     def _log(self, tool: str, verdict: str, rule: Permission | None, **more: Any) -> None:
-        self.journal.note("permission", tool=tool, verdict=verdict, rule=_shown(rule), **more)
+        self.journal.note(
+            LoggedEvent.PERMISSION, tool=tool, verdict=verdict, rule=_shown(rule), **more
+        )
 
 
 def _arguments(given: Input) -> dict[str, str]:

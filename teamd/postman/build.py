@@ -19,7 +19,7 @@ from teamd.hosts.own_name import take_name
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarRoster
 from teamd.hosts.view import Views, postman_runs
-from teamd.journal import Journal
+from teamd.journal import Journal, LoggedEvent
 from teamd.mail.routing import MailRouter
 from teamd.masking import Mask
 from teamd.messages import MAX_MESSAGE_BYTES
@@ -48,7 +48,7 @@ def live(paths: TeamPaths, settings: Settings, mask: Mask) -> int:
             lock = InstanceLock(HostPlaces(paths).postman)  # never two at a time
             _doubt_view(paths)  # the same, where another one has ended meanwhile
             sweep_answers(paths)
-            journal.note("begins", pid=os.getpid(), name=settings.hosts.name)
+            journal.note(LoggedEvent.PROCESS_BEGAN, pid=os.getpid(), name=settings.hosts.name)
             asyncio.run(_serve(paths, settings, journal, lock))
         except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
             return explain_exit(journal, error)

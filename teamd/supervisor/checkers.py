@@ -19,7 +19,7 @@ from teamd.board.task import TaskStatus
 from teamd.clocks import Deadline
 from teamd.errors import StoreError, TeamError
 from teamd.files.watch import SLOW_SECONDS
-from teamd.journal import Journal
+from teamd.journal import Journal, LoggedEvent
 from teamd.supervisor.children import Children
 from teamd.supervisor.fork import CheckStart, Child, fork
 from teamd.team.states import ChildExit
@@ -167,12 +167,14 @@ class Checkers:
         children.private.append(child.bell)
         seconds = self.check_seconds() + _AROUND_SECONDS
         self._runs[task_id] = _Run(child, claim, Deadline.after(seconds, clocks.awake))
-        self.journal.note("check begins", task=task_id, pid=child.identity.pid)
+        self.journal.note(LoggedEvent.CHECK_BEGAN, task=task_id, pid=child.identity.pid)
 
     def _end(self, task_id: str, run: _Run, code: int) -> None:
         del self._runs[task_id]
         self.children.private.remove(run.child.bell)
-        self.journal.note("check ended", task=task_id, code=code, pid=run.child.identity.pid)
+        self.journal.note(
+            LoggedEvent.CHECK_ENDED, task=task_id, code=code, pid=run.child.identity.pid
+        )
         self._note(task_id)
         if self._claims.get(task_id) != run.claim:
             self._pauses.pop(task_id, None)

@@ -12,7 +12,7 @@ from typing import Final
 from teamd import clocks
 from teamd.clocks import Deadline
 from teamd.errors import StoreError, TeamError
-from teamd.journal import Journal
+from teamd.journal import Journal, LoggedEvent
 from teamd.mail.mailbox import Mailbox
 from teamd.process_id import Identity
 from teamd.supervisor.fork import Child, ChildProgram, ChildStart, any_ended, fork
@@ -271,7 +271,7 @@ class Children(Lives):
         if hibernates:
             self._step(life, LifeEvent.HIBERNATED)
             return
-        self.journal.note("exited", name=life.name, code=code, pid=process.pid)
+        self.journal.note(LoggedEvent.PROCESS_ENDED, name=life.name, code=code, pid=process.pid)
         if code == ChildExit.CRASHED or -code in _FATAL:  # it went wrong by itself
             self._blame_delivery(life.name, process.pid)
         self._crash(life, code)

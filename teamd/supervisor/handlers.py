@@ -14,6 +14,7 @@ from teamd.budget.refusals import TOKENS, USD
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError, Unsynced
 from teamd.hosts.address import is_far
+from teamd.journal import LoggedEvent
 from teamd.messages import INTERRUPT_TYPE, LEAD, USER, Message, respawn_command
 from teamd.model_server import credentials
 from teamd.model_server.connection import BASE_URL_VARIABLE, check_address, without_login
@@ -275,7 +276,7 @@ def _resume(context: TeamContext, request: ControlRequest) -> ControlReply:
         raised = resume(context, context.roster.team.get(name), more)
     except TeamError as error:  # a limit was raised, it may be, in a file that nobody confirmed
         raise TeamError(f"{error}; {warning}" if warning else str(error)) from error
-    context.journal.note("resumed", name=name)
+    context.journal.note(LoggedEvent.RESUMED, name=name)
     text = "; ".join([f"{name} goes on", *(one.sentence() for one in raised)])
     data = {"raised": [one.encode() for one in raised], "warning": warning}
     return ControlReply(text=text, data=data)
@@ -283,7 +284,7 @@ def _resume(context: TeamContext, request: ControlRequest) -> ControlReply:
 
 def _resumed(context: TeamContext, name: str) -> ControlReply:
     """Reply that a pause is over; what else a teammate waits for is left to it."""
-    context.journal.note("resumed", name=name)
+    context.journal.note(LoggedEvent.RESUMED, name=name)
     member = context.roster.team.get(name)
     text = f"{name} goes on"
     if member.status is Status.PAUSED:
@@ -324,7 +325,7 @@ def _reload_settings(context: TeamContext) -> list[str]:
     context.settings.apply(found)
     context.describe_sandbox()
     context.settings.note_waiting(context.journal)
-    context.journal.note("reloaded", changed=changed)
+    context.journal.note(LoggedEvent.RELOADED, changed=changed)
     return [f"{key} has changed: {when_it_counts(key)}" for key in changed]
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from teamd.clocks import Deadline
 from teamd.errors import DamagedRoster, StoreError, TeamError
 from teamd.files import files
-from teamd.journal import Journal
+from teamd.journal import Journal, LoggedEvent
 from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, TEAMD, Message, new_id, respawn_command
 from teamd.process_id import Identity
@@ -190,7 +190,7 @@ class RosterWriter:
 
     def crashed(self, name: str, reason: str) -> None:
         """Record that a teammate has no process for a moment, and starts again."""
-        self._journal.warn("crashed", name=name, reason=reason)
+        self._journal.warn(LoggedEvent.CRASHED, name=name, reason=reason)
         member = self.team.find(name)
         restarts = member.restarts + 1 if member is not None else 0
         self.change(name, **_NO_PROCESS, reason=f"{reason}; starting again", restarts=restarts)
@@ -205,7 +205,7 @@ class RosterWriter:
 
     def failed(self, name: str, reason: str) -> None:
         """Record and report that a teammate has crashed too often, or for good, and is given up."""
-        self._journal.warn("failed", name=name, reason=reason)
+        self._journal.warn(LoggedEvent.FAILED, name=name, reason=reason)
         self.change(name, **_NO_PROCESS, status=Status.FAILED, reason=reason)
         self.tell_lead(
             f"{name} has failed: {reason}; its log is {self._log_of(name)}, and "
@@ -215,7 +215,7 @@ class RosterWriter:
 
     def stuck(self, name: str, reason: str, *, restart: bool) -> None:
         """Record and report that a teammate misses heartbeats; it is killed or left to a person."""
-        self._journal.warn("stuck", name=name, reason=reason)
+        self._journal.warn(LoggedEvent.STUCK, name=name, reason=reason)
         self.change(name, reason=reason)
         remedy = "it is killed and started again"
         if not restart:

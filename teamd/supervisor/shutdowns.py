@@ -18,7 +18,7 @@ from teamd.approvals.approval import Approval, Kind, NoSuchApproval, Verdict
 from teamd.approvals.store import Approvals
 from teamd.clocks import Deadline
 from teamd.errors import ExitCode, StoreError, TeamError
-from teamd.journal import Journal
+from teamd.journal import Journal, LoggedEvent
 from teamd.supervisor.children import Children
 from teamd.supervisor.lifecycle import EndNotice, State
 from teamd.supervisor.roster_writer import RosterWriter
@@ -186,7 +186,9 @@ class Shutdown:
             seconds = max(left, FORCE_AFTER_SECONDS)
             self.step(ShutdownEvent.APPROVED, Outcome.answered(approval), seconds)
         elif verdict is Verdict.REJECTED and approval:
-            self.context.journal.note("shutdown rejected", name=self.name, reason=approval.reason)
+            self.context.journal.note(
+                LoggedEvent.SHUTDOWN_REJECTED, name=self.name, reason=approval.reason
+            )
             self.step(ShutdownEvent.REJECTED, Outcome.answered(approval))
         elif verdict is Verdict.EXPIRED:
             late = Outcome.overdue(self.name, self.seconds)
@@ -248,7 +250,9 @@ class Shutdown:
         if self.id:
             with suppress(StoreError, NoSuchApproval):  # a new spawn expires it as well
                 self.context.approvals.expire(self.id)
-        self.context.journal.note("shutting down", name=self.name, seconds=seconds, why=wanted.text)
+        self.context.journal.note(
+            LoggedEvent.SHUTTING_DOWN, name=self.name, seconds=seconds, why=wanted.text
+        )
         self.context.children.stop(self.name, seconds=seconds, then=then)
 
     def _tell(self, final: Outcome) -> None:
@@ -322,7 +326,9 @@ class Shutdowns:
             self._ask(approval)
             one.id = approval.id
             self._known[name] = one
-            self.context.journal.note("asked to shut down", name=name, id=one.id, seconds=seconds)
+            self.context.journal.note(
+                LoggedEvent.SHUTDOWN_ASKED, name=name, id=one.id, seconds=seconds
+            )
             return
         if listeners:
             over = replace(approval, status=Verdict.EXPIRED, answered=now, told=True)

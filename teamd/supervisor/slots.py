@@ -15,7 +15,7 @@ from itertools import count
 from typing import Final
 
 from teamd.clocks import Deadline
-from teamd.journal import Journal
+from teamd.journal import Journal, LoggedEvent
 from teamd.models.retry import RetryPolicy
 from teamd.team.call_slots import ASK, BEGUN, LONGEST_WORD, OFFER, SlotRelease
 
@@ -286,7 +286,9 @@ class Slots:
     def _note(self, before: int) -> None:
         seconds = round(self._limit.pause_seconds, 1)
         if self._limit.now != before or seconds:
-            self._journal.note("model calls slowed", at_once=self._limit.now, pause=seconds)
+            self._journal.note(
+                LoggedEvent.MODEL_CALLS_SLOWED, at_once=self._limit.now, pause=seconds
+            )
 
     def _grant(self, channel: _Channel, word: bytes = b"%d") -> None:
         channel.asks = channel.refused = False

@@ -17,6 +17,7 @@ from teamd.errors import NotAMessage, TeamError, Unsynced
 from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.hosts.address import is_far
+from teamd.journal import LoggedEvent
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
 from teamd.model_server.facts import EFFORTS
 from teamd.settings import Teammate
@@ -101,7 +102,7 @@ def spawn(
     context.shutdowns.forget(name)
     prompt = wanted.message(name, message_id, sender)
     _admit(context, replace(wanted, name=name), prompt)
-    context.journal.note("spawned", name=name, role=wanted.role, message=message_id)
+    context.journal.note(LoggedEvent.SPAWNED, name=name, role=wanted.role, message=message_id)
     return context.roster.team.get(name)
 
 
@@ -166,7 +167,9 @@ def _raise_limits(context: TeamContext, name: str, more: Mapping[str, Decimal]) 
         raise TeamError(f"{name} stays paused: {refusal.sentence(name)}")
     if not raised:
         raise TeamError(f"no limit stops {name}; `teamctl resume {name}` lets it go on")
-    context.journal.note("limits raised", name=name, limits=[one.encode() for one in raised])
+    context.journal.note(
+        LoggedEvent.LIMIT_RAISED, name=name, limits=[one.encode() for one in raised]
+    )
     return raised
 
 

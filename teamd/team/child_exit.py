@@ -6,7 +6,7 @@ import errno
 from typing import Final
 
 from teamd.errors import StoreError, TeamError
-from teamd.journal import Journal
+from teamd.journal import Journal, LoggedEvent
 from teamd.team.states import ChildExit
 
 # However long it lasts, and however often it is met: no fault of the child.
@@ -24,6 +24,6 @@ def explain_exit(journal: Journal, error: Exception) -> ChildExit:
         case TeamError():
             journal.error("refused", error)
             return ChildExit.SETTINGS
-    journal.error("crashed", error)
+    journal.error(LoggedEvent.CRASHED, error)
     fault = isinstance(error, OSError) and error.errno in _FAULTS_OF_THE_MACHINE
     return ChildExit.IO if fault or isinstance(error, MemoryError) else ChildExit.CRASHED

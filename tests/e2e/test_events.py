@@ -14,10 +14,11 @@ from typing import Any, Final
 import click
 import pytest
 
+from teamctl.commands.events import render_event
 from teamctl.commands.help import read_topic
-from teamctl.events.event import Event
-from teamd.journal import Journal
+from teamd.journal import Journal, LoggedEvent
 from teamd.mail.mailbox import Mailbox
+from teamd.overview.events import Event, EventKind
 from tests.e2e.harness import Project
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
@@ -38,7 +39,7 @@ def test_what_happens_stands_below_what_happened() -> None:
     names = ("lead", "teamd", "somebody")
     for kind in documented():
         for name in names:
-            line = click.unstyle(Event(0.0, kind, name, {"a": 1}).line())
+            line = click.unstyle(render_event(Event(0.0, EventKind(kind), name, {"a": 1})))
             assert (line.rindex(f" {name} "), line.index("a=1")) == (43, 53), line
 
 
@@ -141,7 +142,7 @@ def test_without_a_word_it_is_the_last_hour(project: Project) -> None:
     with project.paths.log("ann").open("a") as log:
         log.write(f"{json.dumps(line)}\n")
     journal = Journal(project.paths.log("ann"), "ann")
-    journal.warn("model call failed, trying again", reason="no route", seconds=3.0)
+    journal.warn(LoggedEvent.RETRY, reason="no route", seconds=3.0)
     journal.close()
     (event,) = json.loads(project.do("teamctl", "events", "--json"))["events"]
     assert event == {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from teamctl.events.event import Event
 from teamctl.events.stream import MailEvents, Stream
 from teamd.files.paths import TeamPaths
 from teamd.merges.queue import Entries, Entry, MergeState
 from teamd.messages import LEAD
+from teamd.overview.events import Event, EventKind
 from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import MailHeld, Replied, TurnEnded
@@ -79,7 +79,7 @@ def test_of_much_mail_the_oldest_is_forgotten_first(paths: TeamPaths) -> None:
 
     def told(number: int) -> bool:
         facts = {"id": number, "from": LEAD, "to": "ada"}
-        return any(events.unless_told(Event(1.0, "mail_sent", LEAD, facts)))
+        return any(events.unless_told(Event(1.0, EventKind.MAIL_SENT, LEAD, facts)))
 
     assert all(map(told, range(100_000)))
     assert not told(0)
