@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.model_server.usage import Usage
@@ -71,10 +70,18 @@ class Account:
         )
 
     @classmethod
-    def sum(cls, accounts: Sequence[Account]) -> Account:
-        """Return the sum of several, or of records that have the same figures."""
-        counts = {key: sum(map(attrgetter(key), accounts)) for key in COUNTS}
-        return cls(**counts, usd=sum(map(attrgetter("usd"), accounts)))
+    def of_record(cls, record: Any) -> Account:
+        """Return the account in a record that `records.load_decoder` has decoded."""
+        return cls(
+            calls=record.calls,
+            input_tokens=record.input_tokens,
+            cache_read_tokens=record.cache_read_tokens,
+            cache_write_tokens=record.cache_write_tokens,
+            output_tokens=record.output_tokens,
+            assumed_calls=record.assumed_calls,
+            unpriced_calls=record.unpriced_calls,
+            usd=record.usd,
+        )
 
     def encode(self) -> dict[str, Any]:
         """The account as it stands in the ledger."""
@@ -140,11 +147,17 @@ class Reservation:
 
     @classmethod
     def of(cls, record: Any) -> Reservation:
-        """Return that of a record that has its figures, see `records.load_decoder`."""
-        values = {
-            one.name: getattr(record, one.name) for one in fields(cls) if one.name != "process"
-        }
-        return cls(**values, process=Identity(pid=record.pid, started=record.started))
+        """Return the reservation in a record that `records.load_decoder` has decoded."""
+        return cls(
+            id=record.id,
+            teammate=record.teammate,
+            process=Identity(pid=record.pid, started=record.started),
+            model=record.model,
+            input_tokens=record.input_tokens,
+            output_tokens=record.output_tokens,
+            usd=record.usd,
+            day=record.day,
+        )
 
     @classmethod
     def decode(cls, record: Mapping[str, Any]) -> Reservation:

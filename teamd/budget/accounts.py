@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
-from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -46,8 +45,12 @@ class Uses:
         """Add to what a teammate has used."""
         self.used[name] = self.used.get(name, NOTHING) + account
 
+    def hold(self, reservation: Reservation) -> None:
+        """Reserve the most that a call may take."""
+        self.held[reservation.id] = reservation
+
     def close(self, reservation: Reservation, account: Account) -> None:
-        """Put what a call has taken in the place of what was kept back for it."""
+        """Replace the reservation of a call by what the call has used."""
         del self.held[reservation.id]
         self.charge(reservation.teammate, account)
 
@@ -61,8 +64,7 @@ class Uses:
             case "account":
                 self.charge(str(record["teammate"]), Account.decode(record))
             case "reserve":
-                reservation = Reservation.decode(record)
-                self.held[reservation.id] = reservation
+                self.hold(Reservation.decode(record))
             case "settle":
                 self.close(self.held[str(record["id"])], Account.decode(record))
 
@@ -157,86 +159,37 @@ class Terms:
 
 @dataclass(slots=True)
 class Accounts(Uses):
-    """All accounts, and what is kept back for calls under way.
+    """All accounts, and the amounts reserved for calls under way.
 
     Attributes:
-        days: what all have used on each day.
-        refused: of each teammate that was refused one, its last call.
-        raised: by how much more a person lets a limit go, by its name and whom or when it is for.
+        days: the use of the whole team on each day.
+        refused: the last call of each teammate whose call was refused.
+        raised: by how much a person has raised a limit, by its name and its teammate, day or month.
     """
 
     terms: Terms = field(default_factory=Terms)
     days: dict[str, Account] = field(default_factory=dict)
     refused: dict[str, Reservation] = field(default_factory=dict)
     raised: dict[tuple[str, str], Decimal] = field(default_factory=dict)
-    _total: Account = field(default=NOTHING, init=False, repr=False, compare=False)
-    _opened: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _closed: dict[str, list[Any]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-
-    def __post_init__(self) -> None:
-        self._total = sum(self.used.values(), NOTHING)
 
     def total(self) -> Account:
-        """The sum of what all have used."""
-        return self._total
+        """Return the use of the whole team."""
+        return sum(self.used.values(), NOTHING)
 
-    def charge(self, name: str, account: Account) -> None:
-        """Add to what a teammate has used."""
-        Uses.charge(self, name, account)  # `super` knows no class that is made with slots
-        self._total += account
-
-    def apply(self, record: Mapping[str, Any]) -> None:
-        """Apply a record of the ledger, if it is about use."""
-        Uses.apply(self.fold(), record)
+    def hold(self, reservation: Reservation) -> None:
+        """Reserve the most that a call may take; its teammate's calls are not refused any more."""
+        Uses.hold(self, reservation)  # `super` does not work in a class with slots
+        self.refused.pop(reservation.teammate, None)
 
     def apply_calls(self, calls: Iterable[Any]) -> None:
-        """Apply many records of calls, see `records.load_decoder`.
-
-        Each of hundreds reads the records of all others, and for a limit of the team needs no more
-        than their sum. So that is all that is reckoned at once; `fold` does the rest.
-        """
-        by_day: dict[str, list[Any]] = {}
+        """Apply records of calls that were decoded, see `records.load_decoder`."""
         for call in calls:
             if call.kind == "reserve":
-                self._open(call)
-            elif (whose := call if call.kind == "account" else self._close(call.id)) is not None:
-                self._closed.setdefault(whose.teammate, []).append(call)
-                by_day.setdefault(whose.day, []).append(call)
-        for day, closed in by_day.items():
-            taken = Account.sum(closed)
-            self._total += taken
-            self.charge_day(day, taken)
-
-    def fold(self) -> Accounts:
-        """Reckon all that there is to reckon: for whoever looks at `used` or `held`."""
-        for name in list(self._closed):
-            self._fold(name)
-        for call in list(self._opened):
-            self.find_held(call)
-        return self
-
-    def find_held(self, call: str) -> Reservation | None:
-        """Return what is kept back for a call, if it is under way."""
-        opened = self._opened.pop(call, None)
-        if opened is not None:
-            self.held[call] = Reservation.of(opened)
-        return self.held.get(call)
-
-    def _open(self, call: Any) -> None:
-        self._opened[call.id] = call
-        if self.held:
-            self.held.pop(call.id, None)
-        if self.refused:
-            self.refused.pop(call.teammate, None)
-
-    def _close(self, call: str) -> Any:
-        return self._opened.pop(call, None) or self.held.pop(call, None)
-
-    def _fold(self, name: str) -> None:
-        if (closed := self._closed.pop(name, None)) is not None:
-            self.used[name] = self.used.get(name, NOTHING) + Account.sum(closed)
+                self.hold(Reservation.of(call))
+            elif call.kind == "account":
+                self.charge(call.teammate, Account.of_record(call))
+            elif (kept := self.held.get(call.id)) is not None:
+                self.close(kept, Account.of_record(call))
 
     def charge_day(self, day: str, account: Account) -> None:
         """Add to what all have used on a day; calls of earlier versions name none."""
@@ -255,7 +208,7 @@ class Accounts(Uses):
 
     def with_raised(self, raises: Iterable[Raise]) -> Accounts:
         """The accounts as they would be with limits raised."""
-        lifted = replace(self.fold(), raised=dict(self.raised))
+        lifted = replace(self, raised=dict(self.raised))
         for one in raises:
             lifted.lift(one)
         return lifted
@@ -296,7 +249,6 @@ class Accounts(Uses):
             return self.used_in(of)
         if limit.who != "teammate":
             return self.total()
-        self._fold(of)
         return self.used.get(of, NOTHING)
 
     def used_in(self, period: str) -> Account:
@@ -307,9 +259,8 @@ class Accounts(Uses):
         return sum(parts, NOTHING)
 
     def _held(self, limit: Limit, of: str) -> Decimal:
-        """Return what is kept back for calls under way, of which there may be hundreds."""
-        known = chain(self.held.values(), self._opened.values())
-        kept = [one for one in known if _whom(limit, one) == of]
+        """Return the amount that is reserved for calls under way."""
+        kept = [one for one in self.held.values() if _whom(limit, one) == of]
         return sum(filter(None, map(attrgetter(limit.unit), kept)), Decimal(0))
 
 

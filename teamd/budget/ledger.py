@@ -65,7 +65,7 @@ class Ledger:
         """
         accounts = Accounts()
         apply(accounts, files.read(self.path) or b"")
-        for kept in accounts.fold().orphans(self.is_alive):
+        for kept in accounts.orphans(self.is_alive):
             accounts.close(kept, kept.in_full())
         return accounts
 
@@ -224,7 +224,7 @@ class Ledger:
 
     def _bury(self, fd: int) -> bool:
         """Settle the calls of dead processes in full; return whether there were any."""
-        orphans = self._accounts.fold().orphans(self.is_alive)
+        orphans = self._accounts.orphans(self.is_alive)
         for kept in orphans:
             self._settle(fd, kept, kept.in_full())
         return bool(orphans)
@@ -232,7 +232,7 @@ class Ledger:
     def _settle_owed(self, fd: int) -> None:
         """Settle what this process has to; lost in a power cut it counts in full, never too low."""
         for call, account in list(self._owed.items()):
-            if (kept := self._accounts.find_held(call)) is not None:
+            if (kept := self._accounts.held.get(call)) is not None:
                 self._settle(fd, kept, account or kept.in_full())
             del self._owed[call]
 

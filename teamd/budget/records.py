@@ -119,7 +119,6 @@ def _apply_each(accounts: Accounts, lines: bytes) -> None:
 
 def summarise(accounts: Accounts, *, kept_days: int) -> Iterator[dict[str, Any]]:
     """Yield records that come to the same accounts; of days, to the last ones."""
-    accounts.fold()
     yield {"record": "terms", **accounts.terms.encode()}
     for day, account in sorted(accounts.days.items())[-kept_days:]:
         yield {"record": "day", "day": day, **account.encode()}
@@ -139,13 +138,10 @@ def _apply(accounts: Accounts, record: dict[str, Any]) -> None:
             accounts.charge_day(str(record["day"]), Account.decode(record))
         case "raised":
             accounts.lift(Raise.decode(record))
-        case "reserve":
-            accounts.apply(record)
-            accounts.refused.pop(str(record["teammate"]), None)
         case "refused":
             refused = Reservation.decode(record)
             accounts.refused[refused.teammate] = refused
         case "resumed":
             del accounts.refused[str(record["teammate"])]
-        case "account" | "settle":
+        case "account" | "reserve" | "settle":
             accounts.apply(record)

@@ -49,14 +49,14 @@ def one_by_one(block: bytes, monkeypatch: pytest.MonkeyPatch) -> Accounts:
     with monkeypatch.context() as patched:
         patched.setattr(records, "_MODULE", "no such module")
         records.apply(accounts, block)
-    return accounts.fold()
+    return accounts
 
 
 def in_one_go(block: bytes) -> Accounts:
     records.load_decoder()
     accounts = Accounts()
     records.apply(accounts, block)
-    return accounts.fold()
+    return accounts
 
 
 def facts(accounts: Accounts) -> list[list[str]]:
@@ -153,7 +153,7 @@ def test_only_what_stands_around_another_record_is_read_one_by_one(
     records.apply(accounts, block_of(*many[:37], day, *many[37:]))
     assert singly == [block_of(day)]
     assert accounts.days["2026-11-24"].usd == 2
-    assert len(accounts.fold().held) == 100
+    assert len(accounts.held) == 100
 
 
 @pytest.mark.parametrize(
@@ -182,11 +182,10 @@ def test_a_call_that_is_settled_is_kept_back_no_more() -> None:
     records.load_decoder()
     accounts = Accounts()
     records.apply(accounts, block_of(RESERVE))
-    kept = accounts.find_held("1")
+    kept = accounts.held.get("1")
     assert kept == Reservation.decode(RESERVE | {"usd": Decimal("0.1")})
     records.apply(accounts, block_of(SETTLE))
-    assert accounts.find_held("1") is None
-    assert accounts.fold().held == {}
+    assert accounts.held == {}
 
 
 def test_a_call_that_is_kept_back_anew_is_kept_back_once() -> None:
@@ -208,7 +207,7 @@ def test_whoever_looks_at_all_sees_all() -> None:
     kinds = [one["record"] for one in records.summarise(made(), kept_days=3)]
     assert kinds == ["terms", "day", "account", "reserve"]
     copied = made().with_raised(())
-    assert copied == made().fold()
+    assert copied == made()
     assert copied.total() == made().total()
 
 
