@@ -1,1 +1,1 @@
-"""Permissions: what the rules of team.toml say of a tool call. Pure: no files, no processes."""
+"""Judges tool calls by the permission rules of team.toml."""

@@ -1,4 +1,4 @@
-"""What the person has permitted from now on."""
+"""A lasting permission of the person for a tool call."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """A permission from now on: for what the person was asked, and nothing wider.
+    """A lasting permission for the call that the person was asked about, and nothing wider.
 
     Attributes:
         command: the first words of a command.
-        text: or all of what was to be run, where its commands cannot be told one by one.
+        text: or the whole script, if its commands cannot be told apart.
         path: or a file, relative to the workspace.
     """
 
@@ -22,22 +22,22 @@ class Grant:
     path: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON shows it: only what it has."""
+        """Return the fields that are set, for JSON."""
         facts = {"command": list(self.command), "text": self.text, "path": self.path}
         return {"tool": self.tool, **{key: value for key, value in facts.items() if value}}
 
     @classmethod
     def decode(cls, found: Any) -> Grant:
-        """Read it.
+        """Read a grant.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the value is not a grant.
         """
         if not isinstance(found, dict) or not isinstance(found.get("tool"), str):
-            raise ValueError("no grant")  # noqa: TRY004 -- one kind of error for what is damaged
+            raise ValueError("not a grant")  # noqa: TRY004 -- one kind of error for damaged files
         words, texts = found.get("command", []), [found.get(key, "") for key in ("text", "path")]
         if not isinstance(words, list) or not all(isinstance(t, str) for t in (*words, *texts)):
-            raise ValueError("no grant")
+            raise ValueError("not a grant")
         return cls(tool=found["tool"], command=tuple(words), text=texts[0], path=texts[1])
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Programs that run other programs: what stands behind `env`, `sudo`, `git -C dir` and the like.
+"""Finds the commands in the arguments of `env`, `sudo`, `git -C dir` and the like.
 
-What a program does with a file or a text of its own cannot be seen here. Shells and what evaluates
-shell are opaque; any other program is taken by its words.
+The effect of a program on a file or text of its own is not visible here. Shells and programs that
+evaluate shell code are opaque; any other program is judged by its words.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _OPAQUE: Final = _names(
     "su runuser script watch parallel at batch crontab screen tmux expect"
 )
 _SCRIPTS: Final = (".sh", ".bash", ".zsh", ".ksh", ".fish")
-# Builtins that compute with what stands in an index, and run the substitutions in it.
+# Builtins that evaluate an index and run the substitutions in it.
 _COMPUTING: Final = _names("test [ printf read unset declare typeset local export readonly wait")
-# Texts and names are what they work with; a command named in their words is not run.
+# They work with text and names; they do not run a command that is named in their words.
 _INERT: Final = _names(
     "echo printf cat tee grep egrep fgrep head tail wc sort uniq cut tr jq "
     "test [ true false : cd pushd pwd ls mkdir touch cp mv rm basename dirname diff"
@@ -43,11 +43,11 @@ class _Wrapper:
     """A program whose last arguments are a command.
 
     Attributes:
-        flags: options that stand alone.
-        options: options with a word behind them.
+        flags: options without a value.
+        options: options with a value in the next word.
         arguments: how many words come before the command.
-        silent: flags with which it runs nothing.
-        adds: whether it adds words to the command.
+        silent: flags that keep it from running the command.
+        adds: whether it appends words to the command.
     """
 
     flags: str = ""
@@ -112,22 +112,22 @@ _GIT_SAME: Final = {"send-pack": "push", "http-push": "push", "fetch-pack": "fet
 
 
 def program(word: str) -> str:
-    """Return the name of a program without the folder that it is in."""
+    """Return the name of a program without its folder, in lower case."""
     return word.rpartition("/")[2].casefold()
 
 
 def views(command: SimpleCommand) -> tuple[SimpleCommand, ...]:
-    """Return a command as it is written, then each command that it runs by its words."""
+    """Return a command as it is written, then each command that its words make it run."""
     found = [_with_opacity(command)]
-    for one in found:  # which grows meanwhile
+    for one in found:  # the loop body extends the list
         found += map(_with_opacity, _inner(one))
     return tuple(found)
 
 
 def mentions(command: SimpleCommand, wanted: tuple[str, ...]) -> bool:
-    """Return whether a program that may run them has these words among its arguments.
+    """Return whether these words occur, in order, in arguments that the program may run.
 
-    They need not stand beside each other: options may come between.
+    Other words, such as options, may come between them.
     """
     texts = list(command.settings)  # `PAGER=… git log` runs one, whatever the program
     if command.words and not _is_inert(command.words):
@@ -202,7 +202,7 @@ def _git(name: str, words: Words) -> Words:
 
 
 def _found(words: Words) -> Iterator[Words]:
-    """Yield what `find` runs."""
+    """Yield the commands that `find` runs."""
     if None in words:
         yield (None,)
     for at, word in enumerate(words):
@@ -213,7 +213,7 @@ def _found(words: Words) -> Iterator[Words]:
 
 
 def _wrapped(wrapper: _Wrapper, words: Words) -> Words:
-    """Return the command in the arguments of a wrapper; of what is not understood, nothing."""
+    """Return the command in the arguments of a wrapper; `(None,)` if they are not understood."""
     left, at = wrapper.arguments, 1
     while at < len(words):
         word = words[at]
@@ -230,7 +230,7 @@ def _wrapped(wrapper: _Wrapper, words: Words) -> Words:
 
 
 def _option(wrapper: _Wrapper, word: str | None) -> int | None:
-    """Return how many words an option takes, 0 for what is none; `None` where nobody knows."""
+    """Return how many words an option takes: 0 if it is not an option, `None` if unknown."""
     if word is None:
         return None
     if word in wrapper.options.split():

@@ -1,4 +1,4 @@
-"""The judgement of a tool call by the rules of team.toml.
+"""Judges a tool call by the rules of team.toml.
 
 The first rule that matches a command wins, and of several commands the strictest answer counts.
 """
@@ -31,7 +31,7 @@ class Decision(IntEnum):
 
 
 class _Match(IntEnum):
-    """The answer to whether a rule is about a command."""
+    """Whether a rule matches a command."""
 
     NO = 0
     MAYBE = 1
@@ -40,11 +40,11 @@ class _Match(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A tool call as rules see it.
+    """A tool call, as far as rules look at it.
 
     Attributes:
-        command: what it runs, of a tool that runs commands.
-        path: the file that it means, relative to the workspace, links followed.
+        command: the command, for a tool that runs commands.
+        path: the file, relative to the workspace, with links resolved.
     """
 
     tool: str
@@ -54,7 +54,7 @@ class Call:
 
     @property
     def tools(self) -> frozenset[str]:
-        """The names under which rules find it: what runs in the background is bash as well."""
+        """The names by which rules match it: `background_run` counts as `bash`, too."""
         return frozenset({self.tool, BASH} if self.tool in _LIKE_BASH else {self.tool})
 
 
@@ -63,8 +63,8 @@ class Judgement:
     """The judgement of the rules on a call.
 
     Attributes:
-        rule: the one that decided; `None` where none is about the call.
-        grants: what would have to be allowed for the call not to be asked for again.
+        rule: the rule that decided; `None` if no rule matches the call.
+        grants: the grants that would let the same call pass without a question.
     """
 
     then: Decision = Decision.ALLOW
@@ -73,12 +73,12 @@ class Judgement:
 
 
 def judge(rules: Iterable[Permission], call: Call, granted: Collection[Grant] = ()) -> Judgement:
-    """Return what rules say of a call, in their order.
+    """Judge a call by the rules, in their order.
 
     Args:
-        rules: of all teammates and tools.
-        call: what is to be done.
-        granted: what the person has allowed for good; it only answers what would be asked.
+        rules: those of all teammates and tools.
+        call: the call to judge.
+        granted: the person's lasting grants; they only replace a question, never a denial.
     """
     ours = [rule for rule in rules if _concerns(rule, call)]
     if call.command is None or not ours:
@@ -94,7 +94,7 @@ def judge(rules: Iterable[Permission], call: Call, granted: Collection[Grant] = 
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """The verdict of the rules on one command, and whether a rule is known to be about it."""
+    """The verdict of the rules on one command; `certain` if a rule matches it for sure."""
 
     then: Decision
     rule: Permission | None
@@ -116,7 +116,7 @@ def _matches_path(rule: Permission, path: str | None) -> bool:
     pattern = _translate(rule.path)
     if re.fullmatch(pattern, path) is not None:
         return True
-    # Where case does not count, another spelling is the same file.
+    # On a file system that ignores case another spelling is the same file.
     return rule.then != "allow" and re.fullmatch(pattern, path, re.IGNORECASE) is not None
 
 
@@ -140,7 +140,7 @@ def _judge_whole(rules: Sequence[Permission], call: Call, granted: Collection[Gr
 
 
 def _judge_command(rules: Sequence[Permission], seen: Sequence[SimpleCommand]) -> _Verdict:
-    """Judge one command, given as it is written and then as what it runs."""
+    """Judge one command: first as it is written, then the commands that it runs."""
     maybe: Permission | None = None
     for rule in rules:
         match = _match(rule, seen)
@@ -159,10 +159,10 @@ def _then(rule: Permission) -> Decision:
 
 
 def _match(rule: Permission, seen: Sequence[SimpleCommand]) -> _Match:
-    """Return whether a rule is about a command.
+    """Return whether a rule matches a command.
 
-    Permission is given only for the command as it is written and nothing else, so that another
-    program of that name, or a variable that is set for it, is not covered.
+    A rule that allows covers only the command exactly as it is written, so neither another program
+    of that name nor a variable that is set for it.
     """
     if rule.command is None:
         return _Match.YES

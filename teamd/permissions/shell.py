@@ -1,8 +1,7 @@
 """The simple commands of a piece of bash, however they are joined.
 
-Only what may stand where a command stands is of interest, so loops, branches and functions are
-passed through rather than understood: each command in them counts. What is not understood with
-certainty becomes a command of which nothing is known.
+Loops, branches and functions are not interpreted: each command in them counts. Text that is not
+understood with certainty becomes a command of which nothing is known.
 """
 
 from __future__ import annotations
@@ -11,14 +10,20 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from teamd.permissions.lines import Draft, Lines, refuse_hidden
-from teamd.permissions.words import METACHARACTERS, PROCESS_SUBSTITUTIONS, Unresolvable
+from teamd.permissions.lexer import (
+    METACHARACTERS,
+    PROCESS_SUBSTITUTIONS,
+    Draft,
+    Lexer,
+    Unresolvable,
+    refuse_hidden,
+)
 
 LONGEST: Final = 100_000  # characters
 _DEEPEST: Final = 30
-# Bash uses some of them itself, and no command needs any.
+# Bash uses some of them internally, and commands do not need them.
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-# Behind these stands a command, or something that may be taken for one.
+# A command, or text that can be read as one, follows these words.
 _PASSED: Final = frozenset(
     {"if", "then", "elif", "else", "fi", "do", "done", "while", "until", "!", "{", "}", "time"}
     | {"-p", "--", "esac"}  # the first two are options of `time`
@@ -35,11 +40,11 @@ class SimpleCommand:
     """A program and its arguments.
 
     Attributes:
-        words: `None` stands for any number of words that nobody knows.
-        plain: whether it stands alone: no variable is set for it, and no file written by `>`.
+        words: `None` means any number of unknown words.
+        plain: whether no variable is set for it and no file is written by `>`.
         texts: its here-documents and here-strings.
-        opaque: whether it runs more than its words tell.
-        settings: the values of variables that are set for it.
+        opaque: whether it may run more than its words show.
+        settings: the values of the variables that are set for it.
     """
 
     words: tuple[str | None, ...]
@@ -53,7 +58,7 @@ UNRESOLVED: Final = SimpleCommand(words=(None,), plain=False, opaque=True)
 
 
 def parse(text: str) -> tuple[SimpleCommand, ...]:
-    """Return the simple commands of a text, and `UNRESOLVED` where there may be others."""
+    """Return the simple commands of a text, and `UNRESOLVED` if there may be others."""
     if len(text) > LONGEST or _CONTROLS.search(text):
         return (UNRESOLVED,)
     found: list[Draft] = []
@@ -74,13 +79,13 @@ def parse(text: str) -> tuple[SimpleCommand, ...]:
     return (*commands, *unresolved)
 
 
-class _Script(Lines):
-    """A piece of bash while it is read.
+class _Script(Lexer):
+    """Reads the commands of a piece of bash.
 
     Args:
-        text: all of it.
-        found: gets the simple commands.
-        depth: how deep it stands in others.
+        text: the whole piece.
+        found: receives the simple commands.
+        depth: how deeply it is nested in other pieces.
     """
 
     def __init__(self, text: str, found: list[Draft], depth: int = 0) -> None:
@@ -89,21 +94,21 @@ class _Script(Lines):
         self._depth = depth
 
     def read(self) -> None:
-        """Read all of it.
+        """Read the whole piece.
 
         Raises:
-            Unresolvable: not all of it is understood.
+            Unresolvable: a part is not understood.
         """
         self._list("")
         self.await_nothing()
 
     def substitute(self) -> None:
-        """Read the commands of a substitution, from behind its `(` to behind its `)`."""
+        """Read the commands of a substitution, from after its `(` to after its `)`."""
         self.await_nothing()
         self._list(")")
 
     def substitute_text(self, text: str) -> None:
-        """Read the commands of a substitution that is a text of its own."""
+        """Read the commands of a substitution in backquotes."""
         _Script(text, self._found, self._depth + 1).read()
 
     def expand(self, text: str) -> None:
@@ -111,7 +116,7 @@ class _Script(Lines):
         _Script(text, self._found, self._depth + 1).expansions()
 
     def _list(self, closer: str) -> str:
-        """Read commands up to what ends them, such as `)`; return that."""
+        """Read commands up to a closing sign, such as `)`; return the sign."""
         if self._depth >= _DEEPEST:
             raise Unresolvable
         self._depth += 1
@@ -122,7 +127,7 @@ class _Script(Lines):
         return end
 
     def _step(self, closer: str) -> str | None:
-        """Read one command or one sign between commands; return the end where that is it."""
+        """Read one command, or one sign between commands; return the sign if it closes the list."""
         self.skip_blanks()
         sign = self.ahead()
         if not sign:
@@ -169,7 +174,7 @@ class _Script(Lines):
         self._list(")")
 
     def _command(self, closer: str) -> str | None:
-        """Read a simple command, or the word that a longer one begins with."""
+        """Read a simple command, or the reserved word that begins a compound one."""
         draft = Draft()
         while not self._at_end_of_command():
             if self.ahead() == "(":
@@ -185,7 +190,7 @@ class _Script(Lines):
         return None
 
     def _prefixed(self, draft: Draft) -> bool:
-        """Read what is no word of the command: a redirection, or a variable that is set."""
+        """Read a redirection or an assignment in front of the command, if there is one."""
         if found := _DESCRIPTOR.match(self.text, self.at):
             self.at = found.end()
         if self.redirect(draft):
@@ -206,14 +211,14 @@ class _Script(Lines):
         return not sign or sign in "\n;|)" or (sign == "&" and self.ahead(2) != "&>")
 
     def _define(self, draft: Draft) -> None:
-        """Read `()` behind the name of a function; its body is read like any other command."""
+        """Read `()` after the name of a function; its body is read like any other command."""
         found = _NO_ARGUMENTS.match(self.text, self.at)
         if found is None or len(draft.words) != 1:
             raise Unresolvable
         self.at = found.end()
 
     def _reserved(self, text: str) -> bool:
-        """Read what belongs to a reserved word; return whether it is one."""
+        """Read the rest of a compound command's head; return whether the word is reserved."""
         match text:
             case "for" | "select":
                 self._loop_over()

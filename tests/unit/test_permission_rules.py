@@ -1,4 +1,4 @@
-"""What rules say of a call: the first that matches wins, and the strictest command counts."""
+"""Judging calls by rules: the first match wins, and the strictest command counts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rule(command: str | None, answer: Any, tool: str = "bash", **more: Any) -> P
     return Permission(tool=tool, command=command, then=answer, **more)
 
 
-def test_without_a_rule_nothing_is_asked() -> None:
+def test_without_a_rule_a_call_is_allowed() -> None:
     assert then([], "eval $x; bash -c y; git push") == "allow"
 
 
@@ -72,7 +72,7 @@ def test_without_a_rule_nothing_is_asked() -> None:
         "echo a\ngit push",
     ],
 )
-def test_a_command_is_denied_in_whatever_it_hides(command: str) -> None:
+def test_a_denied_command_is_found_wherever_it_hides(command: str) -> None:
     assert then([DENY_PUSH], command) == "deny", command
 
 
@@ -125,7 +125,7 @@ def test_a_command_is_denied_in_whatever_it_hides(command: str) -> None:
     ],
 )
 @pytest.mark.parametrize("rules", [[ASK_PUSH], [DENY_PUSH]], ids=["ask", "deny"])
-def test_what_cannot_be_told_is_asked(rules: list[Permission], command: str) -> None:
+def test_an_uncertain_command_is_asked_about(rules: list[Permission], command: str) -> None:
     assert then(rules, command) == "ask", command
 
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_told_is_asked(rules: list[Permission], command: str) -> 
         "set -e; cd a; export X=1",
     ],
 )
-def test_what_is_certainly_something_else_is_not_asked(command: str) -> None:
+def test_a_command_that_surely_does_not_match_is_allowed(command: str) -> None:
     assert then([ASK_PUSH, rule("rm -rf", "deny")], command) == "allow", command
 
 
@@ -180,11 +180,11 @@ def test_what_is_certainly_something_else_is_not_asked(command: str) -> None:
         "less '+!git push' f",
     ],
 )
-def test_a_program_that_is_named_in_an_option_or_a_variable_is_asked_for(command: str) -> None:
+def test_a_program_named_in_an_option_or_variable_is_asked_about(command: str) -> None:
     assert then([ASK_PUSH], command) == "ask", command
 
 
-def test_the_same_under_another_name_is_the_same() -> None:
+def test_another_name_of_a_program_matches_the_rule() -> None:
     assert then([DENY_PUSH], "git send-pack origin main") == "deny"
     assert then([DENY_PUSH], "git-send-pack origin main") == "deny"
 
@@ -222,24 +222,24 @@ def test_the_strictest_answer_of_several_commands_counts() -> None:
         "git status &\nrm x",
     ],
 )
-def test_an_allowed_command_opens_nothing_else(command: str) -> None:
-    """Only what is written just so is what the person has allowed."""
+def test_an_allowed_command_allows_nothing_else(command: str) -> None:
+    """The person has allowed only the command exactly as it is written."""
     assert then([rule("git status", "allow"), rule(None, "deny")], command) == "deny", command
 
 
-def test_an_allowed_command_may_be_one_that_cannot_be_told() -> None:
+def test_an_opaque_command_can_be_allowed() -> None:
     rules = [rule("bash run-tests.sh", "allow"), rule("./x.sh", "allow"), ASK_PUSH]
     assert then(rules, "bash run-tests.sh --fast && ./x.sh 2>&1") == "allow"
     assert then(rules, "bash other.sh") == "ask"
 
 
-def test_a_rule_without_a_command_is_about_all_of_a_tool() -> None:
+def test_a_rule_without_a_command_matches_every_call_of_its_tool() -> None:
     for command in ("ls", "eval x", "", "'"):
         assert then([rule(None, "deny")], command) == "deny"
     assert then([rule(None, "allow"), DENY_PUSH], "eval x; git push") == "allow"
 
 
-def test_what_runs_in_the_background_is_judged_like_bash() -> None:
+def test_a_background_command_is_judged_like_bash() -> None:
     call = Call(tool="background_run", teammate="alice", command="git push")
     assert judge([DENY_PUSH], call).then is Decision.DENY
     only = rule("git push", "deny", tool="background_run")
@@ -257,7 +257,7 @@ def test_what_runs_in_the_background_is_judged_like_bash() -> None:
         ("send_message", "broadcast", False),
     ],
 )
-def test_a_rule_is_about_the_tools_that_it_names(pattern: str, tool: str, hit: bool) -> None:
+def test_a_rule_matches_tools_by_pattern(pattern: str, tool: str, hit: bool) -> None:
     found = judge([rule(None, "deny", tool=pattern)], Call(tool=tool, teammate="alice"))
     assert found.then is (Decision.DENY if hit else Decision.ALLOW)
 
@@ -266,7 +266,7 @@ def test_a_rule_is_about_the_tools_that_it_names(pattern: str, tool: str, hit: b
     ("pattern", "hit"),
     [("*", True), ("alice", True), ("ALICE", True), ("b*", False), ("al", False)],
 )
-def test_a_rule_is_about_the_teammates_that_it_names(pattern: str, hit: bool) -> None:
+def test_a_rule_matches_teammates_by_pattern(pattern: str, hit: bool) -> None:
     assert then([rule(None, "deny", teammate=pattern)], "ls") == ("deny" if hit else "allow")
 
 
@@ -296,7 +296,7 @@ def test_a_path_is_a_glob_in_the_workspace(pattern: str, path: str, hit: bool) -
     assert denied is hit
 
 
-def test_another_spelling_is_not_allowed_where_case_may_count() -> None:
+def test_an_allowing_rule_is_case_sensitive() -> None:
     rules = [rule(None, "allow", tool="*", path="docs/**"), rule(None, "deny", tool="*")]
     for path, expected in (("docs/a", Decision.ALLOW), ("DOCS/a", Decision.DENY)):
         assert judge(rules, Call(tool="write_file", teammate="a", path=path)).then is expected
@@ -306,7 +306,7 @@ def grants(command: str) -> tuple[Grant, ...]:
     return judge([ASK_PUSH], Call(tool="bash", teammate="alice", command=command)).grants
 
 
-def test_what_would_be_granted_is_what_was_asked_for() -> None:
+def test_a_grant_covers_the_command_that_was_asked_about() -> None:
     assert grants("ls; git push a && git push b") == (
         Grant(tool="bash", command=("git", "push", "a")),
         Grant(tool="bash", command=("git", "push", "b")),
@@ -315,7 +315,7 @@ def test_what_would_be_granted_is_what_was_asked_for() -> None:
         assert Grant(tool="bash", text=whole) in grants(whole)
 
 
-def test_a_grant_allows_that_and_nothing_wider() -> None:
+def test_a_grant_allows_nothing_wider() -> None:
     given = Grant(tool="bash", command=("git", "push", "origin"))
     assert then([ASK_PUSH], "git push origin", given) == "allow"
     assert then([ASK_PUSH], "cd a && git push origin main", given) == "allow"
@@ -328,7 +328,7 @@ def test_a_grant_allows_that_and_nothing_wider() -> None:
     assert then([ASK_PUSH], "eval x ", whole) == "ask"
 
 
-def test_a_file_or_a_tool_is_granted_as_such() -> None:
+def test_a_file_or_a_whole_tool_can_be_granted() -> None:
     rules = [rule(None, "ask", tool="*")]
     write = Call(tool="write_file", teammate="alice", path="docs/a")
     (grant,) = judge(rules, write).grants
@@ -350,7 +350,7 @@ def test_a_file_or_a_tool_is_granted_as_such() -> None:
         Grant(tool="send_message"),
     ],
 )
-def test_a_grant_comes_back_from_its_file(grant: Grant) -> None:
+def test_a_grant_survives_encoding(grant: Grant) -> None:
     assert Grant.decode(grant.to_json()) == grant
     assert str(grant).startswith(grant.tool)
 
@@ -367,8 +367,8 @@ def test_a_grant_comes_back_from_its_file(grant: Grant) -> None:
         {"tool": "a", "path": 1},
     ],
 )
-def test_a_damaged_grant_is_none(found: object) -> None:
-    with pytest.raises(ValueError, match="no grant"):
+def test_a_damaged_grant_is_refused(found: object) -> None:
+    with pytest.raises(ValueError, match="not a grant"):
         Grant.decode(found)
 
 
@@ -386,10 +386,10 @@ COMPOUND = re.compile(r"[({!]|(?:if|while|for|case)\b|f\(\)")
 
 
 def _put_together(shape: str, first: tuple[str, int], second: tuple[str, int]) -> tuple[str, int]:
-    """Fill a shape, with a here-document's end that none of those in it has.
+    """Fill a shape; its here-document has a delimiter of its own.
 
-    `env` can have no compound command: bash would refuse all of it, and run nothing. Nor a `!`,
-    which is a program's name there, and what follows its arguments.
+    `env` cannot run a compound command: bash would refuse the whole script. After `env` a `!` is
+    the name of a program, and the next words are its arguments.
     """
     if "env" in shape and COMPOUND.match(first[0]):
         shape = "{0}; {1}"
@@ -408,7 +408,7 @@ SCRIPTS = st.recursive(
 
 @given(script=SCRIPTS)
 def test_the_strictest_command_is_found_in_any_structure(script: tuple[str, int]) -> None:
-    """`!` may stand before a longer command that it cannot have: bash runs nothing."""
+    """`!` may come before a compound command, which is a syntax error: bash runs nothing."""
     text, expected = script
     rules = [rule("a", "allow"), rule("b", "ask"), rule("c", "deny")]
     found = judge(rules, Call(tool="bash", teammate="alice", command=text)).then
@@ -416,7 +416,7 @@ def test_the_strictest_command_is_found_in_any_structure(script: tuple[str, int]
 
 
 @given(text=st.text(st.characters(codec=None)) | st.binary().map(lambda b: b.decode("latin-1")))
-def test_whatever_is_to_run_there_is_an_answer(text: str) -> None:
+def test_any_text_gets_an_answer(text: str) -> None:
     rules = [rule("a", "allow"), rule("git push", "ask"), rule(None, "deny", teammate="bob")]
     assert isinstance(
         judge(rules, Call(tool="bash", teammate="alice", command=text)).then, Decision
@@ -424,6 +424,6 @@ def test_whatever_is_to_run_there_is_an_answer(text: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["setpriv curl x", "ssh h curl x", "git rebase -x 'curl x'"])
-def test_a_single_word_is_found_behind_programs_that_may_run_it(command: str) -> None:
+def test_a_single_word_is_found_after_programs_that_may_run_it(command: str) -> None:
     assert then([rule("curl", "deny")], command) == "ask"
     assert then([rule("curl", "deny")], "grep curl notes; echo curl") == "allow"

@@ -26,7 +26,7 @@ def then(command: str, *rules: Permission) -> str:
         "case x in (a|b) git push;; esac",
     ],
 )
-def test_a_word_over_two_lines_and_what_is_behind_a_test_is_denied(command: str) -> None:
+def test_a_word_over_two_lines_and_a_command_after_a_test_are_denied(command: str) -> None:
     assert then(command) == "deny"
 
 
@@ -38,14 +38,14 @@ def test_a_word_over_two_lines_and_what_is_behind_a_test_is_denied(command: str)
         'echo "a \\"git push\\" \\n"',
     ],
 )
-def test_what_is_read_to_its_end_and_is_something_else_is_not_asked(command: str) -> None:
+def test_a_fully_understood_command_that_does_not_match_is_allowed(command: str) -> None:
     assert then(command) == "allow"
 
 
 @pytest.mark.parametrize(
     ("quoted", "text"), [(r'"a\$b"', "a$b"), (r'"a\"b"', 'a"b'), (r'"a\\b"', r"a\b")]
 )
-def test_a_backslash_in_quotes_escapes_what_means_something_there(quoted: str, text: str) -> None:
+def test_a_backslash_in_quotes_escapes_special_characters(quoted: str, text: str) -> None:
     rule = Permission(tool="bash", command=f"say '{text}'", then="deny")
     assert then(f"say {quoted}", rule) == "deny"
 
@@ -68,11 +68,11 @@ def test_a_backslash_in_quotes_stays_before_anything_else() -> None:
         "timeout $x ls",
     ],
 )
-def test_what_bash_may_read_otherwise_is_asked(command: str) -> None:
+def test_text_that_bash_may_read_differently_is_asked_about(command: str) -> None:
     assert then(command) == "ask"
 
 
-def test_what_may_be_denied_is_asked_though_a_later_rule_allows_it() -> None:
+def test_a_possible_denial_is_asked_about_though_a_later_rule_allows_it() -> None:
     """`git $x` may be `git push`."""
     everything = Permission(tool="bash", command="git", then="allow")
     call = Call(tool="bash", teammate="alice", command="git $x")
@@ -81,7 +81,7 @@ def test_what_may_be_denied_is_asked_though_a_later_rule_allows_it() -> None:
     assert then("git pull", DENY_PUSH, everything) == "allow"
 
 
-def test_a_rule_about_a_path_is_not_about_a_tool_without_one() -> None:
+def test_a_rule_with_a_path_does_not_match_a_tool_without_one() -> None:
     rule = Permission(tool="*", path="**", then="deny")
     assert judge([rule], Call(tool="send_message", teammate="alice")).then is Decision.ALLOW
     assert judge([rule], Call(tool="read_file", teammate="alice", path="a")).then is Decision.DENY

@@ -1,4 +1,4 @@
-"""A call that needs a permission waits in its turn, for one answer, and runs at most once."""
+"""A call that needs a permission waits for one answer and runs at most once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def result(life: Life) -> tuple[str, bool]:
 
 
 async def until_asked(life: Life, *, before: int = 0) -> Approval:
-    """Wait until she waits, which earlier processes have reported so often."""
+    """Wait until she waits once more than `before`."""
     await until(lambda: life.states.count("paused") > before, what="she waits")
     return life.approvals.open_ones()[0]
 
@@ -89,7 +89,7 @@ def killed_while_waiting(life: Life) -> Approval:
     return asyncio.run(scenario())
 
 
-def test_an_approved_call_runs_and_nothing_was_said_meanwhile(tmp_path: Path) -> None:
+def test_an_approved_call_runs_without_further_model_calls(tmp_path: Path) -> None:
     life = answered(asking(tmp_path), approve=True)
     assert life.do.done == ["a"]
     assert result(life) == ("did a", False)
@@ -99,12 +99,12 @@ def test_an_approved_call_runs_and_nothing_was_said_meanwhile(tmp_path: Path) ->
     assert not life.mailbox.waiting()
 
 
-def test_what_is_said_with_an_approval_is_read_above_the_result(tmp_path: Path) -> None:
+def test_the_reason_of_an_approval_is_shown_above_the_result(tmp_path: Path) -> None:
     life = answered(asking(tmp_path), approve=True, reason="But be quick.")
     assert result(life) == ("[approved by user: But be quick.]\ndid a", False)
 
 
-def test_a_rejected_call_does_not_run_and_its_reason_is_read(tmp_path: Path) -> None:
+def test_a_rejected_call_does_not_run_and_the_model_reads_the_reason(tmp_path: Path) -> None:
     life = answered(asking(tmp_path), approve=False, reason="Not on a Friday.")
     assert life.do.done == []
     text, is_error = result(life)
@@ -112,7 +112,7 @@ def test_a_rejected_call_does_not_run_and_its_reason_is_read(tmp_path: Path) -> 
     assert text.startswith("rejected by user: Not on a Friday.")
 
 
-def test_a_denied_call_is_not_asked_for(tmp_path: Path) -> None:
+def test_a_denied_call_makes_no_request(tmp_path: Path) -> None:
     life = asking(tmp_path, then="deny")
     life.live(calls=2)
     text, is_error = result(life)
@@ -121,7 +121,7 @@ def test_a_denied_call_is_not_asked_for(tmp_path: Path) -> None:
     assert (life.do.done, requests(life)) == ([], [])
 
 
-def test_without_an_answer_in_time_it_is_denied(tmp_path: Path) -> None:
+def test_without_an_answer_before_the_deadline_a_call_is_denied(tmp_path: Path) -> None:
     life = asking(tmp_path, ask_seconds=0.05)
     life.live(calls=2)
     text, is_error = result(life)
@@ -132,8 +132,8 @@ def test_without_an_answer_in_time_it_is_denied(tmp_path: Path) -> None:
         life.approvals.answer(requests(life)[0].id, by="user", approve=True)
 
 
-def test_an_answer_that_comes_too_late_counts_for_nothing(tmp_path: Path) -> None:
-    """Also where no process is there that could have noticed."""
+def test_a_late_answer_is_refused(tmp_path: Path) -> None:
+    """Also if no process was running at the deadline."""
     life = asking(tmp_path)
     asked = killed_while_waiting(life)
     late = replace(asked, deadline=time.time() - 1)
@@ -146,7 +146,7 @@ def test_an_answer_that_comes_too_late_counts_for_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("answer", ["before", "after"])
-def test_who_was_killed_while_waiting_waits_for_the_same_answer(
+def test_a_teammate_killed_while_waiting_waits_for_the_same_answer(
     tmp_path: Path, answer: str
 ) -> None:
     life = asking(tmp_path)
@@ -162,7 +162,7 @@ def test_who_was_killed_while_waiting_waits_for_the_same_answer(
     assert len(life.lead) == 1
 
 
-def test_a_call_that_had_begun_after_its_approval_is_not_run_again(tmp_path: Path) -> None:
+def test_a_call_that_started_after_its_approval_is_not_run_again(tmp_path: Path) -> None:
     life = asking(tmp_path)
     asked = killed_while_waiting(life)
     life.approvals.answer(asked.id, by="user", approve=True)
@@ -173,13 +173,13 @@ def test_a_call_that_had_begun_after_its_approval_is_not_run_again(tmp_path: Pat
     assert result(life) == (INTERRUPTED_CALL, True)
 
 
-def test_what_waits_has_not_begun(tmp_path: Path) -> None:
+def test_a_waiting_call_has_not_started(tmp_path: Path) -> None:
     life = asking(tmp_path)
     killed_while_waiting(life)
     assert life.conversation().begun == set()
 
 
-def test_mail_waits_and_costs_nothing(tmp_path: Path) -> None:
+def test_mail_waits_without_model_calls(tmp_path: Path) -> None:
     life = asking(tmp_path)
 
     async def scenario() -> None:
@@ -195,8 +195,8 @@ def test_mail_waits_and_costs_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sender", ["lead", "user", "bob", "alice", "teamd"])
-def test_no_mail_approves_anything(tmp_path: Path, sender: str) -> None:
-    """Anybody may write a line into an inbox; what counts is the store."""
+def test_mail_cannot_approve_a_call(tmp_path: Path, sender: str) -> None:
+    """Any program can write into an inbox; only the store of approvals counts."""
     life = asking(tmp_path)
     asked = killed_while_waiting(life)
     extra = {"request_id": asked.id, "approve": True}
@@ -238,7 +238,7 @@ def test_an_approver_never_answers_itself(tmp_path: Path) -> None:
             life.approvals.answer(asked.id, by="Alice", approve=True)
 
 
-def test_what_is_allowed_for_good_is_not_asked_again_until_it_is_taken_back(
+def test_a_lasting_permission_is_not_asked_again_until_it_is_revoked(
     tmp_path: Path,
 ) -> None:
     life = asking(tmp_path, *[use(DO), say(".")] * 3)
@@ -253,7 +253,7 @@ def test_what_is_allowed_for_good_is_not_asked_again_until_it_is_taken_back(
     assert life.do.done == ["a", "a"]
 
 
-def test_two_calls_of_one_reply_ask_one_after_the_other(tmp_path: Path) -> None:
+def test_two_calls_of_one_reply_ask_in_turn(tmp_path: Path) -> None:
     life = asking(tmp_path, use(DO, ("do", {"word": "b"})), say("Done."))
 
     async def scenario() -> None:
@@ -321,7 +321,7 @@ def test_a_shutdown_ends_the_wait_without_a_call_of_the_model(tmp_path: Path, pr
     assert life.do.done == []
 
 
-def test_a_new_conversation_withdraws_what_the_old_one_waits_for(tmp_path: Path) -> None:
+def test_a_new_conversation_withdraws_the_requests_of_the_old_one(tmp_path: Path) -> None:
     life = asking(tmp_path)
     asked = killed_while_waiting(life)
     life.send("Begin anew.", extra={"prompt": True, "fresh": True})
@@ -380,14 +380,14 @@ def writes(path: str) -> WriteInput:
 @pytest.mark.parametrize(
     "path", ["docs/a", "./docs/a", "src/../docs/a", "link/a", "src/../link/../docs/b/c", "DOCS/a"]
 )
-def test_a_file_is_judged_by_where_it_is(ours: Make, path: str) -> None:
-    """A detour or a link would be a way around the rule."""
+def test_a_file_is_judged_by_its_resolved_path(ours: Make, path: str) -> None:
+    """Otherwise `..` or a link would bypass the rule."""
     rule = Permission(tool="*_file", path="docs/**", then="deny")
     with pytest.raises(ToolError, match="is denied here by a rule"):
         ours(rule).check("write_file", writes(path), "key")
 
 
-def test_an_absolute_path_is_judged_too(ours: Make, tmp_path: Path) -> None:
+def test_an_absolute_path_is_judged(ours: Make, tmp_path: Path) -> None:
     rule = Permission(tool="write_file", path="docs/**", then="deny")
     with pytest.raises(ToolError, match="is denied"):
         ours(rule).check("write_file", writes(f"{tmp_path}/workspace/docs/a"), "k")
@@ -404,20 +404,20 @@ def test_a_file_of_the_home_is_judged_by_its_short_name(ours: Make, path: str) -
 
 
 @pytest.mark.parametrize("path", ["src/a", "a", "docsx"])
-def test_another_file_is_free(ours: Make, path: str) -> None:
+def test_a_file_without_a_rule_is_allowed(ours: Make, path: str) -> None:
     rule = Permission(tool="*_file", path="docs/**", then="deny")
     ours(rule).check("write_file", writes(path), "key")
 
 
 @pytest.mark.parametrize("path", ["out/a", "../a", "a\0"])
-def test_what_is_no_path_of_the_workspace_is_refused(ours: Make, path: str) -> None:
+def test_a_path_outside_the_workspace_is_refused(ours: Make, path: str) -> None:
     rule = Permission(tool="*_file", path="**", then="allow")
     with pytest.raises(ToolError):
         ours(rule).check("write_file", writes(path), "key")
 
 
-def test_a_command_that_is_too_long_to_be_shown_is_refused(ours: Make) -> None:
-    """A person would approve what stands at its end unseen."""
+def test_a_command_too_long_to_be_shown_is_refused(ours: Make) -> None:
+    """A person would approve the end of it unseen."""
     alices = ours(Permission(tool="bash", then="ask"))
     for command in ("x" * 10_001, "x" * 20_000_000):
         with pytest.raises(ToolError, match=r"too long to be shown .* at most 10000\); make it"):
@@ -426,7 +426,7 @@ def test_a_command_that_is_too_long_to_be_shown_is_refused(ours: Make) -> None:
         alices.check("bash", BashInput(command="x" * 10_000), "key")
 
 
-def test_a_subagent_is_refused_what_would_be_asked(ours: Make) -> None:
+def test_a_subagent_is_denied_calls_that_need_a_permission(ours: Make) -> None:
     alices = ours(Permission(tool="bash", command="git push", then="ask"))
     alices.check_unasked("bash", BashInput(command="git pull"), "key")
     with pytest.raises(ToolError, match="a subagent cannot ask for it; leave it to alice"):
@@ -434,7 +434,7 @@ def test_a_subagent_is_refused_what_would_be_asked(ours: Make) -> None:
     assert alices.approvals.all() == []
 
 
-def test_a_request_names_what_may_be_allowed_for_good(ours: Make) -> None:
+def test_a_request_names_the_lasting_permission_it_offers(ours: Make) -> None:
     alices = ours(Permission(tool="bash", command="git push", then="ask"))
     for command, always in (
         ("cd a && git push origin 'b c'", "bash: git push origin 'b c' …"),
@@ -447,7 +447,7 @@ def test_a_request_names_what_may_be_allowed_for_good(ours: Make) -> None:
         assert asked.content.splitlines()[-1].endswith(f"allows from now on: {always}")
 
 
-def test_a_request_of_a_team_by_name_names_its_commands(ours: Make, tmp_path: Path) -> None:
+def test_a_request_in_a_named_team_shows_commands_with_its_name(ours: Make, tmp_path: Path) -> None:
     alices = ours(Permission(tool="bash", then="ask"))
     named = replace(alices, paths=TeamPaths(tmp_path / ".teams" / "web"))
     with pytest.raises(PermissionPending):
@@ -483,6 +483,6 @@ def test_a_plan_reviewer_cannot_answer_a_permission(tmp_path: Path) -> None:
         review(life, ReviewPermission, asked.id)
 
 
-def test_no_argument_passes_for_a_line_of_the_request(tmp_path: Path) -> None:
+def test_an_argument_cannot_imitate_a_line_of_the_request(tmp_path: Path) -> None:
     life = asking(tmp_path, use(("do", {"word": "a\nbecause of nothing"})), say("."))
     assert "\n    because of nothing\n" in killed_while_waiting(life).content

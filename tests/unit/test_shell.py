@@ -1,4 +1,4 @@
-"""Which simple commands a piece of bash runs, and where nobody can tell."""
+"""Finding the simple commands of a piece of bash, and the places where that is uncertain."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ PUSH = ["git", "push"]
         "\n\n git push\n#git pull\n",
     ],
 )
-def test_a_command_is_found_in_whatever_it_stands(text: str) -> None:
+def test_a_command_is_found_in_every_construct(text: str) -> None:
     assert set(map(tuple, words(text))) == {tuple(PUSH)}, text
 
 
 @pytest.mark.parametrize("sign", ["&&", "||", ";", "|", "|&", "&", "\n", " ;\n"])
-def test_commands_are_told_apart_however_they_are_joined(sign: str) -> None:
+def test_joined_commands_are_separated(sign: str) -> None:
     assert words(f"cd a{sign} git push{sign} ls -l") == [["cd", "a"], PUSH, ["ls", "-l"]]
 
 
@@ -110,11 +110,11 @@ def test_a_command_is_found_in_a_substitution(text: str) -> None:
         "git log push",
     ],
 )
-def test_what_is_only_a_text_is_no_command(text: str) -> None:
+def test_text_in_quotes_is_not_a_command(text: str) -> None:
     assert PUSH not in words(text), text
 
 
-def test_what_follows_a_here_document_is_a_command_again() -> None:
+def test_a_command_after_a_here_document_is_found() -> None:
     assert words("cat <<A <<B\n;a\nA\n;b\nB\ngit push")[1:] == [PUSH]
     assert words("cat <<A | wc\n\nA\ngit push")[2:] == [PUSH]
 
@@ -171,11 +171,11 @@ def test_what_follows_a_here_document_is_a_command_again() -> None:
         "a" * (LONGEST + 1),
     ],
 )
-def test_what_is_not_certain_is_unresolved(text: str) -> None:
+def test_uncertain_text_is_unresolved(text: str) -> None:
     assert unresolved(text), text
 
 
-def test_what_was_understood_before_counts_as_well() -> None:
+def test_commands_before_an_unresolved_part_count() -> None:
     assert PUSH in [list(command.words) for command in parse("git push; echo 'open")]
 
 
@@ -193,7 +193,7 @@ def test_what_was_understood_before_counts_as_well() -> None:
         ("echo $ $% a=~", ["echo", "$", "$%", "a=~"]),
     ],
 )
-def test_words_that_an_expansion_makes_are_not_known(text: str, expected: list[str | None]) -> None:
+def test_words_from_an_expansion_are_unknown(text: str, expected: list[str | None]) -> None:
     assert words(text) == [expected]
 
 
@@ -215,7 +215,7 @@ def test_words_that_an_expansion_makes_are_not_known(text: str, expected: list[s
         ("git push <>file", False),
     ],
 )
-def test_a_command_is_plain_that_sets_and_writes_nothing(text: str, plain: bool) -> None:
+def test_a_command_without_assignments_and_output_files_is_plain(text: str, plain: bool) -> None:
     (command,) = parse(text)
     assert command.plain is plain
 
@@ -226,6 +226,6 @@ def test_a_here_document_is_known() -> None:
 
 
 @given(text=TEXT)
-def test_whatever_comes_it_is_read(text: str) -> None:
+def test_any_text_can_be_parsed(text: str) -> None:
     for command in parse(text):
         assert isinstance(command.words, tuple)
