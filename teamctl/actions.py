@@ -1,21 +1,22 @@
-"""What a person does to a team from `top` or the page: the calls behind the commands, no others."""
+"""The person's actions on a team: the one list behind the commands, `top` and the page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
 
 import click
 
 from teamctl.arguments import COPY_SECONDS, REQUEST_SECONDS, not_empty, without_secrets
-from teamctl.mail.router import team_post
+from teamctl.mail.router import other_hosts, team_post
 from teamctl.render import output
 from teamd import control
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.command_line import terminal
 from teamd.command_line.run import INTERRUPTED, TeamOptions
+from teamd.control import ControlReply
 from teamd.errors import BadName, ExitCode, TeamError
 from teamd.files import directories, pidfile
 from teamd.files.paths import TeamPaths
@@ -23,11 +24,156 @@ from teamd.messages import USER, Message, check_name, new_id
 from teamd.team import teams
 from teamd.team.roster import Roster
 
-if TYPE_CHECKING:
-    from teamd.command_line.run import TeamOptions
+_GRACE_SECONDS: Final = 10.0  # as `teamctl shutdown` gives
+_MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answer
+_KINDS: Final[dict[str, str]] = {
+    Kind.PLAN: "plan",
+    Kind.SHUTDOWN: "shutdown",
+    Kind.PERMISSION: "permission",
+}
 
 
-class FarRefusal(TeamError):
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of an action.
+
+    Attributes:
+        text: a sentence for the person.
+        data: the facts, as `--json` prints them.
+        exit_code: of the command.
+    """
+
+    text: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    exit_code: ExitCode = ExitCode.DONE
+
+    @classmethod
+    def of(cls, reply: ControlReply) -> Self:
+        """Return the outcome of a request to teamd.
+
+        Raises:
+            TeamError: teamd refused it, or failed.
+        """
+        reply.raise_unless_done()
+        return cls(reply.text, reply.data)
+
+    @property
+    def warning(self) -> str | None:
+        """A sentence about a problem that does not stop the action."""
+        found: str | None = self.data.get("warning")
+        return found
+
+    def sentence(self) -> str:
+        """Return all of it as one sentence.
+
+        Raises:
+            TeamError: the action was refused.
+        """
+        if self.exit_code is ExitCode.REFUSED:
+            raise TeamError(self.text)
+        return f"{self.text}; {self.warning}" if self.warning else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class TeamActions:
+    """The person's actions on one team. Each raises a `TeamError` if it fails."""
+
+    choice: TeamOptions
+
+    def answer(
+        self, request: str, reason: str = "", *, approve: bool, always: bool = False
+    ) -> Outcome:
+        """Answer a request; `always` allows the permission for this team from now on."""
+        post = team_post(self.choice)
+        words = without_secrets(reason).strip()
+        answered = Approvals(post.paths, post).answer(
+            request, by=USER, approve=approve, reason=words, always=always
+        )
+        return Outcome(f"{answered.status} {title(answered)}")
+
+    def send(self, to: str, text: str, key: str = "") -> Outcome:
+        """Send mail; mail that is sent again with the same key arrives once."""
+        post = team_post(self.choice)
+        content = without_secrets(not_empty(text))
+        message = Message(id=key or new_id(), sender=post.person(), to=to, content=content)
+        sent = post.send(message)
+        return Outcome(f"sent to {sent.to}", {"warning": sent.warning})
+
+    def broadcast(self, text: str) -> Outcome:
+        """Send mail to every teammate."""
+        post = team_post(self.choice)
+        content = without_secrets(not_empty(text))
+        message = Message(type="broadcast", sender=post.person(), to="all", content=content)
+        sent = post.broadcast(message)
+        if not sent:
+            raise TeamError("there is nobody to send to; spawn a teammate first")
+        return Outcome(f"sent to {', '.join(one.to for one in sent)}")
+
+    def spawn(self, name: str, role: str, prompt: str, **options: Any) -> Outcome:
+        """Start or wake a teammate.
+
+        Args:
+            name: the teammate's.
+            role: the teammate's.
+            prompt: its next task.
+            options: `model`, `effort`, `fresh`, `plan` and `worktree`, as the command has them.
+        """
+        check_name(name)
+        facts = {"name": name, "role": role, "prompt": without_secrets(prompt)}
+        defaults = {"model": None, "effort": None, "fresh": False, "plan": None, "worktree": None}
+        seconds = COPY_SECONDS if options.get("worktree") else REQUEST_SECONDS
+        return self._ask("spawn", facts | defaults | options, seconds)
+
+    def shutdown(
+        self, name: str | None, *, force: bool = False, seconds: float = _GRACE_SECONDS
+    ) -> Outcome:
+        """Ask a teammate to end, or end it.
+
+        Args:
+            name: the teammate's; `None` for all teammates.
+            force: whether to kill it at once, without asking.
+            seconds: how long it has to answer before it is ended.
+        """
+        whom = {"all": True} if name is None else {"name": name}
+        asked = {**whom, "seconds": seconds, "force": force}
+        limit = (0.0 if force else seconds) + _MARGIN_SECONDS
+        reply = control.ask(self.choice.existing(), "shutdown", asked, timeout_seconds=limit)
+        members = reply.data.get("members")
+        if members is None:
+            return Outcome.of(reply)
+        text = "; ".join(member["text"] for member in members)
+        return Outcome(text, reply.data, reply.exit_code)
+
+    def interrupt(self, name: str, text: str = "") -> Outcome:
+        """End the turn that runs; the teammate reads the text next, if there is one."""
+        return self._ask("interrupt", {"name": name, "text": without_secrets(text).strip()})
+
+    def pause(self, name: str) -> Outcome:
+        """Hold a teammate until it is resumed."""
+        return self._ask("pause", {"name": name})
+
+    def resume(self, name: str, **more: float) -> Outcome:
+        """Let a teammate continue, after raising its limits on `usd` and `tokens` by `more`."""
+        return self._ask("resume", {"name": name, **more})
+
+    def _ask(
+        self, command: str, facts: dict[str, Any], seconds: float = REQUEST_SECONDS
+    ) -> Outcome:
+        paths = self.choice.existing()
+        return Outcome.of(control.ask(paths, command, facts, timeout_seconds=seconds))
+
+
+def title(approval: Approval) -> str:
+    """Return the name of a request in sentences."""
+    return f"the {kind_word(approval)} of {approval.asker} ({approval.id})"
+
+
+def kind_word(approval: Approval) -> str:
+    """Return the kind of a request in one word."""
+    return _KINDS.get(approval.type, approval.type)
+
+
+class HostRefusal(TeamError):
     """Another host's refusal, in its words and with its exit code."""
 
     def __init__(self, host: str, text: str, code: ExitCode) -> None:
@@ -36,16 +182,15 @@ class FarRefusal(TeamError):
 
 
 def split_host(choice: TeamOptions, name: str) -> tuple[str, str | None]:
-    """Return a teammate's name, and the other host it is on; `None` for one of this host.
+    """Split `NAME@HOST` into the teammate's name and the other host, `None` for this host.
 
     Raises:
-        BadName: that is no name, of another team, or this host has no name among hosts.
+        BadName: the name is not valid, or belongs to another team.
+        TeamError: this host has no name among hosts.
         UnknownHost: no host has that name.
     """
     if "@" not in name:
         return name, None
-    from teamctl.mail.router import other_hosts  # noqa: PLC0415 -- only for other hosts
-
     hosts = other_hosts(choice)
     own, _, place = name.partition("@")
     team, at, host = place.rpartition("@")
@@ -57,16 +202,13 @@ def split_host(choice: TeamOptions, name: str) -> tuple[str, str | None]:
 
 
 def refuse_options(host: str, given: Mapping[str, bool]) -> None:
-    """Refuse options whose values do not cross, before anything is asked.
+    """Refuse options that another host does not accept.
 
     Args:
         host: the other host.
-        given: whether each was given, by its name.
-
-    Raises:
-        click.UsageError: one is set.
+        given: for each option, whether the person gave it.
     """
-    if found := [name for name, said in given.items() if said]:
+    if found := [name for name, is_given in given.items() if is_given]:
         why = f"the settings of {host} decide there"
         raise click.UsageError(f"{', '.join(found)} cannot be said of a teammate on {host}: {why}")
 
@@ -77,12 +219,11 @@ def ask_host(
     """Have another host do something; return what it says.
 
     Raises:
-        DeadlinePassed: it is not there, or did not answer in time.
-        FarRefusal: it refuses, or failed.
-        SystemExit: a person broke it off, and was told that the request stands.
+        DeadlinePassed: it did not answer in time.
+        HostRefusal: it refuses, or fails.
+        SystemExit: the person pressed Ctrl-C, and was told that the request stays valid.
     """
-    from teamctl.mail.router import other_hosts  # noqa: PLC0415 -- only for other hosts
-    from teamd.hosts.asking import ask  # noqa: PLC0415 -- the same
+    from teamd.hosts.asking import ask  # noqa: PLC0415 -- only for other hosts
 
     try:
         answer = ask(other_hosts(choice), host, command, arguments, seconds=seconds)
@@ -91,39 +232,33 @@ def ask_host(
         click.echo(choice.add_team_option(f"{standing}; `teamctl team --hosts` shows it"), err=True)
         raise SystemExit(INTERRUPTED) from stopped
     if answer.exit_code is not ExitCode.DONE:
-        raise FarRefusal(host, answer.text, answer.exit_code)
+        raise HostRefusal(host, answer.text, answer.exit_code)
     choice.done = f"{host} has done it"
     return answer.text
 
 
 def print_answer(host: str, text: str, *, as_json: bool) -> None:
-    """Print what another host says."""
     output.print_either(f"{host}: {text}", {"host": host, "text": text}, as_json=as_json)
 
 
-no_start_option = click.option(
-    "--no-start", is_flag=True, help="Do not start teamd where none runs: fail with status 3."
-)
-
-
 def ensure_running(choice: TeamOptions, *, no_start: bool) -> TeamPaths:
-    """Return the team that is meant; a teamd serves it then, unless it is not to be started.
+    """Return the team that is meant, after starting its teamd unless `no_start` is set.
 
-    What is said goes to standard error: the output is the command's own.
+    Progress goes to standard error, since the output belongs to the command.
 
     Raises:
         TeamError: teamd did not start, or a setting is wrong.
     """
     if no_start:
         return choice.existing()
-    # A name that is misspelt must not make a team.
+    # A misspelt name must not create a team.
     paths = choice.existing() if choice.team or choice.team_dir else choice.existing_or_here()
     if pidfile.supervisor(paths) is not None:
         return paths
     file = choice.settings_file(paths)
     directories.make_private_directory(paths.home)
     if not choice.without_settings(paths):
-        choice.settings(paths)  # a mistake is told before anything is begun
+        choice.settings(paths)  # report a mistake before anything is created
     _say(f"no teamd runs for {paths.root}; starting it")
     import asyncio  # noqa: PLC0415 -- 40 ms, only where a teamd is started
 
@@ -136,105 +271,3 @@ def ensure_running(choice: TeamOptions, *, no_start: bool) -> TeamPaths:
 
 def _say(text: str) -> None:
     click.echo(terminal.plain(f"teamctl: {text}"), err=True)
-
-
-_GRACE_SECONDS: Final = 10.0  # as `teamctl shutdown` gives
-_MARGIN_SECONDS: Final = 10.0
-_KINDS: Final[dict[str, str]] = {
-    Kind.PLAN: "plan",
-    Kind.SHUTDOWN: "shutdown",
-    Kind.PERMISSION: "permission",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Deeds:
-    """The person's calls to one team; each returns the sentence that says what was done.
-
-    All raise a `TeamError` where it was not.
-    """
-
-    choice: TeamOptions
-
-    def answer(self, request: str, reason: str = "", *, approve: bool, always: bool = False) -> str:
-        """Answer a request; with `always`, a permission is granted for good."""
-        post = team_post(self.choice)
-        words = without_secrets(reason).strip()
-        done = Approvals(post.paths, post).answer(
-            request, by=USER, approve=approve, reason=words, always=always
-        )
-        return f"{done.status} {title(done)}"
-
-    def send(self, to: str, text: str, key: str = "") -> str:
-        """Send mail; what is sent again with the same key arrives once."""
-        post = team_post(self.choice)
-        content = without_secrets(not_empty(text))
-        message = Message(id=key or new_id(), sender=post.person(), to=to, content=content)
-        sent = post.send(message)
-        return f"sent to {sent.to}" + (f"; {sent.warning}" if sent.warning else "")
-
-    def broadcast(self, text: str) -> str:
-        """Send mail to everybody."""
-        post = team_post(self.choice)
-        content = without_secrets(not_empty(text))
-        message = Message(type="broadcast", sender=post.person(), to="all", content=content)
-        sent = post.broadcast(message)
-        if not sent:
-            raise TeamError("there is nobody to send to; spawn a teammate first")
-        return f"sent to {', '.join(one.to for one in sent)}"
-
-    def spawn(self, name: str, role: str, prompt: str, **how: Any) -> str:
-        """Start or wake a teammate.
-
-        Args:
-            name: the teammate's.
-            role: what it is.
-            prompt: its next task.
-            how: `model`, `effort`, `fresh`, `plan` and `worktree`, as the command has them.
-        """
-        check_name(name)
-        facts = {"name": name, "role": role, "prompt": without_secrets(prompt)}
-        left_out = {"model": None, "effort": None, "fresh": False, "plan": None, "worktree": None}
-        seconds = COPY_SECONDS if how.get("worktree") else REQUEST_SECONDS
-        return self._ask("spawn", facts | left_out | how, seconds)
-
-    def shutdown(self, name: str, *, force: bool = False) -> str:
-        """Ask a teammate to end, or end it."""
-        asked = {"name": name, "seconds": _GRACE_SECONDS, "force": force}
-        limit = (0.0 if force else _GRACE_SECONDS) + _MARGIN_SECONDS
-        paths = self.choice.existing()
-        reply = control.ask(paths, "shutdown", asked, timeout_seconds=limit)
-        members = reply.data.get("members")
-        if members is None:
-            return reply.raise_unless_done().text
-        said = "; ".join(member["text"] for member in members)
-        if reply.exit_code is ExitCode.REFUSED:
-            raise TeamError(said)
-        return said
-
-    def interrupt(self, name: str, text: str = "") -> str:
-        """Break off the turn that runs; the text, if there is one, is what it reads next."""
-        return self._ask("interrupt", {"name": name, "text": without_secrets(text).strip()})
-
-    def pause(self, name: str) -> str:
-        """Hold a teammate until it is resumed."""
-        return self._ask("pause", {"name": name})
-
-    def resume(self, name: str, **more: float) -> str:
-        """Let a teammate go on, with limits on `usd` and `tokens` that are raised by so much."""
-        return self._ask("resume", {"name": name, **more})
-
-    def _ask(self, command: str, facts: dict[str, Any], seconds: float = REQUEST_SECONDS) -> str:
-        reply = control.ask(self.choice.existing(), command, facts, timeout_seconds=seconds)
-        warning = reply.raise_unless_done().data.get("warning")
-        return f"{reply.text}; {warning}" if warning else reply.text
-
-
-def title(approval: Approval) -> str:
-    """Return what a request is called in sentences."""
-    return f"the {kind_word(approval)} of {approval.asker} ({approval.id})"
-
-
-def kind_word(approval: Approval) -> str:
-    """Return what is asked for, in a word."""
-    return _KINDS.get(approval.type, approval.type)

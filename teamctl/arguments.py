@@ -132,6 +132,9 @@ timeout_option = click.option(
     callback=lambda _, __, seconds: math.inf if seconds is None else seconds,
     help="How many seconds to wait at most  [default: no limit].",
 )
+no_start_option = click.option(
+    "--no-start", is_flag=True, help="Do not start teamd where none runs: fail with status 3."
+)
 grace_option = partial(
     click.option,
     "--timeout",

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from teamctl.actions import ensure_running, no_start_option
-from teamctl.arguments import fresh_option, text_or_stdin, timeout_option
+from teamctl.actions import ensure_running
+from teamctl.arguments import fresh_option, no_start_option, text_or_stdin, timeout_option
 from teamctl.chat.lead import Lead
 from teamctl.mail.receipts import wait_for_last_words
 from teamctl.render import output

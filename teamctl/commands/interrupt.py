@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from teamctl import arguments
-from teamctl.actions import ask_host, print_answer, split_host
+from teamctl.actions import Outcome, TeamActions, ask_host, print_answer, split_host
 from teamctl.render import output
-from teamd import control
 from teamd.command_line.options import TextCommand, team_options
 from teamd.command_line.run import TeamOptions
 
@@ -32,7 +31,7 @@ def command(choice: TeamOptions, name: str, text: str | None, *, as_json: bool) 
         answer = ask_host(choice, host, "interrupt", asked, seconds=seconds)
         print_answer(host, answer, as_json=as_json)
         return
-    _ask(choice, "interrupt", {"name": name, "text": said}, as_json=as_json)
+    _print(TeamActions(choice).interrupt(name, said), as_json=as_json)
 
 
 @click.command()
@@ -46,11 +45,8 @@ def pause(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     What was under way stays so, mail waits in the inbox, and background jobs go on. `teamctl
     interrupt` ends the step as well.
     """
-    _ask(choice, "pause", {"name": name}, as_json=as_json)
+    _print(TeamActions(choice).pause(name), as_json=as_json)
 
 
-def _ask(choice: TeamOptions, what: str, whom: dict[str, str], *, as_json: bool) -> None:
-    paths = choice.existing()
-    reply = control.ask(paths, what, whom, timeout_seconds=arguments.REQUEST_SECONDS)
-    reply.raise_unless_done()
-    output.print_either(reply.text, dict(reply.data), as_json=as_json)
+def _print(outcome: Outcome, *, as_json: bool) -> None:
+    output.print_either(outcome.text, outcome.data, as_json=as_json)

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from teamctl import arguments
-from teamctl.actions import kind_word, title
+from teamctl.actions import TeamActions, kind_word, title
 from teamctl.mail.router import team_post
 from teamctl.render import output
 from teamd.approvals.approval import Approval, Kind, NoSuchApproval
@@ -114,8 +114,8 @@ def _answer(
     if reason is None and not approve:
         reason = arguments.ask("Why, and what should change? (Enter for no reason)")
     words = arguments.text_or_stdin(reason or "").strip()
-    answered = asked.answer(approval.id, by=USER, approve=approve, reason=words, always=always)
-    click.echo(f"{answered.status} {what}")
+    outcome = TeamActions(choice).answer(approval.id, words, approve=approve, always=always)
+    click.echo(output.plain(outcome.text))
 
 
 def _find(paths: TeamPaths, asked: Approvals, word: str) -> Approval:

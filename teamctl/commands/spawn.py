@@ -9,15 +9,15 @@ import click
 
 from teamctl import arguments
 from teamctl.actions import (
+    Outcome,
+    TeamActions,
     ask_host,
     ensure_running,
-    no_start_option,
     print_answer,
     refuse_options,
     split_host,
 )
 from teamctl.render import output
-from teamd import control
 from teamd.command_line.options import FloatRange, IntRange, TextCommand, team_options
 from teamd.command_line.run import INTERRUPTED, TeamOptions
 from teamd.errors import ExitCode, TeamError
@@ -52,7 +52,7 @@ _MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answe
 @arguments.copy_option
 @click.option("--wait", is_flag=True, help="Wait until its turn ends, and print its final text.")
 @arguments.timeout_option
-@no_start_option
+@arguments.no_start_option
 @click.option("--save", is_flag=True, help="Also write it into the team's team.toml.")
 @output.json_option
 @team_options
@@ -84,12 +84,10 @@ def command(
         return
     paths = ensure_running(choice, no_start=no_start)
     saved = _saved(choice, paths, facts) if save else None
-    seconds = arguments.COPY_SECONDS if facts["worktree"] else arguments.REQUEST_SECONDS
-    reply = control.ask(paths, "spawn", facts, timeout_seconds=seconds)
-    reply.raise_unless_done()
-    choice.done = reply.text
-    if reply.data["warning"]:
-        output.warn(paths.add_team_option(reply.data["warning"]))
+    outcome = TeamActions(choice).spawn(**facts)
+    choice.done = outcome.text
+    if outcome.warning:
+        output.warn(paths.add_team_option(outcome.warning))
     if saved is not None:
         file, content = saved
         directories.remove_placeholder(file)
@@ -99,10 +97,10 @@ def command(
     if wait:
         from teamctl.mail.receipts import wait_for_last_words  # noqa: PLC0415 -- only for --wait
 
-        name = reply.data["member"]["name"]
-        said = wait_for_last_words(paths, name, reply.data["message_id"], timeout)
-    shown = reply.text if said is None else said
-    output.print_either(shown, {**reply.data, "text": said}, as_json=as_json)
+        name = outcome.data["member"]["name"]
+        said = wait_for_last_words(paths, name, outcome.data["message_id"], timeout)
+    shown = outcome.text if said is None else said
+    output.print_either(shown, {**outcome.data, "text": said}, as_json=as_json)
 
 
 @click.command()
@@ -125,13 +123,11 @@ def resume(choice: TeamOptions, name: str, *, as_json: bool, **more: float | Non
     With --usd or --tokens, the limits that stop NAME are first raised by so much: a limit of a day
     for today, the others for good. team.toml stays as it is.
     """
-    paths = choice.existing()
-    asked = {"name": name, **{unit: most for unit, most in more.items() if most is not None}}
-    reply = control.ask(paths, "resume", asked, timeout_seconds=arguments.REQUEST_SECONDS)
-    reply.raise_unless_done()
-    if reply.data["warning"]:
-        output.warn(reply.data["warning"])
-    output.print_either(reply.text, reply.data, as_json=as_json)
+    given = {unit: most for unit, most in more.items() if most is not None}
+    outcome = TeamActions(choice).resume(name, **given)
+    if outcome.warning:
+        output.warn(outcome.warning)
+    output.print_either(outcome.text, outcome.data, as_json=as_json)
 
 
 @click.command()
@@ -152,25 +148,23 @@ def shutdown(
     """
     if (name is None) == (not everybody):
         raise click.UsageError("name a teammate, or give --all")
-    limit = (0.0 if force else timeout) + _MARGIN_SECONDS
-    name, host = split_host(choice, name or "")
+    own, host = split_host(choice, name or "")
     if host is not None:
-        asked = {"name": name, "seconds": timeout, "force": force}
+        asked = {"name": own, "seconds": timeout, "force": force}
+        limit = (0.0 if force else timeout) + _MARGIN_SECONDS
         answer = ask_host(choice, host, "shutdown", asked, seconds=limit)
         print_answer(host, answer, as_json=False)
         return ExitCode.DONE
-    whom = {"all": True} if everybody else {"name": name}
-    asked = {**whom, "seconds": timeout, "force": force}
     try:
-        reply = control.ask(choice.existing(), "shutdown", asked, timeout_seconds=limit)
+        outcome = TeamActions(choice).shutdown(own or None, force=force, seconds=timeout)
     except KeyboardInterrupt:
-        what = "who does not reject it is shut down, at the deadline at the latest"
+        what = "a teammate that does not reject it is shut down, at the deadline at the latest"
         standing = f"teamctl: the request stands: {what}; `teamctl team` shows it"
         click.echo(choice.add_team_option(standing), err=True)
         return INTERRUPTED
-    choice.done = "the shutdown is done" if reply.exit_code == ExitCode.DONE else ""
-    _show_ends(reply)
-    return reply.exit_code
+    choice.done = "the shutdown is done" if outcome.exit_code == ExitCode.DONE else ""
+    _print_ends(outcome)
+    return outcome.exit_code
 
 
 def _given(facts: dict[str, Any]) -> dict[str, bool]:
@@ -203,15 +197,11 @@ def _saved(choice: TeamOptions, paths: TeamPaths, facts: dict[str, Any]) -> tupl
     return file, new
 
 
-def _show_ends(reply: control.ControlReply) -> None:
-    """Print a line for each teammate: on standard error unless it shut down as asked.
-
-    Raises:
-        TeamError: the request itself was refused.
-    """
-    members = reply.data.get("members")
+def _print_ends(outcome: Outcome) -> None:
+    """Print a line for each teammate: on standard error unless it shut down as asked."""
+    members = outcome.data.get("members")
     if members is None:
-        click.echo(output.plain(reply.raise_unless_done().text))
+        click.echo(output.plain(outcome.text))
         return
     for member in members:
         click.echo(output.plain(member["text"]), err=member["exit_code"] != ExitCode.DONE)

@@ -65,7 +65,7 @@ class Acting(Face):
             self.fill(
                 f"Send to {mate.name}",
                 ("Text",),
-                lambda text: self.top.do(lambda deeds: deeds.send(mate.name, text)),
+                lambda text: self.top.do(lambda actions: actions.send(mate.name, text)),
             )
 
     def action_shut_down(self) -> None:
@@ -76,7 +76,7 @@ class Acting(Face):
 
         def go_on(meant: bool | None) -> None:  # noqa: FBT001 -- textual's
             if meant:
-                self.top.do(lambda deeds: deeds.shutdown(mate.name))
+                self.top.do(lambda actions: actions.shutdown(mate.name))
 
         self.app.push_screen(Confirm(f"Shut {mate.name} down?"), go_on)
 
@@ -87,7 +87,7 @@ class Acting(Face):
             self.fill(
                 f"Interrupt {mate.name}",
                 ("It is idle; text that it reads now" if idle else _NEXT,),
-                lambda text: self.top.do(lambda deeds: deeds.interrupt(mate.name, text)),
+                lambda text: self.top.do(lambda actions: actions.interrupt(mate.name, text)),
             )
 
     def action_pause(self) -> None:
@@ -96,9 +96,9 @@ class Acting(Face):
         if mate is None:
             return
         if mate.state == Status.PAUSED:
-            self.top.do(lambda deeds: deeds.resume(mate.name))
+            self.top.do(lambda actions: actions.resume(mate.name))
         else:
-            self.top.do(lambda deeds: deeds.pause(mate.name))
+            self.top.do(lambda actions: actions.pause(mate.name))
 
     def action_limits(self) -> None:
         """Raise the limits that stop the teammate."""
@@ -111,7 +111,7 @@ class Acting(Face):
                 f"Raise the limits of {mate.name}, which has used {used}",
                 ("USD more (may be empty)", "tokens more (may be empty)"),
                 lambda usd, tokens: self.top.do(
-                    lambda deeds: deeds.resume(mate.name, **_more(usd, tokens))
+                    lambda actions: actions.resume(mate.name, **_more(usd, tokens))
                 ),
             )
 

@@ -19,7 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
-from teamctl.actions import Deeds
+from teamctl.actions import Outcome, TeamActions
 from teamctl.top.columns import in_a_line
 from teamctl.top.dialogs import RosterUpdated, StatusMessage, TabLoaded, explain
 from teamctl.top.face import Face
@@ -147,7 +147,7 @@ class Top(App[None]):
         self._trouble = ""  # why the team could not be read
         self._rung = _ids(seen)
         self.paths = choice.existing()
-        self._deeds = Deeds(choice)
+        self._actions = TeamActions(choice)
         self._watcher = self._watch()
 
     @property
@@ -199,10 +199,10 @@ class Top(App[None]):
         self.status = in_a_line(text)
         self.redraw()
 
-    def do(self, deed: Callable[[Deeds], str]) -> None:
+    def do(self, action: Callable[[TeamActions], Outcome]) -> None:
         """Do something to the team, in a thread: the screen goes on, and can be left."""
         self.tell("…")
-        Thread(target=self._do, args=(deed, self._deeds), daemon=True).start()
+        Thread(target=self._do, args=(action, self._actions), daemon=True).start()
 
     def read(self, source: Tab) -> None:
         """Read a tab now, in a thread; the watcher goes on with one that is live."""
@@ -278,7 +278,7 @@ class Top(App[None]):
         self._watcher.end()
         self.paths = paths
         choice = TeamOptions(team_dir=str(paths.root), config=self._choice.config)
-        self._deeds = Deeds(choice)
+        self._actions = TeamActions(choice)
         self._rung = set()
         self._untrusted_at = 0.0
         self._watcher = self._watch()
@@ -321,11 +321,11 @@ class Top(App[None]):
             rows = [row_of("trouble", ((in_a_line(explain(error)), "red"),))]
         self._post(TabLoaded(source, rows))
 
-    def _do(self, deed: Callable[[Deeds], str], deeds: Deeds) -> None:
+    def _do(self, action: Callable[[TeamActions], Outcome], actions: TeamActions) -> None:
         try:
-            text = deed(deeds)
+            text = action(actions).sentence()
         except Exception as error:  # noqa: BLE001
-            text = deeds.choice.add_team_option(explain(error))
+            text = actions.choice.add_team_option(explain(error))
         self._post(StatusMessage(text))
 
     def _post(self, message: Message) -> None:

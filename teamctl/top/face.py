@@ -234,12 +234,14 @@ class Face(Screen[None]):
         """Do what a key says about a request."""
         asked = ask.approval
         if key == "a":
-            self.top.do(lambda deeds: deeds.answer(asked.id, approve=True))
+            self.top.do(lambda actions: actions.answer(asked.id, approve=True))
         elif key == "r":
             self.fill(
                 f"Reject the {bar.kind_of(ask)} of {asked.asker}",
                 ("Reason",),
-                lambda why: self.top.do(lambda deeds: deeds.answer(asked.id, why, approve=False)),
+                lambda why: self.top.do(
+                    lambda actions: actions.answer(asked.id, why, approve=False)
+                ),
             )
 
     def _chosen_ask(self) -> OpenRequest | None:

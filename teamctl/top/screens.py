@@ -99,7 +99,7 @@ class TeamScreen(Acting):
         self.fill(
             "Spawn a teammate",
             ("Name", "Role", "Task"),
-            lambda *words: self.top.do(lambda deeds: deeds.spawn(*words)),
+            lambda *words: self.top.do(lambda actions: actions.spawn(*words)),
         )
 
 

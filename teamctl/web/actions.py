@@ -1,4 +1,4 @@
-"""What a page may have done: each a deed of the person, from values that a page has sent."""
+"""The actions that a page may request, with values from the browser."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from teamctl import arguments
-from teamctl.actions import Deeds
+from teamctl.actions import Outcome, TeamActions
 from teamd.command_line.run import TeamOptions
 from teamd.errors import WrongUsage
 
@@ -54,24 +54,24 @@ def act(choice: TeamOptions, name: str, asked: Asked) -> str:
     Raises:
         TeamError: it is refused, or failed.
     """
-    return ACTIONS[name](Deeds(choice), asked)
+    return ACTIONS[name](TeamActions(choice), asked).sentence()
 
 
-def _approve(deeds: Deeds, asked: Asked) -> str:
+def _approve(actions: TeamActions, asked: Asked) -> Outcome:
     always = asked.flag("always")
-    return deeds.answer(asked.text("id"), asked.words("reason"), approve=True, always=always)
+    return actions.answer(asked.text("id"), asked.words("reason"), approve=True, always=always)
 
 
-def _reject(deeds: Deeds, asked: Asked) -> str:
-    return deeds.answer(asked.text("id"), asked.words("reason"), approve=False)
+def _reject(actions: TeamActions, asked: Asked) -> Outcome:
+    return actions.answer(asked.text("id"), asked.words("reason"), approve=False)
 
 
-def _send(deeds: Deeds, asked: Asked) -> str:
-    return deeds.send(asked.text("to"), asked.text("text"), asked.words("key"))
+def _send(actions: TeamActions, asked: Asked) -> Outcome:
+    return actions.send(asked.text("to"), asked.text("text"), asked.words("key"))
 
 
-def _spawn(deeds: Deeds, asked: Asked) -> str:
-    return deeds.spawn(
+def _spawn(actions: TeamActions, asked: Asked) -> Outcome:
+    return actions.spawn(
         asked.text("name"),
         asked.text("role"),
         asked.text("prompt"),
@@ -82,19 +82,21 @@ def _spawn(deeds: Deeds, asked: Asked) -> str:
     )
 
 
-def _resume(deeds: Deeds, asked: Asked) -> str:
+def _resume(actions: TeamActions, asked: Asked) -> Outcome:
     more = {unit: asked.amount(unit) for unit in ("usd", "tokens")}
-    return deeds.resume(asked.text("name"), **{unit: most for unit, most in more.items() if most})
+    return actions.resume(asked.text("name"), **{unit: most for unit, most in more.items() if most})
 
 
-ACTIONS: Final[Mapping[str, Callable[[Deeds, Asked], str]]] = {
+ACTIONS: Final[Mapping[str, Callable[[TeamActions, Asked], Outcome]]] = {
     "approve": _approve,
     "reject": _reject,
     "send": _send,
-    "broadcast": lambda deeds, asked: deeds.broadcast(asked.text("text")),
+    "broadcast": lambda actions, asked: actions.broadcast(asked.text("text")),
     "spawn": _spawn,
-    "shutdown": lambda deeds, asked: deeds.shutdown(asked.text("name"), force=asked.flag("force")),
+    "shutdown": lambda actions, asked: actions.shutdown(
+        asked.text("name"), force=asked.flag("force")
+    ),
     "resume": _resume,
-    "interrupt": lambda deeds, asked: deeds.interrupt(asked.text("name"), asked.words("text")),
-    "pause": lambda deeds, asked: deeds.pause(asked.text("name")),
+    "interrupt": lambda actions, asked: actions.interrupt(asked.text("name"), asked.words("text")),
+    "pause": lambda actions, asked: actions.pause(asked.text("name")),
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from teamctl.actions import Deeds
+from teamctl.actions import TeamActions
 from teamctl.doctor import Level
 from teamctl.doctor.model import check_model
 from teamctl.top.dialogs import explain
@@ -55,46 +55,50 @@ def teamd(
 
 
 @pytest.fixture
-def deeds(paths: TeamPaths) -> Deeds:
-    return Deeds(TeamOptions(team_dir=str(paths.root)))
+def actions(paths: TeamPaths) -> TeamActions:
+    return TeamActions(TeamOptions(team_dir=str(paths.root)))
 
 
-def test_a_shutdown_says_how_it_ended(paths: TeamPaths, deeds: Deeds) -> None:
+def test_a_shutdown_says_how_it_ended(paths: TeamPaths, actions: TeamActions) -> None:
     with teamd(paths, "done", members=[{"text": "ada is shut down"}]) as asked:
-        assert deeds.shutdown("ada") == "ada is shut down"
+        assert actions.shutdown("ada").sentence() == "ada is shut down"
     assert dict(asked[0].arguments) == {"name": "ada", "seconds": 10.0, "force": False}
 
 
-def test_a_shutdown_by_the_deadline_is_told(paths: TeamPaths, deeds: Deeds) -> None:
+def test_a_shutdown_by_the_deadline_is_told(paths: TeamPaths, actions: TeamActions) -> None:
     late = [{"text": "ada was ended at the deadline"}]
     with teamd(paths, "some", code=ExitCode.DEADLINE, members=late):
-        assert deeds.shutdown("ada", force=True) == "ada was ended at the deadline"
+        assert actions.shutdown("ada", force=True).sentence() == "ada was ended at the deadline"
 
 
-def test_a_rejected_shutdown_is_an_error_with_all_answers(paths: TeamPaths, deeds: Deeds) -> None:
+def test_a_rejected_shutdown_is_an_error_with_all_answers(
+    paths: TeamPaths, actions: TeamActions
+) -> None:
     members = [{"text": "ada is shut down"}, {"text": "bob rejected it: not yet"}]
     with (
         teamd(paths, "some", code=ExitCode.REFUSED, members=members),
         pytest.raises(TeamError, match=r"^ada is shut down; bob rejected it: not yet$"),
     ):
-        deeds.shutdown("bob")
+        actions.shutdown("bob").sentence()
 
 
-def test_a_shutdown_that_is_refused_as_such_is_an_error(paths: TeamPaths, deeds: Deeds) -> None:
+def test_a_shutdown_that_is_refused_as_such_is_an_error(
+    paths: TeamPaths, actions: TeamActions
+) -> None:
     """Such as one of a name that nobody has: there are no members to tell of."""
     with (
         teamd(paths, "no teammate named 'bbo'", code=ExitCode.REFUSED),
         pytest.raises(TeamError, match=r"^no teammate named 'bbo'$"),
     ):
-        deeds.shutdown("bbo")
+        actions.shutdown("bbo")
 
 
 @pytest.mark.parametrize("warning", [None, "it stays at its limit of today"])
-def test_a_deed_tells_what_is_to_be_known_besides(
-    paths: TeamPaths, deeds: Deeds, warning: str | None
+def test_the_warning_of_an_action_is_part_of_its_sentence(
+    paths: TeamPaths, actions: TeamActions, warning: str | None
 ) -> None:
     with teamd(paths, "ada goes on", warning=warning) as asked:
-        told = deeds.resume("ada", usd=1.5)
+        told = actions.resume("ada", usd=1.5).sentence()
     assert told == ("ada goes on; it stays at its limit of today" if warning else "ada goes on")
     assert dict(asked[0].arguments) == {"name": "ada", "usd": 1.5}
 
@@ -106,12 +110,12 @@ def test_a_resume_that_changes_little_warns_on_standard_error(paths: TeamPaths) 
     assert "it stays at its limit of today" in done.err
 
 
-def test_to_nobody_nothing_is_sent(paths: TeamPaths, deeds: Deeds) -> None:
+def test_to_nobody_nothing_is_sent(paths: TeamPaths, actions: TeamActions) -> None:
     enrol(paths, ada=Status.SHUTDOWN)
     with pytest.raises(TeamError, match=r"^there is nobody to send to; spawn a teammate first$"):
-        deeds.broadcast("Hello?")
+        actions.broadcast("Hello?")
     enrol(paths, bob=Status.IDLE)
-    assert deeds.broadcast("Hello?") == "sent to bob"
+    assert actions.broadcast("Hello?").sentence() == "sent to bob"
 
 
 def test_who_leaves_takes_no_files_along_unless_purged(paths: TeamPaths) -> None:
