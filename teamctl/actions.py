@@ -216,7 +216,7 @@ def refuse_options(host: str, given: Mapping[str, bool]) -> None:
 def ask_host(
     choice: TeamOptions, host: str, command: str, arguments: Mapping[str, Any], *, seconds: float
 ) -> str:
-    """Have another host do something; return what it says.
+    """Have another host execute a command; return its answer.
 
     Raises:
         DeadlinePassed: it did not answer in time.

@@ -30,10 +30,10 @@ _MOST_BYTES: Final = 1 << 24  # of standard input, which may have no end
 
 
 def text_or_stdin(argument: str) -> str:
-    """The argument itself, or all of standard input where it is `-`; without known secrets.
+    """Return the argument, or all of standard input if it is `-`, without known secrets.
 
     Raises:
-        TeamError: that is far too much.
+        TeamError: standard input is too long.
     """
     if argument != "-":
         return without_secrets(argument)
@@ -45,28 +45,24 @@ def text_or_stdin(argument: str) -> str:
 
 
 def not_empty(text: str) -> str:
-    """Return a message's text.
-
-    Raises:
-        TeamError: there is nothing in it: whoever reads it would be asked about nothing.
-    """
+    """Return a message's text, or raise a `TeamError` if it is blank."""
     if not text.strip():
         raise TeamError("the text is empty; a message needs one, such as `teamctl send bob Hello`")
     return text
 
 
 def confirm(question: str) -> None:
-    """Ask whether something is to be done that cannot be undone; a script has decided it already.
+    """Ask the person to confirm an action that cannot be undone; scripts are not asked.
 
     Raises:
-        TeamError: the person does not want it.
+        TeamError: the person declines.
     """
     if sys.stdin.isatty() and ask(f"{question} [y/N]").lower() not in ("y", "yes"):
         raise TeamError("nothing was done")
 
 
 def ask(question: str) -> str:
-    """Ask the person for a line; nothing where nobody is there to be asked."""
+    """Ask the person for a line; without a terminal it is empty."""
     if not sys.stdin.isatty():
         return ""
     click.echo(terminal.plain(question), err=True)
@@ -74,7 +70,7 @@ def ask(question: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Return a text of the person's without the secrets that its environment holds."""
+    """Return a text without the secrets in the environment."""
     return Mask(*secrets_in(os.environ)).text(text)
 
 
@@ -90,12 +86,12 @@ def parse_when(text: str, now: float | None = None) -> float:
     """Return the moment that a text names, in seconds since the epoch.
 
     Args:
-        text: a time that long ago, an hour and minute of today, or a date as in ISO 8601, in the
-            reader's time zone where it names none.
-        now: by default the present.
+        text: a duration before now, a time of today, or a date in ISO 8601; local time unless it
+            has a time zone.
+        now: the present by default.
 
     Raises:
-        click.UsageError: it names none.
+        click.UsageError: the text is not a moment.
     """
     now = time.time() if now is None else now
     if ago := _AGO.fullmatch(text):
@@ -115,8 +111,8 @@ def parse_when(text: str, now: float | None = None) -> float:
 Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
-REQUEST_SECONDS: Final = 30.0  # until the supervisor has answered
-COPY_SECONDS: Final = 600.0  # the same, where it makes a working copy first
+REQUEST_SECONDS: Final = 30.0  # until the supervisor answers
+COPY_SECONDS: Final = 600.0  # the same, if it makes a working copy first
 
 fresh_option = click.option(
     "--fresh", is_flag=True, help="Begin a new conversation; the transcript keeps the old one."
@@ -145,14 +141,14 @@ grace_option = partial(
 
 
 def _completing(find: Callable[[TeamPaths], Iterable[str]]) -> Complete:
-    """Return click's callback for what `find` finds in the team that is meant."""
+    """Return a callback that completes the names that `find` returns for a team."""
 
     def complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
         options = context.find_root().params
         try:
             found = list(find(find_team.existing(options.get("team_dir"), options.get("team"))))
         except TeamError:
-            return []  # whoever presses Tab wants no error
+            return []  # pressing Tab must not print errors
         return [name for name in found if name.lower().startswith(begun.lower())]
 
     return complete
@@ -163,11 +159,11 @@ def _members(team: TeamPaths) -> list[str]:
 
 
 def _elsewhere(team: TeamPaths, *, address: bool) -> Iterator[str]:
-    """Yield the members of other hosts, as far as those have told of them.
+    """Yield the members of other hosts, from their last reports.
 
     Args:
-        team: that is meant.
-        address: whether as mail has them, with the team; commands do without.
+        team: the team.
+        address: whether to yield addresses of mail, which contain the team's name.
     """
     from teamd.hosts import rosters  # noqa: PLC0415 -- the same
 
@@ -179,7 +175,7 @@ def _elsewhere(team: TeamPaths, *, address: bool) -> Iterator[str]:
 
 
 def _answerable(team: TeamPaths) -> Iterable[str]:
-    from teamctl.mail.router import open_approvals  # noqa: PLC0415 -- whoever presses Tab
+    from teamctl.mail.router import open_approvals  # noqa: PLC0415 -- only for completion
 
     return (one.id for one in open_approvals(team) if one.may_be_answered_by(USER))
 

@@ -1,4 +1,4 @@
-"""Reading what grows: logs, transcripts, and queues of mail that are looked at now and then."""
+"""Reading files that grow: their new lines, their last lines, and waiting for changes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,11 @@ _CHUNK: Final = 1 << 18
 
 
 class GrowingFile:
-    """A file that is appended to, and now and then replaced by a new one.
-
-    It need not be there yet. Every line is given out once, and whole.
+    """A file that grows, and is sometimes replaced by a new one. Each line is read once, whole.
 
     Args:
-        path: the file.
-        start: where a line begins; of the file that is there now, the lines before are left out.
+        path: the file, which may not exist yet.
+        start: the offset of the first line to read in the present file.
     """
 
     def __init__(self, path: Path, start: int = 0) -> None:
@@ -36,7 +34,7 @@ class GrowingFile:
         self._rest: list[bytes] = []  # of a line that has not ended yet
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines that came since the last call."""
+        """Yield the new lines since the last call."""
         with translate_os_errors(self._path):
             yield from self._read()
             if self._replaced():
@@ -48,7 +46,6 @@ class GrowingFile:
                 yield from self._read()
 
     def close(self) -> None:
-        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
@@ -70,18 +67,18 @@ class GrowingFile:
         if self._fd < 0 or os.fstat(self._fd).st_ino != there.st_ino:
             return True
         if there.st_size < os.lseek(self._fd, 0, os.SEEK_CUR):
-            # The disk has failed, and what was not on it was taken back.
+            # The disk failed, and the file lost data that was not yet on it.
             os.lseek(self._fd, 0, os.SEEK_END)
             self._rest = []
         return False
 
 
 def lines_back(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the whole lines of a file and where they begin, from the last to the first."""
+    """Yield the offsets and texts of the whole lines of a file, from the last to the first."""
     with files.opened(path) as fd:
         start = 0 if fd is None else os.fstat(fd).st_size
         behind: list[bytes] = []  # parts of one line, the last first
-        ended = False  # whether that line has an end: what is being written is no line yet
+        ended = False  # whether that line has an end; an unfinished line is left out
         while fd is not None and start:
             size = min(_CHUNK, start)
             start -= size
@@ -99,17 +96,17 @@ def lines_back(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def end_of(path: Path) -> int:
-    """Return where the next line of a file will begin: behind the last whole one."""
+    """Return the offset after the last whole line of a file."""
     return next((place + len(line) + 1 for place, line in lines_back(path)), 0)
 
 
 def lines(path: Path, *, last: int | None, follow: bool) -> Iterator[bytes]:
-    """Yield whole lines of a file, then those that are added, through rotations too.
+    """Yield the lines of a file, then the lines that are added, also after a rotation.
 
     Args:
-        path: need not be there yet; its folder must be.
-        last: how many of those that stand there now; all for `None`.
-        follow: whether to go on until interrupted.
+        path: may not exist yet; its folder must.
+        last: how many of the present lines to yield; `None` for all.
+        follow: whether to continue until interrupted.
     """
     growing = GrowingFile(path)
     try:
@@ -124,10 +121,10 @@ def lines(path: Path, *, last: int | None, follow: bool) -> Iterator[bytes]:
 
 
 class Watched:
-    """Folders that are waited upon, as a context.
+    """Waits for changes in folders; a context manager.
 
-    What changes after the context was entered ends the next `wait` at once. So does a signal, as
-    Python would otherwise act upon a Ctrl-C that came just before the wait only after it.
+    A change since the context was entered ends the next `wait` at once. So does a signal: Python
+    would otherwise handle a Ctrl-C that comes just before the wait only after it.
     """
 
     def __init__(self, *folders: Path) -> None:
@@ -154,7 +151,7 @@ class Watched:
             one.close()
 
     def wait(self, most_seconds: float = math.inf) -> None:
-        """Wait until one of them has changed, or may have, or so many seconds are over."""
+        """Wait until a folder may have changed, for at most so many seconds."""
         longest = min(most_seconds, *(one.recheck_seconds for one in self._watches))
         watched = [one.fileno() for one in self._watches]
         select.select([*watched, self._signals[0]], [], [], longest)

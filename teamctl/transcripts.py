@@ -1,4 +1,4 @@
-"""The conversations of teammates as they stand and grow, one or several by time."""
+"""Reading the conversations of teammates, one or several in order of time, also as they grow."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from teamd.messages import is_moment
 from teamd.transcript import records
 from teamd.transcript.file import is_checkpoint, parse
 
-Found = tuple[str, dict[str, Any]]  # whose record it is, and its JSON object
+Found = tuple[str, dict[str, Any]]  # the teammate's name, and the record as a JSON object
 
-# What begins an entry; calls and their results belong to the reply before them.
+# Records that begin an entry; calls and their results belong to the reply before them.
 _BEGINNINGS: Final = frozenset(
     kind.kind
     for kind in (
@@ -31,18 +31,18 @@ _BEGINNINGS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """The part of what stands in the conversations that is wanted.
+    """The part of the conversations that is wanted.
 
     Attributes:
-        last: how many entries; all for `None`.
-        since: in seconds since the epoch; all for `None`.
+        last: the number of entries; `None` for all.
+        since: in seconds since the epoch; `None` for all.
     """
 
     last: int | None = None
     since: float | None = None
 
     def start(self, path: Path) -> int:
-        """Return where the first record of it begins in a transcript, read from its end."""
+        """Return the offset of the first wanted record in a transcript."""
         if self.last is None and self.since is None:
             return 0
         start, left = end_of(path), self.last
@@ -59,7 +59,7 @@ class Excerpt:
         return start
 
     def keep(self, found: Iterable[Found]) -> Iterable[Found]:
-        """Return the last entries of several conversations, each of which holds as many."""
+        """Return the last entries of several conversations, each of which has as many."""
         if self.last is None:
             return found
         listed = list(found)
@@ -68,12 +68,12 @@ class Excerpt:
 
 
 class Transcripts:
-    """Conversations, read once and whole.
+    """Reads conversations, each record once.
 
     Args:
         paths: the team.
-        names: asked at each look for whose they are.
-        window: what is wanted of what stands in them now.
+        names: returns the teammates; called at each look.
+        window: the wanted part of the present records.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class Transcripts:
         self.cut = False
 
     def open(self) -> bool:
-        """Find what is wanted; returns whether anybody has a conversation.
+        """Find the wanted part; return whether any conversation exists.
 
-        Afterwards `cut` tells whether anything stands before it.
+        Afterwards `cut` says whether there are earlier records.
         """
         there = False
         for name in self._names():
@@ -100,18 +100,18 @@ class Transcripts:
         return there
 
     def names(self) -> list[str]:
-        """Return whose conversations are read."""
+        """Return the teammates whose conversations are read."""
         return list(self._growing)
 
     def first(self) -> Iterable[Found]:
-        """Return what is wanted of what stands there, by time."""
+        """Return the wanted part of the present records, by time."""
         if len(self._growing) == 1:
             return self._read(*self._growing.items())
         each = [self._read(one) for one in self._growing.items()]
         return self._window.keep(heapq.merge(*each, key=_by_time))
 
     def more(self) -> list[Found]:
-        """Return what has come since the last look, by time."""
+        """Return the records since the last look, by time."""
         for name in self._names():
             self._growing.setdefault(name, GrowingFile(self._paths.transcript(name)))
         return sorted(self._read(*self._growing.items()), key=_by_time)
@@ -131,7 +131,7 @@ class Retries:
         self._growing = GrowingFile(log, end_of(log))
 
     def more(self) -> Iterator[tuple[float, str]]:
-        """Yield when a call has failed since the last look, and what is done about it."""
+        """Yield the time and a sentence for each failed call since the last look."""
         for line in self._growing.lines():
             if _RETRY not in line:
                 continue
@@ -144,14 +144,14 @@ _RETRY: Final = json.dumps(LoggedEvent.RETRY).encode()
 
 
 def explain_retry(entry: dict[str, Any]) -> str:
-    """Return what a line of a log says of a model call that is tried again."""
+    """Return a sentence on a model call that is tried again, from a line of a log."""
     attempt, attempts = entry.get("attempt"), entry.get("attempts")
     which = f" {attempt}/{attempts}" if attempt and attempts else ""
     return f"retrying{which}: {entry.get('reason')}, next in {entry.get('seconds')} s"
 
 
 def logged_at(entry: dict[str, Any]) -> float:
-    """Return when a line of a log was written, in seconds since the epoch; 0 for unknown."""
+    """Return the time of a log line in seconds since the epoch; 0 if unknown."""
     try:
         return datetime.fromisoformat(str(entry.get("time"))).timestamp()
     except ValueError:
@@ -159,7 +159,7 @@ def logged_at(entry: dict[str, Any]) -> float:
 
 
 def moment_of(found: dict[str, Any]) -> float:
-    """Return when a record was written; 0 where it does not tell."""
+    """Return the time of a record in seconds since the epoch; 0 if unknown."""
     said = found.get("time")
     return float(said) if is_moment(said) else 0.0
 

@@ -1,4 +1,4 @@
-"""`teamctl chat`: talk to an agent that leads the team, or have it do one thing."""
+"""`teamctl chat`: talk to the agent that leads the team, or give it one task."""
 
 from __future__ import annotations
 

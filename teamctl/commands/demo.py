@@ -1,4 +1,4 @@
-"""`teamctl demo`: a team builds and tests a small program before your eyes."""
+"""`teamctl demo`: a team builds and tests a small program while the person watches."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def command(*, fast: bool, keep: bool, script: Path | None) -> int:
 
 @dataclass(slots=True)
 class _Play:
-    """One performance.
+    """The scenes of the demo, on a stage.
 
     Attributes:
-        check: called wherever the play may be broken off; raises if it is to be.
+        check: raises `Interrupted` if the demo was interrupted; called often.
     """
 
     stage: Stage
@@ -76,11 +76,11 @@ class _Play:
     check: Callable[[], None]
 
     def run(self) -> None:
-        """Play it, and look whether all of it happened.
+        """Play all scenes, and check that each step happened.
 
         Raises:
-            TeamError: something did not.
-            Interrupted: it was broken off.
+            TeamError: a step did not happen.
+            Interrupted: the demo was interrupted.
         """
         self._begin()
         self._work()
@@ -128,7 +128,7 @@ class _Play:
             raise self._failure(step or "all come to rest", played.trouble)
 
     def _show_run(self, step: str, wanted: str, *arguments: str) -> None:
-        """Run Python, and show the last line of what it prints, which must be the one wanted."""
+        """Run Python, show the last line of its output, and check that it is the wanted one."""
         self.check()
         ended = self.stage.run(*arguments)
         said = (ended.stdout + ended.stderr).decode("utf-8", "replace").strip()

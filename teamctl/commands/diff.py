@@ -20,7 +20,7 @@ from teamd.copies.record import Copy
 from teamd.files.paths import TeamPaths
 from teamd.team.roster import Roster
 
-# What git sets around the words of a difference; all other control characters are shown.
+# The colour codes of git; all other control characters are escaped.
 _COLOUR: Final = re.compile(r"(\033\[[0-9;]*m)")
 _SHORT: Final = 12
 
@@ -112,7 +112,7 @@ def discard(choice: TeamOptions, name: str, *, force: bool, as_json: bool) -> No
 
 
 def _withdraw(choice: TeamOptions, copy: Copy, kept: str) -> list[str]:
-    """Take what was discarded out of the queue; return the ids."""
+    """Remove the discarded commits from the queue; return the ids of their entries."""
     from teamd.copies.source import source_of  # noqa: PLC0415 -- 20 ms
     from teamd.merges.enqueue import withdraw  # noqa: PLC0415 -- the same
 
@@ -124,7 +124,7 @@ def _find(paths: TeamPaths, name: str) -> Copy:
     """Return the working copy of a member.
 
     Raises:
-        TeamError: there is no such member, or it has none.
+        TeamError: there is no such member, or the member has no working copy.
     """
     return record.get(paths, Roster(paths).read().get(name).name)
 

@@ -1,10 +1,4 @@
-"""`teamctl doctor`: what is wrong, and what to do about it; nothing is changed.
-
-The machine: programs, locks, space, and what ends or stops processes behind one's back. The team:
-does a supervisor serve it, can its files be read, and those of roles and skills. The model: is
-there a key, does the server take it, does it know the model. Other machines: who is silent, since
-when and why.
-"""
+"""`teamctl doctor`: checks the machine, the team, the model and other hosts; it changes nothing."""
 
 from __future__ import annotations
 
@@ -82,7 +76,7 @@ def _findings(choice: TeamOptions) -> Iterator[Finding]:
 
 
 def _place(choice: TeamOptions) -> Iterator[Finding]:
-    """Look whether a team could be made where a start would make it."""
+    """Check whether `teamd start` could create a team here."""
     try:
         root = choice.existing_or_here().root
     except TeamError as error:
@@ -103,7 +97,7 @@ def _settings(choice: TeamOptions, team: TeamPaths | None) -> Iterator[Finding]:
             yield Finding(Level.FAIL, f"{error.path}: {mistake}", "mend it in the file")
         return
     except TeamError:
-        return  # told above
+        return  # reported above
     yield Finding(Level.OK, "the settings are right")
     if waiting := found.explain_waiting(choice.config):
         yield Finding(Level.NOTE, waiting, "`teamctl trust` shows them, and confirms the file")
@@ -138,13 +132,13 @@ def _sandbox(settings: Settings) -> Finding:
 
 
 def _files(paths: TeamPaths) -> Iterator[Finding]:
-    """Look at what everybody needs, and at what each member needs."""
+    """Check the files of the team and of its members."""
     strange = list(directories.find_strange(paths))
     for error in strange:
         what, _, remedy = str(error).partition("; ")
         yield Finding(Level.FAIL, what, remedy)
     if strange:
-        return  # what is not opened cannot be looked into
+        return  # these folders and files cannot be opened
     there = pidfile.supervisor(paths)
     if there is None:
         yield Finding(Level.NOTE, "no teamd runs", "`teamd start` starts it")
@@ -161,7 +155,7 @@ def _files(paths: TeamPaths) -> Iterator[Finding]:
 
 
 def _roster(paths: TeamPaths) -> Iterator[Finding]:
-    """Look at the roster, and at the mail and the other files of its members."""
+    """Check the roster, and the mail and other files of its members."""
     team = Team()
     try:
         team = Roster(paths).read()
@@ -174,7 +168,7 @@ def _roster(paths: TeamPaths) -> Iterator[Finding]:
 
 
 def _texts(settings: Settings, team: TeamPaths) -> Iterator[Finding]:
-    """Name each file that cannot be understood: whoever needs it would be refused, or lack it."""
+    """Report the files of roles and skills that cannot be parsed."""
     workspace = settings.team.workspace
     _, unread = skills.find(skills.folders(team.skills, workspace))
     for error in (*roles.mistakes(roles.folders(team.agents, workspace)), *unread):

@@ -36,7 +36,7 @@ _NAME_WIDTH: Final = 8  # of most names; the names to come are not known yet
 )
 @team_options
 def command(choice: TeamOptions, *, follow: bool, since: str | None, as_json: bool) -> None:
-    """Show what happened in the team: mail, turns, tool calls, tasks, approvals, crashes.
+    """Show the events of the team: mail, turns, tool calls, tasks, approvals, crashes.
 
     Without --since, this is the last hour, and with -f only what happens from now on. `teamctl
     help files` lists the kinds of events. Looking changes nothing.

@@ -20,7 +20,7 @@ _GAP: Final = 3
 
 
 def _complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
-    """Return the topics and commands that begin so."""
+    """Return the topics and commands that begin with the typed text."""
     commands = _group(context).list_commands(context)
     known = dict.fromkeys((*topics(), *commands))
     return [name for name in known if name.startswith(begun)]
@@ -79,7 +79,7 @@ def read_topic(name: str) -> str:
 
 
 def title_of(name: str) -> str:
-    """Return what a topic is about: its first line is `# Name: what it is about`."""
+    """Return the title of a topic: its first line is `# Name: title`."""
     return read_topic(name).partition("\n")[0].partition(": ")[2]
 
 
@@ -108,10 +108,10 @@ def _group(context: click.Context) -> click.Group:
 
 
 def _help_of_command(context: click.Context, name: str) -> str:
-    """Return what `teamctl NAME --help` prints.
+    """Return the output of `teamctl NAME --help`.
 
     Raises:
-        TeamError: there is no such command, and no such topic.
+        TeamError: there is no command or topic of that name.
     """
     root = context.find_root()
     found = _group(context).get_command(root, name)

@@ -33,7 +33,7 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
     """Show the other hosts of the team, or set a team up over several.
 
     SINCE is how long a host has been in that state, WAITING how many lines it has not confirmed,
-    ROUND TRIP the time to its postman and back. `teamctl team --hosts` shows who is there.
+    ROUND TRIP the time to its postman and back. `teamctl team --hosts` shows their members.
 
     `teamctl hosts init` makes this host the one that has the broker, and writes a file for each
     other host, where `teamctl hosts join FILE` does the rest. `teamctl help hosts` explains it.
@@ -79,7 +79,7 @@ def init(
     """Make this host the broker's, and write a file for each other HOST to join with.
 
     It writes keys and certificates, the configuration of nats-server and a unit for it, and [hosts]
-    in team.toml. It starts nothing, and says what is to be done next.
+    in team.toml. It starts nothing, and prints the next steps.
     """
     founding = load("founding")
     if renew:
@@ -103,7 +103,7 @@ def init(
 def join(choice: TeamOptions, file: str) -> None:
     """Join a team over several hosts with the FILE that `hosts init` or `add` wrote.
 
-    It writes this host's keys, and [hosts] in team.toml. Where there is no team, it begins one.
+    It writes this host's keys, and [hosts] in team.toml. If there is no team, it creates one.
     """
     joined = load("joining").join(choice, Path(file))
     click.echo(plain(f"this host is {joined.token.name} of the team {joined.token.team} now"))
@@ -119,7 +119,7 @@ def join(choice: TeamOptions, file: str) -> None:
 @click.argument("name")
 @team_options
 def add(choice: TeamOptions, name: str) -> None:
-    """Write a file with which one more host joins, called NAME. Run it on the broker's host."""
+    """Write a file with which another host, called NAME, joins. Run it on the broker's host."""
     added = load("membership").add(choice, name)
     _tell_reload(added.broker, added.record)
     _tell_tokens({added.host: added.token})
@@ -129,7 +129,7 @@ def add(choice: TeamOptions, name: str) -> None:
 @click.argument("name")
 @team_options
 def remove(choice: TeamOptions, name: str) -> None:
-    """Shut the host NAME out: the broker refuses its certificate from now on, for good.
+    """Shut the host NAME out: from now on the broker refuses its certificate.
 
     Run it on the broker's host. A host of that name that is added again gets another certificate.
     """
@@ -137,7 +137,7 @@ def remove(choice: TeamOptions, name: str) -> None:
     try:
         removed = membership.remove(choice, name)
     except membership.NoSuchHost as error:
-        try:  # a removal that was cut short ends here
+        try:  # finish a removal that was interrupted
             _reload(error.broker, error.record)
         except TeamError as trouble:
             click.echo(plain(f"warning: {trouble}"), err=True)
@@ -150,10 +150,10 @@ def remove(choice: TeamOptions, name: str) -> None:
 @click.argument("name")
 @team_options
 def forget(choice: TeamOptions, name: str) -> None:
-    """Forget the host NAME that will not come back: drop what waits for it, show it no more.
+    """Forget the host NAME that will not come back: drop its waiting mail, and stop showing it.
 
-    `teamctl hosts remove` shuts a host out, on the broker's host; each of the others knows it until
-    it is told to forget it. A new host of that name begins anew.
+    `teamctl hosts remove` shuts a host out, on the broker's host; each other host knows it until
+    you run `teamctl hosts forget` there. A new host of that name starts fresh.
     """
     forgotten = forget_host(choice, name)
     click.echo(plain(f"{forgotten.host} is forgotten"))
@@ -200,7 +200,7 @@ def _tell_steps(made: Founded) -> None:
 
 
 def _tell_tokens(tokens: dict[str, Path]) -> None:
-    """Say which file goes where."""
+    """Print which file belongs on which host."""
     if not tokens:
         click.echo("`teamctl hosts add NAME` writes the file with which another host joins")
         return
@@ -211,10 +211,10 @@ def _tell_tokens(tokens: dict[str, Path]) -> None:
 
 
 def _reload(broker: BrokerFolder, record: BrokerRecord) -> bool:
-    """Have the broker take what has changed; return whether one runs.
+    """Have the broker reload its configuration; return whether a broker runs.
 
     Raises:
-        TeamError: it runs, and does not.
+        TeamError: the broker runs, but did not reload.
     """
     reloading = load("reload")
     how = reloading.reload(broker, record)
@@ -228,7 +228,7 @@ def _reload(broker: BrokerFolder, record: BrokerRecord) -> bool:
 
 
 def _tell_reload(broker: BrokerFolder, record: BrokerRecord) -> None:
-    """Have the broker take what has changed, and say so; raises what `_reload` does."""
+    """Have the broker reload its configuration, and print the result."""
     runs = _reload(broker, record)
     click.echo(
         "the broker has taken it" if runs else "no broker runs here; it holds once one is started"

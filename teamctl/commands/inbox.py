@@ -1,4 +1,4 @@
-"""`teamctl inbox`: the person's mail is taken once it is shown; a teammate's is only looked at."""
+"""`teamctl inbox`: takes the person's mail once it is shown, and shows a teammate's mail."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _follow(reader: _Looker | InboxReader, paths: TeamPaths, form: MailFormat) -
 
 
 class _Looker:
-    """Shows mail and leaves it; each message once."""
+    """Shows mail without taking it; each message once."""
 
     def __init__(self, boxes: Boxes, note: Note) -> None:
         self._boxes = boxes

@@ -25,7 +25,7 @@ def command() -> None:
     if os.path.lexists(file):
         raise TeamError(f"{file} is there already; edit it, or move it away first")
     text = init_text().encode()
-    with suppress(StoreError):  # nothing in it loosens, so that it counts all the same
+    with suppress(StoreError):  # no setting in it loosens, so the file counts without trust
         TrustStore().confirm(file, text)
     files.replace(file, text, mode=0o644)
     click.echo(plain(f"wrote {file}; everything in it is optional"))
@@ -37,7 +37,7 @@ def command() -> None:
 
 
 def _team_above() -> TeamPaths | None:
-    """Return the team of this folder where it is one of a folder above."""
+    """Return the team of this folder if it belongs to a folder above."""
     with suppress(TeamError):
         team = find_team.existing(None, None)
         if team.home.resolve() != Path.cwd().resolve():

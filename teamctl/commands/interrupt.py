@@ -17,7 +17,7 @@ from teamd.command_line.run import TeamOptions
 @output.json_option
 @team_options
 def command(choice: TeamOptions, name: str, text: str | None, *, as_json: bool) -> None:
-    """Break off the turn of NAME at once; TEXT is what it reads next.
+    """Interrupt the turn of NAME at once; it reads TEXT next.
 
     The model's reply, a command or a wait ends within a second, and the teammate knows that it was
     interrupted. Without TEXT it is idle then, and reads mail as it comes. Its background jobs go

@@ -1,4 +1,4 @@
-"""`teamctl logs`: what a teammate, or teamd, noted."""
+"""`teamctl logs`: the log of a teammate, of teamd or of the postman."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _COLOURS = {"warning": "yellow", "error": "red"}
 def command(choice: TeamOptions, name: str, *, follow: bool, last: int, as_json: bool) -> None:
     """Show the log of teammate NAME, or with `teamd` that of the supervisor.
 
-    With `postman`, where no teammate has that name, it shows what the postman did, which carries
+    With `postman`, unless a teammate has that name, it shows the log of the postman, which carries
     mail to other hosts.
     """
     for line in lines(_find(choice.existing(), name), last=last, follow=follow):
@@ -53,7 +53,7 @@ def _find(paths: TeamPaths, name: str) -> Path:
     """Return the log of a name.
 
     Raises:
-        UnknownTeammate: nobody has it.
+        UnknownTeammate: no member has that name.
     """
     team, lower = Roster(paths).read(), name.lower()
     if lower == TEAMD:

@@ -1,4 +1,4 @@
-"""`teamctl prune`: removes what nobody needs any more, and no mail."""
+"""`teamctl prune`: removes old logs and the files of former members, but never mail."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def command(
 ) -> None:
     """Remove rotated logs, and the logs, conversations and jobs of names not in the team.
 
-    It also removes debris that is more than an hour old: answers that nobody fetched and files
-    that a killed process left unfinished. It keeps all mail, your own conversation, and the files
-    of every member, whatever its status.
+    It also removes debris that is more than an hour old: unread replies of teamd and files that a
+    killed process left unfinished. It keeps all mail, your own conversation, and the files of
+    every member, whatever its status.
     """
     paths = choice.existing()
     removed: list[tuple[Path, int]] = []
     try:
-        # Under the roster's lock nobody joins the team whose old conversation is being removed.
+        # Under the roster's lock no member can join whose old conversation is being removed.
         with locks.locked(paths.config_lock):
             found = _found(paths, logs=logs, transcripts=transcripts)
             for path in directories.older(found, seconds=days * _DAY_SECONDS):
@@ -56,7 +56,7 @@ def command(
                     if not dry_run:
                         path.unlink()
                     removed.append((path, size))
-    finally:  # whatever came in between, what is gone is told
+    finally:  # report the removed files even after an error
         _tell("would remove" if dry_run else "removed", paths, removed)
     if not removed:
         click.echo("nothing to remove")
@@ -83,7 +83,7 @@ def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]
 
 
 def _members(paths: TeamPaths) -> set[str]:
-    """The names of the team in lower case; without a roster nobody knows what may go."""
+    """Return the names of the team in lower case; without a roster, no file may be removed."""
     if not paths.config.exists():
         why = f"there is no roster {paths.config}, so nothing tells what may go"
         raise TeamError(f"{why}; `teamd start` makes one")
@@ -91,7 +91,7 @@ def _members(paths: TeamPaths) -> set[str]:
 
 
 def _logs(paths: TeamPaths, members: set[str]) -> Iterator[Path]:
-    """Rotated ones of anybody, and those of names that are gone."""
+    """Yield the rotated logs, and all logs of names that are not in the team."""
     for path in directories.list_files(paths.logs, "*.log*"):
         name, dot, rest = path.name.partition(".")
         if NAME.fullmatch(name) and (

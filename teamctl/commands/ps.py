@@ -29,7 +29,7 @@ _NUMBERS: Final = ("PID", "UP", "CPU", "MEM")
 _SHAPE: Final = Shape(
     elastic={"COMMAND": 12, "NAME": 12}, spare=("CPU", "UP"), dispensable=("MEM", "COMMAND")
 )
-_LONGEST: Final = 160  # characters: that of a sandbox has thousands, and --json has them all
+_LONGEST: Final = 160  # characters; the command of a sandbox has thousands, and --json shows all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,8 @@ class _Process:
 
     Attributes:
         name: the teammate that it belongs to, or `teamd`.
-        command: what it runs; empty for teamd and the teammates themselves.
-        memory_bytes: with its share of what it shares, as far as others may know that.
+        command: its command line; empty for teamd and the teammates themselves.
+        memory_bytes: with its share of shared memory, if this user may read that.
     """
 
     pid: int
@@ -74,7 +74,7 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
 
 
 def _known(paths: TeamPaths, supervisor: int) -> tuple[dict[int, str], dict[int, int]]:
-    """Return whose processes are known by pid, and what they themselves tell of their memory."""
+    """Return the names of known processes by pid, and the memory that they report."""
     names, memory = {supervisor: TEAMD}, {}
     for member in Roster(paths).read().members:
         seen = look_at(paths, member, None, None)
@@ -87,7 +87,7 @@ def _known(paths: TeamPaths, supervisor: int) -> tuple[dict[int, str], dict[int,
 def _processes(
     root: int, names: Mapping[int, str], memory: Mapping[int, int]
 ) -> Iterator[_Process]:
-    """Yield a process and all below it, each behind the one that started it."""
+    """Yield a process and its descendants, each after its parent."""
     import psutil  # noqa: PLC0415 -- 20 ms, only here
 
     def under(process: psutil.Process, name: str) -> Iterator[_Process]:

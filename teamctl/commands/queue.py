@@ -32,9 +32,9 @@ _COLOURS: Final = {
 def command(choice: TeamOptions, *, as_json: bool) -> None:
     """Show the merge queue, or add to it, or remove from it.
 
-    What teammates committed in their working copies is merged into the branch `[merge] into`, one
-    after the other, and only what passes the check. WHY says what one waits for, or why it was not
-    merged. `teamctl help queue` explains it.
+    teamd merges the commits of teammates into the branch `[merge] into`, one entry after the other,
+    if the check passes. WHY says why an entry waits or was not merged. `teamctl help queue`
+    explains it.
     """
     if click.get_current_context().invoked_subcommand is not None:
         return
@@ -77,7 +77,7 @@ def add(choice: TeamOptions, name: str, *, as_json: bool) -> None:
 @output.json_option
 @team_options
 def remove(choice: TeamOptions, entry_id: str, *, as_json: bool) -> None:
-    """Remove what has the id ID from the queue, even while it is being checked."""
+    """Remove the entry ID from the queue, even while it is being checked."""
     from teamd.copies.source import Source  # noqa: PLC0415 -- 20 ms
     from teamd.merges import enqueue  # noqa: PLC0415 -- the same
 

@@ -38,7 +38,7 @@ _id_argument = click.argument("request_id", metavar="ID|NAME", shell_complete=ar
 @output.json_option
 @team_options
 def command(choice: TeamOptions, *, as_json: bool) -> None:
-    """List the open requests, such as plans and permissions, and what is allowed for good.
+    """List the open requests, such as plans and permissions, and the permanent permissions.
 
     `teamctl approve ID` and `teamctl reject ID` answer those that are addressed to you.
     """
@@ -95,10 +95,10 @@ def _approvals(choice: TeamOptions) -> Approvals:
 def _answer(
     choice: TeamOptions, beginning: str, *, approve: bool, reason: str | None, always: bool = False
 ) -> None:
-    """Answer the approval whose id begins so, and say what was answered.
+    """Answer the request with that beginning of its id, and print the answer.
 
     Raises:
-        TeamError: there is none, it is not yours to answer, or it is open no more.
+        TeamError: there is no such request, the person may not answer it, or it is closed.
     """
     asked = _approvals(choice)
     approval = _find(choice.existing(), asked, beginning)
@@ -122,7 +122,7 @@ def _find(paths: TeamPaths, asked: Approvals, word: str) -> Approval:
     """Return the approval of that id, or the only one that a teammate of that name waits for.
 
     Raises:
-        TeamError: there is none, or several.
+        TeamError: there is no such approval, or there are several.
     """
     exact = asked.find(word)
     if exact is not None:
@@ -130,7 +130,7 @@ def _find(paths: TeamPaths, asked: Approvals, word: str) -> Approval:
     waiting = [one for one in asked.open_ones() if not one.overdue]
     yours = [one for one in waiting if one.may_be_answered_by(USER)]
     found = [one for one in yours if one.asker.lower() == word.lower()]
-    if not found:  # a name is no beginning of an id, even where one begins so
+    if not found:  # the name of a teammate goes before the beginning of an id
         _refuse_teammate(paths, word, waiting)
         return asked.match(word)
     if len(found) > 1:
@@ -140,7 +140,7 @@ def _find(paths: TeamPaths, asked: Approvals, word: str) -> Approval:
 
 
 def _refuse_teammate(paths: TeamPaths, name: str, waiting: Sequence[Approval]) -> None:
-    """Say how a teammate is that asks the person for nothing, and who does ask.
+    """Explain why the person has no request of this teammate, and name the open requests.
 
     Raises:
         NoSuchApproval: there is a teammate of that name.
@@ -157,7 +157,7 @@ def _refuse_teammate(paths: TeamPaths, name: str, waiting: Sequence[Approval]) -
 
 
 def _explain(seen: Overview, mate: MemberView, waiting: Sequence[Approval]) -> str:
-    """Say why a teammate asks the person for nothing, and what to do next."""
+    """Return why the person has no request of a teammate, and the next step."""
     asked = next((one for one in waiting if one.asker == mate.name), None)
     if asked is not None:
         return f"{mate.name} waits for {asked.to} to answer its {kind_word(asked)}, not for you"

@@ -1,4 +1,4 @@
-"""`teamctl rm`: a teammate leaves the team; its files stay, or go as well."""
+"""`teamctl rm`: removes a teammate from the team, and its files if wanted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from teamd.files.paths import TeamPaths
 from teamd.messages import check_name
 from teamd.team.roster import Roster
 
-# As `Conversation.key_of` makes them: else those of bob-2 would be bob's.
+# As `Conversation.key_of` makes them: otherwise bob-2's subagents would count as bob's.
 _SUBAGENT_KEY: Final = r"[0-9a-f]{16}-\d+-\d+\.jsonl"
 
 
@@ -38,8 +38,8 @@ def command(choice: TeamOptions, name: str, *, purge: bool, yes: bool, as_json: 
     """Take NAME out of the team, once it is shut down or has failed.
 
     Its files stay, so that a spawn under the same name goes on with its conversation. --purge
-    deletes them, also of a name that has left before; on a terminal it first asks you. What nobody
-    merged of a working copy is kept for 30 days, and what was spent is never forgotten.
+    deletes them, also of a name that left before; on a terminal it first asks you. Unmerged work in
+    a working copy is kept for 30 days, and the costs stay in the budget.
     """
     paths = choice.existing()
     if purge and not yes:
@@ -63,14 +63,14 @@ def command(choice: TeamOptions, name: str, *, purge: bool, yes: bool, as_json: 
 
 
 def _describe_copy(paths: TeamPaths, name: str) -> str:
-    """Say where its working copy is, which nobody asks for any more."""
+    """Return a clause that says where the working copy is, if there is one."""
     if not paths.copy(name).exists():
         return ""
     return f", and its working copy in {paths.copy(name)}"
 
 
 def _remove_copy(choice: TeamOptions, paths: TeamPaths, name: str) -> str:
-    """Remove its working copy, if it has one; say what became of it."""
+    """Remove the working copy, if there is one; return a clause with the result."""
     if not paths.copy(name).exists():
         return ""
     from teamd.copies import discard, record  # noqa: PLC0415 -- git's, and few teammates have one
@@ -88,7 +88,7 @@ def _remove_copy(choice: TeamOptions, paths: TeamPaths, name: str) -> str:
 
 
 def _purge(paths: TeamPaths, name: str) -> list[Path]:
-    """Delete the files of a name; nobody can join under it meanwhile."""
+    """Delete the files of a name, which cannot join meanwhile."""
     with locks.locked(paths.config_lock):
         if Roster(paths).read().find(name) is not None:
             raise TeamError(f"{name} is in the team again; nothing of it is deleted")

@@ -1,4 +1,4 @@
-"""`teamctl send` and `broadcast`: a message is sent, whether or not teamd runs."""
+"""`teamctl send` and `broadcast`: send mail, whether or not teamd runs."""
 
 from __future__ import annotations
 
@@ -77,21 +77,17 @@ def command(
 
 
 def _check_wait(post: MailRouter, name: str, *, wait: bool) -> None:
-    """Check that it can be seen from here when a message is read, where somebody waits for that.
-
-    Raises:
-        click.UsageError: its receiver is on another host.
-    """
+    """Refuse --wait for a receiver on another host, whose conversation is not visible here."""
     if wait and post.far(name) is not None:
         why = "only the host of its receiver knows when it is read"
         raise click.UsageError(f"--wait cannot be said of {name}: {why}")
 
 
 def _await_delivery(post: MailRouter, sent: Sent, message: Message, seconds: float) -> None:
-    """Return once a message is in its receiver's conversation.
+    """Wait until a message is in its receiver's conversation.
 
     Raises:
-        DeadlinePassed: it is not within so many seconds.
+        DeadlinePassed: it is not there within so many seconds.
     """
     from teamctl.mail.receipts import Receipt  # noqa: PLC0415 -- only for --wait
 
@@ -119,7 +115,7 @@ def broadcast(choice: TeamOptions, text: str, sender: str | None, *, all_hosts: 
     content = not_empty(text_or_stdin(text))
     message = Message(type="broadcast", sender=sender, to="all", content=content)
     if all_hosts:
-        post.other_hosts()  # before anybody has it
+        post.other_hosts()  # fails before the first send if there are none
     sent = post.broadcast(message)
     if all_hosts:
         sent = [*sent, *_broadcast_far(post, message)]
@@ -131,7 +127,7 @@ def broadcast(choice: TeamOptions, text: str, sender: str | None, *, all_hosts: 
 
 
 def _broadcast_far(post: MailRouter, message: Message) -> tuple[Sent, ...]:
-    """Send to those on other hosts, and say on standard error who was missed."""
+    """Send to the members of other hosts, and warn about each that was missed."""
     found = broadcast_far(post, message)
     for whom, why in found.missed.items():
         output.warn(f"{whom} was missed: {why}")
@@ -139,7 +135,7 @@ def _broadcast_far(post: MailRouter, message: Message) -> tuple[Sent, ...]:
 
 
 def _warn_of_rest(post: MailRouter, *receivers: str) -> None:
-    """Say that mail waits, where nobody delivers it to agents of this team now."""
+    """Warn that mail waits, if no teamd runs to deliver it to agents of this team."""
     agents = [to for to in receivers if to != post.person() and "@" not in to]
     if agents and pidfile.is_teamd_down(post.paths):
         why = "no teamd runs, so the message waits; `teamd start` delivers it"

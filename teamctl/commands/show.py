@@ -1,4 +1,4 @@
-"""`teamctl show`: all that is known of one teammate, on one page."""
+"""`teamctl show`: everything about one teammate, on one page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from teamd.transcript.records import Replied
 @output.json_option
 @team_options
 def command(choice: TeamOptions, name: str, *, as_json: bool) -> None:
-    """Show all about NAME: how it is and why, its work, what waits, what it said last.
+    """Show all about NAME: its state and why, its work, waiting mail and requests, its last words.
 
     The command works without teamd.
     """
@@ -54,7 +54,7 @@ def command(choice: TeamOptions, name: str, *, as_json: bool) -> None:
 
 
 def _facts(paths: TeamPaths, member: Member) -> dict[str, Any]:
-    """Return what other files than the roster say."""
+    """Return the facts that are not in the roster."""
     name, process = member.name, member.process
     account = read_used(paths.ledger).get(name, NOTHING)
     tasks = [one for one in read_all(paths).by_id.values() if one.status.open and one.is_of(name)]
@@ -96,27 +96,27 @@ def _lines(paths: TeamPaths, view: MemberView, facts: dict[str, Any]) -> Iterato
 
 
 def _state(view: MemberView) -> str:
-    """Return how it is, for how long, and what it does or waits for, as `team` has it."""
+    """Return its state, for how long, and what it does or waits for, as in `teamctl team`."""
     why = view.describes if view.doing or view.state == WAITING else view.member.reason
     since = "" if view.since is None else f" for {output.ago(view.since)}"
     return f"{view.state}{since}" + (f": {why}" if why else "")
 
 
 def _effort(choice: TeamOptions, paths: TeamPaths, member: Member) -> str | None:
-    """Return the effort that its model is asked for; `None` where a file cannot be read."""
+    """Return the effort of its model; `None` if a file cannot be read."""
     if member.effort:
         return member.effort
     try:
         settings = choice.settings(paths)
         folders = roles.folders(paths.agents, settings.team.workspace)
         role = roles.find(member.role, folders)
-    except TeamError:  # `doctor` says what is wrong
+    except TeamError:  # `teamctl doctor` reports it
         return None
     return (role.effort if role else None) or settings.model.effort
 
 
 def _terms(paths: TeamPaths, member: Member, effort: str | None) -> Iterator[tuple[str, str]]:
-    """Yield how it works: its effort, and what is not as the settings say for all."""
+    """Yield its own settings, and its effort."""
     if member.model:
         yield "model", member.model
     if effort:

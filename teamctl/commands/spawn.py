@@ -1,4 +1,4 @@
-"""The life of a teammate, by requests to teamd: `teamctl spawn`, `resume` and `shutdown`."""
+"""Requests to teamd about the life of a teammate: `teamctl spawn`, `resume` and `shutdown`."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def command(
     """Start or wake NAME as ROLE, with PROMPT as its next task.
 
     If PROMPT is -, the command reads it from standard input. A teammate that is idle or shut down
-    remembers its conversation. Where no teamd runs, the command starts it. NAME@HOST is spawned on
-    another host: its settings must let this one, and decide all but name, role and prompt.
+    remembers its conversation. If no teamd runs, the command starts it. NAME@HOST is spawned on
+    another host: its settings must allow that, and decide all but name, role and prompt.
     """
     facts["name"], host = split_host(choice, facts["name"])
     check_name(facts["name"])
@@ -118,10 +118,10 @@ def command(
 @output.json_option
 @team_options
 def resume(choice: TeamOptions, name: str, *, as_json: bool, **more: float | None) -> None:
-    """Read team.toml again, then let NAME go on where it was paused.
+    """Read team.toml again, then let NAME continue where it was paused.
 
     With --usd or --tokens, the limits that stop NAME are first raised by so much: a limit of a day
-    for today, the others for good. team.toml stays as it is.
+    for today, the others permanently. team.toml stays as it is.
     """
     given = {unit: most for unit, most in more.items() if most is not None}
     outcome = TeamActions(choice).resume(name, **given)
@@ -168,7 +168,7 @@ def shutdown(
 
 
 def _given(facts: dict[str, Any]) -> dict[str, bool]:
-    """Return which options say something of a teammate besides its name, role and prompt."""
+    """Return for each option about the teammate whether it was given."""
     options = ("model", "effort", "plan", "worktree")
     said = {f"--{name}": facts[name] is not None for name in options}
     return {**said, "--fresh": facts["fresh"]}
@@ -181,10 +181,10 @@ def _spawn_far(choice: TeamOptions, host: str, facts: dict[str, Any], *, as_json
 
 
 def _saved(choice: TeamOptions, paths: TeamPaths, facts: dict[str, Any]) -> tuple[Path, bytes]:
-    """Return the file that declares this team's teammates, and its text with one more.
+    """Return the file that declares this team's teammates, and its text with the new one.
 
-    A team by name has its own file. The text is made before the spawn, so that a mistake costs
-    nothing; and a file that is trusted stays so, before and after it is written.
+    A named team has its own file. The text is made before the spawn, so that a mistake costs
+    nothing. A trusted file stays trusted, before and after it is written.
     """
     from teamd.settings.write import with_teammate  # noqa: PLC0415 -- the same
 

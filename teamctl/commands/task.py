@@ -22,7 +22,7 @@ from teamd.command_line.run import TeamOptions
 from teamd.files import pidfile
 from teamd.messages import LEAD
 
-# What somebody can set; the others follow from that.
+# The statuses that a person can set; `checking` follows from the others.
 _STATUSES = [str(status) for status in TaskStatus if status is not TaskStatus.CHECKING]
 _SHOWN = ("description", "role", "created_by", "check")
 
@@ -113,7 +113,7 @@ def _facts(task: Task, team_check: str) -> Iterator[str]:
 @output.json_option
 @team_options
 def update(choice: TeamOptions, task_id: str, *, as_json: bool, **facts: Any) -> None:
-    """Change a task, also one that a teammate owns."""
+    """Change a task, even if a teammate owns it."""
     if facts["description"] is not None:
         facts["description"] = arguments.text_or_stdin(facts["description"])
     if facts["status"] is not None:

@@ -32,9 +32,9 @@ _COLOURS = {
 def command(choice: TeamOptions, *, everything: bool, as_json: bool) -> None:
     """Show the tasks of the team.
 
-    ROLE, where tasks have one, says who may claim them; BLOCKED BY, where one is blocked, lists
-    the tasks to complete first; PROOF, where tasks have checks, whether they were passed.
-    `teamctl task show ID` shows all of one task.
+    ROLE names the role that may claim a task; BLOCKED BY lists the tasks to complete first; PROOF
+    says whether a task passed its check. A column is left out if no task needs it. `teamctl task
+    show ID` shows all of one task.
     """
     tasks = read_all(choice.existing())
     hidden = () if everything else (TaskStatus.DELETED,)

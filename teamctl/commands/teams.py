@@ -69,7 +69,7 @@ def create(choice: TeamOptions, name: str) -> None:
     """
     home = _project(choice)
     own = choice.settings(TeamPaths(home / TEAM_FOLDER)).team.name
-    if name.lower() == own.lower():  # also while that one is not there yet: mail goes by names
+    if name.lower() == own.lower():  # even before that team exists, since mail goes by names
         raise TeamError(f"the project's own team is called {own!r} already; take another name")
     paths = teams.make(home, name)
     import asyncio  # noqa: PLC0415 -- 40 ms, only where a teamd is started or stopped
@@ -91,8 +91,8 @@ def delete(choice: TeamOptions, name: str, *, force: bool, yes: bool, timeout: f
     """Ask everyone in the team NAME to shut down, then delete the team and all its files.
 
     On a terminal it first asks you, unless --yes or --force is given. If a teammate rejects the
-    shutdown, the team stays. Only teams in .teams/ can be deleted. It is refused while a working
-    copy has work that nobody merged; --force keeps that for 30 days.
+    shutdown, the team stays. Only teams in .teams/ can be deleted. The command refuses while a
+    working copy has unmerged work; --force keeps that work for 30 days.
     """
     from teamd.copies import discard  # noqa: PLC0415 -- 20 ms
 

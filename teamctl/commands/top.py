@@ -22,10 +22,10 @@ from teamd.overview.overview import OverviewReader
 )
 @team_options
 def command(choice: TeamOptions, *, readonly: bool, mouse: bool) -> None:
-    """Show the team on the whole screen: who waits for you, and what everybody does.
+    """Show the team on the whole screen: the requests for you, and the work of each teammate.
 
-    Answer requests with `a` and `r`, look at a teammate with Enter; `?` shows all keys. Where there
-    is no terminal, it prints what `teamctl team` prints.
+    Answer requests with `a` and `r`, look at a teammate with Enter; `?` shows all keys. Without a
+    terminal, it prints the output of `teamctl team`.
 
     It needs textual: `pip install 'teamd[top]'`.
     """

@@ -1,4 +1,4 @@
-"""`teamctl trace`: where a message is, and when it came there."""
+"""`teamctl trace`: where a message is, and when it got there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from teamd.transcript.records import mail_in
 
 _LISTED: Final = 20
 _HEADINGS: Final = ("ID", "FROM", "TO", "AGE", "STATE", "TEXT")
-# An id is cut last, and never below what tells it from the others.
+# An id is cut last, and stays long enough to be unique.
 _SHAPE: Final = Shape(
     elastic={"TEXT": 8, "ID": 15}, spare=("AGE", "FROM"), dispensable=("TO", "STATE", "TEXT")
 )
@@ -59,7 +59,7 @@ def command(choice: TeamOptions, message_id: str | None, *, as_json: bool) -> No
 
 
 def _list(paths: TeamPaths, *, as_json: bool) -> None:
-    """Print the latest messages, the last one below."""
+    """Print the latest messages, the last one at the end."""
     latest = sorted(_latest(paths), key=lambda found: found[0].timestamp)[-_LISTED:]
     if as_json:
         output.print_json(
@@ -83,7 +83,7 @@ def _list(paths: TeamPaths, *, as_json: bool) -> None:
 
 
 def _latest(paths: TeamPaths) -> Iterator[tuple[Message, str]]:
-    """Yield the mail that waits, and what was delivered lately, each with where it stands."""
+    """Yield the waiting messages and the last delivered ones, each with its state."""
     names = [*(member.name for member in Roster(paths).read().members), LEAD, USER]
     waiting: set[str] = set()
     for name in dict.fromkeys(names):
@@ -99,7 +99,7 @@ def _latest(paths: TeamPaths) -> Iterator[tuple[Message, str]]:
 
 
 def _last_lines(path: Path) -> list[bytes]:
-    """Return the whole lines at the end of a file that may be very long."""
+    """Return the whole lines at the end of a file, which may be very long."""
     with os.fdopen(safe_open(path, os.O_RDONLY), "rb") as file:
         start = max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
         file.seek(start)
@@ -108,7 +108,7 @@ def _last_lines(path: Path) -> list[bytes]:
 
 
 def _steps(way: tracing.MessageTrace) -> list[str]:
-    """Say what has happened to it so far, and what has not."""
+    """Return the steps of a message up to its present state."""
     steps = [f"sent{_when(way.sent)} by {way.sender}"]
     if way.taken is not None:
         steps.append(f"taken{_when(way.taken)}")

@@ -75,7 +75,7 @@ def command(
 
 
 def _choose(paths: TeamPaths, names: tuple[str, ...]) -> Callable[[], list[str]]:
-    """Return what tells whose conversations are wanted: some members', or at any time all."""
+    """Return a function for the wanted names: the given members, or all members at that time."""
     roster = Roster(paths)
     team = roster.read()
     chosen = [USER if name.lower() == USER else team.get(name).name for name in names]

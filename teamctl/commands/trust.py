@@ -1,4 +1,4 @@
-"""`teamctl trust`: the person confirms what a settings file loosens."""
+"""`teamctl trust`: the person confirms the settings that loosen limits on agents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NEXT = "it counts from the next `teamd start` or `teamd reload` on"
 @output.json_option
 @team_options
 def command(choice: TeamOptions, *, listed: bool, revoke: bool, as_json: bool) -> None:
-    """Confirm the team's settings file as it stands, and print what it loosens.
+    """Confirm the team's settings file in its present form, and print the settings that loosen.
 
     Settings that let agents do more than the defaults count only in a file that you confirmed.
     When its text changes, confirm it again. The running team follows at the next `teamd reload`.
@@ -56,7 +56,7 @@ def _confirm(choice: TeamOptions, *, as_json: bool) -> None:
 
 
 def _describe(file: SettingsFile) -> list[str]:
-    """Return a line about a file, and one for each setting by which it loosens."""
+    """Return a line about a file, and a line for each setting that loosens."""
     path = output.plain(str(file.path))
     if file.data is None:
         return [f"there is no {path}; nothing is to be confirmed"]
@@ -73,7 +73,7 @@ def _encode(file: SettingsFile) -> dict[str, Any]:
 
 def _revoke(choice: TeamOptions, *, as_json: bool) -> None:
     paths = choice.existing_or_here()
-    # One that is gone may be named, too.
+    # The file may be missing.
     file = paths.settings if choice.config is None else Path(choice.config).absolute()
     known = TrustStore().forget(file)
     path = output.plain(str(file))
@@ -97,7 +97,7 @@ def _list(*, as_json: bool) -> None:
 
 
 def _state(confirmed: Confirmed) -> str:
-    """Say whether a file is still as it was confirmed."""
+    """Return whether a file is unchanged since it was confirmed, in a word."""
     path = Path(confirmed.place)
     try:
         data = read_file(path)

@@ -29,9 +29,9 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
     """Show the tokens and the cost of each teammate and of the team, since the team began.
 
     IN counts all tokens sent; READ and WRITTEN count those of them that came from the prompt
-    cache or went into it. LIMIT is the limit that is nearest, of tokens and money, of all time and
-    of this month and today, with what `teamctl resume` has raised it by, and USED how much of it
-    is used. The command works without teamd.
+    cache or went into it. LIMIT is the nearest limit on tokens or money, of all time, this month or
+    today, as `teamctl resume` has raised it, and USED is the used share. The command works without
+    teamd.
     """
     paths = choice.existing()
     accounts = Ledger(paths.ledger).read()
@@ -46,7 +46,7 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
 
 
 def _cells(use: Use) -> list[str]:
-    """Return the cells of a line; of all limits the one that is nearest."""
+    """Return the cells of a line, with the nearest limit."""
     used, nearest = use.account, use.nearest
     sent = (used.input_tokens, used.cache_read_tokens, used.cache_write_tokens)
     tokens = map(output.count, (*sent, used.output_tokens))

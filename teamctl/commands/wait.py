@@ -1,4 +1,4 @@
-"""`teamctl wait`: until teammates are at work no more."""
+"""`teamctl wait`: waits until teammates are idle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from teamd.team.member import Member
 from teamd.team.roster import Roster
 from teamd.team.states import Status
 
-# From the mail that is taken to the report of who works on it.
+# A teammate that takes mail reports its work within this time.
 _CALM_SECONDS: Final = 0.5
 
 
@@ -34,7 +34,7 @@ _CALM_SECONDS: Final = 0.5
 @output.json_option
 @team_options
 def command(choice: TeamOptions, names: Sequence[str], *, timeout: float, as_json: bool) -> int:
-    """Wait until none of the NAMES is at work or has mail to read, and say how each is then.
+    """Wait until none of the NAMES is at work or has mail to read, and print the state of each.
 
     The exit status is 0 if all of them are idle, 1 if one waits for an answer, is paused, has
     failed or is shut down, and 4 after --timeout.
@@ -58,7 +58,7 @@ def command(choice: TeamOptions, names: Sequence[str], *, timeout: float, as_jso
 
 
 def _ended(member: Member, seen: Overview) -> tuple[str, str | None]:
-    """Return how somebody is that rests, in the words of `team`, and why."""
+    """Return the state of a teammate that rests, as in `teamctl team`, and the reason."""
     view = seen.find(member.name)
     if view is None or view.state != WAITING or view.request is None:
         return member.status, member.reason
@@ -68,7 +68,7 @@ def _ended(member: Member, seen: Overview) -> tuple[str, str | None]:
 
 @dataclass(slots=True)
 class _Rest:
-    """Looks whether all named teammates rest, and have for a moment."""
+    """Checks whether all named teammates have been at rest for a moment."""
 
     paths: TeamPaths
     names: Sequence[str]
@@ -78,8 +78,8 @@ class _Rest:
         """Return the teammates once they rest.
 
         Raises:
-            NoTeamd: somebody is at work, and nobody is there to let it go on.
-            UnknownTeammate: nobody has one of the names.
+            NoTeamd: a teammate is at work, but no teamd runs.
+            UnknownTeammate: a name is not in the team.
         """
         members = _named(self.paths, self.names)
         if any(_at_work(self.paths, one) for one in members):
@@ -97,8 +97,8 @@ def _named(paths: TeamPaths, names: Sequence[str]) -> list[Member]:
 
 
 def _at_work(paths: TeamPaths, member: Member) -> bool:
-    """Return whether it works, or will without anybody's help."""
+    """Return whether the teammate works, or is about to."""
     if member.status is not Status.IDLE:
         return member.status is Status.WORKING
     waiting = paths.has_mail(member.name) or files.size(paths.taken(member.name)) > 0
-    return waiting and member.reason is None  # else it is held, and the reason says why
+    return waiting and member.reason is None  # otherwise the mail is held, and the reason says why

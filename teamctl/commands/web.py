@@ -37,8 +37,8 @@ def command(
 ) -> None:
     """Serve the team as a page in the browser, and print its link.
 
-    The link works on this machine only, and for as long as the command runs; Ctrl-C ends it. Who
-    has the link may do what you may, or with --readonly may look. `teamctl help web` tells how to
+    The link works on this machine only, and for as long as the command runs; Ctrl-C ends it. Anyone
+    with the link can act as you, or with --readonly can look. `teamctl help web` explains how to
     reach it from another machine.
     """
     paths = choice.existing()

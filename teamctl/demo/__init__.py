@@ -1,1 +1,1 @@
-"""The demo: a team in a temporary folder, the story that its model tells, and what came of it."""
+"""The demo: a scripted team in a temporary folder, and the checks of its results."""

@@ -1,4 +1,4 @@
-"""One round of a working copy in the demo: a check that fails, one that passes, and a merge."""
+"""The demo's round with a working copy: a failing check, a passing check, and a merge."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _TESTS: Final = "test_roman.py"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The evidence that is left: files, conversations, mail, the roster.
+    """The evidence of the team's work: files, conversations, mail and the roster.
 
     Attributes:
-        mail: what has come to the lead.
+        mail: the messages to the lead.
     """
 
     workspace: Path
@@ -44,7 +44,7 @@ class Evidence:
     team: Team
 
     def letters(self, sender: str, receiver: str) -> int:
-        """Count the messages of a teammate that have reached the receiver, word for word."""
+        """Return how many messages of a teammate reached the receiver unchanged."""
         sent = [given["content"] for given in self._calls(sender, "send_message").values()]
         got = list(self.mail) if receiver == LEAD else []
         for record in self.records.get(receiver, ()):
@@ -52,19 +52,19 @@ class Evidence:
         return sum(message.sender == sender and message.content in sent for message in got)
 
     def outputs(self, name: str, tool: str) -> list[str]:
-        """Return what a tool gave to a teammate, failures left out."""
+        """Return the outputs of a teammate's successful calls of a tool."""
         calls = self._calls(name, tool)
         answers = (one for one in self.records.get(name, ()) if isinstance(one, CallAnswered))
         good = (one for one in answers if one.tool_use_id in calls and not one.is_error)
         return [one.content for one in good]
 
     def processes(self) -> set[int]:
-        """The pids of those that live."""
+        """Return the pids of the members that are alive."""
         found = (member.process for member in self.team.members)
         return {process.pid for process in found if process is not None and process.alive}
 
     def _calls(self, name: str, tool: str) -> dict[str, dict[str, Any]]:
-        """The input of each call of a tool, by its id."""
+        """Return the input of each call of a tool, by its id."""
         replies = (one for one in self.records.get(name, ()) if isinstance(one, Replied))
         calls = (call for reply in replies for call in reply.calls)
         return {call["id"]: call["input"] for call in calls if call["name"] == tool}
@@ -90,7 +90,7 @@ _STEPS: Final[tuple[tuple[str, Callable[[Evidence], bool]], ...]] = (
 )
 
 
-# Of the repository alone: neither the person's name nor its hooks and keys have a part in this.
+# Of this repository only: the demo does not use the person's name, hooks and keys.
 _SETTINGS: Final = {
     "user.name": LEAD,
     "user.email": f"{LEAD}@demo",
@@ -100,7 +100,7 @@ _SETTINGS: Final = {
 
 
 class _Proof:
-    """The runs of a task's check, told as events."""
+    """Turns the runs of a task's check into events."""
 
     def __init__(self, board: Board, task_id: str, name: str) -> None:
         self._board, self._id, self._name = board, task_id, name
@@ -108,16 +108,16 @@ class _Proof:
 
     @property
     def task(self) -> Task:
-        """The task as it is now."""
+        """The present state of the task."""
         return self._board.read().get(self._id)
 
     def rest(self) -> Task | None:
-        """Return the task; `None` while a check runs, or mail about the last one is to come."""
+        """Return the task; `None` while a check runs or its mail is under way."""
         task = self.task
         return None if task.status is TaskStatus.CHECKING or task.untold else task
 
     def news(self) -> Iterator[TeamEvent]:
-        """Yield an event for each run that was not told yet."""
+        """Yield an event for each new run."""
         for attempt in self.task.attempts[self._told :]:
             self._told += 1
             yield TeamEvent(time.time(), TEAMD, self._describe(attempt), _colour(attempt))
@@ -130,12 +130,12 @@ class _Proof:
 
 @dataclass(slots=True)
 class CopyRound:
-    """The round.
+    """The round with a working copy.
 
     Attributes:
-        told: the task, and who does it.
-        check: called wherever the play may be broken off; raises if it is to be.
-        trouble: why a step did not happen, if that is known.
+        told: the task and its teammate.
+        check: raises `Interrupted` if the demo was interrupted; called often.
+        trouble: why a step did not happen, if known.
     """
 
     stage: Stage
@@ -145,11 +145,11 @@ class CopyRound:
     trouble: str = field(default="", init=False)
 
     def run(self) -> str:
-        """Play it; return the step that did not happen, empty where all of them did.
+        """Play the round; return the step that did not happen, or "".
 
         Raises:
             TeamError: git fails.
-            Interrupted: it was broken off.
+            Interrupted: the demo was interrupted.
         """
         self._commit()
         proof = self._add_task()
@@ -197,7 +197,7 @@ class CopyRound:
 
 
 def find_lack() -> str:
-    """Say what this machine lacks for working copies, besides what any command needs."""
+    """Return why this machine cannot play the round, or ""."""
     return "" if find_program("git") else "git is not installed"
 
 

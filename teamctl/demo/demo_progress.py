@@ -1,4 +1,4 @@
-"""Follows a team at work, by its files alone, and prints a line for each thing that is done."""
+"""Follows a team at work through its files, and prints a line for each event."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from teamd.transcript.records import (
     find_trouble,
 )
 
-REST_SECONDS: Final = 60.0  # takes 6 where nothing else runs
+REST_SECONDS: Final = 60.0  # a quiet machine takes 6
 AGREE_SECONDS: Final = 10.0
 _LONGEST_NAME: Final = 5
 _VERBS: Final = {
@@ -46,11 +46,11 @@ _VERBS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TeamEvent:
-    """Something that happened.
+    """An event of the demo.
 
     Attributes:
-        moment: when, in seconds since the epoch.
-        who: whose doing it is.
+        moment: in seconds since the epoch.
+        who: the teammate that acted.
         colour: of `what`.
     """
 
@@ -61,10 +61,10 @@ class TeamEvent:
 
 
 class Teller:
-    """Prints events, each on one line, aligned, and cut where the terminal ends.
+    """Prints events, one per line, aligned, and cut to the width of the terminal.
 
     Attributes:
-        begun: when, in seconds since the epoch.
+        begun: the start of the demo, in seconds since the epoch.
         colours: of the names.
     """
 
@@ -74,7 +74,6 @@ class Teller:
         self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
     def tell(self, event: TeamEvent) -> None:
-        """Print it."""
         when = f"{max(0.0, event.moment - self.begun):4.1f}s "
         who = f"{event.who:<{_LONGEST_NAME}} "
         what = _cut(event.what, self._width and self._width - len(when) - len(who))
@@ -82,19 +81,19 @@ class Teller:
         click.echo(terminal.style(when, dim=True) + name + terminal.style(what, fg=event.colour))
 
     def lead(self, what: str) -> None:
-        """Print what the lead, who is the person, does right now."""
+        """Print an action of the lead, who is the person, as happening now."""
         self.tell(TeamEvent(time.time(), LEAD, what))
 
 
 class ConversationEvents:
-    """One teammate's transcript, told as events under a name."""
+    """Turns the records of one teammate's transcript into events."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._commands: set[str] = set()
 
     def events(self, record: Record) -> Iterator[TeamEvent]:
-        """Yield what happened by a record."""
+        """Yield the events of a record."""
         match record:
             case Replied():
                 for what in map(self._part, record.content):
@@ -121,27 +120,27 @@ class ConversationEvents:
 
 
 class Proof(Protocol):
-    """What is checked meanwhile."""
+    """A check that runs while the team works."""
 
     def news(self) -> Iterable[TeamEvent]:
-        """Return what has come of it since the last time."""
+        """Return the events since the last call."""
         ...
 
     def rest(self) -> object | None:
-        """Return how the work stands; `None` while it is checked, or mail about that is to come."""
+        """Return the state of the task; `None` while a check runs or its mail is under way."""
 
 
 class Onlooker:
-    """Tells what teammates do.
+    """Prints the events of some teammates until they are done.
 
     Args:
-        check: called at each look; raises what ends the following.
+        check: called at each look; raises to end it.
         proof: of a task that they do, if there is one.
 
     Attributes:
         records: of each teammate's transcript, so far.
-        mail: what has come to the lead, so far.
-        trouble: why it did not go on, a sentence; empty if all is well.
+        mail: the messages to the lead, so far.
+        trouble: a sentence on why the work stopped; empty if it did not.
     """
 
     def __init__(
@@ -164,7 +163,7 @@ class Onlooker:
         self.trouble = ""
 
     def follow(self) -> None:
-        """Return when nobody works any more and no mail is under way, or on trouble."""
+        """Return once all teammates are done and no mail is under way, or on trouble."""
         conversations, board = self._paths.transcripts, self._paths.tasks
         if not wait_for(conversations, self.look, timeout_seconds=REST_SECONDS, also=[board]):
             self.trouble = f"the team was not done within {REST_SECONDS:g} s"
@@ -174,18 +173,18 @@ class Onlooker:
             wait_for(self._paths.root, self._agrees, timeout_seconds=AGREE_SECONDS)
 
     def close(self) -> None:
-        """Let go of the transcripts."""
+        """Close the transcripts."""
         for growing in self._growing.values():
             growing.close()
 
     def look(self) -> bool | None:
-        """Tell what is new; returns whether all are at rest, or there is trouble.
+        """Print the new events; return `True` if all teammates are done, or on trouble.
 
         Raises:
-            Interrupted: it was broken off.
+            Interrupted: the demo was interrupted.
         """
         self._check()
-        gone = self._who_is_gone()  # before the look: what they wrote, they wrote
+        gone = self._who_is_gone()  # before the transcripts, which they may still write to
         rest = self._rest()
         self._tell_news()
         if gone:
@@ -193,8 +192,8 @@ class Onlooker:
             return True
         if rest is None or not all(map(_has_ended, self.records.values())):
             return None
-        # Only who works sends mail, and only a check does besides. So if none was under way, and
-        # nobody has worked and nothing was checked meanwhile, nobody ever will.
+        # Only working teammates and checks send mail. So if no mail was under way, and no teammate
+        # worked and no check ran meanwhile, the work is done.
         waiting = any(Mailbox(self._paths, name).waiting() for name in self.records)
         return None if self._tell_news() or waiting or self._rest() != rest else True
 
@@ -202,7 +201,7 @@ class Onlooker:
         return "" if self._proof is None else self._proof.rest()
 
     def _tell_news(self) -> bool:
-        """Tell what is new; returns whether anybody has worked."""
+        """Print the new events; return whether any teammate worked."""
         events = list(self._mail_events())
         events += self._proof.news() if self._proof else ()
         worked = False
@@ -232,7 +231,7 @@ class Onlooker:
         return next((f"{one.name} is {one.status}{why}" for one, why in named), "")
 
     def _agrees(self) -> bool | None:
-        """Return whether the roster says what the transcripts do."""
+        """Return whether the roster agrees with the transcripts."""
         self._check()
         followed = (self._roster.read().get(name) for name in self.records)
         for member in followed:
@@ -247,7 +246,7 @@ def _has_ended(records: list[Record]) -> bool:
 
 
 def _excerpt(text: str) -> str:
-    """The last line of an output, and the first that names an error."""
+    """Return the last line of an output, and its first line with an error."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("[")]
     error = next((line for line in lines if "Error: " in line), "")
     last = lines[-1] if lines else text
@@ -255,6 +254,6 @@ def _excerpt(text: str) -> str:
 
 
 def _cut(text: str, room: int | None) -> str:
-    """The text in one line, as far as there is room for it."""
+    """Return the text in one line, cut to the width."""
     line = " ".join(output.plain(text).split())
     return line if room is None or len(line) <= room else line[: max(0, room - 1)] + "…"

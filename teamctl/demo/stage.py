@@ -1,7 +1,4 @@
-"""The demo's story, where it plays, and what breaks it off.
-
-It plays in a temporary folder, with a team of its own.
-"""
+"""The demo's story, its temporary folder with a team, and its handling of signals."""
 
 from __future__ import annotations
 
@@ -40,10 +37,10 @@ _LONGEST_REASON: Final = 200
 
 @contextmanager
 def temporary_folder(*, keep: bool) -> Iterator[Path]:
-    """Make a folder that is gone after the `with` block, unless it is to be kept.
+    """Make a folder, and remove it after the `with` block unless it should be kept.
 
     Raises:
-        TeamError: it could not be made, or not be removed.
+        TeamError: the folder could not be made or removed.
     """
     try:
         folder = Path(tempfile.mkdtemp(prefix="teamd-demo-")).resolve()
@@ -59,7 +56,7 @@ def temporary_folder(*, keep: bool) -> Iterator[Path]:
 
 
 def describe_end(folder: Path, *, kept: bool) -> str:
-    """Say what is left."""
+    """Return a sentence about the end of the demo and its folder."""
     where = f"its folder stays: {folder}" if kept else "its folder is gone"
     return f"teamd has ended, and {where}"
 
@@ -83,7 +80,7 @@ script = "script.json"  # instead of a model
 _START_SECONDS: Final = 90.0  # more than `teamd start` itself gives teamd
 _STOP_SECONDS: Final = 60.0  # more than `teamd stop` itself takes
 _RUN_SECONDS: Final = 30.0
-# What names another team, another service or a key has no business here.
+# Variables that name another team, another service or a key are left out.
 _FOREIGN: Final = ("TEAMD_DIR", "ANTHROPIC_", "CREDENTIALS_", "NOTIFY_", "WATCHDOG_")
 _NO_SETTINGS: Final = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 _ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -92,7 +89,7 @@ _SHELL_BASE: Final = 128  # as shells tell the end by a signal
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Somebody in it: what the lead spawns, and the turns of the model, as the script has them."""
+    """A teammate in the story, with the turns of its model as the script has them."""
 
     name: str
     role: str
@@ -107,7 +104,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class TaskInCopy:
-    """A task with a check, and who does it in a working copy."""
+    """A task with a check, and the teammate that does it in a working copy."""
 
     part: Part
     subject: str
@@ -116,7 +113,7 @@ class TaskInCopy:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """All of it: first the parts, in the order of the spawns, then the task."""
+    """The whole story: first the teammates, in the order of their spawns, then the task."""
 
     parts: tuple[Part, ...]
     task: TaskInCopy
@@ -145,7 +142,7 @@ class Story:
 
 
 class Stage:
-    """A folder with settings and a script, a place to work, and teamd while it runs.
+    """A folder with settings, a script and a workspace, and its teamd.
 
     Attributes:
         kept: whether the folder stays when the demo has ended.
@@ -165,7 +162,7 @@ class Stage:
         TrustStore(self._state).confirm(self.paths.settings, SETTINGS.encode())
 
     def start(self) -> None:
-        """Start teamd; it serves requests when this returns.
+        """Start teamd, and wait until it takes requests.
 
         Raises:
             TeamError: it did not start.
@@ -173,7 +170,7 @@ class Stage:
         self._command("teamd", "start", seconds=_START_SECONDS)
 
     def spawn(self, part: Part, **more: object) -> ControlReply:
-        """Have a part played; `more` stands in the request besides.
+        """Spawn a teammate; `more` adds arguments to the request.
 
         Raises:
             TeamError: teamd does not answer.
@@ -182,10 +179,10 @@ class Stage:
         return control.ask(self.paths, "spawn", facts, timeout_seconds=REQUEST_SECONDS)
 
     def stop(self) -> None:
-        """Stop teamd, if it runs; no process is left.
+        """Stop teamd, if it runs.
 
         Raises:
-            TeamError: one is.
+            TeamError: a process is left.
         """
         there = pidfile.supervisor(self.paths)
         if there is None:
@@ -198,11 +195,11 @@ class Stage:
             raise TeamError(f"the demo failed: these processes are left: {left}")
 
     def run(self, *arguments: str) -> Captured:
-        """Run Python on what the team has made."""
+        """Run Python in the workspace."""
         return self._capture([sys.executable, *arguments])
 
     def git(self, *words: str) -> None:
-        """Run git there, without the person's settings.
+        """Run git in the workspace, without the person's settings.
 
         Raises:
             TeamError: it failed.
@@ -234,10 +231,10 @@ class Stage:
 
 
 class Interrupted(Exception):
-    """The person, or the system, wants the demo to end.
+    """A signal ended the demo.
 
     Attributes:
-        exit_status: what to end with.
+        exit_status: the exit status of the command.
     """
 
     def __init__(self, number: signal.Signals) -> None:
@@ -247,9 +244,9 @@ class Interrupted(Exception):
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], None]]:
-    """Catch the signals inside the `with` block; one that is ignored, as by nohup, stays so.
+    """Catch signals inside the `with` block, and yield a function that then raises `Interrupted`.
 
-    It gives a function that goes on unless such a signal has come: then it raises `Interrupted`.
+    A signal that is ignored, as under nohup, stays ignored.
     """
     came: list[signal.Signals] = []
 
@@ -271,7 +268,7 @@ def interruptible() -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def opened(folder: Path, script: str, *, kept: bool) -> Iterator[Stage]:
-    """Open a stage in an empty folder; teamd has ended however the `with` block is left."""
+    """Open a stage in an empty folder, and stop its teamd after the `with` block."""
     stage = Stage(folder, script, kept=kept)
     try:
         yield stage
@@ -280,5 +277,5 @@ def opened(folder: Path, script: str, *, kept: bool) -> Iterator[Stage]:
 
 
 def _path() -> str:
-    """The PATH with this very Python in front: `python3` need not be on the person's."""
+    """Return the PATH with the folder of this Python in front, which may lack it."""
     return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))

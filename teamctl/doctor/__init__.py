@@ -1,4 +1,4 @@
-"""The findings of `teamctl doctor`, and its looks at the machine and at the model."""
+"""The findings of `teamctl doctor`, and its checks of the machine, the model and other hosts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: how it is, and what to do about it."""
+    """The result of one check, and the remedy."""
 
     level: Level
     what: str

@@ -1,4 +1,4 @@
-"""The other hosts: whether a postman runs, since when one of them is silent, and why."""
+"""The checks of other hosts: the postman, and each host that is silent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check_hosts(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]:
-    """Look at the other hosts, where this one has a name among them."""
+    """Check the other hosts, if this host has a name among them."""
     if settings.hosts.name is None:
         return
     if find_spec("nats") is None:

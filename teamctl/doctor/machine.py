@@ -1,4 +1,4 @@
-"""The machine: programs, locks, space, and what ends or stops processes behind one's back."""
+"""The checks of the machine: programs, locks, space, and services that may end or stop teamd."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BATTERIES: Final = Path("/sys/class/power_supply")
 
 
 def check_machine(paths: TeamPaths | None) -> Iterator[Finding]:
-    """Look at the machine, and at the place of the team where there is one."""
+    """Check the machine, and the folder of the team if there is one."""
     yield _bash()
     yield _own_teamd()
     yield from _processes()

@@ -1,4 +1,4 @@
-"""The model: is there a key, does the server take it, does it know the model."""
+"""The checks of the model: the key, the server, and the name of the model."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def check_model(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]
     """Look for a key and ask the server once about the model; costs no tokens.
 
     Args:
-        settings: those that are in force here.
-        team: whose teamd is asked what it has, if one runs: it was given its key at its start.
+        settings: in force here.
+        team: its teamd is asked about its key, which it got at its start.
     """
     if settings.model.script is not None:
         yield Finding(Level.OK, f"the model's words come from {settings.model.script}")
@@ -82,10 +82,10 @@ def _mistakes(settings: Settings) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """The answer of a running teamd on key and model; empty where none runs.
+    """The answer of a running teamd about its key and model; empty without a teamd.
 
     Attributes:
-        key_digest: of its key and the salt; `None` where it does not tell.
+        key_digest: of its key and the salt; `None` if it did not answer.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -95,7 +95,7 @@ class _Running:
 
 
 def _ask_teamd(team: TeamPaths | None, base: str) -> _Running:
-    """Ask the running teamd: its environment is that of its start, and may be another one."""
+    """Ask the running teamd, whose environment may differ from this one."""
     if team is None or pidfile.supervisor(team) is None:
         return _Running()
     salt = new_id()
@@ -118,7 +118,7 @@ def _ask_teamd(team: TeamPaths | None, base: str) -> _Running:
 
 
 def _asked(settings: Settings, key: str, base: str) -> Iterator[Finding]:
-    """Ask for the model's own page, or where the server has none for its list of models."""
+    """Ask the server for the model, or for its list of models if it has no page for one."""
     name = settings.model.name
     ask = partial(fetch, base, key, settings.model.headers, timeout_seconds=_ANSWER_SECONDS)
     try:

@@ -12,11 +12,7 @@ from teamd.transcript.file import decode_object
 
 
 class TranscriptEvents:
-    """Tells the events of one conversation, record by record.
-
-    Args:
-        name: whose it is.
-    """
+    """Finds the events in one teammate's conversation, record by record."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -25,7 +21,7 @@ class TranscriptEvents:
         self._in_turn = False
 
     def events(self, found: dict[str, Any]) -> Iterator[Event]:  # noqa: C901 -- a case a kind
-        """Yield what a record tells."""
+        """Yield the events of a record."""
         record = decode_object(found)
         match record:
             case records.Delivered():
@@ -55,7 +51,7 @@ class TranscriptEvents:
         return Event(record.time, kind, self._name, facts)
 
     def _begin(self, moment: float) -> Iterator[Event]:
-        """Yield the beginning of a turn, unless one is under way. The person has none."""
+        """Yield the beginning of a turn, unless one is under way. The person has no turns."""
         if not self._in_turn and self._name != "user":
             self._in_turn = True
             yield Event(moment, EventKind.TURN_BEGAN, self._name)
@@ -90,12 +86,12 @@ class TranscriptEvents:
 
 
 def sent(message: Message, to: str) -> Event:
-    """Return the event that a message was sent, which is about its sender."""
+    """Return the event that a message was sent; it is about the sender."""
     moment = float(message.timestamp) if is_moment(message.timestamp) else 0.0
     return Event(moment, EventKind.MAIL_SENT, message.sender, facts_of(message, to))
 
 
 def facts_of(message: Message, to: str) -> dict[str, Any]:
-    """Return what events of mail tell of it; its text stands where it was put."""
+    """Return the facts of a message for its events; the text is left out."""
     names = {"id": message.id, "from": message.sender, "to": to}
     return {**names, "type": message.type, "summary": message.summary}

@@ -1,4 +1,4 @@
-"""All events of a team by time: what has happened since a moment, and what goes on to happen."""
+"""All events of a team by time, since a moment and as they happen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OWN: Final = frozenset({"time", "level", "event", "who", "name", "traceback"})
 
 
 class LogEvents:
-    """Tells the events of all logs, line by line in the order of time."""
+    """Finds the events in the lines of all logs, in order of time."""
 
     def __init__(self) -> None:
         self._crashed: set[str] = set()
@@ -53,10 +53,10 @@ _TAKEN: Final = ".taken.jsonl"
 
 
 class MailEvents:
-    """Tells of each message once that it was sent.
+    """Finds the messages that were sent, each once.
 
-    It looks into the inboxes without a lock: what it may miss, since its reader was faster, is told
-    by `unless_told` when it stands in the conversation.
+    It reads the inboxes without a lock, and may miss a message that its receiver took first. Such
+    a message is reported by `unless_told` once it is in the conversation.
     """
 
     def __init__(self, paths: TeamPaths) -> None:
@@ -65,10 +65,10 @@ class MailEvents:
         self._told: dict[tuple[str, ...], None] = {}
 
     def events(self) -> Iterator[Event]:
-        """Yield what has been sent since the last look."""
+        """Yield an event for each message since the last look."""
         for path in sorted(self._folder.glob("*.jsonl")):
             to = path.name.removesuffix(_TAKEN).removesuffix(".jsonl")
-            if to == TEAMD or path.name.endswith(_REJECTED):  # requests and reports are no mail
+            if to == TEAMD or path.name.endswith(_REJECTED):  # requests and reports are not mail
                 continue
             for line in self._files.setdefault(path, GrowingFile(path)).lines():
                 message = message_in(parse(line))
@@ -76,7 +76,7 @@ class MailEvents:
                     yield from self.unless_told(sent(message, to))
 
     def unless_told(self, event: Event) -> Iterator[Event]:
-        """Yield the event that a message was sent, unless that was told already."""
+        """Yield the event that a message was sent, unless it was reported before."""
         key = tuple(str(event.facts[fact]) for fact in ("id", "from", "to"))
         if key not in self._told:
             self._told[key] = None
@@ -85,12 +85,12 @@ class MailEvents:
             yield event
 
 
-# What is known of things by their names, and the event that each of them tells.
+# An event for each thing on a board, by the thing's id.
 Shown = Iterable[tuple[str, Event]]
 
 
 class Boards:
-    """Tells how the roster, the tasks, the approvals and the merge queue differ from before."""
+    """Finds the changes of the roster, the tasks, the approvals and the merge queue."""
 
     def __init__(self, paths: TeamPaths) -> None:
         self._looks = [
@@ -101,18 +101,18 @@ class Boards:
         ]
 
     def events(self) -> Iterator[Event]:
-        """Yield what is other than at the last look; at the first one all that there is."""
+        """Yield the changes since the last look; the first look yields everything."""
         for look in self._looks:
             yield from look.events()
 
 
 class _Look:
-    """A look at what may have changed.
+    """Compares one board with its state at the last look.
 
     Args:
-        places: files and folders that change whenever it does.
-        find: tells what there is now.
-        dated: whether it tells when that came about; otherwise the first look tells nothing.
+        places: files and folders that change whenever the board does.
+        find: returns the present events.
+        dated: whether the events have a time; otherwise the first look yields no events.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class _Look:
             return
         try:
             found = dict(self._find())
-        except (TeamError, OSError):  # damaged, or being mended: the next look may find it whole
+        except (TeamError, OSError):  # damaged; it may be repaired before the next look
             return
         self._state = state
         before, self._known = self._known, found
@@ -186,7 +186,7 @@ def _approvals(paths: TeamPaths) -> Shown:
             )
 
 
-_FARTHEST_BACK: Final = 1 << 24  # bytes: for what belongs to a call or turn that has begun before
+_FARTHEST_BACK: Final = 1 << 24  # bytes: for calls and turns that began before the moment
 
 
 class Stream:
@@ -194,7 +194,7 @@ class Stream:
 
     Args:
         paths: the team.
-        since: of what is there at the first look, only what is not older.
+        since: the first look leaves out older events.
     """
 
     def __init__(self, paths: TeamPaths, since: float) -> None:
@@ -209,13 +209,13 @@ class Stream:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The folders in which something changes whenever anything happens."""
+        """The folders that change with each event."""
         paths = self._paths
         inner = (paths.inboxes, paths.transcripts, paths.logs, paths.tasks, paths.requests)
         return (paths.root, *inner)
 
     def look(self) -> list[Event]:
-        """Return what has happened since the last look, by time."""
+        """Return the events since the last look, by time."""
         found = [
             *self._mail.events(),
             *self._logged(),
@@ -240,7 +240,7 @@ class Stream:
                     yield from self._mail.unless_told(event) if sent else (event,)
 
     def _start(self, path: Path) -> int:
-        """Return where to begin in a conversation: with the turn in which the moment lies."""
+        """Return the offset in a conversation of the turn that contains the moment."""
         if not self._first:
             return 0
         start = end = end_of(path)
@@ -254,7 +254,7 @@ class Stream:
         return start
 
     def _logged(self) -> Iterator[Event]:
-        """Yield what stands in logs; by time over all of them, since one may explain another."""
+        """Yield the events of all logs together by time, since one may explain another."""
         entries = []
         for path in (*sorted(self._paths.logs.glob("*.log")), self._paths.log(TEAMD)):
             if path not in self._logs:
@@ -264,7 +264,7 @@ class Stream:
             yield from self._log_events.events(entry)
 
     def _log_start(self, path: Path) -> int:
-        """Return where to begin in a log."""
+        """Return the offset of the first wanted line of a log."""
         start = end_of(path) if self._first else 0
         for place, line in lines_back(path) if self._first else ():
             if 0 < logged_at(parse(line) or {}) < self._since:

@@ -20,11 +20,11 @@ from teamd.transcript.file import Transcript, decode
 from teamd.transcript.records import Delivered, mail_in
 
 Identity: TypeAlias = tuple[str, str, str]
-# Asked at each look: where an agent begins to lead, or ends, the person's mail goes elsewhere.
+# Called at each look: when a lead starts or ends, the person's mail goes to another inbox.
 Boxes = Callable[[], Sequence[Mailbox]]
 Note = Callable[[Message], str]  # see `output.show_messages`
 
-# What is shown, and then taken, at a time: a flood must not fill the memory.
+# Mail is shown and taken in batches: a flood must not fill the memory.
 _BATCH: Final = BatchLimit(messages=MOST_SHOWN, bytes=1 << 24)
 
 
@@ -40,10 +40,9 @@ class InboxReader:
         self._known: set[Identity] = set()
 
     def read(self, form: MailFormat) -> int:
-        """Show what has come, and take it; returns how many messages that is."""
-        # What a killed reader had in hand comes alone, and the rest only once that is done with,
-        # as does what is too much at a time: for the one document of --json that is the next
-        # call's, unless there was nothing new in it.
+        """Show the new mail, and take it; return the number of messages."""
+        # The batch of a killed reader comes alone, and a large inbox comes in several batches. The
+        # one document of --json holds the first batch with new mail; the next call shows more.
         try:
             with locks.locked(self._turn):
                 count = 0
@@ -65,23 +64,23 @@ class InboxReader:
         return [(box, batch) for box, batch in found if batch.messages]
 
     def _show_and_keep(self, batches: list[tuple[Mailbox, Batch]], form: MailFormat) -> int:
-        """Show what is new in some batches, keep it, and forget them; return how much that was."""
+        """Show the new messages of some batches, record and forget them; return their number."""
         fresh = [self._fresh(batch.messages) for _, batch in batches]
         if shown := [message for messages in fresh for message in messages]:
             output.show_messages(shown, form, self._note)
-        sys.stdout.flush()  # a reader that has gone is noticed here, before anything is taken
+        sys.stdout.flush()  # a closed pipe is noticed here, before any mail is taken
         for (box, batch), messages in zip(batches, fresh, strict=True):
             if messages:
                 taken = moment_of(batch.id)
                 kept = Delivered(messages=tuple(messages), taken=taken, time=time.time())
                 self._kept.append(kept)
-            else:  # all kept, by one that may have been killed before they were safe
+            else:  # a reader recorded them, and may have been killed before the sync
                 self._kept.make_durable()
             box.done(batch)
         return len(shown)
 
     def _fresh(self, messages: Sequence[Message]) -> list[Message]:
-        """Those that were not read before; a repeated send is one message."""
+        """Return the messages that were not read before; a repeated send is one message."""
         if messages:
             for line in self._growing.lines():
                 self._known.update(map(identity, mail_in(decode(line))))
@@ -89,17 +88,17 @@ class InboxReader:
 
 
 class Unseen:
-    """Mail goes in at its end and out at its front, and keeps its order in between."""
+    """Finds the new messages in a queue of mail: it grows at the end and is taken at the front."""
 
     def __init__(self) -> None:
         self._last: Sequence[Message] = ()
         self._seen: set[Identity] = set()
 
     def among(self, now: Sequence[Message]) -> list[Message]:
-        """Those that have come since the last look; a repeated send is one message.
+        """Return the messages since the last look; a repeated send is one message.
 
-        A foreign line without an id gets another one at each look, until it is taken. Such lines
-        are known by their place: what has stayed is where the queue of the last look ends.
+        A foreign line without an id gets a new one at each look, until it is taken. Such lines are
+        recognized by their place after the messages that remain from the last look.
         """
         stayed = next(k for k in range(len(self._last) + 1) if _begins(now, self._last[k:]))
         known = len(self._last) - stayed
@@ -111,7 +110,7 @@ class Unseen:
 
 
 def not_yet_seen(messages: Sequence[Message], seen: set[Identity]) -> list[Message]:
-    """Return those whose identity is not among the seen ones; a repeated send is one message."""
+    """Return the messages whose identity is new; a repeated send is one message."""
     fresh: dict[Identity, Message] = {}
     for message in messages:
         if identity(message) not in seen:
@@ -124,12 +123,12 @@ def _begins(now: Sequence[Message], rest: Sequence[Message]) -> bool:
 
 
 def _may_be(before: Message, now: Message) -> bool:
-    """Return whether a message may be the one that was seen before."""
+    """Return whether two messages may be the same one."""
     if before.id_given:
         return before.is_same_as(now)
     return (before.sender, before.type, before.content) == (now.sender, now.type, now.content)
 
 
 def identity(message: Message) -> Identity:
-    """Return what tells a message from every other, as `Message.is_same_as` compares."""
+    """Return the fields that `Message.is_same_as` compares."""
     return message.id, message.sender, message.content

@@ -1,4 +1,4 @@
-"""Waits for what becomes of a message: that it is read, and how the turn ends in which it is."""
+"""Waiting until a message is delivered, and until the turn that read it ends."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from teamd.transcript.records import PAUSED, Record, TurnEnded, mail_in
 _MAIL: Final = b'"mail"'
 GONE: Final = (Status.FAILED, Status.SHUTDOWN)
 _TOLD_SECONDS: Final = 1.0
-_BEGINNING_SECONDS: Final = 2.0  # a new process takes its mail before it meets the limit again
+_BEGINNING_SECONDS: Final = 2.0  # a new process takes mail before it reaches the limit again
 
 
 class Arrival:
-    """A conversation as it grows, from that record on in which a message stands.
+    """A growing conversation, from the record that contains a message.
 
     Args:
-        transcript: need not be there yet.
-        is_it: recognises the message.
+        transcript: its file, which may not exist yet.
+        is_it: recognizes the message.
 
     Attributes:
-        arrived: whether the message has been found.
+        arrived: whether the message was found.
     """
 
     def __init__(self, transcript: Path, is_it: Callable[[Message], bool]) -> None:
@@ -49,10 +49,10 @@ class Arrival:
         self.arrived = False
 
     def records(self) -> Iterator[Record]:
-        """Yield the records that came since the last call; the one with the message is first."""
+        """Yield the new records, beginning with the one that contains the message."""
         for line in self._growing.lines():
             if not self.arrived and _MAIL not in line:
-                continue  # what is long is not mail, and need not be parsed to be passed over
+                continue  # long records are not mail, and parsing them takes time
             record = decode(line)
             self.arrived = self.arrived or any(map(self._is_it, mail_in(record)))
             if self.arrived and record is not None:
@@ -64,8 +64,8 @@ class Receipt:
 
     Args:
         post: of the receiver's team.
-        message: as it was sent, `to` being the name that the roster has.
-        told: what its sender knows already of why it has to wait.
+        message: as it was sent, with the receiver's name as the roster spells it.
+        told: the warning about its delivery that the sender has seen.
     """
 
     def __init__(self, post: MailRouter, message: Message, *, told: str | None) -> None:
@@ -77,10 +77,10 @@ class Receipt:
         self._rejected = GrowingFile(paths.rejected(message.to))
 
     def look(self) -> Record | None:
-        """The record in which it stands; why it does not is said on standard error as it changes.
+        """Return the record that contains the message, or warn about a new obstacle.
 
         Raises:
-            TeamError: it was rejected, or its receiver is in the team no more.
+            TeamError: the message was rejected, or its receiver has left the team.
         """
         for arrival in self._arrivals:
             for record in arrival.records():
@@ -102,11 +102,11 @@ class Receipt:
         sent = self._message
         if mail.id != sent.id or not may_be_masked(sent.content, mail.content):
             return False
-        # From another team, its name.
+        # A sender in another team has the team's name added.
         return mail.sender == sent.sender or mail.sender.startswith(f"{sent.sender}@")
 
     def _obstacle(self) -> str | None:
-        if self._message.to == self._post.person():  # who reads when it is time
+        if self._message.to == self._post.person():  # people read when they want
             return None
         if pidfile.supervisor(self._paths) is None:
             when = "once `teamd start` has started it"
@@ -120,7 +120,7 @@ def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: floa
 
     Raises:
         DeadlinePassed: it did not end within `seconds`.
-        TeamError: it ended otherwise than by itself, the teammate has gone, or does not read.
+        TeamError: it was cut short, the teammate ended, or it does not read its mail.
     """
     look = LastWords(paths, name, message).look
     ended = wait_for(paths.transcripts, look, timeout_seconds=seconds, also=[paths.root])
@@ -133,7 +133,7 @@ def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: floa
 
 
 def explain_end(name: str, ended: records.TurnEnded) -> str | None:
-    """Return why a turn ended otherwise than by itself, in a sentence; `None` where it did not."""
+    """Return a sentence on why a turn was cut short; `None` if it was not."""
     used_up = f"{name} used up the model calls of one wake; send it a message to let it go on"
     reasons = {
         records.PAUSED: f"{name} is paused: {ended.text}",
@@ -147,10 +147,10 @@ def explain_end(name: str, ended: records.TurnEnded) -> str | None:
 
 
 def explain_wait(paths: TeamPaths, member: Member) -> str | None:
-    """Return why mail stays in the inbox of a teammate, in a sentence; `None` where it is taken.
+    """Return a sentence on why a teammate does not take its mail; `None` if it takes it.
 
-    At a limit none is taken, nor while it waits for a permission, nor until somebody resumes it.
-    Any other pause ends with mail.
+    A teammate takes no mail at a limit, while it waits for a permission, or after `teamctl pause`.
+    Mail ends any other pause.
     """
     if member.pause is not None and member.status.wants_process:
         return f"{member.name} is {member.pause}; the message waits in its inbox until then"
@@ -182,10 +182,12 @@ class LastWords:
         """Return the record that ends the turn, if it has ended.
 
         Raises:
-            TeamError: the teammate has gone, or does not read.
+            TeamError: the teammate ended, or does not read its mail.
         """
         name = self._name
-        member = Roster(self._paths).read().get(name)  # before the look: what it wrote, it wrote
+        member = (
+            Roster(self._paths).read().get(name)
+        )  # before the transcript, which it may still write to
         why_waiting = explain_wait(self._paths, member)
         records = () if self._ended else self._arrival.records()
         self._ended = self._ended or next(
@@ -202,10 +204,10 @@ class LastWords:
 
 
 def _is_known(member: Member, ended: TurnEnded) -> bool:
-    """Return whether the roster knows of a pause; until then, the next spawn would be refused.
+    """Return whether the roster shows the pause that ended a turn; a spawn before would be refused.
 
-    It is told right after the record is written. A teammate that was killed in between tells
-    nothing, and one that has gone on since is at work again: so that is waited for a moment only.
+    A teammate reports the pause right after it writes the record. It may be killed in between, or
+    be at work again, so the wait is short.
     """
     told = ended.outcome != PAUSED or member.status is not Status.WORKING
     return told or not 0 <= time.time() - ended.time < _TOLD_SECONDS

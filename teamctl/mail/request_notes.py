@@ -1,4 +1,4 @@
-"""What mail that asks for an answer is to be shown with: how it ended, or what answers it."""
+"""The note on mail that asks for an answer: the end of its request, or the command to answer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from teamd.messages import USER, Message
 
 
 def describe_request(paths: TeamPaths, message: Message) -> str:
-    """Return how the request of a message has ended, or what answers it, unless it says so itself.
+    """Return the end of a message's request, or the commands that answer it.
 
-    Empty where the person has nothing to answer.
+    It is empty if the person cannot answer, or if the message names the commands.
     """
     approval = _find(paths, message)
     if approval is None or not approval.is_open or approval.overdue:
@@ -28,9 +28,9 @@ def describe_request(paths: TeamPaths, message: Message) -> str:
 
 
 def describe_end(paths: TeamPaths, message: Message) -> str:
-    """Return how the request that a message asks for has ended; empty while it is open.
+    """Return how the request of a message ended.
 
-    Also empty where nothing is known: of a request of another team, and of what is none.
+    It is empty while the request is open, and for a message whose request is unknown.
     """
     approval = _find(paths, message)
     if approval is None:
@@ -41,7 +41,7 @@ def describe_end(paths: TeamPaths, message: Message) -> str:
 
 
 def _find(paths: TeamPaths, message: Message) -> Approval | None:
-    with suppress(TeamError):  # its file is damaged, say: the mail is to be read for all that
+    with suppress(TeamError):  # a damaged approval must not keep the person from reading the mail
         found = all_approvals(paths).find(message.extra.get("request_id"))
         if found is not None and (found.asker, found.type) == (message.sender, message.type):
             return found

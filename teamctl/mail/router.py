@@ -1,4 +1,4 @@
-"""The mail of the team that is meant, and the requests that wait in it."""
+"""The mail router, the merge queue and the approvals of the team that a command is about."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def team_post(choice: TeamOptions) -> MailRouter:
-    """Return the post of the team that is meant, as its settings want mail to be kept."""
+    """Return the mail router of the team, with the durability and limits of its settings."""
     paths = choice.existing()
-    if choice.without_settings(paths):  # to load them takes longer than to send mail
+    if choice.without_settings(paths):  # loading them takes longer than sending mail
         return MailRouter(paths, durable=True, max_bytes=MAX_MESSAGE_BYTES)
     settings = choice.settings(paths)
     mail, durable = settings.mail, settings.mail.durability == "disk"
@@ -34,10 +34,10 @@ def team_post(choice: TeamOptions) -> MailRouter:
 
 
 def other_hosts(choice: TeamOptions) -> FarHosts:
-    """Return the other hosts of the team that is meant.
+    """Return the other hosts of the team.
 
     Raises:
-        TeamError: this one has no name among them.
+        TeamError: this host has no name among them.
     """
     return team_post(choice).other_hosts()
 
@@ -51,7 +51,7 @@ def _far_hosts(paths: TeamPaths, settings: Settings, *, durable: bool) -> FarHos
 
 
 def team_queue(choice: TeamOptions) -> Queue:
-    """Return the merge queue of the team that is meant, to change it."""
+    """Return the merge queue of the team, for changing it."""
     from teamd.board.board import Board  # noqa: PLC0415 -- only where it is changed
     from teamd.merges.queue import Queue  # noqa: PLC0415 -- the same
 
@@ -60,7 +60,7 @@ def team_queue(choice: TeamOptions) -> Queue:
 
 
 def all_approvals(team: TeamPaths) -> Approvals:
-    """Return the approvals of a team, to look at them and no more."""
+    """Return the approvals of a team, for reading them."""
     from teamd.approvals.store import Approvals  # noqa: PLC0415 -- only where they are looked at
 
     return Approvals(team, MailRouter(team, durable=False, max_bytes=0))

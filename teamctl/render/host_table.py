@@ -1,4 +1,4 @@
-"""Other hosts and who is on them, as tables show them: a view that rests on what they tell."""
+"""The table of other hosts and their members, from the reports of those hosts."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class HostRow:
     """One other host.
 
     Attributes:
-        waiting: how many lines wait for it; `None` where that cannot be counted.
-        team: what the team is called there, by its last roster.
-        members: those it told of last.
-        left_out: how many there are besides.
+        waiting: the number of lines that wait for it; `None` if its outbox is damaged.
+        team: the name of the team there, by its last roster.
+        members: the members in its last report.
+        left_out: the number of members that the report left out.
     """
 
     view: HostView
@@ -43,7 +43,7 @@ class HostRow:
     left_out: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `hosts --json` shows it."""
+        """Return the host as `hosts --json` shows it."""
         view = self.view
         return {
             "name": view.name,
@@ -56,19 +56,14 @@ class HostRow:
         }
 
     def with_members(self) -> dict[str, Any]:
-        """Return it as `team --hosts --json` shows it."""
+        """Return the host as `team --hosts --json` shows it."""
         fields = ("name", "role", "status", "since")
         listed = [{field: getattr(one, field) for field in fields} for one in self.members]
         return {**self.to_json(), "team_name": self.team, "members": listed}
 
 
 def read_hosts(hosts: FarHosts, team: str) -> list[HostRow]:
-    """Look at all other hosts.
-
-    Args:
-        hosts: those of the team.
-        team: what the team is called here.
-    """
+    """Return a row for each other host; `team` is the name of the team on this host."""
     return [_read(hosts, view, team) for view in hosts.views()]
 
 
@@ -101,7 +96,7 @@ def member_cells(row: HostRow, columns: tuple[str, ...]) -> Iterator[list[Cell]]
 
 
 def notes(hosts: FarHosts, rows: list[HostRow]) -> Iterator[Cell]:
-    """Yield what a person should know of other hosts besides their rows."""
+    """Yield the lines about other hosts that belong below their table."""
     if not postman_runs(hosts.paths):
         fails = pidfile.supervisor(hosts.paths) is not None
         next_step = "`teamctl doctor` says why" if fails else "`teamd start` starts it"
@@ -129,7 +124,7 @@ def _describe_waiting(row: HostRow) -> str:
 def _read(hosts: FarHosts, view: HostView, team: str) -> HostRow:
     try:
         count: int | None = waiting(hosts.paths, view.name)
-    except StoreError:  # its outbox is damaged: the doctor tells
+    except StoreError:  # its outbox is damaged, which `teamctl doctor` reports
         count = None
     roster = hosts.roster(view.name)
     if roster is None:

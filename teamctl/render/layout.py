@@ -1,4 +1,4 @@
-"""Texts as lines for a terminal: wrapped, with Markdown rendered; elsewhere whole, as they are."""
+"""Texts as lines: wrapped, clipped, and with Markdown rendered on a terminal."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _LINES: Final = 3
 
 
 def clip_line(text: str) -> str:
-    """Return a text in one line, as far as there is room for it."""
+    """Return a text in one line, cut if it is too long."""
     return _cut(" ".join(output.plain(text).splitlines()), _LONGEST)
 
 
 def clip_first_line(text: str) -> str:
-    """Return the first line of a text, as far as there is room for it."""
+    """Return the first line of a text, cut if it is too long."""
     return _cut(next(iter(output.plain(text).splitlines()), ""), _LONGEST)
 
 
 def clip_beginning(text: str, *, lines: int = _LINES, rest: str) -> str:
-    """Return the first lines of a text; they may be long, but not all together.
+    """Return the first lines of a text, cut if they are too long together.
 
     Args:
-        text: from elsewhere.
-        lines: at the most.
-        rest: where all of it can be read; told if it is cut.
+        text: any text.
+        lines: the most lines to keep.
+        rest: says where the whole text can be read; added if the text is cut.
     """
     found = [one.rstrip() for one in output.plain(text).strip().splitlines()]
     kept = "\n".join(found[:lines])
@@ -50,18 +50,18 @@ WIDEST: Final = 100  # columns; longer lines are hard to read
 _NARROWEST: Final = 10
 _CODE: Final = "bold cyan"  # rich's own style has a background
 _CONTEXT: Final = 2  # lines around a change
-_MOST_RENDERED: Final = 20_000  # characters: what is longer is a file, and takes seconds
+_MOST_RENDERED: Final = 20_000  # characters: a longer text takes seconds to render
 _MOST_COMPARED: Final = 2000  # lines; the time to compare grows with their square
 _DIFF_COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How texts become lines.
+    """The width and styles of the lines that texts become.
 
     Attributes:
-        width: in columns; `None` where nothing is wrapped.
-        styled: whether Markdown is rendered, which takes styles.
+        width: in columns; `None` for no wrapping.
+        styled: whether Markdown is rendered.
     """
 
     width: int | None = None
@@ -77,28 +77,28 @@ class Layout:
     def lines(
         self, text: str, indent: str = "", fg: str | None = None, *, dim: bool = False
     ) -> Iterator[str]:
-        """Yield the lines of a text from elsewhere; what is too long goes on below its start."""
+        """Yield the lines of a text, wrapped and indented."""
         for part in self.wrap(text, len(indent)):
             yield indent + terminal.style(part, fg=fg, dim=dim)
 
     def wrap(self, text: str, indent: int = 0) -> Iterator[str]:
-        """Yield the lines of a text from elsewhere, without styles, for an indent that wide."""
+        """Yield the lines of a text without styles, wrapped for an indent that wide."""
         for line in output.plain(text).splitlines():
             yield from self._wrapped(line, indent)
 
     def markdown(self, text: str, indent: str = "") -> Iterator[str]:
-        """Yield the lines of Markdown from elsewhere, rendered where there are styles."""
+        """Yield the lines of a Markdown text, rendered on a terminal with styles."""
         if not self.styled or self.width is None or len(text) > _MOST_RENDERED:
             yield from self.lines(text, indent)
             return
         room = max(_NARROWEST, self.width - len(indent))
-        # What an agent or a person writes on a line of its own stands on a line of its own.
+        # Keep each line break: agents and people mean them.
         broken = output.plain(text).replace("\n", "  \n")
         for line in render_markdown(broken, min(room, WIDEST)).splitlines():
             yield indent + line.rstrip()
 
     def diff(self, old: str, new: str, indent: str = "") -> Iterator[str]:
-        """Yield the lines that turn one text into another one, with those around them."""
+        """Yield the changed lines between two texts, with some context."""
         for line in _changes(old.splitlines(), new.splitlines()):
             yield from self.lines(line or " ", indent, _DIFF_COLOURS.get(line[:1]))
 
@@ -122,7 +122,7 @@ def render_markdown(text: str, width: int) -> str:
     theme = Theme({"markdown.code": _CODE})
     console = Console(force_terminal=True, width=width, highlight=False, emoji=False, theme=theme)
     with console.capture() as captured:
-        # No hyperlinks: where a link leads is to be read, and no terminal's business.
+        # No hyperlinks: the person should read where a link leads.
         console.print(Markdown(text, code_theme="ansi_dark", hyperlinks=False))
     return captured.get()
 

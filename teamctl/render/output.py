@@ -1,4 +1,4 @@
-"""The looks of output: tables, mail, colours only on a terminal, JSON for programs."""
+"""Printing: mail and sentences for a person, JSON for programs, and short forms of figures."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ STATUS_COLOURS: Final = {
 _THOUSAND: Final = 1000
 _HUNDRED: Final = 100
 
-plain: Final = terminal.plain  # for all that was not written here
+plain: Final = terminal.plain  # for every text from outside the program
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 def print_json(document: Any) -> None:
-    """Print one document on standard output, and nothing else."""
     click.echo(terminal.escape_json(json.dumps(document, ensure_ascii=False, indent=1)))
 
 
@@ -49,7 +48,7 @@ def print_either(text: str, document: Any, *, as_json: bool) -> None:
 
 
 def warn(text: str) -> None:
-    """Print a line on standard error that is no failure."""
+    """Print a warning on standard error."""
     click.echo(terminal.style("warning: ", fg="yellow") + plain(text), err=True)
 
 
@@ -71,7 +70,7 @@ def show_messages(
     Args:
         messages: in their order.
         form: how.
-        note: what a person should know of one that asks for something; not asked of others.
+        note: returns a line for the person about a request; called for requests only.
     """
     if form is MailFormat.DOCUMENT:
         print_json({"messages": [message.to_json() for message in messages]})
@@ -85,7 +84,7 @@ def show_messages(
 
 
 def show_message(message: Message, note: str = "") -> None:
-    """Print one message of the mail, as a person reads it, and first what is to be known of it."""
+    """Print one message for a person, with the note below its heading."""
     when = terminal.style(clock(message.timestamp), dim=True)
     about = f" — {plain(message.summary)}" if message.summary else ""
     sender = terminal.style(plain(message.sender), bold=True)
@@ -97,7 +96,7 @@ def show_message(message: Message, note: str = "") -> None:
 
 
 def kind_of(message: Message) -> str:
-    """Return the type of a message that is no ordinary one, and what it says of a request."""
+    """Return the type of a message unless it is an ordinary one, and the state of its request."""
     kind = "" if message.type == "message" else f" [{plain(message.type)}]"
     return kind + _of_request(message)
 
@@ -114,12 +113,12 @@ def _of_request(message: Message) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Return the hour, minute and second of a time since the epoch, where the reader is."""
+    """Return a time since the epoch as `17:05:09`, in local time."""
     return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
 def moment(seconds: float) -> str:
-    """Return a time since the epoch as `2026-03-24 17:05:09.123`, where the reader is."""
+    """Return a time since the epoch as `2026-03-24 17:05:09.123`, in local time."""
     local = datetime.fromtimestamp(seconds).astimezone()
     return local.replace(tzinfo=None).isoformat(" ", timespec="milliseconds")
 
@@ -138,7 +137,7 @@ def duration(seconds: float) -> str:
 
 
 def ago(moment: float | None) -> str:
-    """Return how long ago a moment was that is given in seconds since the epoch."""
+    """Return the time since a moment, given in seconds since the epoch."""
     return "-" if moment is None else duration(time.time() - moment)
 
 

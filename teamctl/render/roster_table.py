@@ -1,4 +1,4 @@
-"""The roster as a table, and around it what a person should see of the team."""
+"""The roster as a table, with the notices about the team above and the notes below it."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ SHAPE: Final = Shape(
     ),
     dispensable=("FOR", "DOING"),
 )  # fmt: skip
-# The end of a name says where somebody is.
+# The end of the name of a far member is its host.
 _FAR_SHAPE: Final = replace(SHAPE, elastic={**SHAPE.elastic, "NAME": 22})
 _NOTICE_COLOURS: Final = {"waiting": "bright_yellow", "failed": "red", "mail": "cyan"}
 
 
 def show(seen: Overview, more: Sequence[list[Cell]] = (), also: Sequence[Cell] = ()) -> None:
-    """Print the roster as it was seen: above it who needs a person, below it the rest.
+    """Print the roster with its notices and notes.
 
     Args:
         seen: the team.
-        more: rows of others, which come last.
-        also: lines about those.
+        more: rows of members of other hosts, which come last.
+        also: lines about those hosts.
     """
     rows, above, below = _lay_out(seen)
     rows, below = [*rows, *more], [*below, *also]
@@ -49,12 +49,11 @@ def show(seen: Overview, more: Sequence[list[Cell]] = (), also: Sequence[Cell] =
 
 
 def show_now(paths: TeamPaths) -> None:
-    """Print the roster as it is now."""
     show(OverviewReader(paths).read())
 
 
 def drawn(seen: Overview) -> Group:
-    """The same, as rich draws it."""
+    """Return the roster with its notices and notes for rich."""
     return _draw(*_lay_out(seen))
 
 
@@ -67,24 +66,23 @@ def _draw(rows: list[list[Cell]], above: list[Cell], below: list[Cell]) -> Group
 
 
 def table(rows: Sequence[Sequence[Cell]]) -> tables.FittedTable:
-    """Return the table of some rows."""
     elsewhere = any("@" in row[0][0] for row in rows)
     return tables.FittedTable(HEADINGS, rows, NUMBERS, _FAR_SHAPE if elsewhere else SHAPE)
 
 
 def _lay_out(seen: Overview) -> tuple[list[list[Cell]], list[Cell], list[Cell]]:
-    """Return the rows of the table, and the lines above and below it."""
+    """Return the rows of the table, the lines above it, and the lines below it."""
     return [list(cells(view)) for view in seen.members], notices(seen), notes(seen)
 
 
 def notices(seen: Overview) -> list[Cell]:
-    """Return who needs a person, and the commands that answer."""
+    """Return the lines about members that need the person, with the commands that help."""
     lines = [(line, one.kind) for one in seen.notices for line in one.lines]
     return [(line, _NOTICE_COLOURS.get(kind, "yellow")) for line, kind in lines]
 
 
 def notes(seen: Overview) -> list[Cell]:
-    """Return what a person should know besides."""
+    """Return the other lines about the team and its members."""
     paths, found = seen.paths, list[tuple[str, str]]()
     if not seen.members:
         empty = "nobody is in the team yet; `teamctl spawn NAME ROLE PROMPT` adds someone"
@@ -102,7 +100,7 @@ def notes(seen: Overview) -> list[Cell]:
 
 
 def _notes(seen: Overview, view: MemberView) -> Iterator[Cell]:
-    """Yield what a person should know of one member besides its row."""
+    """Yield the lines about one member that its row has no column for."""
     member = view.member
     told = any(one.name == member.name and one.kind != REJECTED for one in seen.notices)
     if member.reason and not told:

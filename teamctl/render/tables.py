@@ -20,18 +20,17 @@ GAP: Final = 2
 _WIDE: Final = 10_000  # a pipe has no width: nothing is wrapped or cut for it
 _LEAST_CUT: Final = 8
 _EMPTY: Final = frozenset({"-", "0"})
-_GOOD: Final = 24  # characters say something
+_GOOD: Final = 24  # characters are enough to read a text
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a table gives way to a narrow terminal.
+    """The columns that a table cuts or leaves out on a narrow terminal.
 
     Attributes:
-        elastic: columns that are cut with an ellipsis, and down to how many characters; the first
-            of them gives way first.
-        spare: columns that are left out, the first of them first, for those to be of a good width.
-        dispensable: columns that are left out after them, so that the rest has room at all.
+        elastic: columns that are cut with an ellipsis, first column first, and their least width.
+        spare: columns that are left out, first column first, so that elastic ones stay readable.
+        dispensable: columns that are left out after the spare ones, so that the others fit at all.
     """
 
     elastic: Mapping[str, int] = field(default_factory=dict)
@@ -39,12 +38,12 @@ class Shape:
     dispensable: tuple[str, ...] = ()
 
     def fit(self, widths: Mapping[str, int], room: int, empty: Collection[str]) -> dict[str, int]:
-        """Return the columns that there is room for, and their widths.
+        """Return the columns that fit, and their widths.
 
         Args:
-            widths: those that all columns would have.
-            room: of the terminal.
-            empty: columns that say nothing, which go before any other.
+            widths: the full width of each column.
+            room: the width of the terminal.
+            empty: columns without a value in any row; they are left out first.
         """
         kept = dict(widths)
         first = [one for one in self.spare if one in empty]
@@ -66,11 +65,11 @@ class Shape:
 
 
 def console() -> Console:
-    """Return a console for tables: as wide as the terminal, and unbounded elsewhere."""
+    """Return a console that is as wide as the terminal, and unbounded for a pipe."""
     from rich.console import Console  # noqa: PLC0415 -- 20 ms, only where something is drawn
 
     class PipedConsole(Console):
-        """Leaves a closed pipe to the command's edge; rich itself would exit with status 1."""
+        """Raises on a closed pipe, for `run` to handle; rich itself would exit with status 1."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
@@ -91,20 +90,20 @@ def table(headings: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
 
 
 def cell(text: str, style: str = "") -> Text:
-    """Return a text from elsewhere as a part of what rich draws: it is no markup."""
+    """Return a text from outside the program for rich, without interpreting markup in it."""
     from rich.text import Text  # noqa: PLC0415 -- see `console`
 
     return Text(terminal.plain(text), style=style)
 
 
 class FittedTable:
-    """A table at whatever width there is; it gives way as its shape says.
+    """A table that fits the width of its console as its shape says.
 
     Args:
         headings: of the columns.
         rows: of cells, each a text and its style.
         numbers: the headings of columns of figures.
-        shape: how it gives way.
+        shape: the columns to cut or to leave out.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class FittedTable:
         self._shape = shape
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Table]:
-        """Draw it: rich's protocol for things that depend on the width."""
+        """Draw the table for a width, as rich's console protocol asks."""
         from rich.cells import cell_len  # noqa: PLC0415 -- only where something is drawn
 
         columns = {one: [str(text) for text in texts] for one, texts in self._columns.items()}
@@ -143,7 +142,7 @@ def print_table(
 ) -> None:
     """Print rows below their headings; a cell may have a style.
 
-    Where there is no room for all, the last column is cut, unless a shape says otherwise.
+    If the table is too wide, the last column is cut, unless a shape says otherwise.
     """
     cells = [[one if isinstance(one, tuple) else (one, "") for one in row] for row in rows]
     shape = shape or Shape(elastic={headings[-1]: _LEAST_CUT})

@@ -1,4 +1,4 @@
-"""A conversation as a person reads it: who said what, and each result below its call."""
+"""A conversation for a person: each text below its speaker, and each result below its call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INDENT: Final = "  "
 _INNER: Final = "    "
 _RESULT_ROWS: Final = 12
 _EXACT_SECONDS: Final = 60
-_MAIN: Final = ("command", "path", "to", "name", "task_id", "job_id")  # says what a call is about
+_MAIN: Final = ("command", "path", "to", "name", "task_id", "job_id")  # the main argument of a call
 _ASIDES: Final = {
     records.Opened: "— a new conversation —",
     records.ResultsCleared: "— its context was filling up: it sees old results of tools no more —",
@@ -30,11 +30,11 @@ _SUMMARY: Final = "— its context was full: from here on it sees this summary o
 
 @dataclass(slots=True)
 class _Speaker:
-    """What is known of one conversation.
+    """The open calls of one conversation.
 
     Attributes:
-        calls: those without a result.
-        begun: when they began.
+        calls: the calls without a result, by id.
+        begun: the start of each, in seconds since the epoch.
     """
 
     calls: dict[str, records.Block] = field(default_factory=dict)
@@ -45,8 +45,8 @@ class TranscriptView:
     """Shows the records of one conversation, or of several by turns, one after the other.
 
     Args:
-        layout: how texts become lines.
-        full: whether long results of tools are shown to their end.
+        layout: wraps the lines.
+        full: whether long results of tools are shown in full.
         live: whether a call is shown as it begins, not with its result.
     """
 
@@ -55,16 +55,16 @@ class TranscriptView:
         self._full = full
         self._live = live
         self._speakers: dict[str, _Speaker] = {}
-        self._shown = ""  # whose words were shown last
-        self._called = ""  # the call that was shown last, where nothing came since
+        self._shown = ""  # the speaker of the last text
+        self._called = ""  # the last call, while nothing else was shown since
         self._day = ""
 
     def show(self, name: str, record: records.Record) -> Iterator[str]:
         """Yield the lines that show a record.
 
         Args:
-            name: whose conversation it belongs to.
-            record: the next one of that conversation.
+            name: the teammate whose conversation it is.
+            record: the next record of that conversation.
         """
         speaker = self._speakers.setdefault(name, _Speaker())
         match record:
@@ -82,7 +82,7 @@ class TranscriptView:
                     yield line
 
     def note(self, moment: float, text: str) -> Iterator[str]:
-        """Yield the line that tells what stands in no conversation."""
+        """Yield the lines of a note that is not part of a conversation."""
         self._shown = self._called = ""
         yield from self._line(moment, text, fg="yellow")
 
@@ -98,7 +98,7 @@ class TranscriptView:
     def _told(  # noqa: C901 -- one case a kind of record
         self, name: str, speaker: _Speaker, record: records.Record
     ) -> Iterator[str]:
-        """Yield the lines that show what is said, or told by the program."""
+        """Yield the lines of a record that is not a call or its result."""
         match record:
             case records.Opened() | records.ResultsCleared():
                 yield from self._line(record.time, _ASIDES[type(record)], dim=True)
@@ -129,7 +129,7 @@ class TranscriptView:
                 yield from self._line(record.time, ended, fg="yellow")
 
     def _date(self, moment: float) -> Iterator[str]:
-        """Yield a line with the date where it is another one than before; today goes unsaid."""
+        """Yield a line with the date if it differs from the last one; today is not shown."""
         day = time.strftime("%Y-%m-%d", time.localtime(moment))
         known, self._day = self._day or time.strftime("%Y-%m-%d"), day
         if day != known and moment:
@@ -160,7 +160,7 @@ class TranscriptView:
             yield from self._asked(str(call["name"]), call["input"])
 
     def _asked(self, tool: str, given: Any) -> Iterator[str]:
-        """Yield the lines that show what a call asks for."""
+        """Yield the lines that show the arguments of a call."""
         given = dict(given) if isinstance(given, dict) else {"input": given}
         change = None
         if tool == "edit_file" and {"old_text", "new_text"} <= given.keys():
@@ -189,7 +189,7 @@ class TranscriptView:
     def _clipped(
         self, lines: Iterable[str], rows_of: Callable[[str], Iterable[str]] = lambda row: (row,)
     ) -> Iterator[str]:
-        """Yield the rows of lines on the screen, as far as there is room for them."""
+        """Yield the rows of lines on the screen, up to a number unless all are wanted."""
         room, more = _RESULT_ROWS, 0
         for line in lines:
             rows = list(rows_of(line)) if self._full or room else []
@@ -201,7 +201,7 @@ class TranscriptView:
 
 
 def _arguments(given: dict[str, Any]) -> str:
-    """Return what a call is given: what it is about as it is, all else by its name."""
+    """Return the arguments of a call: the main one first, all others by name."""
     known: list[str] = [key for key in (*_MAIN, *list(given)[: len(given) == 1]) if key in given]
     main = known[0] if known else None
     first = [] if main is None else [str(given[main])]

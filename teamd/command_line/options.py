@@ -28,7 +28,7 @@ version_option = click.version_option(
 def team_options(run: Callable[..., R]) -> Callable[..., R]:
     """Add the options that name a team, and pass the function the resulting `TeamOptions` first.
 
-    They may stand before or after the command's name.
+    The options may come before or after the command's name.
     """
 
     @click.option("--team", metavar="NAME", help="The team .teams/NAME/ of this project.")

@@ -1,4 +1,4 @@
-"""The part that both programs share: which team is meant, and the edge where errors end."""
+"""The team and settings of one call of `teamd` or `teamctl`, and its top-level error handler."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _AGAIN_SECONDS: Final = 0.01
 
 @dataclass(slots=True)
 class TeamOptions:
-    """The team and settings that one call of a command is about.
+    """The team and settings of one call of a command.
 
     Attributes:
-        team_dir: a team directory; this and the others are `None` for that of the current folder.
-        team: or a team's name.
-        config: the settings file.
-        done: what has been done and cannot be undone, in case the output cannot be written.
+        team_dir: the team directory; `None` for the team of the current folder.
+        team: the team's name; `None` likewise.
+        config: the settings file; `None` for the team's own.
+        done: a sentence about a finished action, printed if the output cannot be written.
     """
 
     team_dir: str | None = None
@@ -46,7 +46,7 @@ class TeamOptions:
     done: str = ""
 
     def take(self, *, team: str | None, team_dir: str | None, config: str | None) -> None:
-        """Take the values of a command's options; one that was given before stays otherwise.
+        """Take the values of a command's options; an option that is not given keeps its value.
 
         Raises:
             click.UsageError: two teams are named; nothing has changed.
@@ -57,7 +57,7 @@ class TeamOptions:
         self.team, self.team_dir, self.config = team, team_dir, config or self.config
 
     def add_team_option(self, text: str) -> str:
-        """Return a sentence of ours with `--team` in the commands that it names, where needed."""
+        """Return a sentence with `--team` added to the commands in it, if they need it."""
         try:
             chosen = find_team.named(self.team_dir, self.team)
         except TeamError:  # no team can have that name
@@ -65,36 +65,36 @@ class TeamOptions:
         return text if chosen is None else chosen.add_team_option(text)
 
     def existing(self) -> TeamPaths:
-        """Return the team that is meant, which must be there."""
+        """Return the team, which must exist."""
         return find_team.existing(self.team_dir, self.team)
 
     def existing_or_here(self) -> TeamPaths:
-        """Return the team that is meant, or the place for a new one."""
+        """Return the team, or the place for a new one."""
         return find_team.existing_or_here(self.team_dir, self.team)
 
     def settings_file(self, team: TeamPaths) -> Path:
         """Return the file whose settings apply; it may be missing unless `--config` names it.
 
         Raises:
-            SettingsError: the file that is named is not there.
+            SettingsError: the named file does not exist.
         """
         if self.config is None:
             return team.settings
         file = Path(self.config)
         file = file.parent.resolve() / file.name
-        if not os.path.lexists(file):  # a link that leads nowhere is told by whoever reads it
+        if not os.path.lexists(file):  # reading a dangling link reports it
             raise SettingsError(file, ["there is no such file; `teamctl init` writes one"])
         return file
 
     def without_settings(self, team: TeamPaths) -> bool:
-        """Return whether nothing but the defaults applies to a team, since there is no file."""
+        """Return whether a team has no settings file, so that all defaults apply."""
         if self.config is not None:
             return False
         try:
             team.settings.lstat()
         except FileNotFoundError:
             return True
-        except OSError:  # for whoever reads it to tell
+        except OSError:  # reading the file reports it
             pass
         return False
 
@@ -103,7 +103,7 @@ class TeamOptions:
         return self.read_settings(team).settings
 
     def read_settings(self, team: TeamPaths) -> Reading:
-        """Return the settings that apply to a team, and which of them wait for trust."""
+        """Return the settings that apply to a team, and those that wait for trust."""
         from teamd.settings import read  # noqa: PLC0415 -- 15 ms, only where settings count
 
         file = self.settings_file(team)
@@ -115,7 +115,7 @@ class TeamOptions:
     def waiting(self, team: TeamPaths) -> tuple[list[str], str]:
         """Return the settings that wait for trust, and the sentence that says so.
 
-        Both are empty where nothing waits, or where the settings cannot be read at all.
+        Both are empty if no setting waits, or if the settings cannot be read.
         """
         if self.without_settings(team) and not _has_trusted():
             return [], ""
@@ -128,7 +128,7 @@ class TeamOptions:
 
 
 def _refuse_folder(file: Path, team: TeamPaths) -> None:
-    """Refuse a folder in the place of a settings file, unless a sandbox has put it there."""
+    """Refuse a folder in place of a settings file, unless a sandbox created it."""
     from teamd.sandbox.build import placeholders_of  # noqa: PLC0415 -- only for this mistake
 
     if not placeholders_of(team, file.parent).made(file):
@@ -136,16 +136,16 @@ def _refuse_folder(file: Path, team: TeamPaths) -> None:
 
 
 def _has_trusted() -> bool:
-    """Return whether the person has ever trusted a file; one that is gone may be missed."""
+    """Return whether the person has ever trusted a file, which may be missing now."""
     folder = trust_folder()
     try:
         return folder is not None and folder.exists()
-    except OSError:  # it may not be looked into
+    except OSError:  # no permission to look
         return False
 
 
 def run(name: str, program: click.Group) -> NoReturn:
-    """Run a command line; every failure ends here as one line and an exit code.
+    """Run a command line; each error becomes one line and an exit code.
 
     Args:
         name: the program's name.
@@ -171,9 +171,9 @@ def run(name: str, program: click.Group) -> NoReturn:
 
 
 def _open_standard_streams() -> None:
-    """Give what the shell closed (`>&-`) to /dev/null, as libc does for setuid programs.
+    """Open standard streams that the shell closed (`>&-`) as /dev/null, like libc for setuid.
 
-    Otherwise the next file that is opened would take the number, and be written to as output.
+    Otherwise the next file that is opened would get the number, and receive the output.
     """
     while (fd := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
         os.set_inheritable(fd, True)
@@ -186,11 +186,11 @@ def _open_standard_streams() -> None:
 def _interrupt_again(
     tell: Callable[[sys.UnraisableHookArgs], object], swallowed: sys.UnraisableHookArgs
 ) -> None:
-    """Have a Ctrl-C that came in a finalizer come again: there Python prints it and goes on."""
+    """Repeat a Ctrl-C that came in a finalizer, where Python would only print it."""
     if not issubclass(swallowed.exc_type, KeyboardInterrupt):
         tell(swallowed)
         return
-    # Not at once: here it would be swallowed as well. An alarm that meets another comes again too.
+    # Later, since it would be swallowed here as well. An alarm in another finalizer repeats too.
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
@@ -201,7 +201,7 @@ def _explain(error: BaseException, name: str, choice: TeamOptions) -> int:
         case KeyboardInterrupt() | click.Abort():
             return INTERRUPTED
         case BrokenPipeError():
-            _give_up_output()  # its reader has gone, as `head` does
+            _give_up_output()  # the reader closed the pipe, as `head` does
             return ExitCode.DONE
         case OSError() if error.errno == errno.ENOSPC and error.filename is None:
             _give_up_output()  # only standard output is written without a name
@@ -219,7 +219,7 @@ def _explain(error: BaseException, name: str, choice: TeamOptions) -> int:
 
 
 def _give_up_output() -> None:
-    """Let what is still to be flushed go nowhere: Python would try again as it ends, and fail."""
+    """Discard unflushed output: otherwise Python would try to write it at exit, and fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,7 +1,7 @@
-"""Text from elsewhere, as a terminal and a program that reads JSON may be given it.
+"""Makes untrusted text safe for terminals, and for programs that read JSON.
 
-A terminal obeys control characters: they move its cursor, set its title, fill its clipboard. Format
-characters hide words or reverse their order.
+Control characters move the cursor, set the title or fill the clipboard. Format characters hide
+words or reverse their order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def style(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = F
 
 
 def plain(text: str) -> str:
-    r"""Return text with control characters shown, such as `\x1b`; newlines and tabs stay."""
+    r"""Return text with control characters escaped, such as `\x1b`; newlines and tabs stay."""
     return _UNUSUAL.sub(_shown, text)
 
 
@@ -54,5 +54,5 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _obeyed(character: str) -> bool:
-    """Return whether a terminal might obey a character, or not show it."""
+    """Return whether a terminal might act on a character, or not show it."""
     return character not in _JOINERS and unicodedata.category(character) in _KINDS
