@@ -20,6 +20,7 @@ from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, Message
+from teamd.settings.known_tools import TOOLS, KnownTool
 from teamd.team.roster import Roster
 from teamd.team.states import Status
 from teamd.transcript.file import decode_lines
@@ -35,13 +36,6 @@ from teamd.transcript.records import (
 REST_SECONDS: Final = 60.0  # a quiet machine takes 6
 AGREE_SECONDS: Final = 10.0
 _LONGEST_NAME: Final = 5
-_VERBS: Final = {
-    "write_file": ("writes", "path"),
-    "edit_file": ("edits", "path"),
-    "read_file": ("reads", "path"),
-    "bash": ("runs", "command"),
-    "claim_task": ("claims task", "task_id"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +109,8 @@ class ConversationEvents:
             return f"says that task {given.get('task_id')} is {given.get('status')}"
         if block["name"] == "bash":
             self._commands.add(block["id"])
-        verb, key = _VERBS.get(block["name"], (f"uses {block['name']}", ""))
-        return f"{verb} {given.get(key, '')}"
+        known = TOOLS.get(block["name"], KnownTool())
+        return f"{known.verb or 'uses ' + block['name']} {given.get(known.about, '')}"
 
 
 class Proof(Protocol):

@@ -16,10 +16,10 @@ from typing import Final
 from teamd.permissions.grant import Grant
 from teamd.permissions.programs import mentions, program, views
 from teamd.permissions.shell import SimpleCommand, parse
+from teamd.settings.known_tools import list_guarded
 from teamd.settings.schema import Permission
 
 BASH: Final = "bash"
-_LIKE_BASH: Final = frozenset({BASH, "background_run"})
 
 
 class Decision(IntEnum):
@@ -55,7 +55,7 @@ class Call:
     @property
     def tools(self) -> frozenset[str]:
         """The names by which rules match it: `background_run` counts as `bash`, too."""
-        return frozenset({self.tool, BASH} if self.tool in _LIKE_BASH else {self.tool})
+        return frozenset({self.tool, BASH} if self.tool in list_guarded("command") else {self.tool})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from teamd.errors import SettingsError
 from teamd.settings.kinds import SHOWN_CHARACTERS, Wrong, bare, keys_of, quoted, shown
+from teamd.settings.known_tools import TOOLS, list_guarded
 from teamd.settings.schema import (
     PERMISSION,
     PRICES,
@@ -26,17 +27,6 @@ from teamd.settings.schema import (
 )
 
 MAX_FILE_BYTES: Final = 1_048_576
-# The tools that rules may be about; those that run commands, and those that take a path.
-TOOLS: Final = (
-    "bash", "background_run", "check_background", "stop_background", "read_file", "write_file",
-    "edit_file", "send_message", "read_inbox", "broadcast", "task_create", "task_get",
-    "task_update", "task_list", "claim_task", "submit_plan", "shutdown_response", "load_skill",
-    "task", "spawn_teammate", "list_teammates", "shutdown_request", "review_plan",
-    "review_permission", "interrupt_teammate", "pause_teammate", "resume_teammate", "create_team",
-    "delete_team",
-)  # fmt: skip
-COMMAND_TOOLS: Final = ("bash", "background_run")
-PATH_TOOLS: Final = ("read_file", "write_file", "edit_file")
 
 
 def parse(data: bytes, *, path: Path, default_folder: Path | None = None) -> Settings:
@@ -261,10 +251,11 @@ def _never_matches(rule: Permission) -> str | None:
         near = _nearest(rule.tool, TOOLS)
         hint = f"did you mean {near}?" if near else f"there are: {', '.join(TOOLS)}"
         return f"tool {quoted(rule.tool)} is not a tool; {hint}"
-    if rule.command is not None and not _any_of(COMMAND_TOOLS, rule.tool):
-        return f"command is for {' and '.join(COMMAND_TOOLS)}; leave it out, or change tool"
-    if rule.path is not None and not _any_of(PATH_TOOLS, rule.tool):
-        return f"path is for {', '.join(PATH_TOOLS)}; leave it out, or change tool"
+    commands, paths = list_guarded("command"), list_guarded("path")
+    if rule.command is not None and not _any_of(commands, rule.tool):
+        return f"command is for {' and '.join(commands)}; leave it out, or change tool"
+    if rule.path is not None and not _any_of(paths, rule.tool):
+        return f"path is for {', '.join(paths)}; leave it out, or change tool"
     if rule.path is not None and rule.command is not None:
         return "path and command never go together; make two rules of it"
     return None

@@ -16,26 +16,17 @@ from typing import Final
 from teamd.errors import SettingsError
 from teamd.model_server.facts import EFFORTS
 from teamd.settings import front_matter
-from teamd.settings.load import TOOLS
+from teamd.settings.known_tools import BASIC_TOOLS, TOOLS, resolve_alias
 
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 INHERIT: Final = "inherit"
 ALL_TOOLS: Final = frozenset({"*", "all"})
 BASIC: Final = "basic"
-BASIC_TOOLS: Final = frozenset({"bash", "read_file", "write_file", "edit_file", "send_message"})
 # The short names that such files use; each means the newest of its kind that the SDK knows.
 _MODELS: Final = {
     "haiku": "claude-haiku-5-5",
     "sonnet": "claude-sonnet-5-5",
     "opus": "claude-opus-5-5",
-}
-# What other programs call the tools that are here, too. One that is not here grants nothing.
-_TOOLS: Final = {
-    "Bash": ("bash", "background_run", "check_background", "stop_background"),
-    "Read": ("read_file",),
-    "Write": ("write_file",),
-    "Edit": ("edit_file",),
-    "MultiEdit": ("edit_file",),
 }
 
 
@@ -118,4 +109,4 @@ def _role(document: front_matter.Document) -> Role:
 def _known(tools: Iterable[str]) -> Iterable[str]:
     for tool in tools:
         plain = tool.partition("(")[0].strip()  # `Bash(git *)`: the permissions are not read here
-        yield from _TOOLS.get(plain, (plain,))
+        yield from resolve_alias(plain)  # a tool that is not here grants nothing

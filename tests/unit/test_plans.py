@@ -16,7 +16,7 @@ import teamd.tools
 from teamd.approvals.approval import Approval, Kind, Verdict
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
-from teamd.settings.load import COMMAND_TOOLS, PATH_TOOLS, TOOLS
+from teamd.settings.known_tools import TOOLS, list_guarded
 from teamd.team.member import Member
 from teamd.team.roster import Roster, Team
 from teamd.team.states import Status
@@ -100,7 +100,7 @@ def test_a_rule_may_be_about_every_tool_and_no_other() -> None:
     """A rule about a name that is none would guard nothing."""
     assert {tool.name for tool in _tools()} == set(TOOLS)
     takes = {key: {t.name for t in _tools() if key in t.Input.model_fields} for key in _GUARDED}
-    assert takes == {"command": set(COMMAND_TOOLS), "path": set(PATH_TOOLS)}
+    assert takes == {key: set(list_guarded(key)) for key in _GUARDED}
 
 
 def test_who_does_not_work_by_plan_is_free(tmp_path: Path) -> None:
