@@ -1,4 +1,4 @@
-"""What calls have used, and what is kept back for those under way; no file is touched."""
+"""The use of finished calls, and the reservations of calls under way; no file access."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The amounts that were used, by one teammate or by all.
+    """The use of one teammate or of the whole team.
 
     Attributes:
-        input_tokens: all of them; those read from and written to the cache are among them.
-        usd: of those calls whose price was known, exactly; a plain 0 where there are none.
-        assumed_calls: those whose reply broke off: the output, and the input unless the server
+        input_tokens: all input tokens, including those read from and written to the cache.
+        usd: the exact cost of the calls with a known price; a plain 0 without such calls.
+        assumed_calls: calls whose reply broke off: the output, and the input unless the server
             reported it, count as the most that the request allowed.
-        unpriced_calls: those whose model had no known price.
+        unpriced_calls: calls of a model without a known price.
     """
 
     calls: int = 0
@@ -36,7 +36,7 @@ class Account:
 
     @classmethod
     def of_call(cls, usage: Usage, usd: Decimal | None) -> Account:
-        """Return what one call has taken; its cost is `None` where no price is known."""
+        """Return the use of one call; its cost is `None` if the price is not known."""
         return cls(
             calls=1,
             input_tokens=usage.total_input_tokens,
@@ -54,7 +54,7 @@ class Account:
 
     @property
     def known_usd(self) -> float | None:
-        """The cost as far as it is known; `None` where nothing of it is."""
+        """The cost of the calls with a known price; `None` if there are only others."""
         return None if self.unpriced_calls and not self.usd else float(self.usd)
 
     def __add__(self, other: Account) -> Account:
@@ -84,13 +84,13 @@ class Account:
         )
 
     def encode(self) -> dict[str, Any]:
-        """The account as it stands in the ledger."""
-        usd = float(min(self.usd, _MOST_MONEY))  # of several, each of which was a sum of money
+        """Return the account as the ledger stores it."""
+        usd = float(min(self.usd, _MOST_MONEY))  # a sum may exceed what `exactly` accepts
         return {**{key: getattr(self, key) for key in COUNTS}, "usd": usd}
 
     @classmethod
     def decode(cls, record: Mapping[str, Any]) -> Account:
-        """Read an account; what is missing is 0."""
+        """Read an account; a missing figure is 0."""
         counts = {key: _count(record.get(key, 0)) for key in COUNTS}
         return cls(**counts, usd=exactly(record.get("usd", 0)))
 
@@ -102,14 +102,13 @@ COUNTS: Final = tuple(one.name for one in fields(Account) if one.name != "usd")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """The most that a call may take, kept back while it is under way.
+    """The most that a call may use, reserved while it is under way.
 
     Attributes:
-        process: whose call it is; if that has died, nobody will tell what it took.
-        usd: `None` where the model's price is not known.
-        day: the local day that it counts for, which is the ledger's to say. Of a call that was
-            refused, the day or month whose limit refused it: empty where that does not pass by
-            itself.
+        process: the process that makes the call; if it has died, its use stays unknown.
+        usd: `None` if the model's price is not known.
+        day: the local day that the call counts for; the ledger sets it. For a refused call it is
+            the day or month whose limit refused it, empty for a limit without a period.
     """
 
     id: str
@@ -127,12 +126,12 @@ class Reservation:
         return self.input_tokens + self.output_tokens
 
     def in_full(self) -> Account:
-        """All of it, as used."""
+        """Return the whole reservation as if it was used."""
         usage = Usage(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
         return replace(Account.of_call(usage, self.usd), assumed_calls=1)
 
     def encode(self) -> dict[str, Any]:
-        """The reservation as it stands in the ledger."""
+        """Return the reservation as the ledger stores it."""
         return {
             "id": self.id,
             "teammate": self.teammate,
@@ -161,7 +160,6 @@ class Reservation:
 
     @classmethod
     def decode(cls, record: Mapping[str, Any]) -> Reservation:
-        """Read a reservation."""
         values: dict[str, Any] = {key: str(record[key]) for key in ("id", "teammate", "model")}
         values |= {key: _count(record[key]) for key in ("input_tokens", "output_tokens")}
         process = Identity(pid=int(record["pid"]), started=float(record["started"]))
@@ -170,9 +168,9 @@ class Reservation:
 
 
 def is_money(usd: Decimal) -> bool:
-    """Return whether it can be money: what is none, or infinite, would spoil every sum.
+    """Return whether an amount is valid.
 
-    What is negative would undo what others have used.
+    NaN and infinity would spoil every sum; a negative amount would cancel the use of others.
     """
     return usd.is_finite() and 0 <= usd <= _MOST_MONEY
 
@@ -180,7 +178,7 @@ def is_money(usd: Decimal) -> bool:
 def _count(value: Any) -> int:
     count = int(value)
     if count < 0:
-        raise ValueError(f"{value} is no count")
+        raise ValueError(f"{value} is not a count")
     return count
 
 
@@ -188,12 +186,12 @@ def exactly(amount: Any) -> Decimal:
     """Read a sum of money.
 
     Raises:
-        ValueError: it can be none.
-        ArithmeticError: it is no number.
+        ValueError: it is not a valid amount, see `is_money`.
+        ArithmeticError: it is not a number.
     """
     from decimal import Decimal  # noqa: PLC0415 -- slow to load, and there may have been no call
 
     exact = Decimal(str(amount) if isinstance(amount, float) else amount)
     if not is_money(exact):
-        raise ValueError(f"{amount} is no sum of money")
+        raise ValueError(f"{amount} is not a sum of money")
     return exact

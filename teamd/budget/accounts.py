@@ -1,4 +1,4 @@
-"""The accounts: who has used how much, what is kept back, what still fits; no file is touched."""
+"""The accounts of a team: use, reservations, limits and refusals; no file is written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from teamd.settings import Settings
 
 
-# What a line may cause that is no record, or one of a later kind.
+# The errors that a line can cause which is damaged or a record of a later version.
 DAMAGED: Final = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
 )  # fmt: skip
@@ -31,18 +31,18 @@ DAMAGED: Final = (
 
 @dataclass(slots=True)
 class Uses:
-    """What was used by calls, and what is kept back for those under way.
+    """The use of each teammate, and the reservations of calls under way.
 
     Attributes:
-        used: by each teammate, in all time.
-        held: calls under way, by their ids.
+        used: by each teammate, for all time.
+        held: the reservations, by the ids of the calls.
     """
 
     used: dict[str, Account] = field(default_factory=dict)
     held: dict[str, Reservation] = field(default_factory=dict)
 
     def charge(self, name: str, account: Account) -> None:
-        """Add to what a teammate has used."""
+        """Add to the use of a teammate."""
         self.used[name] = self.used.get(name, NOTHING) + account
 
     def hold(self, reservation: Reservation) -> None:
@@ -50,16 +50,16 @@ class Uses:
         self.held[reservation.id] = reservation
 
     def close(self, reservation: Reservation, account: Account) -> None:
-        """Replace the reservation of a call by what the call has used."""
+        """Replace the reservation of a call by the use of the call."""
         del self.held[reservation.id]
         self.charge(reservation.teammate, account)
 
     def orphans(self, is_alive: Callable[[Identity], bool]) -> list[Reservation]:
-        """Reservations of processes that are gone."""
+        """Return the reservations of dead processes."""
         return [kept for kept in self.held.values() if not is_alive(kept.process)]
 
     def apply(self, record: Mapping[str, Any]) -> None:
-        """Apply a record of the ledger, if it is about use."""
+        """Apply a record of the ledger if it is about use."""
         match record.get("record"):
             case "account":
                 self.charge(str(record["teammate"]), Account.decode(record))
@@ -72,10 +72,10 @@ class Uses:
 def read_used(
     path: Path, is_alive: Callable[[Identity], bool] = attrgetter("alive")
 ) -> dict[str, Account]:
-    """Return what each teammate has used; calls of dead processes count in full.
+    """Return the use of each teammate; calls of dead processes count in full.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: the ledger cannot be read.
     """
     uses = Uses()
     for line in (files.read(path) or b"").split(b"\n"):
@@ -91,8 +91,8 @@ class Terms:
     """The limits in force, 0 for none, and the prices that the person has set.
 
     Attributes:
-        usd_per_day_is_default: whether the person has not set that limit, and the server is on
-            this machine or its network. Then it lets calls pass whose price is not known.
+        usd_per_day_is_default: whether the person has not set that limit and the server is on this
+            machine or its network. Then the limit ignores calls whose price is not known.
     """
 
     teammate_tokens: int = 0
@@ -107,7 +107,7 @@ class Terms:
 
     @classmethod
     def of(cls, settings: Settings) -> Terms:
-        """Return what the settings say of limits and prices."""
+        """Return the limits and prices of the settings."""
         prices = {model: asdict(price) for model, price in settings.prices.items()}
         unset = "limits.team_usd_per_day" not in settings.given
         default = unset and is_local(server_address(settings.model.base_url))
@@ -116,7 +116,7 @@ class Terms:
 
     @property
     def of_money(self) -> str | None:
-        """A limit on money for which every price must be known, if there is one."""
+        """The first limit on money that needs every price to be known, if there is one."""
         named = {"teammate_usd": self.teammate_usd, "team_usd": self.team_usd}
         named["team_usd_per_month"] = self.team_usd_per_month
         if not self.usd_per_day_is_default:
@@ -127,22 +127,22 @@ class Terms:
     def unpriced_limit(self) -> str | None:
         """The limit on money that forbids a call whose price is not known, if there is one.
 
-        A limit on tokens bounds such calls as well; then they are let through.
+        If a limit on tokens bounds such calls as well, they are allowed.
         """
         tokens = (self.teammate_tokens, self.team_tokens, self.team_tokens_per_day)
         return None if any(tokens) else self.of_money
 
     def bound(self, wanted: Reservation) -> bool:
-        """Return whether there is a limit that counts what such a call takes."""
+        """Return whether a limit applies to such a call."""
         return any(getattr(self, one.name) and _amount(wanted, one.unit) for one in LIMITS)
 
     def encode(self) -> dict[str, Any]:
-        """The terms as they stand in the ledger."""
+        """Return the terms as the ledger stores them."""
         return dict(json.loads(json.dumps(asdict(self), default=float)))
 
     @classmethod
     def decode(cls, record: Mapping[str, Any]) -> Terms:
-        """Read terms; those of earlier versions know no limits by the day."""
+        """Read terms; those of earlier versions have no daily limits."""
         values: dict[str, Any] = {
             key: int(record[key]) for key in ("teammate_tokens", "team_tokens")
         }
@@ -192,45 +192,45 @@ class Accounts(Uses):
                 self.close(kept, Account.of_record(call))
 
     def charge_day(self, day: str, account: Account) -> None:
-        """Add to what all have used on a day; calls of earlier versions name none."""
+        """Add to the team's use on a day; calls of earlier versions have no day."""
         if day:
             self.days[day] = self.days.get(day, NOTHING) + account
 
     def close(self, reservation: Reservation, account: Account) -> None:
-        """Put what a call has taken in the place of what was kept back for it."""
+        """Replace the reservation of a call by the use of the call."""
         Uses.close(self, reservation, account)
         self.charge_day(reservation.day, account)
 
     def lift(self, raised: Raise) -> None:
-        """Let a limit go further."""
+        """Raise a limit."""
         place = (raised.limit, raised.of)
         self.raised[place] = self.raised.get(place, Decimal(0)) + raised.amount
 
     def with_raised(self, raises: Iterable[Raise]) -> Accounts:
-        """The accounts as they would be with limits raised."""
+        """Return a copy with these limits raised."""
         lifted = replace(self, raised=dict(self.raised))
         for one in raises:
             lifted.lift(one)
         return lifted
 
     def refusal(self, wanted: Reservation) -> Refusal | None:
-        """Why a call must not be made now, if it must not."""
+        """Return why a call must not be made now, if so."""
         return next(iter(self.refusals(wanted)), None)
 
     def refusals(self, wanted: Reservation) -> list[Refusal]:
-        """All reasons why a call must not be made now, first what does not pass by itself."""
+        """Return all reasons against a call; those that do not pass by themselves come first."""
         if wanted.usd is None and (money := self.terms.unpriced_limit):
             return [refuse_unpriced(wanted.model, money)]
         found = (self._over(limit, wanted) for limit in LIMITS if getattr(self.terms, limit.name))
         return sorted(filter(None, found), key=attrgetter("rank"))
 
     def most(self, limit: Limit, of: str) -> Decimal:
-        """Return what a limit allows, with what it was raised by; 0 for no limit."""
+        """Return the amount that a limit allows, including raises; 0 for no limit."""
         most = Decimal(getattr(self.terms, limit.name))
         return most + self.raised.get((limit.name, of), Decimal(0)) if most else most
 
     def _over(self, limit: Limit, wanted: Reservation) -> Refusal | None:
-        """Why one limit forbids a call, if it does."""
+        """Return why one limit forbids a call, if it does."""
         of, unit = _whom(limit, wanted), limit.unit
         most, asked = self.most(limit, of), _amount(wanted, unit)
         if not asked:
@@ -252,7 +252,7 @@ class Accounts(Uses):
         return self.used.get(of, NOTHING)
 
     def used_in(self, period: str) -> Account:
-        """Return what all have used on a day or in a month."""
+        """Return the team's use on a day or in a month."""
         if period in self.days:
             return self.days[period]
         parts = [used for day, used in self.days.items() if days.month_of(day) == period]
@@ -272,5 +272,5 @@ def _whom(limit: Limit, call: Reservation) -> str:
 
 
 def _amount(taken: Account | Reservation, unit: str) -> Decimal:
-    """Return what was used or is kept back; a price that is not known counts for nothing."""
+    """Return the amount that was used or is reserved; an unknown price counts as 0."""
     return Decimal(getattr(taken, unit) or 0)

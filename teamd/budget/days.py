@@ -1,7 +1,4 @@
-"""The days and months that limits count by: local ones, as clock and time zone have them.
-
-A day is named as in `2026-11-22`, a month as in `2026-11`.
-"""
+"""The local days and months that limits count by: a day is `2026-11-22`, a month is `2026-11`."""
 
 from __future__ import annotations
 
@@ -33,6 +30,6 @@ def day_after(period: str) -> str:
 
 
 def end_of(period: str) -> float:
-    """Return when a day or a month ends, in seconds since the epoch."""
+    """Return the end of a day or a month, in seconds since the epoch."""
     midnight = datetime.combine(date.fromisoformat(day_after(period)), clock_time())
     return midnight.astimezone().timestamp()

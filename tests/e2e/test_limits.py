@@ -350,7 +350,7 @@ def test_an_unknown_price_under_a_limit_on_money_says_what_to_write(project: Pro
     model = ("--model", "claude-haiku-9-9")
     refused = project.run("teamctl", "spawn", "ann", "coder", "Go.", *model, "--wait")
     sentence = (
-        "limits.team_usd is set, and what claude-haiku-9-9 costs is not known; write "
+        "limits.team_usd is set, and the price of claude-haiku-9-9 is not known; write "
         '[prices."claude-haiku-9-9"] with input and output, in USD per million tokens, '
         "or set limits.team_tokens_per_day, in team.toml, then try again"
     )

@@ -1,4 +1,4 @@
-"""Several processes at one ledger, killed wherever they are: no limit is ever exceeded."""
+"""Several processes share one ledger and are killed at any point: no limit is exceeded."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def spend(path: Path, name: str, telling: int) -> None:
         ledger.settle(wanted, Account(calls=1, input_tokens=taken, usd=Decimal(taken) / 10_000))
 
 
-def test_processes_that_are_killed_at_random_never_exceed_the_limit(tmp_path: Path) -> None:
+def test_processes_killed_at_random_never_exceed_the_limit(tmp_path: Path) -> None:
     """Kills fall between reserving, the call, settling and replacing the file."""
     path = tmp_path / "ledger.jsonl"
     Ledger(path).agree(Terms(team_tokens=LIMIT, team_usd=Decimal(1000)))
@@ -163,8 +163,8 @@ RACERS = 4
 ROUNDS = 60
 
 
-def test_of_several_that_ask_at_once_for_the_last_room_one_gets_it(tmp_path: Path) -> None:
-    """The look at the sums and the line that changes them are one step."""
+def test_of_several_concurrent_calls_only_one_gets_the_last_room(tmp_path: Path) -> None:
+    """Reading the sums and writing the reservation are one step."""
     path = tmp_path / "ledger.jsonl"
     ledger = Ledger(path)
     with ExitStack() as stack:

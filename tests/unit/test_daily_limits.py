@@ -1,4 +1,4 @@
-"""Limits by the day: each call counts on the local day of its reservation, whatever comes."""
+"""Daily limits: each call counts on the local day of its reservation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Calendar:
     day: str = "2026-11-22"
 
     def __call__(self) -> str:
-        """The day that it shows."""
+        """Return the day that is set."""
         return self.day
 
 
@@ -45,7 +45,7 @@ def call(number: int, name: str = "alice", **facts: object) -> Reservation:
 
 @dataclass
 class Desk:
-    """A ledger on a day that a test sets; each process of the team has one of its own."""
+    """A ledger with a clock that a test sets; each process has its own ledger."""
 
     path: Path
     today: Calendar
@@ -53,17 +53,17 @@ class Desk:
 
     @property
     def ledger(self) -> Ledger:
-        """Another process's."""
+        """Return another process's ledger."""
         return Ledger(self.path, today=self.today, longest_bytes=self.longest_bytes)
 
     def spend(self, *numbers: int) -> None:
-        """Make calls that take all that was kept back."""
+        """Make calls that use all of their reservations."""
         for number in numbers:
             assert self.ledger.reserve(call(number)) is None
             self.ledger.settle(call(number), None)
 
     def fits(self, number: int) -> bool:
-        """Whether another call is let through; it is not made."""
+        """Return whether another call would be allowed, without making it."""
         if self.ledger.reserve(call(number)) is not None:
             return False
         self.ledger.settle(call(number), Account())
@@ -77,7 +77,7 @@ def desk(tmp_path: Path) -> Desk:
     return made
 
 
-def test_a_day_has_its_limit_and_the_next_one_another(desk: Desk) -> None:
+def test_a_new_day_has_its_own_limit(desk: Desk) -> None:
     desk.spend(1, 2, 3)
     assert not desk.fits(4)
     desk.today.day = "2026-11-23"
@@ -87,8 +87,8 @@ def test_a_day_has_its_limit_and_the_next_one_another(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("longest_bytes", [100_000, 1])
-def test_a_clock_that_is_set_back_opens_no_day_anew(longest_bytes: int, desk: Desk) -> None:
-    """Neither the day that is full, nor one before it that was; also in a file of sums alone."""
+def test_setting_the_clock_back_does_not_reset_a_full_day(longest_bytes: int, desk: Desk) -> None:
+    """Neither today nor an earlier full day, also in a file with sums only."""
     desk.longest_bytes = longest_bytes
     desk.spend(1, 2, 3)
     desk.today.day = "2026-11-23"
@@ -100,8 +100,8 @@ def test_a_clock_that_is_set_back_opens_no_day_anew(longest_bytes: int, desk: De
 
 
 @pytest.mark.slow
-def test_a_day_that_is_forgotten_opens_no_day_anew(desk: Desk) -> None:
-    """Sums of days are kept for a while only; a clock that is set back further finds the oldest."""
+def test_setting_the_clock_back_before_the_kept_days_resets_nothing(desk: Desk) -> None:
+    """Sums of old days are removed; calls then count for the oldest day that is kept."""
     desk.longest_bytes = 1
     day = "2026-01-01"
     for number in range(KEPT_DAYS + 5):
@@ -114,7 +114,7 @@ def test_a_day_that_is_forgotten_opens_no_day_anew(desk: Desk) -> None:
 
 
 def test_a_call_counts_on_the_day_on_which_it_was_reserved(desk: Desk) -> None:
-    """A reply that comes after midnight, and one that never comes, take nothing of the new day."""
+    """A reply after midnight, and one that never comes, do not count for the new day."""
     assert desk.ledger.reserve(call(1)) is None
     assert desk.ledger.reserve(call(2, process=DEAD)) is None
     desk.today.day = "2026-11-23"
@@ -126,7 +126,7 @@ def test_a_call_counts_on_the_day_on_which_it_was_reserved(desk: Desk) -> None:
     }
 
 
-def test_what_is_kept_back_yesterday_leaves_all_of_today(desk: Desk) -> None:
+def test_yesterdays_reservations_do_not_count_today(desk: Desk) -> None:
     for number in (1, 2, 3):
         assert desk.ledger.reserve(call(number)) is None
     found = desk.ledger.reserve(call(4))
@@ -136,7 +136,7 @@ def test_what_is_kept_back_yesterday_leaves_all_of_today(desk: Desk) -> None:
     desk.spend(5, 6, 7)
 
 
-def test_tokens_have_a_day_as_well(desk: Desk) -> None:
+def test_tokens_have_a_daily_limit(desk: Desk) -> None:
     desk.ledger.agree(Terms(team_tokens_per_day=2000))
     desk.spend(1, 2)
     found = desk.ledger.reserve(call(3, "bob"))
@@ -149,8 +149,8 @@ def test_tokens_have_a_day_as_well(desk: Desk) -> None:
     assert desk.fits(4)
 
 
-def test_who_is_refused_by_a_day_may_try_again_on_the_next_one(desk: Desk) -> None:
-    """Nobody has to say so; and before that nothing has changed."""
+def test_a_refusal_by_a_daily_limit_ends_with_the_day(desk: Desk) -> None:
+    """Without a command; until midnight it stays."""
     desk.spend(1, 2, 3)
     found = desk.ledger.reserve(call(4))
     assert found is not None
@@ -167,7 +167,7 @@ def test_who_is_refused_by_a_day_may_try_again_on_the_next_one(desk: Desk) -> No
     assert desk.ledger.standing_refusal("alice") is None
 
 
-def test_a_limit_of_all_time_comes_first_and_no_day_ends_it(desk: Desk) -> None:
+def test_a_limit_for_all_time_comes_first_and_does_not_end_at_midnight(desk: Desk) -> None:
     desk.ledger.agree(replace(TERMS, team_usd=Decimal(3)))
     desk.spend(1, 2, 3)
     found = desk.ledger.reserve(call(4))
@@ -177,7 +177,7 @@ def test_a_limit_of_all_time_comes_first_and_no_day_ends_it(desk: Desk) -> None:
     assert desk.ledger.is_refused("alice")
 
 
-def test_a_call_that_no_day_has_room_for_is_promised_none(desk: Desk) -> None:
+def test_a_call_that_is_too_large_for_any_day_gets_no_date(desk: Desk) -> None:
     desk.ledger.agree(Terms(team_usd_per_day=Decimal("0.5")))
     found = desk.ledger.reserve(call(1))
     assert found is not None
@@ -185,7 +185,7 @@ def test_a_call_that_no_day_has_room_for_is_promised_none(desk: Desk) -> None:
     assert found.sentence("alice").endswith("then `teamctl resume alice`")
 
 
-def test_a_refusal_of_a_day_outlives_the_replacing_of_the_file(desk: Desk) -> None:
+def test_a_refusal_by_a_daily_limit_survives_a_replaced_file(desk: Desk) -> None:
     desk.spend(1, 2)
     desk.longest_bytes = 1
     assert desk.ledger.reserve(call(3, "bob")) is None
@@ -197,8 +197,8 @@ def test_a_refusal_of_a_day_outlives_the_replacing_of_the_file(desk: Desk) -> No
     assert not desk.ledger.is_refused("alice")
 
 
-def test_records_of_the_version_before_count_on_no_day(desk: Desk) -> None:
-    """They name none; in all time they count as ever."""
+def test_records_of_the_version_before_count_for_all_time_only(desk: Desk) -> None:
+    """They do not contain a day."""
     old = (
         '{"record": "terms", "teammate_tokens": 0, "teammate_usd": 0.0, "team_tokens": 0, '
         '"team_usd": 9.0, "prices": {}}\n'
@@ -214,8 +214,8 @@ def test_records_of_the_version_before_count_on_no_day(desk: Desk) -> None:
     assert desk.ledger.reserve(call(2)) is not None
 
 
-def test_a_month_has_its_limit_and_the_next_one_another(desk: Desk) -> None:
-    """Also in a file of sums alone; what was refused may be tried again by itself then."""
+def test_a_new_month_has_its_own_limit(desk: Desk) -> None:
+    """Also in a file with sums only; a refused call may then be tried again."""
     desk.ledger.agree(Terms(team_usd_per_month=Decimal(3)))
     desk.longest_bytes = 1
     desk.today.day = "2026-10-31"
@@ -241,8 +241,8 @@ def test_a_month_has_its_limit_and_the_next_one_another(desk: Desk) -> None:
     assert not desk.fits(9)
 
 
-def test_a_month_that_is_full_counts_before_a_day_that_is(desk: Desk) -> None:
-    """Else a teammate would be told to go on at midnight, and be stopped again."""
+def test_a_full_month_is_reported_before_a_full_day(desk: Desk) -> None:
+    """Otherwise a teammate would resume at midnight and be stopped again."""
     desk.ledger.agree(replace(TERMS, team_usd_per_month=Decimal(3)))
     desk.spend(1, 2, 3)
     found = desk.ledger.reserve(call(4))
@@ -250,7 +250,7 @@ def test_a_month_that_is_full_counts_before_a_day_that_is(desk: Desk) -> None:
     assert found.key == "limits.team_usd_per_month"
 
 
-def test_the_day_after_a_month_is_in_the_next_one() -> None:
+def test_the_day_after_a_month_is_in_the_next_month() -> None:
     assert [days.day_after(month) for month in ("2026-12", "2027-02", "2028-02")] == [
         "2027-01-01", "2027-03-01", "2028-03-01",
     ]  # fmt: skip
@@ -279,7 +279,7 @@ def test_the_default_limit_spares_a_model_without_a_price_only_on_the_own_networ
 
 
 def test_a_model_without_a_price_passes_the_default_limit_on_money_alone(tmp_path: Path) -> None:
-    """Otherwise no local model would start by default; a person who sets a limit relies on it."""
+    """Otherwise local models would not work by default; a limit that a person sets is strict."""
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.agree(terms_of('[model]\nbase_url = "http://localhost"\n', tmp_path))
     assert ledger.reserve(call(1, usd=None)) is None
@@ -292,7 +292,7 @@ def test_a_model_without_a_price_passes_the_default_limit_on_money_alone(tmp_pat
         ledger.agree(terms_of(f"[limits]\n{chosen}\n", tmp_path))
         found = ledger.reserve(call(2, usd=None))
         assert found is not None
-        assert found.why == f"limits.{chosen.split()[0]} is set, and what m costs is not known"
+        assert found.why == f"limits.{chosen.split()[0]} is set, and the price of m is not known"
     ledger.agree(terms_of("[limits]\nteam_usd = 5.0\nteam_tokens = 2000\n", tmp_path))
     assert ledger.reserve(call(4, usd=None)) is None  # the tokens bound it
     ledger.settle(call(4), Account())
@@ -300,7 +300,7 @@ def test_a_model_without_a_price_passes_the_default_limit_on_money_alone(tmp_pat
     assert ledger.reserve(call(3, usd=None)) is None
 
 
-def test_the_tokens_of_a_day_bound_a_model_without_a_price(tmp_path: Path) -> None:
+def test_a_daily_limit_on_tokens_bounds_a_model_without_a_price(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.agree(terms_of("[limits]\nteam_tokens_per_day = 1500\n", tmp_path))
     assert ledger.reserve(call(1, usd=None)) is None
@@ -310,8 +310,8 @@ def test_the_tokens_of_a_day_bound_a_model_without_a_price(tmp_path: Path) -> No
     assert found.key == "limits.team_tokens_per_day"
 
 
-def test_a_played_turn_passes_a_day_that_is_full(desk: Desk) -> None:
-    """It costs nothing, so no limit on money is a reason to stop it."""
+def test_a_scripted_turn_is_allowed_on_a_full_day(desk: Desk) -> None:
+    """It costs nothing, so limits on money do not apply."""
     desk.spend(1, 2, 3)
     assert desk.ledger.reserve(call(4, usd=Decimal(0))) is None
 
@@ -328,7 +328,7 @@ def berlin() -> Iterator[None]:
     time.tzset()
 
 
-def test_a_day_is_the_local_one_and_may_have_25_hours(berlin: None) -> None:
+def test_a_day_is_local_and_may_have_25_hours(berlin: None) -> None:
     """1792969200 is 2026-10-26 00:00 in Berlin; the day before, summer time ended."""
     assert days.day_of(1792969199.0) == "2026-10-25"
     assert days.day_of(1792969200.0) == "2026-10-26"

@@ -1,4 +1,4 @@
-"""The ledger: sentences about limits, and a file that stays short and is read once."""
+"""The ledger: its refusals, and a file that stays short and is read once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def refusal(path: Path, terms: Terms, wanted: Reservation) -> Refusal:
          "$0.250000", ("0.500000", "usd 1")),
     ],
 )  # fmt: skip
-def test_a_limit_is_told_with_its_figures_and_what_to_do(
+def test_a_refusal_names_the_limit_its_figures_and_the_remedy(
     terms: Terms, used: str, wanted: str, enough: tuple[str, str], path: Path
 ) -> None:
     Ledger(path).reserve(call(1))
@@ -67,7 +67,7 @@ def test_a_limit_is_told_with_its_figures_and_what_to_do(
     )
 
 
-def test_a_limit_that_is_used_up_is_called_reached(path: Path) -> None:
+def test_a_used_up_limit_is_called_reached(path: Path) -> None:
     Ledger(path).reserve(call(1))
     Ledger(path).settle(call(1), None)
     found = refusal(path, Terms(team_usd=Decimal("0.25")), call(2))
@@ -77,7 +77,7 @@ def test_a_limit_that_is_used_up_is_called_reached(path: Path) -> None:
     )
 
 
-def test_what_is_said_to_be_enough_is_enough(path: Path) -> None:
+def test_the_suggested_limit_is_high_enough(path: Path) -> None:
     """A person should not have to raise it twice."""
     used = Account(calls=1, usd=Decimal("1.23456789"))
     ledger = Ledger(path)
@@ -90,22 +90,22 @@ def test_what_is_said_to_be_enough_is_enough(path: Path) -> None:
     assert ledger.reserve(call(2)) is None
 
 
-def test_an_unknown_price_is_refused_only_where_money_is_limited(path: Path) -> None:
+def test_an_unknown_price_is_refused_only_under_a_limit_on_money(path: Path) -> None:
     ledger = Ledger(path)
     ledger.agree(Terms(team_tokens=10_000))
     assert ledger.reserve(call(1, usd=None, model='my "model"')) is None
     ledger.settle(call(1, usd=None), None)
     found = refusal(path, Terms(teammate_usd=Decimal(1)), call(2, usd=None, model='my "model"'))
     assert found.sentence("alice") == (
-        'limits.teammate_usd is set, and what my "model" costs is not known; write '
+        'limits.teammate_usd is set, and the price of my "model" is not known; write '
         r'[prices."my \"model\""] with input and output, in USD per million tokens, or set '
         "limits.team_tokens_per_day, in team.toml, then `teamctl resume alice`"
     )
     assert ledger.read().used["alice"].unpriced_calls == 1
 
 
-def test_a_call_that_others_calls_may_leave_room_for_is_told_apart(path: Path) -> None:
-    """Whoever only has to wait must not be paused: nobody would wake it."""
+def test_a_refusal_that_other_calls_may_lift_is_marked_as_passing(path: Path) -> None:
+    """A teammate that only has to wait must not be paused: no person would resume it."""
     ledger = Ledger(path)
     ledger.agree(Terms(team_tokens=1500))
     assert ledger.reserve(call(1, "bob")) is None
@@ -117,8 +117,8 @@ def test_a_call_that_others_calls_may_leave_room_for_is_told_apart(path: Path) -
     assert ledger.reserve(call(2)) is None
 
 
-def test_a_call_that_does_not_fit_beside_that_of_a_dead_one_is_not_told_to_wait(path: Path) -> None:
-    """Nobody would ever give it back."""
+def test_a_call_does_not_wait_for_the_reservation_of_a_dead_process(path: Path) -> None:
+    """The reservation would never be released."""
     ledger = Ledger(path)
     ledger.agree(Terms(team_tokens=1500))
     ledger.reserve(call(1, "bob", process=DEAD))
@@ -128,7 +128,7 @@ def test_a_call_that_does_not_fit_beside_that_of_a_dead_one_is_not_told_to_wait(
     assert b'"settle"' in path.read_bytes()
 
 
-def test_what_a_dead_process_has_kept_back_counts_in_full(path: Path) -> None:
+def test_a_reservation_of_a_dead_process_counts_in_full(path: Path) -> None:
     ledger = Ledger(path)
     ledger.reserve(call(1, "bob", process=DEAD))
     assert ledger.read().used["bob"].tokens == 1000
@@ -142,8 +142,8 @@ def test_what_a_dead_process_has_kept_back_counts_in_full(path: Path) -> None:
     assert ledger.read().used["bob"].tokens == 1000
 
 
-def test_a_refusal_stands_until_the_next_call(path: Path) -> None:
-    """So `resume` can refuse at once, and tell from which limit."""
+def test_a_refusal_lasts_until_the_next_call(path: Path) -> None:
+    """So `resume` can refuse at once and name the limit."""
     ledger = Ledger(path)
     found = refusal(path, Terms(teammate_tokens=999), call(1))
     assert found == Ledger(path).standing_refusal("alice")
@@ -158,8 +158,8 @@ def test_a_refusal_stands_until_the_next_call(path: Path) -> None:
     assert not ledger.is_refused("alice")
 
 
-def test_who_was_let_go_is_refused_no_more_for_whoever_looks(path: Path) -> None:
-    """Its own process learns it from the file, and tries again."""
+def test_a_resumed_teammate_is_not_refused_in_any_process(path: Path) -> None:
+    """Its own process reads this in the file and tries again."""
     refusal(path, Terms(team_tokens=5), call(1))
     waiting = Ledger(path)
     assert waiting.is_refused("alice")
@@ -193,8 +193,8 @@ def test_the_file_stays_short_and_keeps_every_sum(path: Path) -> None:
     assert ledger.read().terms.prices == {"m": {"input": 1, "output": Decimal("2.5")}}
 
 
-def test_a_file_that_was_replaced_is_noticed_whatever_its_inode_and_length(path: Path) -> None:
-    """An inode is used again; whoever knows a file by it alone would read from the middle."""
+def test_a_replaced_file_is_noticed_even_with_the_same_inode_and_length(path: Path) -> None:
+    """Inodes are used again: a process that compared only those would read from the middle."""
     ledger = Ledger(path)
     ledger.reserve(call(1))
     ledger.settle(call(1), SMALL)
@@ -212,8 +212,8 @@ def test_a_file_that_was_replaced_is_noticed_whatever_its_inode_and_length(path:
     assert "the team has used 1,000 tokens of 5 tokens" in found.why
 
 
-def test_what_cannot_be_settled_now_is_settled_with_the_next_call(path: Path) -> None:
-    """The reply has been paid for, and is not lost because others keep the file locked, say."""
+def test_a_failed_settlement_is_repeated_with_the_next_call(path: Path) -> None:
+    """The reply has been paid for, even if another process keeps the file locked."""
     ledger = Ledger(path)
     ledger.reserve(call(1))
     aside = path.rename(path.with_name("aside.jsonl"))
@@ -227,7 +227,7 @@ def test_what_cannot_be_settled_now_is_settled_with_the_next_call(path: Path) ->
     assert set(ledger.read().held) == {call(2).id}
 
 
-def test_what_others_added_is_all_that_is_read_again(path: Path) -> None:
+def test_only_new_records_are_read(path: Path) -> None:
     """Each call reads a line or two, not the whole file."""
     ledger = Ledger(path)
     for number in range(200):

@@ -1,4 +1,4 @@
-"""Whatever happens to the ledger, in whatever order: no limit is exceeded, nothing is forgotten."""
+"""Random operations on the ledger exceed no limit and lose no use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CENTS = st.integers(0, 200).map(lambda cents: Decimal(cents) / 100)
 
 @dataclass
 class Truth:
-    """What really was used."""
+    """The real use, to compare with."""
 
     tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*NAMES, *DAYS), 0))
     usd: dict[str, Decimal] = field(
@@ -44,16 +44,16 @@ class Truth:
             self.usd[whom] += usd
 
     def all_tokens(self) -> int:
-        """Those of all."""
+        """Return the tokens of the whole team."""
         return sum(self.tokens[name] for name in NAMES)
 
     def all_usd(self) -> Decimal:
-        """What all have cost."""
+        """Return the cost of the whole team."""
         return sum((self.usd[name] for name in NAMES), Decimal(0))
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """Three processes' views of one file; processes die, and others come in their place."""
+    """Three processes' views of one file; new processes replace those that die."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class LedgerMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     def view(self) -> Ledger:
-        """A process's ledger as it begins; files of 700 bytes are replaced often."""
+        """Return the ledger of a new process; files of 700 bytes are replaced often."""
         path = self.folder / "ledger.jsonl"
         return Ledger(
             path, longest_bytes=700, is_alive=self.alive.__contains__, today=lambda: self.day
@@ -93,7 +93,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(view=VIEWS, name=st.sampled_from(NAMES), sent=TOKENS, said=TOKENS, usd=CENTS)
     def reserve(self, view: int, name: str, sent: int, said: int, usd: Decimal) -> None:
-        """Ask for leave to call; it is only refused if it might not fit."""
+        """Reserve a call; it is refused only if it might not fit."""
         process = next(iter(sorted(self.alive, key=lambda one: one.pid)[view:]))
         self.count += 1
         wanted = Reservation(
@@ -108,7 +108,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert refusal.passing == self.fits(wanted, kept=False)
 
     def fits(self, wanted: Reservation, *, kept: bool) -> bool:
-        """Whether a call is within all limits, with or without what is kept back."""
+        """Return whether a call is within all limits, with or without the reservations."""
         open_ = list(self.open.values()) if kept else []
         mine = [one for one in open_ if one.teammate == wanted.teammate]
         today = [one for one in open_ if one.day == self.day]
@@ -128,7 +128,7 @@ class LedgerMachine(RuleBasedStateMachine):
         return all(not limit or total <= limit for limit, total in sums)
 
     def most(self, limit: str, of: str = "") -> Decimal:
-        """What a limit allows, 0 for all."""
+        """Return the amount that a limit allows; 0 for no limit."""
         most = Decimal(getattr(self.terms, limit))
         return most + self.raised[limit, of] if most else most
 
@@ -139,7 +139,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(view=VIEWS, name=st.sampled_from(NAMES), usd=CENTS, tokens=TOKENS)
     def raise_limits(self, view: int, name: str, usd: Decimal, tokens: int) -> None:
-        """A person lets the limits go further that stop a teammate, as far as it may go on."""
+        """A person raises the limits that stop a teammate."""
         more = {"usd": usd, "tokens": Decimal(tokens)}
         raises, refusal = self.views[view].raise_limits(name, more)
         assert not (raises and refusal)
@@ -151,7 +151,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.open)
     @rule(view=VIEWS, data=st.data())
     def settle(self, view: int, data: st.DataObject) -> None:
-        """Say what a call has taken: no more than what was kept back, or nobody knows."""
+        """Settle a call with at most its reservation, or with an unknown use."""
         done = data.draw(st.sampled_from(sorted(self.open)))
         kept = self.open.pop(done)
         if data.draw(st.booleans()):
@@ -169,7 +169,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(victim=VIEWS)
     def kill(self, victim: int) -> None:
-        """A process dies, and its calls may have taken all that was kept back; another comes."""
+        """A process dies, so its calls count in full; a new process replaces it."""
         dead = sorted(self.alive, key=lambda one: one.pid)[victim]
         self.alive.remove(dead)
         self.alive.add(Identity(pid=dead.pid, started=dead.started + 1))
@@ -180,13 +180,13 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(tail=st.sampled_from([b'{"record": "res', b"\xff\n", b"[]\n", b'{"record": 5}\n']))
     def tear(self, tail: bytes) -> None:
-        """A writer is killed in mid-line, or somebody writes nonsense."""
+        """A writer is killed within a line, or another program writes nonsense."""
         with (self.folder / "ledger.jsonl").open("ab") as file:
             file.write(tail)
 
     @invariant()
     def nothing_is_exceeded_or_forgotten(self) -> None:
-        """What is read equals what was used, and is within the limits with all that is open."""
+        """The ledger equals the real use, and is within the limits with all reservations."""
         accounts = self.view().read()
         path = self.folder / "ledger.jsonl"
         assert read_used(path, self.alive.__contains__) == accounts.used  # for who only looks

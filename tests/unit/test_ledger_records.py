@@ -1,4 +1,4 @@
-"""The records of many calls are read in one go as they are read one by one."""
+"""Records of calls that are decoded together have the same effect as one by one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def in_one_go(block: bytes) -> Accounts:
 
 
 def facts(accounts: Accounts) -> list[list[str]]:
-    """Return all that they say, whatever the order, also of what equals nothing, such as NaN."""
+    """Return all facts in a comparable form, even NaN."""
     said = (accounts.used, accounts.held, accounts.days, accounts.refused)
     return [sorted(map(str, one.items())) for one in said]
 
@@ -69,7 +69,7 @@ def block_of(*lines: dict[str, Any]) -> bytes:
     return b"".join(records.encode(line) for line in lines)
 
 
-def test_a_block_of_calls_is_read_in_one_go() -> None:
+def test_a_block_of_calls_is_decoded_at_once() -> None:
     block = block_of(RESERVE, RESERVE | {"id": "2"}, SETTLE)
     records.load_decoder()
     found = records._parse_calls(block)
@@ -79,7 +79,7 @@ def test_a_block_of_calls_is_read_in_one_go() -> None:
 
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_what_is_odd_takes_nothing_else_with_it(
+def test_an_odd_record_does_not_affect_others(
     odd: bytes, place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [json.dumps(one).encode() for one in (RESERVE, RESERVE | {"id": "2"}, SETTLE)]
@@ -93,7 +93,7 @@ def test_what_is_odd_takes_nothing_else_with_it(
 @pytest.mark.parametrize(
     "usd", [b"NaN", b"1e400", b"-Infinity", b"-0.05", b'"sNaN"', b'"9e999999"', b'"x"']
 )
-def test_a_limit_is_neither_lost_nor_no_number(usd: bytes) -> None:
+def test_a_limit_is_always_a_number(usd: bytes) -> None:
     terms = Terms(team_usd=Decimal("0.05"))
     lifted = {"record": "raised", "limit": "team_usd", "of": "", "amount": 0.01}
     odd = b'{"record": "raised", "limit": "team_usd", "of": "", "amount": %b}\n' % usd
@@ -103,8 +103,8 @@ def test_a_limit_is_neither_lost_nor_no_number(usd: bytes) -> None:
     assert accounts.raised == {("team_usd", ""): Decimal("0.01")}
 
 
-def test_however_much_was_used_it_is_so_after_a_compaction() -> None:
-    """A sum that were no money when it is read again would be none."""
+def test_a_very_large_use_survives_a_compaction() -> None:
+    """A sum beyond the valid amounts would be lost when it is read again."""
     terms = {"record": "terms", **Terms(team_usd=Decimal(5)).encode()}
     accounts = in_one_go(block_of(terms, *[ACCOUNT | {"usd": 9e14}] * 2))
     again = in_one_go(block_of(*records.summarise(accounts, kept_days=3)))
@@ -112,14 +112,14 @@ def test_however_much_was_used_it_is_so_after_a_compaction() -> None:
     assert again.refusal(Reservation.decode(REFUSED)) is not None
 
 
-def test_a_call_that_is_made_is_refused_no_more() -> None:
+def test_a_reservation_ends_a_refusal() -> None:
     accounts = in_one_go(block_of(RESERVE | {"record": "refused"}))
     assert list(accounts.refused) == ["ann"]
     records.apply(accounts, block_of(RESERVE))
     assert not accounts.refused
 
 
-def test_what_is_kept_back_counts_for_its_own_day_and_teammate() -> None:
+def test_a_reservation_counts_for_its_own_day_and_teammate() -> None:
     accounts = in_one_go(block_of(RESERVE, RESERVE | {"id": "2", "teammate": "bob"}))
     accounts.terms = Terms(teammate_tokens=25, team_tokens_per_day=40)
     ann = accounts.held["1"]
@@ -135,7 +135,7 @@ def test_what_is_kept_back_counts_for_its_own_day_and_teammate() -> None:
     assert accounts.refusal(replace(carl, day="2026-11-26")) is None
 
 
-def test_only_what_stands_around_another_record_is_read_one_by_one(
+def test_only_a_record_of_another_kind_is_read_singly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     records.load_decoder()
@@ -164,7 +164,7 @@ def test_only_what_stands_around_another_record_is_read_one_by_one(
         (lambda most: Terms(team_tokens_per_day=most), 6 + 6 + 12),
     ],
 )
-def test_what_was_used_counts_for_its_own_teammate_day_and_team(
+def test_use_counts_for_its_own_teammate_day_and_team(
     terms: Callable[[int], Terms], least: int
 ) -> None:
     bob = [RESERVE | {"id": "2", "teammate": "bob"}, SETTLE | {"id": "2"}]
@@ -178,7 +178,7 @@ def test_what_was_used_counts_for_its_own_teammate_day_and_team(
     assert accounts.refusal(wanted) is not None
 
 
-def test_a_call_that_is_settled_is_kept_back_no_more() -> None:
+def test_a_settled_call_has_no_reservation() -> None:
     records.load_decoder()
     accounts = Accounts()
     records.apply(accounts, block_of(RESERVE))
@@ -188,14 +188,14 @@ def test_a_call_that_is_settled_is_kept_back_no_more() -> None:
     assert accounts.held == {}
 
 
-def test_a_call_that_is_kept_back_anew_is_kept_back_once() -> None:
+def test_a_repeated_reservation_counts_once() -> None:
     accounts = in_one_go(block_of(RESERVE))
     records.apply(accounts, block_of(RESERVE | {"input_tokens": 1}))
     accounts.terms = Terms(team_tokens=6 + 12)
     assert accounts.refusal(Reservation.decode(RESERVE | {"id": "2"})) is None
 
 
-def test_whoever_looks_at_all_sees_all() -> None:
+def test_sums_and_copies_contain_every_record() -> None:
     records.load_decoder()
     calls = block_of(ACCOUNT, RESERVE, RESERVE | {"id": "2"}, SETTLE)
 
@@ -211,7 +211,7 @@ def test_whoever_looks_at_all_sees_all() -> None:
     assert copied.total() == made().total()
 
 
-def test_two_records_on_one_line_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_records_on_one_line_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     block = json.dumps(RESERVE).encode() + block_of(SETTLE) + block_of(RESERVE | {"id": "2"})
     assert in_one_go(block) == one_by_one(block, monkeypatch)
     assert list(in_one_go(block).held) == ["2"]
@@ -229,7 +229,7 @@ def test_two_records_on_one_line_are_none(monkeypatch: pytest.MonkeyPatch) -> No
         max_size=12,
     )
 )
-def test_in_one_go_comes_to_the_same(
+def test_decoding_together_has_the_same_effect_as_singly(
     changes: list[tuple[dict[str, Any], dict[str, Any], set[str]]],
 ) -> None:
     lines = [

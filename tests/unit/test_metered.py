@@ -1,4 +1,4 @@
-"""A metered model: what it keeps back, what it writes down, and when it is not asked."""
+"""A metered model: its reservations, its records, and the calls that it refuses."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Desk:
 
     @property
     def account(self) -> Any:
-        """What alice has used."""
+        """Return the use of alice."""
         return self.ledger.read().used["alice"]
 
 
@@ -84,7 +84,7 @@ def begun(error: ModelError) -> ModelError:
     return error
 
 
-def test_the_bound_is_on_disk_during_the_call_and_what_was_told_after_it(tmp_path: Path) -> None:
+def test_the_reservation_is_on_disk_during_the_call_and_the_use_after_it(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.ask()
     kept = desk.model.kept[0]
@@ -106,8 +106,8 @@ def bytes_of(messages: list[dict[str, Any]]) -> int:
     return len(json.dumps(messages, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-def test_what_was_told_of_the_last_request_bounds_the_next(tmp_path: Path) -> None:
-    """Bytes are about four times the tokens: a long conversation would stop far too early."""
+def test_the_reported_tokens_of_a_request_bound_the_next_one(tmp_path: Path) -> None:
+    """A token is about four bytes: by bytes a long conversation would stop far too early."""
     desk = Desk(tmp_path)
     long = replace(ASK, system="You are 'alice'." * 1000)
     desk.ask(long)
@@ -125,7 +125,7 @@ def test_what_was_told_of_the_last_request_bounds_the_next(tmp_path: Path) -> No
     ],
 )
 def test_another_request_is_bounded_by_its_bytes(ask: Ask, tmp_path: Path) -> None:
-    """Another model counts otherwise, and other tools were never counted."""
+    """Another model counts differently, and the count does not cover other tools."""
     desk = Desk(tmp_path)
     desk.ask()
     desk.ask(ask)
@@ -133,8 +133,8 @@ def test_another_request_is_bounded_by_its_bytes(ask: Ask, tmp_path: Path) -> No
     assert desk.model.kept[1].input_tokens == expected + UNSEEN_TOKENS
 
 
-def test_a_reply_or_message_that_was_changed_counts_by_its_bytes(tmp_path: Path) -> None:
-    """Clearing and summaries put other words in the place of those that were counted."""
+def test_a_changed_reply_or_message_is_bounded_by_its_bytes(tmp_path: Path) -> None:
+    """Clearing and summaries replace the text that was counted."""
     desk = Desk(tmp_path)
     desk.ask()
     other = follow("more", said={"type": "text", "text": "x" * 500})
@@ -142,7 +142,7 @@ def test_a_reply_or_message_that_was_changed_counts_by_its_bytes(tmp_path: Path)
     assert desk.model.kept[1].input_tokens == 64 + bytes_of(other.messages[1:])
 
 
-def test_at_a_limit_nothing_is_asked(tmp_path: Path) -> None:
+def test_at_a_limit_the_model_is_not_asked(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.ledger.agree(Terms(teammate_tokens=WHOLE + UNSEEN_TOKENS + 999))
     with pytest.raises(LimitError, match=r"is left of limits\.teammate_tokens: ") as caught:
@@ -157,7 +157,7 @@ def test_at_a_limit_nothing_is_asked(tmp_path: Path) -> None:
     desk.ask()
 
 
-def test_at_the_limit_of_a_day_it_is_tried_again_on_the_next(tmp_path: Path) -> None:
+def test_at_a_daily_limit_the_call_is_tried_again_the_next_day(tmp_path: Path) -> None:
     desk, day = Desk(tmp_path), ["2026-11-22"]
     for ledger in (desk.ledger, desk.metered.ledger):
         ledger.today = lambda: day[0]
@@ -187,7 +187,7 @@ def test_at_the_limit_of_a_day_it_is_tried_again_on_the_next(tmp_path: Path) -> 
 def test_a_client_that_cannot_be_built_pauses_and_costs_nothing(
     error: Exception, why: str, tmp_path: Path
 ) -> None:
-    """Whatever is no error of the model's was raised before anything was sent."""
+    """An exception other than ModelError is raised before a request is sent."""
     desk = Desk(tmp_path, error)
     with pytest.raises(UnusableError) as caught:
         desk.ask()
@@ -200,7 +200,9 @@ def test_a_client_that_cannot_be_built_pauses_and_costs_nothing(
 
 
 @pytest.mark.parametrize("error", [TransientError("busy"), UnusableError("no key")])
-def test_a_failure_before_the_server_began_costs_nothing(error: ModelError, tmp_path: Path) -> None:
+def test_a_failure_before_the_server_started_costs_nothing(
+    error: ModelError, tmp_path: Path
+) -> None:
     desk = Desk(tmp_path, error)
     with pytest.raises(type(error)):
         desk.ask()
@@ -217,8 +219,8 @@ def test_a_failure_before_the_server_began_costs_nothing(error: ModelError, tmp_
     ],
     ids=str,
 )
-def test_what_nobody_tells_counts_in_full(play: Reply | Exception, tmp_path: Path) -> None:
-    """A broken stream was charged for, and so is a reply of a server that does not count."""
+def test_an_unknown_use_counts_in_full(play: Reply | Exception, tmp_path: Path) -> None:
+    """A broken stream is charged, and so is a reply of a server that reports no tokens."""
     desk = Desk(tmp_path, play)
     if isinstance(play, Exception):
         with pytest.raises(type(play)):
@@ -230,7 +232,7 @@ def test_what_nobody_tells_counts_in_full(play: Reply | Exception, tmp_path: Pat
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_nothing_is_asked_before_all_of_the_conversation_is_on_disk(
+def test_the_model_is_asked_only_after_the_conversation_is_on_disk(
     tmp_path: Path, *, works: bool
 ) -> None:
     """The mail that it is about goes there with it; and the disk may refuse."""
@@ -254,7 +256,7 @@ def test_nothing_is_asked_before_all_of_the_conversation_is_on_disk(
 
 
 def test_a_call_that_is_cancelled_counts_in_full(tmp_path: Path) -> None:
-    """A stop in the middle of a reply: the server has begun, and goes on charging."""
+    """A stop in the middle of a reply: the server has started and keeps charging."""
     desk = Desk(tmp_path)
 
     class Hanging(Model):
@@ -276,7 +278,7 @@ def test_a_call_that_is_cancelled_counts_in_full(tmp_path: Path) -> None:
     assert desk.account.tokens == desk.model.kept[0].tokens
 
 
-def test_who_may_only_have_to_wait_for_others_waits_and_is_not_paused(tmp_path: Path) -> None:
+def test_a_call_that_may_fit_soon_waits_without_a_pause(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.ledger.agree(Terms(team_tokens=5000))
     bobs = Reservation(
@@ -297,14 +299,14 @@ def test_who_may_only_have_to_wait_for_others_waits_and_is_not_paused(tmp_path: 
     assert desk.account.calls == 1
 
 
-def test_a_persons_price_counts_from_the_next_call_on(tmp_path: Path) -> None:
-    """`teamctl resume` must be enough, for all, without a restart."""
+def test_a_price_in_the_settings_applies_from_the_next_call(tmp_path: Path) -> None:
+    """`teamctl resume` must be enough, without a restart."""
     desk = Desk(tmp_path)
     ask = replace(ASK, model="my-model")
     desk.ask(ask)
     assert (desk.account.unpriced_calls, desk.account.usd) == (1, 0)
     desk.ledger.agree(Terms(team_usd=Decimal(9)))
-    with pytest.raises(LimitError, match="what my-model costs is not known; write"):
+    with pytest.raises(LimitError, match="the price of my-model is not known; write"):
         desk.ask(ask)
     desk.ledger.agree(
         Terms(team_usd=Decimal(9), prices={"my-model": {"input": 1.0, "output": 1.0}})
@@ -313,8 +315,8 @@ def test_a_persons_price_counts_from_the_next_call_on(tmp_path: Path) -> None:
     assert desk.account.usd == Decimal("0.0000535")  # 10 + 4, 20 at a tenth, 30 at 1.25
 
 
-def test_played_turns_cost_nothing(tmp_path: Path) -> None:
-    """A demo under a limit on money is no reason to stop."""
+def test_scripted_turns_cost_nothing(tmp_path: Path) -> None:
+    """A demo must run under a limit on money."""
     desk = Desk(tmp_path, free=True)
     desk.ledger.agree(Terms(team_usd=Decimal("0.000001")))
     desk.ask(replace(ASK, model="my-model"))

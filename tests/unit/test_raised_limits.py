@@ -1,4 +1,4 @@
-"""A limit that a person raises: for good, for whom it stopped, on disk, and by no agent."""
+"""Raising a limit: for the teammate, day or month that it stopped, and on disk."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def stopped(path: Path, terms: Terms, name: str = "alice", **more: object) -> Le
 
 
 @pytest.mark.parametrize("key", ["team_usd", "teammate_usd", "team_usd_per_day"])
-def test_a_raise_lets_the_teammate_go_on_as_far_as_it_goes(key: str, path: Path) -> None:
+def test_a_raise_lets_the_teammate_continue_up_to_the_raised_limit(key: str, path: Path) -> None:
     ledger = stopped(path, Terms(**{key: Decimal("0.1")}))  # type: ignore[arg-type]
     raises, refusal = ledger.raise_limits("alice", ONE)
     assert ([one.limit for one in raises], refusal) == ([key], None)
@@ -46,14 +46,14 @@ def test_a_raise_lets_the_teammate_go_on_as_far_as_it_goes(key: str, path: Path)
     assert ledger.reserve(call(6)) is not None, "$1.10 are used up"
 
 
-def test_a_raise_for_a_teammate_is_no_other_ones(path: Path) -> None:
+def test_a_raise_for_one_teammate_does_not_help_others(path: Path) -> None:
     ledger = stopped(path, Terms(teammate_usd=Decimal("0.1")))
     ledger.raise_limits("alice", ONE)
     assert ledger.reserve(call(2)) is None
     assert ledger.reserve(call(3, "bob")) is not None
 
 
-def test_a_raise_of_a_day_is_of_that_day_only(path: Path) -> None:
+def test_a_raise_of_a_daily_limit_ends_with_the_day(path: Path) -> None:
     day = ["2026-11-22"]
     ledger = stopped(path, Terms(team_usd_per_day=Decimal("0.1")), today=lambda: day[0])
     raises, _ = ledger.raise_limits("alice", ONE)
@@ -66,7 +66,7 @@ def test_a_raise_of_a_day_is_of_that_day_only(path: Path) -> None:
 
 
 @pytest.mark.parametrize("longest_bytes", [100_000, 1])
-def test_a_raise_survives_restarts_reloads_and_the_replacing_of_the_file(
+def test_a_raise_survives_restarts_reloads_and_a_replaced_file(
     longest_bytes: int, path: Path
 ) -> None:
     ledger = stopped(path, Terms(team_usd=Decimal("0.1")), longest_bytes=longest_bytes)
@@ -79,8 +79,8 @@ def test_a_raise_survives_restarts_reloads_and_the_replacing_of_the_file(
     assert again.reserve(call(4)) is not None
 
 
-def test_nothing_is_raised_unless_the_teammate_may_go_on(path: Path) -> None:
-    """Who is told that it was not enough tries again, and would raise it twice."""
+def test_nothing_is_raised_unless_the_teammate_can_continue(path: Path) -> None:
+    """A person who reads that it was not enough tries again, and would raise it twice."""
     ledger = stopped(path, Terms(team_usd=Decimal("0.1")))
     size = path.stat().st_size
     raises, refusal = ledger.raise_limits("alice", {"usd": Decimal("0.1")})
@@ -99,7 +99,7 @@ def test_a_raise_of_the_other_unit_is_refused_with_the_right_one(path: Path) -> 
 
 
 def test_all_limits_that_stop_a_teammate_are_raised_at_once(path: Path) -> None:
-    """Of one unit by one sum, of both by both: else no command would let it go on."""
+    """Each unit by its amount: otherwise no command could resume the teammate."""
     low = Decimal("0.1")
     terms = Terms(team_usd=low, team_usd_per_day=low, teammate_usd=low, team_tokens=100)
     ledger = stopped(path, terms)
@@ -112,15 +112,15 @@ def test_all_limits_that_stop_a_teammate_are_raised_at_once(path: Path) -> None:
     assert ledger.reserve(call(2)) is None
 
 
-def test_a_teammate_that_no_limit_stops_has_none_raised(path: Path) -> None:
-    """A command that is repeated, since its answer was lost, raises nothing twice."""
+def test_nothing_is_raised_for_a_teammate_that_is_not_stopped(path: Path) -> None:
+    """A command that is repeated after a lost answer does not raise twice."""
     ledger = stopped(path, Terms(team_usd=Decimal("0.1")))
     assert ledger.raise_limits("bob", ONE) == ([], None)
     assert ledger.raise_limits("alice", ONE)[0]
     assert ledger.raise_limits("alice", ONE) == ([], None)
 
 
-def test_a_file_that_is_raised_to_the_figure_that_was_told_is_enough_beside_a_raise(
+def test_the_suggested_limit_is_high_enough_beside_a_raise(
     path: Path,
 ) -> None:
     ledger = stopped(path, Terms(team_usd=Decimal("0.1")))

@@ -306,7 +306,7 @@ def test_a_model_of_unknown_price_is_refused_where_the_person_limits_money(
     project.write("team.toml", f"[limits]\nteam_usd_per_month = 5.0\n{declared}")
     project.start()
     why = (
-        "limits.team_usd_per_month is set, and what homemade costs is not known; write "
+        "limits.team_usd_per_month is set, and the price of homemade is not known; write "
         '[prices."homemade"] with input and output, in USD per million tokens, or set '
         "limits.team_tokens_per_day, in team.toml, then try again"
     )
