@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
 
-from tests.strict import sse
+from tests.strict import wire
 
 _KEY: Final = "sk-ant-bench-0123456789"
 _NAME: Final = re.compile(rb"You are '([^']*)'")
@@ -181,7 +181,7 @@ def _stream(block: dict[str, Any], reason: str) -> bytes:
         "content": [block], "stop_reason": reason, "stop_sequence": None, "stop_details": None,
         "usage": _USAGE,
     }  # fmt: skip
-    return b"".join(sse.encode(message))
+    return b"".join(wire.encode(message))
 
 
 def _response(status: str, kind: str, body: bytes) -> bytes:

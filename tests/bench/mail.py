@@ -36,8 +36,7 @@ from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, mail_in
 from tests.bench import ruler
-from tests.bench.mail_peers import Flock, Redis, Send, Sqlite, batches, line, text
-from tests.bench.redis_server import redis_server
+from tests.bench.mail_peers import Flock, Redis, Send, Sqlite, batches, line, redis_server, text
 
 _LIMIT: Final = BatchLimit(messages=100, bytes=1 << 17, wary=True)
 _FORK: Final = multiprocessing.get_context("fork")

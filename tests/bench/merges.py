@@ -25,8 +25,7 @@ from typing import Any, Final
 
 from tests.bench.ruler import Samples, interleave, machine, median, options, ratio, table
 from tests.e2e.harness import opened
-from tests.queue_crew import CHECK, Worker, changes, go_on
-from tests.queues import Yard
+from tests.queues import PAIRS_CHECK, Worker, Yard, changes, go_on
 from tests.repositories import git
 from tests.waiting import wait_until
 
@@ -97,7 +96,7 @@ class Work:
 
 def scene() -> list[str]:
     """Have many changes merged by the queue, and the same ones by hand; a row of figures."""
-    check = f"{_CHECKS['a check of a second']}; {CHECK}"
+    check = f"{_CHECKS['a check of a second']}; {PAIRS_CHECK}"
     with tempfile.TemporaryDirectory() as folder, opened(Path(folder)) as project:
         names = [f"w{at}" for at in range(_SCENE_TEAMMATES)]
         yard = Yard(project, *names, settings=f"[merge]\ncheck = '''{check}'''\n")

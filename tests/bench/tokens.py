@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench.ruler import machine, options, table
-from tests.e2e.cramped import demands
 from tests.e2e.harness import Project, opened
+from tests.e2e.stories import demands
 from tests.strict.asked import Asked
 from tests.strict.replies import Answer, say
 from tests.waiting import wait_until

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.e2e.browser import Browser, chromium
+from tests.e2e.browser import Browser, Server, chromium, served
 from tests.e2e.harness import Project, opened
-from tests.e2e.served import Server, served
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 

@@ -23,8 +23,7 @@ from teamd.files.paths import SETTINGS_FILE, STATE_VARIABLE, TeamPaths
 from teamd.service import READY
 from teamd.settings.trust import TrustStore
 from teamd.team import teams
-from tests.forked.begun import Begun
-from tests.forked.client import Forked
+from tests.forked.client import Begun, Forked
 from tests.forked.client import server as forks
 from tests.strict.asked import Asked, Model
 from tests.strict.exchange import Accepted

@@ -6,10 +6,101 @@ import os
 import pty
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.e2e.harness import Project
 from tests.waiting import wait_until
+
+
+class Multiplexer:
+    """One window of a tmux server of its own.
+
+    Args:
+        project: where the command runs.
+        command: for the shell.
+        size: columns and lines.
+    """
+
+    def __init__(self, project: Project, command: str, size: tuple[int, int] = (80, 24)) -> None:
+        self._project = project
+        self._socket = str(project.root / "tmux")
+        columns, lines = map(str, size)
+        self._do("-f", "/dev/null", "new-session", "-d", "-x", columns, "-y", lines, command)
+
+    @property
+    def shown(self) -> str:
+        """The screen as it is now."""
+        return self._do("capture-pane", "-p")
+
+    def sees(self, words: str, *, timeout_seconds: float = 20) -> None:
+        """Wait until that is on the screen."""
+        wait_until(lambda: words in self.shown, timeout_seconds=timeout_seconds, what=repr(words))
+
+    def misses(self, words: str) -> None:
+        """Wait until that is on the screen no more."""
+        wait_until(lambda: words not in self.shown, what=f"{words!r} is gone")
+
+    def press(self, *keys: str) -> None:
+        """Press keys, by tmux's names."""
+        self._do("send-keys", *keys)
+
+    def type(self, words: str) -> None:
+        """Type words as they are."""
+        self._do("send-keys", "-l", words)
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Give the window another size."""
+        self._do("resize-window", "-x", str(columns), "-y", str(lines))
+
+    @property
+    def buffer(self) -> str:
+        """What programs have copied by the terminal."""
+        return self._do("show-buffer")
+
+    @property
+    def process(self) -> int:
+        """The pid of the command."""
+        return int(self._do("list-panes", "-F", "#{pane_pid}"))
+
+    def accept_copies(self) -> None:
+        """Let programs copy by the terminal, as a person's settings of tmux do."""
+        self._do("set-option", "-s", "set-clipboard", "on")
+
+    def close(self) -> None:
+        """End the server and what runs in it."""
+        self._do("kill-server")
+        left = self._project.survivors
+        wait_until(lambda: not any("teamctl top" in one for one in left().values()), what="its end")
+
+    def _do(self, *words: str) -> str:
+        # Without a server of the person's: TMUX would name it.
+        environment = {**self._project.environment, "TERM": "screen-256color", "LC_ALL": "C.UTF-8"}
+        argv = ("tmux", "-u", "-S", self._socket, *words)
+        done = subprocess.run(
+            argv,
+            env=environment,
+            cwd=self._project.folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        return done.stdout
+
+
+@contextmanager
+def opened(
+    project: Project, command: str, size: tuple[int, int] = (80, 24)
+) -> Iterator[Multiplexer]:
+    """Open a window with a command for the length of a block."""
+    window = Multiplexer(project, command, size)
+    try:
+        yield window
+    finally:
+        window.close()
+
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>])")
 CTRL_C, CTRL_D, ALT_ENTER = b"\x03", b"\x04", b"\x1b\r"

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from tests.e2e import weather
+from tests.e2e import stories
 from tests.e2e.harness import Project
-from tests.e2e.weather import TURNS_A_WAKE, Weather, words
+from tests.e2e.stories import TURNS_A_WAKE, Weather, words
 from tests.strict.faults import ErrorEvent, Reset, Status
 from tests.strict.replies import say
 from tests.waiting import wait_until
@@ -53,7 +53,7 @@ def test_faults_in_any_order_cost_time_and_never_a_turn(
     project.write("team.toml", HASTY)
     project.start()
     for name in NAMES:
-        project.stage.act(name, weather.play)
+        project.stage.act(name, stories.play)
         project.do("teamctl", "spawn", name, "clerk", "wake 0")
     for wake in range(1, wakes + 1):
         if wake > 1:
@@ -72,7 +72,7 @@ def test_faults_in_any_order_cost_time_and_never_a_turn(
     assert sorted(m["content"] for m in mail) == marks(turns, (1, 2))
     done = (project.folder / "done").read_text(encoding="utf-8").split()
     assert sorted(done) == marks(turns, (0, 2))
-    assert not (project.folder / weather.SPOILT_FILE).exists()
+    assert not (project.folder / stories.SPOILT_FILE).exists()
 
 
 def marks(turns: range, kinds: tuple[int, ...]) -> list[str]:
@@ -91,7 +91,7 @@ def assert_played(project: Project, name: str, turns: range, mail: list[str]) ->
     assert [end["outcome"] for end in project.records(name, "ended")] == ["end_turn"] * len(mail)
     whole = project.paths.transcript(name).read_text(encoding="utf-8")
     whole += "".join(json.dumps(request.body) for request in project.asked(name))
-    assert [trace for trace in weather.TRACES if trace in whole] == []
+    assert [trace for trace in stories.TRACES if trace in whole] == []
 
 
 def text_in(content: list[dict[str, Any]]) -> str:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cramped import (
+from tests.e2e.harness import Project, opened
+from tests.e2e.stories import (
     CONTEXT,
     OUTPUT_BYTES,
     TASK,
@@ -23,7 +24,6 @@ from tests.e2e.cramped import (
     steps,
     summarised,
 )
-from tests.e2e.harness import Project, opened
 from tests.strict.asked import Asked
 from tests.strict.exchange import Accepted
 from tests.strict.replies import Answer, say, use

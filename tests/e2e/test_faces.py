@@ -13,9 +13,8 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.browser import Browser
+from tests.e2e.browser import Browser, served
 from tests.e2e.harness import Project
-from tests.e2e.served import served
 from tests.unit.screen import Shown, shown
 
 # Each member with its state and turns, and who waits for the person, the oldest first.

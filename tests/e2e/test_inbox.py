@@ -17,8 +17,8 @@ from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.mail.routing import MailRouter
 from tests.children import holding
-from tests.descriptors import links
 from tests.e2e.harness import Project
+from tests.shells import links
 from tests.waiting import wait_until
 
 LONG = "a line of many\n" * 30_000  # more than a pipe holds

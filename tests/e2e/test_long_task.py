@@ -12,8 +12,8 @@ from typing import Any, Final
 import pytest
 
 import teamd
-from tests.e2e.cramped import TASK, demands
 from tests.e2e.harness import Project, opened
+from tests.e2e.stories import TASK, demands
 from tests.strict.asked import Asked
 from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until

@@ -7,8 +7,8 @@ import os
 import time
 from pathlib import Path
 
-from tests.descriptors import links
 from tests.e2e.harness import Project
+from tests.shells import links
 from tests.waiting import wait_until
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.e2e.harness import Project
-from tests.e2e.lessons.toolset import TEAMMATE
+from tests.e2e.stories import TEAMMATE
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 

@@ -14,8 +14,8 @@ from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.mail.routing import MailRouter
 from tests.children import holding
-from tests.e2e.handshakes import answering, ask_at_work, at_work
 from tests.e2e.harness import Project
+from tests.e2e.stories import answering, ask_at_work, at_work
 from tests.strict.faults import Status
 from tests.strict.replies import say, use
 from tests.waiting import wait_until

@@ -12,8 +12,7 @@ from typing import Final
 import pytest
 
 from tests.e2e.harness import Project
-from tests.e2e.multiplexer import Multiplexer, opened
-from tests.e2e.terminal import Terminal
+from tests.e2e.terminal import Multiplexer, Terminal, opened
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 

@@ -18,10 +18,9 @@ import pytest
 from teamd.files import pidfile
 from teamd.team.roster import Roster, Team
 from teamd.team.states import Status
-from tests.e2e.browser import Browser
+from tests.e2e.browser import Browser, served
 from tests.e2e.conftest import SHOWN, asked
 from tests.e2e.harness import Project, opened
-from tests.e2e.served import served
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.browser import Browser
+from tests.e2e.browser import Browser, Server
 from tests.e2e.conftest import HOSTILE, SHOWN
 from tests.e2e.harness import Project
-from tests.e2e.served import Server
 from tests.waiting import wait_until
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.e2e.harness import Project
 from tests.process.campaign.campaign import Campaign, Crew
+from tests.process.campaign.ledger import RosterReader
 from tests.process.campaign.places import Place, histogram
-from tests.process.campaign.roster_reader import RosterReader
 
 pytestmark = pytest.mark.slow
 

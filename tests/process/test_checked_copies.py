@@ -15,8 +15,7 @@ import pytest
 from teamd.copies import clone, record
 from tests.e2e.harness import Project
 from tests.process.test_checks import checker, claim, shells, wait_judged
-from tests.projects import copy_project
-from tests.repositories import git, make_repository
+from tests.repositories import copy_project, git, make_repository
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow

@@ -19,6 +19,7 @@ from teamd.models import Ask, Model, ModelError, Reply, TransientError, Unusable
 from teamd.models.claude import Claude
 from teamd.models.retry import Retrying, RetryPolicy
 from tests.strict.faults import (
+    MISSHAPEN,
     Cut,
     Endless,
     ErrorEvent,
@@ -30,7 +31,6 @@ from tests.strict.faults import (
     Status,
     Trickle,
 )
-from tests.strict.misshapen import MISSHAPEN
 from tests.strict.replies import say, tool_calls, use
 from tests.strict.server import StrictServer, by_name
 from tests.waiting import until

@@ -16,8 +16,7 @@ from teamd.copies.record import Copy
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.settings import Settings
-from tests.projects import copy_project
-from tests.repositories import commit, git, make_repository
+from tests.repositories import commit, copy_project, git, make_repository
 
 pytestmark = pytest.mark.slow
 

@@ -23,8 +23,7 @@ from teamd.copies.record import Copy
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.settings import Settings
-from tests.projects import copy_project
-from tests.repositories import git, make_repository
+from tests.repositories import copy_project, git, make_repository
 
 HOOKS: Final = (
     "applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout",

@@ -24,8 +24,7 @@ from teamd.settings.schema import Settings, TeamSettings, ToolSettings
 from teamd.tools import Result, Toolbox
 from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
 from teamd.tools.shell import Bash
-from tests.projects import copy_project
-from tests.repositories import commit, git
+from tests.repositories import commit, copy_project, git
 from tests.waiting import until
 
 

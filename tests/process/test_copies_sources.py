@@ -24,9 +24,8 @@ from teamd.copies.source import GitKilled, Source
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.settings import Settings
-from tests.mounts import mounted
-from tests.projects import copy_project
-from tests.repositories import commit, git, make_repository
+from tests.repositories import commit, copy_project, git, make_repository
+from tests.shells import mounted
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow

@@ -13,10 +13,9 @@ import psutil
 import pytest
 
 from tests.children import child
-from tests.descriptors import links
 from tests.e2e.harness import SIGHTED, Project
-from tests.forked.begun import Begun
-from tests.forked.client import SERVER, Forked, Server, server
+from tests.forked.client import SERVER, Begun, Forked, Server, server
+from tests.shells import links
 from tests.waiting import wait_until
 
 CALLS = {

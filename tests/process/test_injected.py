@@ -11,20 +11,19 @@ from typing import Final, TypeVar
 import pytest
 
 from teamd.files.paths import TeamPaths
-from tests.process.injected.drain import Drain
 from tests.process.injected.injections import (
     FULL,
     SHORT,
     Ended,
     Injection,
+    Tally,
     found_in,
     run,
     run_full,
     run_short,
 )
-from tests.process.injected.operations import Operation, Read, RosterWrite, Send
+from tests.process.injected.operations import Drain, Operation, Read, RosterWrite, Send
 from tests.process.injected.spawn import Spawn
-from tests.process.injected.tally import Tally
 
 T = TypeVar("T")
 

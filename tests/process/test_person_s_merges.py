@@ -12,10 +12,10 @@ from teamd.copies.merge import merge
 from teamd.errors import TeamError
 from teamd.settings import Settings
 from tests.e2e.harness import Project
-from tests.mounts import mounted
 from tests.process.test_forbidden_work import ONTO_MAIN, follow
 from tests.queues import Yard
 from tests.repositories import commit, git, make_repository
+from tests.shells import mounted
 
 FORMATTER = (
     "#!/bin/sh\nfor one in {}; do echo formatted >> $one; done\necho once more >&2\nexit 1\n"

@@ -12,8 +12,7 @@ from random import Random
 import pytest
 
 from tests.e2e.harness import Project
-from tests.queue_crew import CHECK, Worker, changes, go_on
-from tests.queues import Yard
+from tests.queues import PAIRS_CHECK, Worker, Yard, changes, go_on
 from tests.waiting import wait_until
 
 _WAIT_SHARE = 0.7  # of the chances to strike: otherwise each would be at the begin of a merge
@@ -56,7 +55,7 @@ def campaign(
 ) -> dict[str, int]:
     random = Random(seed)
     names = [f"w{at}" for at in range(workers)]
-    settings = f"[merge]\ninto = '{into}'\ncheck = '''{CHECK}'''\n"
+    settings = f"[merge]\ninto = '{into}'\ncheck = '''{PAIRS_CHECK}'''\n"
     yard = Yard(project, *names, settings=settings)
     begin = yard.git("rev-parse", "main")
     planned = changes(random, workers, each)
@@ -95,7 +94,9 @@ def judge(yard: Yard, crew: list[Worker], begin: str, into: str) -> None:
             ["git", "-C", str(yard.folder), "archive", commit], capture_output=True, check=True
         )
         subprocess.run(["tar", "-x"], cwd=fresh, input=archive.stdout, check=True)
-        done = subprocess.run(["bash", "-c", CHECK], cwd=fresh, capture_output=True, check=False)
+        done = subprocess.run(
+            ["bash", "-c", PAIRS_CHECK], cwd=fresh, capture_output=True, check=False
+        )
         assert done.returncode == 0, (commit, done.stdout)
     texts = "".join(path.read_text() for path in fresh.parent.joinpath(commits[0]).glob("*.txt"))
     lines = texts.splitlines()

@@ -21,7 +21,7 @@ from teamd.supervisor.children import Children
 from teamd.supervisor.fork import ChildProgram, ChildStart
 from teamd.supervisor.lifecycle import State
 from teamd.team.states import ChildExit
-from tests.context import make_context
+from tests.children import make_context
 from tests.waiting import wait_until
 
 DEAF: Final = "deaf"

@@ -39,9 +39,8 @@ from teamd.settings.schema import Settings, TeamSettings
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
 from tests.children import forked
-from tests.descriptors import opened
 from tests.process.sandboxed import commands
-from tests.shells import sandboxed_shell
+from tests.shells import opened, sandboxed_shell
 from tests.waiting import until, wait_until
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]

@@ -13,8 +13,8 @@ import pytest
 
 from teamd.messages import new_id
 from teamd.tools.asking import Asking
-from tests.e2e.handshakes import answering, at_work
 from tests.e2e.harness import Project
+from tests.e2e.stories import answering, at_work
 from tests.strict.asked import Asked
 from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until

@@ -19,8 +19,8 @@ import psutil
 import pytest
 
 from teamd.process_id import Identity
-from tests.descriptors import links
 from tests.e2e.harness import SIGHTED, Project
+from tests.shells import links
 from tests.strict.faults import Stall
 from tests.waiting import wait_until
 

@@ -14,8 +14,8 @@ import pytest
 
 from teamd.team.roster import Roster, Team
 from teamd.team.states import Status
+from tests.e2e.browser import Server, events, served
 from tests.e2e.harness import Project, opened
-from tests.e2e.served import Server, events, served
 
 
 @pytest.fixture

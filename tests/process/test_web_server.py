@@ -17,8 +17,8 @@ from typing import Any, Final
 import psutil
 import pytest
 
+from tests.e2e.browser import Server, events, served, tunnel
 from tests.e2e.harness import Project
-from tests.e2e.served import Server, events, served, tunnel
 from tests.waiting import wait_until
 
 # Opens so many connections, sends what it is told over each, and keeps them.

@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from tests.strict.blocks import Block, listed, walk
-from tests.strict.errors import refuse
+from tests.strict.blocks import Block, listed, refuse, walk
 
 BREAKPOINTS = 4
 LOOK_BACK = 20  # blocks before a breakpoint at which an older entry is still found

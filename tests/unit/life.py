@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import os
 import pickle
 import socket
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pytest
+
+from teamctl.main import main
 from teamd.agent.approvals import Plans
 from teamd.agent.conversation.compaction import Compaction, ask_nobody
 from teamd.agent.conversation.context import frame_of
@@ -46,12 +52,55 @@ from teamd.team.roster import Roster, Team
 from teamd.team.states import Status
 from teamd.tools import Input, Tool, Toolbox
 from teamd.tools.approval import ShutdownResponse, SubmitPlan
-from teamd.transcript.file import Transcript
-from teamd.transcript.records import NewsAdded, Opened
-from tests.strict.issued import Issued
+from teamd.transcript.file import Transcript, decode
+from teamd.transcript.records import NewsAdded, Opened, Record
+from tests.strict.conversation import Issued
 from tests.strict.replies import Answer, say
 from tests.strict.rules import VERSION, Terms, check_create
 from tests.waiting import until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """How a call ended, and all it wrote."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Stream(io.TextIOWrapper):
+    """What a command writes to: no terminal, and a text afterwards."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", **options)
+
+    @property
+    def text(self) -> str:
+        """All that was written."""
+        self.flush()
+        written = self.buffer
+        assert isinstance(written, io.BytesIO)
+        return written.getvalue().decode()
+
+
+def call(paths: TeamPaths | None, *argv: str, out: Stream | None = None) -> Called:
+    """Run a command for a team, or where there is none for the folder that this process is in."""
+    which = [] if paths is None else ["--team-dir", str(paths.root)]
+    out, err = out or Stream(), Stream()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["teamctl", *which, *argv])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return Called(status=ended.value.code, out=out.text, err=err.text)  # type: ignore[arg-type]
+
+
+def as_record(fields: dict[str, Any]) -> Record:
+    """Return the record that a line with these fields holds."""
+    record = decode(json.dumps(fields).encode())
+    assert record is not None
+    return record
+
 
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester."

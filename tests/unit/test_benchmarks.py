@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from tests.bench import page, picture, ruler, steps
+from tests.bench import page, ruler, steps
 
 MOST_BYTES = 20_000
 SAMPLES = {"teamd": [5000.0, 6000.0], "SQLite FULL": [3000.0, 3000.0], "bare": [9e4, 9e4]}
@@ -23,7 +23,7 @@ def bars(drawn: str) -> list[float]:
 
 
 def test_tables_are_read_as_they_were_made() -> None:
-    (table,) = picture.read_tables(f"## Mail\n\n{PAGE}\n").values()
+    (table,) = page.read_tables(f"## Mail\n\n{PAGE}\n").values()
     assert table == [
         ["what", "25 %", "median a second", "75 %", ""],
         ["teamd", "5,250", "5,500", "5,750", ""],
@@ -33,7 +33,7 @@ def test_tables_are_read_as_they_were_made() -> None:
 
 
 def test_bars_are_as_long_as_their_figures_and_what_was_not_measured_is_left_out() -> None:
-    drawn = picture.draw(PAGE)
+    drawn = page.draw(PAGE)
     ours, peer = bars(drawn)
     assert round(ours / peer, 1) == round(5500 / 3000, 1)
     assert {"teamd", "5,500", "SQLite", "3,000"} <= set(words(drawn))
@@ -50,9 +50,9 @@ def test_each_bench_has_a_section_of_the_page() -> None:
 
 def test_the_saved_picture_shows_the_figures_of_the_saved_page() -> None:
     text = page.TOPIC.read_text(encoding="utf-8")
-    assert page.PICTURE.read_text(encoding="utf-8") == picture.draw(text)
-    assert list(picture.PANELS) == [
-        panel for panel in picture.PANELS if panel.table in picture.read_tables(text)
+    assert page.PICTURE.read_text(encoding="utf-8") == page.draw(text)
+    assert list(page.PANELS) == [
+        panel for panel in page.PANELS if panel.table in page.read_tables(text)
     ]
 
 

@@ -25,8 +25,7 @@ from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, TEAMD, USER, Message
 from teamd.team.states import Status
 from teamd.transcript.file import Transcript
-from tests.transcripts import as_record
-from tests.unit.life import enrol
+from tests.unit.life import as_record, enrol
 
 
 class Conversation:

@@ -17,8 +17,7 @@ from teamd.journal import Journal
 from teamd.process_id import Identity
 from teamd.team.roster import Roster
 from teamd.team.states import Status
-from tests.unit.calls import call
-from tests.unit.life import enrol
+from tests.unit.life import call, enrol
 
 
 @pytest.fixture

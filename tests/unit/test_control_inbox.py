@@ -17,7 +17,7 @@ from teamd.messages import TEAMD
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.orphans import OrphanedTasks
 from teamd.team.states import Status
-from tests.context import make_context
+from tests.children import make_context
 from tests.unit.life import enrol
 
 

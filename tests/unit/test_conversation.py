@@ -15,8 +15,7 @@ from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import PAUSED, Opened
 from tests.strict.replies import Answer, decline, say, use
-from tests.transcripts import as_record
-from tests.unit.life import SYSTEM, replied
+from tests.unit.life import SYSTEM, as_record, replied
 
 DO = ("do", {"word": "x"})
 

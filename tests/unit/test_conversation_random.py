@@ -20,8 +20,7 @@ from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import PAUSED, NoteAdded, Opened
 from tests.strict.replies import Answer, say, tool_calls
-from tests.transcripts import as_record
-from tests.unit.life import MODEL, SYSTEM, Judge, replied
+from tests.unit.life import MODEL, SYSTEM, Judge, as_record, replied
 
 DO = ("do", {"word": "x"})
 TOOL = {"name": "do", "description": "Do it.", "input_schema": {"type": "object"}}

@@ -18,7 +18,7 @@ from teamd.mail.routing import MailRouter
 from teamd.mail.trace import DeliveryStage, trace
 from teamd.messages import Message, parse_object
 from teamd.team.states import Status
-from tests.descriptors import opened
+from tests.shells import opened
 from tests.unit.life import enrol
 
 

@@ -28,9 +28,9 @@ from teamd.sandbox.places import Place, PlaceState
 from teamd.settings import Settings
 from teamd.settings.schema import HostSettings, ModelSettings
 from teamd.settings.trust import TrustStore
-from tests.mounts import mounted
+from tests.shells import mounted
 from tests.strict.server import StrictServer, by_name
-from tests.unit.calls import call
+from tests.unit.life import call
 from tests.unit.screen import add
 
 

@@ -12,8 +12,7 @@ from teamd.overview.events import Event, EventKind
 from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import MailHeld, Replied, TurnEnded
-from tests.unit.calls import call
-from tests.unit.life import enrol
+from tests.unit.life import call, enrol
 
 
 def reply(paths: TeamPaths, name: str, at: float) -> None:

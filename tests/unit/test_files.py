@@ -14,7 +14,7 @@ import pytest
 
 from teamd.errors import LockTimeout, StoreError, translate_os_errors
 from teamd.files import files, locks
-from tests.descriptors import opened
+from tests.shells import opened
 from tests.waiting import wait_until
 
 

@@ -21,7 +21,7 @@ from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.text_file import read_page
 from teamd.tools.versions import Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
-from tests.descriptors import opened
+from tests.shells import opened
 
 OUTPUT_BYTES = 1000
 

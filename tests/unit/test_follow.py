@@ -23,8 +23,7 @@ from teamd.team.roster import Roster
 from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Replied
-from tests.unit.calls import Stream, call
-from tests.unit.life import enrol
+from tests.unit.life import Stream, call, enrol
 
 
 class Watching(Stream):

@@ -19,7 +19,7 @@ from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.view import HostState, Views, read_views
 from teamd.settings.trust import TrustStore
-from tests.unit.calls import call
+from tests.unit.life import call
 
 
 @pytest.mark.parametrize(("lines", "told"), [(0, ""), (1, "a line"), (2, "2 lines")])

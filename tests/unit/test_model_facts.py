@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from teamd.files.paths import TeamPaths
 from teamd.model_server.facts import EFFORTS, UNKNOWN, ModelFacts
 from teamd.model_server.pages import KEPT_SECONDS, keep, read_kept, warn_of_retirements
-from tests.strict.catalogue import entry
-from tests.strict.rules import Terms
+from tests.strict.rules import Terms, entry
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 SERVER, MODEL = "http://localhost:1", "claude-sonnet-5-5"

@@ -18,7 +18,7 @@ from teamd.files.open_files import KeptDescriptor, KeptFile
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
-from tests.descriptors import opened
+from tests.shells import opened
 
 LINE = b"line\n"
 LONG_AGO = 1_600_000_000

@@ -25,8 +25,7 @@ from teamd.mail.mailbox import Mailbox
 from teamd.messages import TEAMD
 from teamd.settings import Settings
 from teamd.team.states import Status
-from tests.unit.calls import call
-from tests.unit.life import enrol
+from tests.unit.life import call, enrol
 from tests.waiting import wait_until
 
 

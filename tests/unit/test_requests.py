@@ -34,7 +34,7 @@ from teamd.supervisor.pricing import current_price
 from teamd.supervisor.team_context import TeamContext
 from teamd.team.roster import Roster
 from teamd.team.states import Status
-from tests.context import make_context
+from tests.children import make_context
 from tests.unit.life import enrol
 
 

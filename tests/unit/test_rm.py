@@ -12,9 +12,8 @@ from teamctl.commands.rm import _describe_copy, _purge
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.team.states import Status
-from tests.projects import copy_project
-from tests.unit.calls import call
-from tests.unit.life import enrol
+from tests.repositories import copy_project
+from tests.unit.life import call, enrol
 
 KEY = "0123456789abcdef-1-2"
 

@@ -31,7 +31,7 @@ from teamd.tools.background import INTERRUPTED, LOST, Jobs
 from teamd.tools.output import OutputFile
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import TaskBegun
-from tests.descriptors import opened
+from tests.shells import opened
 
 NOBODY = 65534
 READS = os.O_RDONLY

@@ -15,7 +15,7 @@ from teamd.team.roster import Roster
 from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Replied
-from tests.unit.calls import call
+from tests.unit.life import call
 
 
 def add(paths: TeamPaths, name: str, **facts: Any) -> None:

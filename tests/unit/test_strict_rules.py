@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strict.asked import Asked, by_name
+from tests.strict.blocks import ApiError
 from tests.strict.cache import PromptCache, prompt_tokens
-from tests.strict.errors import ApiError
-from tests.strict.issued import Issued
-from tests.strict.replies import say
+from tests.strict.conversation import Issued
+from tests.strict.replies import Prefix, say
 from tests.strict.rules import Terms, check_count, check_create, check_headers, parse_body
-from tests.strict.signatures import Prefix
 
 VERSION = "2026-10-21"
 ISSUED = "(issued)"

@@ -14,8 +14,7 @@ from teamd.messages import LEAD, Message
 from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
-from tests.unit.calls import call
-from tests.unit.life import enrol
+from tests.unit.life import call, enrol
 
 
 def put(paths: TeamPaths, content: str = "x") -> Message:

@@ -4,20 +4,170 @@ from __future__ import annotations
 
 import base64
 import fcntl
+import hashlib
 import json
 import os
-from collections.abc import Mapping
+import re
+import socket
+import stat
+import threading
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from xml.sax.saxutils import unescape
 
 from teamd.files import files
-from tests.e2e.attacks.calls import bash, claim, complete, mail, read, write
-from tests.e2e.attacks.injections import INJECTIONS, texts
-from tests.e2e.attacks.outside import Listener
-from tests.e2e.attacks.victim import Victim
+from tests.e2e.attacks.injections import INJECTIONS, bash, claim, complete, mail, read, texts, write
 from tests.e2e.harness import Project
-from tests.strict.asked import text_of
-from tests.strict.replies import Call
+from tests.strict.asked import Asked, text_of
+from tests.strict.replies import Answer, Call, say, use
+
+_MARKER: Final = re.compile(r"INJECTION (\d+): (?=\{)")
+
+
+class Victim:
+    """Teammates that do their work step by step, and obey each instruction they come upon, once.
+
+    Args:
+        work: the calls of each of a teammate's turns, by its name.
+        awaits: words that a teammate must have heard before the last of them.
+    """
+
+    def __init__(
+        self, work: Mapping[str, Sequence[Sequence[Call]]], awaits: Mapping[str, str]
+    ) -> None:
+        self._lock = threading.Lock()
+        self._awaits = awaits
+        self._left = {name: deque(steps) for name, steps in work.items()}
+        self._obeyed: dict[str, set[int]] = defaultdict(set)
+
+    def __call__(self, asked: Asked) -> Answer:
+        """Answer a request: the next step of the work, and all that was read for the first time."""
+        with self._lock:
+            new = {n: call for n, call in _instructions(asked) if n not in self._obeyed[asked.name]}
+            self._obeyed[asked.name].update(new)
+            calls = [*self._next_step(asked), *new.values()]
+        return use(*calls) if calls else say("Done.")
+
+    def has_worked(self, name: str) -> bool:
+        """Return whether a teammate has begun the last step of its work."""
+        return not self._left[name]
+
+    def has_obeyed(self, name: str, numbers: Iterable[int]) -> bool:
+        """Return whether a teammate has begun to obey all of these."""
+        return self._obeyed[name].issuperset(numbers)
+
+    def _next_step(self, asked: Asked) -> Sequence[Call]:
+        left = self._left[asked.name]
+        if not left or (len(left) == 1 and self._awaits.get(asked.name, "") not in asked.heard):
+            return ()
+        return left.popleft()
+
+
+def _instructions(asked: Asked) -> Iterator[tuple[int, Call]]:
+    """Yield every instruction in a request, wherever it stands; of all that, mail is escaped."""
+    text, end = unescape(f"{asked.system}\n{asked.heard}"), 0
+    while found := _MARKER.search(text, end):  # one may order to pass another one on
+        order, end = json.JSONDecoder().raw_decode(text, found.end())
+        yield int(found[1]), (order["tool"], order["input"])
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A socket; who reaches it is noted by the kernel until somebody looks."""
+
+    socket: socket.socket
+    address: Any
+
+    def callers(self) -> int:
+        """Take what came in since the last look; return how much that was."""
+        count = 0
+        with suppress(BlockingIOError):
+            while True:
+                self._take()
+                count += 1
+        return count
+
+    def call(self) -> None:
+        """Reach it, as whoever gets out would."""
+        with socket.socket(self.socket.family, self.socket.type) as caller:
+            caller.connect(self.address)
+            caller.sendall(b"proof")
+
+    def _take(self) -> None:
+        if self.socket.type == socket.SOCK_DGRAM:
+            self.socket.recv(1 << 10)
+        else:
+            self.socket.accept()[0].close()
+
+
+@contextmanager
+def listening(path: Path, abstract: str) -> Iterator[dict[str, Listener]]:
+    """Listen as a web server, a name server and twice as a program of the person's.
+
+    Args:
+        path: of a socket that is a file.
+        abstract: the name of one that is not.
+    """
+    wanted: dict[str, tuple[int, int, Any]] = {
+        "web": (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
+        "dns": (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
+        "path": (socket.AF_UNIX, socket.SOCK_STREAM, str(path)),
+        "abstract": (socket.AF_UNIX, socket.SOCK_STREAM, f"\0{abstract}"),
+    }
+    with ExitStack() as stack:
+        found = {}
+        for name, (family, kind, address) in wanted.items():
+            one = stack.enter_context(socket.socket(family, kind))
+            one.bind(address)
+            one.setblocking(False)
+            if kind == socket.SOCK_STREAM:
+                one.listen()
+            found[name] = Listener(one, one.getsockname())
+        yield found
+
+
+def digest(*roots: Path) -> Mapping[str, str]:
+    """Describe every file, folder and link of these trees, whose roots may be missing."""
+    return {str(path): _describe(path) for root in roots for path in walk(root)}
+
+
+def walk(root: Path) -> Iterator[Path]:
+    """Yield a tree with its root, if that is there; no link is followed."""
+    if os.path.lexists(root):
+        yield root
+    for folder, folders, names in os.walk(root):
+        yield from (Path(folder, name) for name in (*folders, *names))
+
+
+def holding(roots: Iterable[Path], *texts: str) -> list[Path]:
+    """Return the regular files that hold one of these texts."""
+    files = (path for root in roots for path in walk(root))
+    regular = (path for path in files if stat.S_ISREG(path.lstat().st_mode))
+    wanted = [text.encode() for text in texts]
+    return [path for path in regular if any(text in path.read_bytes() for text in wanted)]
+
+
+def command_lines(word: str) -> list[str]:
+    """Return the command lines of all processes in which a word stands."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = path.read_bytes().decode(errors="replace").split("\0")
+            found += [" ".join(words)] * (word in words)
+    return found
+
+
+def _describe(path: Path) -> str:
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        return f"link to {path.readlink()}"
+    content = hashlib.sha256(path.read_bytes()).hexdigest() if stat.S_ISREG(mode) else ""
+    return f"{stat.filemode(mode)} {content}"
+
 
 AT_HOME: Final = "canary-at-home-5f0c77"
 OUTSIDE: Final = "canary-outside-2e91d3"

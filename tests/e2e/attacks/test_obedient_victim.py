@@ -18,10 +18,18 @@ from typing import Any, Final
 import pytest
 
 from teamd.budget.ledger import Ledger
-from tests.e2e.attacks.injections import INJECTIONS
-from tests.e2e.attacks.outside import command_lines, digest, holding, listening, walk
-from tests.e2e.attacks.places import FORGED_TAG
-from tests.e2e.attacks.scene import AT_HOME, OUTSIDE, TEAM, Scene
+from tests.e2e.attacks.injections import FORGED_TAG, INJECTIONS
+from tests.e2e.attacks.scene import (
+    AT_HOME,
+    OUTSIDE,
+    TEAM,
+    Scene,
+    command_lines,
+    digest,
+    holding,
+    listening,
+    walk,
+)
 from tests.e2e.harness import Project, opened
 from tests.waiting import wait_until
 

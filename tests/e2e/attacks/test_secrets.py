@@ -22,7 +22,7 @@ import pytest
 
 from teamd.masking import MASK
 from tests.e2e.harness import Project, opened
-from tests.strict.errors import ApiError
+from tests.strict.blocks import ApiError
 from tests.strict.exchange import Exchange
 from tests.strict.replies import say, use
 from tests.strict.wire import Wire

@@ -8,9 +8,8 @@ import re
 import signal
 import subprocess
 
-from tests.e2e.handshakes import REQUEST, WORK
 from tests.e2e.harness import Project
-from tests.e2e.stories import told
+from tests.e2e.stories import REQUEST, WORK, told
 from tests.strict.asked import Asked
 from tests.strict.faults import Stall
 from tests.strict.replies import Answer, say, use

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.e2e import cramped
-from tests.e2e.handshakes import answering, ask_at_work, at_work
+from tests.e2e import stories
 from tests.e2e.harness import Project
-from tests.e2e.stories import told
+from tests.e2e.stories import answering, ask_at_work, at_work, told
 from tests.strict.asked import Asked
 from tests.strict.faults import Stall
 from tests.strict.replies import Answer, say, use
@@ -111,24 +110,24 @@ def test_rounds(team: Project) -> None:
 def test_compaction(tmp_path: Path) -> None:
     """Old results first, then a summary; all stays on disk; it still knows who it is."""
     room = 8500  # tokens; a few results are kept, and those before them are worth clearing
-    with cramped.small(tmp_path, f"context_tokens = {room}", context_tokens=room) as project:
-        project.stage.act("alice", cramped.steps(20))
+    with stories.small(tmp_path, f"context_tokens = {room}", context_tokens=room) as project:
+        project.stage.act("alice", stories.steps(20))
         project.start()
-        project.do("teamctl", "spawn", "alice", "stepper", cramped.TASK)
+        project.do("teamctl", "spawn", "alice", "stepper", stories.TASK)
         wait_until(lambda: "It is XYZZY." in project.mail("lead"), timeout_seconds=60)
         project.wait_for("alice", "idle")
 
         kinds = [record["record"] for record in project.records("alice")]
         assert kinds.index("cleared") < kinds.index("summary")
-        first, later = project.asked("alice", least=1)[0], cramped.summarised(project)[0]
+        first, later = project.asked("alice", least=1)[0], stories.summarised(project)[0]
         assert "I have come through" in later.asked.heard, "the summary is the model's"
         assert "step 1\n" not in later.asked.heard
         known = "You are 'alice', role: stepper, a member of the team 'default' (alice@default)."
-        assert known in cramped.first_text(later)
+        assert known in stories.first_text(later)
         assert later.body["system"] == first.body["system"]
         done = [record["content"] for record in project.records("alice", "result")]
         assert [f"step {n}" in done[n - 1] for n in range(1, 21)] == [True] * 20
-        assert all(len(text) > cramped.OUTPUT_BYTES for text in done[:20])
+        assert all(len(text) > stories.OUTPUT_BYTES for text in done[:20])
         shown = project.do("teamctl", "transcript", "alice")
         assert shown.index("it sees old results of tools no more") < shown.index(
             "from here on it sees this summary of what was before"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from teamd.agent.conversation.summary import DEMAND
-from tests.e2e.handshakes import answering, ask_at_work
 from tests.e2e.harness import Project
+from tests.e2e.stories import answering, ask_at_work
 from tests.strict.asked import Asked
 from tests.strict.replies import Answer, say, use
 

@@ -8,10 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.e2e.handshakes import REQUEST, WORK
 from tests.e2e.harness import Project
-from tests.e2e.lessons.toolset import ALL, LEAD, TEAMMATE, inputs
-from tests.e2e.stories import told
+from tests.e2e.stories import ALL, LEAD, REQUEST, TEAMMATE, WORK, inputs, told
 from tests.strict.asked import Asked
 from tests.strict.cache import prompt_tokens
 from tests.strict.exchange import Accepted

@@ -17,8 +17,15 @@ import psutil
 
 from teamd.files import pidfile
 from tests.e2e.harness import Project
-from tests.process.powercut.disk import MODELS, Disk, State, is_of_commands, put_state
-from tests.process.powercut.recording import TOPS, Recording
+from tests.process.powercut.disk import (
+    MODELS,
+    TOPS,
+    Disk,
+    Recording,
+    State,
+    is_of_commands,
+    put_state,
+)
 
 _TEAM: Final = ".team"
 _LOGS: Final = "logs"  # are recorded nowhere, and told for tests only: they stay

@@ -20,7 +20,7 @@ from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from tests.e2e.harness import Ended, Project
-from tests.process.powercut.recording import Recording
+from tests.process.powercut.disk import Recording
 from tests.strict.asked import Asked
 from tests.strict.replies import Answer, Call, say, use
 from tests.waiting import wait_until

@@ -19,7 +19,7 @@ from teamctl.main import main as teamctl
 from teamd.approvals.approval import id_of
 from teamd.files.paths import STATE_VARIABLE, TeamPaths
 from tests.process.powercut.deeds import DEEDS
-from tests.process.powercut.recording import Recording
+from tests.process.powercut.disk import Recording
 
 _ROOT: Final = 0
 _NOBODY: Final = 65534

@@ -12,8 +12,7 @@ import pytest
 from tests.e2e.harness import Project
 from tests.process.powercut import play
 from tests.process.powercut.disk import MODELS, Record, State
-from tests.process.powercut.judging import TEAMS, Cut, Facts, Tally, court, cuts, judge_all
-from tests.process.powercut.starts import Starts
+from tests.process.powercut.starts import TEAMS, Cut, Facts, Starts, Tally, court, cuts, judge_all
 
 _STATES: Final = 20_000
 _STARTS: Final = 100

@@ -14,11 +14,10 @@ import pytest
 import teamctl
 import teamd
 from tests.e2e.harness import opened
-from tests.process.powercut.disk import Record, State
-from tests.process.powercut.judging import Facts, cuts, cuts_without, judge_all, sites
+from tests.process.powercut.disk import Record, Recording, State
 from tests.process.powercut.preload.sitecustomize import SYNCS, WRITES
-from tests.process.powercut.recording import Recording
 from tests.process.powercut.scenes import SCENES, Scene
+from tests.process.powercut.starts import Facts, cuts, cuts_without, judge_all, sites
 
 pytestmark = pytest.mark.slow
 
