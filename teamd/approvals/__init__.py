@@ -1,1 +1,1 @@
-"""Plans, permissions and shutdowns: one file each, answered once, told for certain."""
+"""Approvals: plans, permissions and shutdowns that one member asks of another."""

@@ -1,4 +1,4 @@
-"""An approval that one member asks of another, as it stands in a file of `.team/requests/`."""
+"""An approval that one member asks of another, stored in a file of `.team/requests/`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ID_BYTES: Final = 6  # short enough to be typed, long enough for one team
 
 
 class Kind(StrEnum):
-    """The kind of an approval. The set is open; these are the kinds that teamd acts on."""
+    """The kinds of approvals that teamd acts on; other programs may add kinds."""
 
     SHUTDOWN = SHUTDOWN_TYPE
     PLAN = PLAN_TYPE
@@ -55,19 +55,19 @@ class Approval:
     """Something that one member asks another to approve: a plan, a permission, or a shutdown.
 
     Attributes:
-        asker: the member that asked and is told the answer; `from` in JSON.
-        to: the only member that may answer; of a permission the person.
-        approvers: agents that may answer a permission besides, by the settings of its asker.
-        asked: seconds since the epoch, as are `deadline` and `answered`.
-        sent: whether it stands in the inbox of `to`.
-        told: whether the answer stands in the asker's.
-        listeners: agents that wait for its end by mail, and have not been told of it.
-        settled: whether what follows from the answer is done, where anything is to be done.
-        task: of a plan: which task of the asker's it is for.
-        answered_by: who answered.
-        grants: of a permission: what is allowed from now on, where that is answered so.
-        always: whether it was, and has not been taken back.
-        extra: keys of other programs, kept as they came, and those of `describe_call`.
+        asker: the member that asked and gets the answer; `from` in JSON.
+        to: the only member that may answer; for a permission the person.
+        approvers: agents that may answer a permission, too, by the settings of its asker.
+        asked: in seconds since the epoch, as are `deadline` and `answered`.
+        sent: whether the request was delivered to `to`.
+        told: whether the answer was delivered to the asker.
+        listeners: agents that are yet to be mailed how it ends.
+        settled: whether teamd has acted on the answer, if that is needed.
+        task: for a plan: the task of the asker.
+        answered_by: the member that answered.
+        grants: for a permission: the calls that an answer with `always` allows from then on.
+        always: whether the answer was a lasting permission that is not revoked.
+        extra: keys of other programs, kept unchanged, and those of `describe_call`.
     """
 
     id: str = field(default_factory=lambda: os.urandom(_ID_BYTES).hex())
@@ -93,20 +93,20 @@ class Approval:
 
     @property
     def is_open(self) -> bool:
-        """Return whether it waits for an answer."""
+        """Whether it waits for an answer."""
         return self.status is Verdict.OPEN
 
     @property
     def overdue(self) -> bool:
-        """Return whether a permission waits no more, though nobody has answered."""
+        """Whether the deadline of an unanswered permission has passed."""
         late = self.deadline is not None and time.time() >= self.deadline
         return self.type == Kind.PERMISSION and self.is_open and late
 
     def may_be_answered_by(self, who: str) -> bool:
-        """Return whether it is for a member to answer.
+        """Return whether a member may answer.
 
-        The person of a team may answer what is asked of the lead of another one, too. A permission
-        is the person's, who has no name but `user` here, and its approvers'; never the asker's.
+        The person of a team may also answer a request to the lead of another team. A permission is
+        answered by the person, who is `user` here, or by its approvers; never by the asker.
         """
         who = who.lower()
         if self.type == Kind.PERMISSION:
@@ -117,7 +117,7 @@ class Approval:
 
     @property
     def what(self) -> str:
-        """What is asked for, whole and without advice: the exact command, a plan."""
+        """The exact command or plan that is to be approved, without advice."""
         tool, given = self.extra.get(_TOOL), self.extra.get(_INPUT)
         if not isinstance(tool, str) or not isinstance(given, dict):
             return self.content
@@ -127,19 +127,19 @@ class Approval:
 
     @property
     def owes_end(self) -> bool:
-        """Return whether it is a shutdown that came to an end on which nobody has acted yet."""
+        """Whether it is an approved or expired shutdown that teamd has not acted on yet."""
         ends = self.status in (Verdict.APPROVED, Verdict.EXPIRED)
         return self.type == Kind.SHUTDOWN and ends and not self.settled
 
     @property
     def owes_mail(self) -> bool:
-        """Return whether its end is to be told to somebody; without an answer, once acted on."""
+        """Whether mail about its end is yet to be sent; an expired one must be settled first."""
         if self.is_open or (self.status is Verdict.EXPIRED and not self.settled):
             return False
         return not self.told or bool(self.listeners)
 
     def request_to(self, who: str) -> Message:
-        """Return the request as mail to one that may answer it."""
+        """Return the request as mail to a member that may answer it."""
         return Message(
             id=self.id,
             type=self.type,
@@ -151,7 +151,7 @@ class Approval:
         )
 
     def answer_to(self, who: str) -> Message:
-        """Return the answer, or that there is none any more, as mail to one that waits for it."""
+        """Return the answer, or the fact that it expired, as mail to a waiting member."""
         answered = self.status is not Verdict.EXPIRED
         extra: dict[str, object] = {"request_id": self.id}
         if answered:
@@ -169,19 +169,19 @@ class Approval:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the approval as its file and `--json` show it."""
+        """Return the approval for its file and for `--json`."""
         own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "extra"}
         values = {"from" if key == "asker" else key: value for key, value in own.items()}
         values["grants"] = [grant.to_json() for grant in self.grants]
         return {**self.extra, **values}
 
     def encode(self) -> bytes:
-        """Return the content of its file."""
+        """Return the content of the approval's file."""
         return json.dumps(self.to_json(), indent=1).encode() + b"\n"
 
     @classmethod
     def decode(cls, content: bytes) -> Approval | None:
-        """Read a file; return `None` where it holds no approval: somebody wrote into it."""
+        """Read a file; return `None` if its content is not an approval."""
         try:
             fields = json.loads(content)
             moments = {key: fields.pop(key, None) for key in ("asked", "answered", "deadline")}
@@ -208,12 +208,12 @@ class Approval:
 
 
 def describe_call(tool: str, arguments: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the approval of a tool call says beside its words, for whoever draws it."""
+    """Return the `extra` keys of a tool call's approval, from which faces show the call."""
     return {_TOOL: tool, _INPUT: arguments}
 
 
 def find_waiting(approvals: Iterable[Approval], asker: str, *kinds: Kind) -> Approval | None:
-    """Return the first of these kinds that a member has asked for and that is open."""
+    """Return the first open approval of these kinds that a member has asked for."""
     return next(
         (
             one
@@ -225,21 +225,21 @@ def find_waiting(approvals: Iterable[Approval], asker: str, *kinds: Kind) -> App
 
 
 def id_of(key: str, secret: str) -> str:
-    """Return the id of the approval that a tool call asks for, the same when it is repeated.
+    """Return the id of a tool call's approval, which is the same if the call is repeated.
 
     Args:
-        key: the call's; others may know it, since it stands in the ids of mail.
-        secret: its conversation's, so that nobody else can tell the id beforehand.
+        key: that of the call; other members may know it from the ids of mail.
+        secret: that of the conversation, so that other members cannot predict the id.
     """
     return hmac.digest(secret.encode(), key.encode(), "sha256").hex()[: 2 * _ID_BYTES]
 
 
 class NoSuchApproval(TeamError):
-    """No approval has that id, or it is for another member to answer."""
+    """No approval has this id, or the member may not answer it."""
 
 
 class AlreadyAnswered(TeamError):
-    """The approval is no longer open; `approval` is as it stands."""
+    """The approval is no longer open."""
 
     def __init__(self, approval: Approval) -> None:
         self.approval = approval

@@ -1,8 +1,8 @@
-"""The approvals of a team: one file each, answered once, told for certain.
+"""The approvals of a team: one file for each, answered once.
 
-An approval is a file first and mail then; so is its answer. The file notes each step that is done,
-and a step that is not is repeated: mail under the same id is taken once. So a kill at any point
-leaves an approval that goes on.
+A request and its answer are written to the file first and mailed then. The file records each step
+that is done; a step that is not recorded is repeated, and mail with the same id is accepted once.
+So an approval survives a kill at any point.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from teamd.mail.routing import MailRouter
 
 SHORTEST_BEGINNING: Final = 4
-KEPT_SECONDS: Final = 30 * 86_400.0  # what has ended
+KEPT_SECONDS: Final = 30 * 86_400.0  # after the answer
 _MOST_NAMED: Final = 5
 _LONGEST_REASON: Final = 10_000  # characters
 _PASSING: Final = frozenset({Kind.SHUTDOWN, Kind.PERMISSION})
-# Nobody can be told: the receiver has left the team, or the words can be no mail.
+# The mail is not deliverable: the receiver has left the team, or the text is not valid mail.
 _PROBLEMS: Final = (BadName, NotAMessage, UnknownTeam, UnknownTeammate)
 
 
@@ -51,7 +51,7 @@ class Approvals:
         self._post = post
 
     def ask(self, approval: Approval) -> Approval:
-        """Ask for an approval; the same id is asked once, whatever the second one says.
+        """Ask for an approval; a second one with the same id is ignored.
 
         Raises:
             StoreError: it cannot be written; ask again with the same id.
@@ -68,18 +68,18 @@ class Approvals:
     def answer(
         self, approval_id: str, *, by: str, approve: bool, reason: str = "", always: bool = False
     ) -> Approval:
-        """Answer and tell the asker. An answer that nobody was told of is told when it is repeated.
+        """Answer and mail the asker; a repeated answer sends mail that is still missing.
 
         Args:
-            approval_id: which.
-            by: who answers; the person is `user`.
+            approval_id: its id.
+            by: the member that answers; the person is `user`.
             approve: whether it is approved.
             reason: why, in words.
-            always: of a permission: from now on, see `Approval.grants`.
+            always: for a permission: whether it is lasting, see `Approval.grants`.
 
         Raises:
-            NoSuchApproval: there is none, or it is not for `by` to answer.
-            AlreadyAnswered: it was answered, or has expired; nothing is changed.
+            NoSuchApproval: it does not exist, or `by` may not answer it.
+            AlreadyAnswered: it was answered before, or has expired; nothing is changed.
         """
         verdict = Verdict.APPROVED if approve else Verdict.REJECTED
 
@@ -100,10 +100,10 @@ class Approvals:
         return self._tell(self._change(approval_id, answered, by=by))
 
     def join(self, approval_id: str, who: str) -> Approval:
-        """Have one more agent told how it ends; at once, where it is answered already.
+        """Mail one more agent how it ends; at once if it is answered already.
 
         Raises:
-            NoSuchApproval: there is none.
+            NoSuchApproval: it does not exist.
         """
 
         def joined(approval: Approval) -> Approval:
@@ -114,9 +114,9 @@ class Approvals:
         return self._tell_if_owed(self._change(approval_id, joined))
 
     def expire(self, approval_id: str) -> Approval:
-        """Take no answer any more, unless there is one; return the approval as it stands then.
+        """Close an approval unless it is answered; return its new state.
 
-        Only its listeners are told of that, by `settle`.
+        Only its listeners get mail about that, by `settle`.
         """
 
         def expired(approval: Approval) -> Approval:
@@ -127,11 +127,11 @@ class Approvals:
         return self._change(approval_id, expired)
 
     def settle(self, approval_id: str, how: str = "") -> None:
-        """Note that what the answer asks for is done.
+        """Record that teamd has acted on the answer.
 
         Args:
-            approval_id: which.
-            how: what became of one that was not answered, for whoever listens.
+            approval_id: its id.
+            how: how an expired one ended, for the listeners.
         """
 
         def settled(approval: Approval) -> Approval:
@@ -141,11 +141,11 @@ class Approvals:
         self._tell_if_owed(self._change(approval_id, settled))
 
     def grants(self) -> list[Approval]:
-        """Return the permissions that were given for good, and not taken back."""
+        """Return the lasting permissions that are not revoked."""
         return [approval for approval in self.all() if approval.always]
 
     def take_back(self, approval_id: str) -> Approval:
-        """Let what was allowed for good be asked for again."""
+        """Revoke a lasting permission."""
         return self._change(approval_id, lambda approval: replace(approval, always=False))
 
     def withdraw(self, asker: str, kind: Kind, *, but: str = "") -> None:
@@ -155,20 +155,20 @@ class Approvals:
                 self.expire(approval.id)
 
     def make_durable(self, approval: Approval) -> None:
-        """Make an approval that was found safe from a power cut, before anything is built on it."""
+        """Sync an existing approval, so that steps that rely on it survive a power cut."""
         files.make_durable(self._paths.request(approval.id))
 
     def find(self, approval_id: object) -> Approval | None:
-        """Return the approval of that very id, if there is one."""
+        """Return the approval with exactly this id, if there is one."""
         if not isinstance(approval_id, str) or not ID.fullmatch(approval_id):
-            return None  # it would lead to another file
+            return None  # such an id could name another file
         return self._read(self._paths.request(approval_id))
 
     def match(self, beginning: str) -> Approval:
-        """Return the approval whose id is this or the only one that begins so, as git does.
+        """Return the approval with this id, or the only one whose id begins so, as git does.
 
         Raises:
-            NoSuchApproval: there is none, or several; the sentence names open ones.
+            NoSuchApproval: none matches, or several; the sentence names open ones.
         """
         exact = self.find(beginning)
         if exact is not None:
@@ -183,7 +183,7 @@ class Approvals:
         return found[0]
 
     def all(self) -> list[Approval]:
-        """Return every approval, in the order in which they were asked; skip other files."""
+        """Return every approval, in the order of the requests; skip other files."""
         there = directories.list_files(self._paths.requests, "*.json")
         found = (self._read_any(path) for path in there if not directories.is_directory(path))
         approvals = [approval for approval in found if approval is not None]
@@ -194,10 +194,10 @@ class Approvals:
         return [approval for approval in self.all() if approval.is_open]
 
     def repeat(self) -> Iterator[Approval]:
-        """Send again what a killed process may not have sent: requests and answers; yield those.
+        """Send the requests and answers that a killed process may not have sent; yield them.
 
         Raises:
-            StoreError: some of it could not be sent.
+            StoreError: some mail could not be sent.
         """
         failure: StoreError | None = None
         for approval in self.all():
@@ -208,13 +208,13 @@ class Approvals:
                     yield self._send(approval)
                 if approval.owes_mail:
                     yield self._tell(approval)
-            except StoreError as error:  # one inbox is locked, say: the others are not
+            except StoreError as error:  # other inboxes may still work
                 failure = error
         if failure is not None:
             raise failure
 
     def sweep(self) -> None:
-        """Remove what ended long ago; plans and lasting permissions stay, they are looked at."""
+        """Remove approvals that ended long ago, except plans and lasting permissions."""
         for approval in self.all():
             ended, passing = approval.answered, approval.type in _PASSING and not approval.always
             if not passing or ended is None or approval.owes_end:
@@ -240,7 +240,7 @@ class Approvals:
 
         def told(found: Approval) -> Approval:
             left = tuple(one for one in found.listeners if one.lower() not in to_be_told)
-            return replace(found, told=True, listeners=left)  # who joined meanwhile is told yet
+            return replace(found, told=True, listeners=left)  # some may have joined meanwhile
 
         return self._change(approval.id, told)
 
@@ -268,11 +268,11 @@ class Approvals:
     def _read(self, path: Path) -> Approval | None:
         content = files.read(path)
         found = None if content is None else Approval.decode(content)
-        # One of another name would be written where that leads.
+        # An id other than the file's name would be written to another file.
         return found if found is not None and found.id == path.stem else None
 
     def _read_any(self, path: Path) -> Approval | None:
-        with suppress(StrangeFile):  # a link of that name, say: nobody asked by it
+        with suppress(StrangeFile):  # such as a link: teamd did not create it
             return self._read(path)
         return None
 

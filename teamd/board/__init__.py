@@ -1,1 +1,1 @@
-"""The task board: one file a task."""
+"""The task board: tasks with owners, checks and dependencies, one file for each."""

@@ -1,8 +1,8 @@
 """The task board: one file a task, changed by one writer at a time.
 
-Who has to hear of a change is written down in the very file that the change is in (`untold`), put
-into the inboxes, and then taken out again. A writer that is killed in between leaves it there, and
-the next one puts it again, with the same ids, which a conversation takes once.
+The mail about a change is written into the same file as the change (`untold`), delivered, and then
+removed from the file. If a writer is killed in between, the next writer delivers the mail again,
+with the same ids, and the receiver drops the duplicate.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A task as it is now, and which others its change has freed."""
+    """A changed task, and the ids of the tasks that it no longer blocks."""
 
     task: Task
     freed: tuple[str, ...] = ()
@@ -38,14 +38,14 @@ class Changed:
 
 @dataclass(eq=False)
 class Board:
-    """The tasks of one team, in the hands of one of its members.
+    """The tasks of one team, as one member sees and changes them.
 
     Attributes:
         paths: the team.
-        post: the way to those who have to hear of a change.
-        who: whose hands these are: what may be done depends on it.
-        check: the command that has to pass for every task of the team.
-        durable: whether a change is on disk itself when a call returns.
+        post: delivers the mail about changes.
+        who: the member; its rights depend on this.
+        check: the command that must pass for every task of the team.
+        durable: whether a change is synced to disk when a call returns.
         patience_seconds: how long to wait for another writer.
     """
 
@@ -61,11 +61,11 @@ class Board:
         self._files = TaskFiles(self.paths)
 
     def read(self) -> Tasks:
-        """All tasks as they are, read without any lock."""
+        """Return all tasks, read without a lock."""
         return self._files.read()
 
     def read_one(self, task_id: str) -> Task | None:
-        """One task as it is; `None` where there is none, or its file is damaged."""
+        """Return one task; `None` if it does not exist or its file is damaged."""
         return self._files.read_one(task_id)
 
     def add(
@@ -79,12 +79,10 @@ class Board:
         check: str = "",
         key: str = "",
     ) -> Task:
-        """Make a task.
-
-        The same `key` twice makes one task, for a call that is repeated after a crash.
+        """Create a task; a second call with the same `key` returns the first task.
 
         Raises:
-            TeamError: no subject, an unknown id or owner; nothing is made.
+            TeamError: the subject is empty, or an id or the owner is unknown.
         """
         subject = rules.checked_subject(subject)
         owner = rules.resolved_owner(self.paths, owner)
@@ -115,19 +113,20 @@ class Board:
             return put
 
     def claim(self, task_id: str, *, owner: str | None = None) -> Changed:
-        """Take a task in hand, or put it into the hands of `owner`.
+        """Start a task as its owner, or let `owner` start it.
 
         Raises:
-            TeamError: it has another owner, is blocked, completed or deleted.
+            TeamError: the task has another owner, is blocked, completed or deleted.
         """
         taker = self.who if owner is None else rules.resolved_owner(self.paths, owner)
         return self.apply(task_id, partial(rules.claimed, owner=taker))
 
     def update(self, task_id: str, change: Change) -> Changed:
-        """Change a task as far as this member may.
+        """Change a task.
 
         Raises:
-            TeamError: it may not, an id or owner is unknown, tasks would wait in a circle.
+            TeamError: this member may not do that, an id or the owner is unknown, or tasks would
+                wait for each other in a circle.
         """
         if change.owner:
             change = replace(change, owner=rules.resolved_owner(self.paths, change.owner))
@@ -135,12 +134,12 @@ class Board:
         return self.apply(task_id, rule)
 
     def find_claim(self, task_id: str, claim: str) -> Task | None:
-        """The task of which that is claimed; `None` where it is no more."""
+        """Return the task if this claim of it is still being checked."""
         task = self.read_one(task_id)
         return task if task is not None and rules.is_claimed(task, claim) else None
 
     def note_kill(self, task_id: str, claim: str) -> None:
-        """Note that somebody has ended the check of a claim, maybe the check itself."""
+        """Record that the checker of a claim was killed, maybe by the check itself."""
         with self._writing() as (tasks, _):
             task = tasks.by_id.get(task_id)
             if task is not None and rules.is_claimed(task, claim):
@@ -149,17 +148,16 @@ class Board:
     def judge(
         self, task_id: str, claim: str, attempt: Attempt | None, output: str, *, most: int
     ) -> Task | None:
-        """Complete a task by a run of its check, or give it back; `None` for another claim.
+        """Complete a task after its check has passed, or return it; `None` for another claim.
 
-        Whoever has to hear of it is told by the same write, so that a kill makes neither two of it
-        nor none.
+        The mail about it is in the same write, so that a kill neither doubles nor loses it.
 
         Args:
             task_id: the task's.
-            claim: what was checked.
-            attempt: how that ended; `None` where no check is left by now.
-            output: the end of what the check wrote.
-            most: after how many failures the lead hears of it.
+            claim: the claim that was checked.
+            attempt: the run; `None` if there is no check any more.
+            output: the end of the check's output.
+            most: the lead gets mail after so many failures.
         """
         with self._writing() as (before, _):
             task = before.by_id.get(task_id)
@@ -172,13 +170,13 @@ class Board:
             return self._put(new, news.failed(new, to, output, most))
 
     def take_next(self, role: str) -> Task | None:
-        """Claim the first task that this member may begin by itself, and mail it to the member.
+        """Claim the first task that this member may start by itself, and mail it to the member.
 
-        One at a time: whoever has one in progress takes no other.
+        A member with a task in progress does not get another one.
         """
         if self._next(self.read(), role) is None:
             return None
-        with self._writing() as (tasks, _):  # look again: others look, too
+        with self._writing() as (tasks, _):  # again, under the lock
             task = self._next(tasks, role)
             if task is None:
                 return None
@@ -186,14 +184,14 @@ class Board:
             return self._put(replace(taken, updated=time.time()), [news.found(taken)])
 
     def release(self, gone: Callable[[str], str | None]) -> list[Task]:
-        """Take open tasks from owners that have gone.
+        """Take open tasks from owners that are gone.
 
         Args:
-            gone: why an owner is not there any more, or `None` for one that is.
+            gone: returns why an owner is gone, or `None` for one that is not.
         """
 
         def left(tasks: Tasks) -> list[tuple[Task, str]]:
-            # What an owner said to be done before it went is checked all the same.
+            # A task that its owner has marked done is still checked.
             held = (t for t in tasks.by_id.values() if t.status is not TaskStatus.CHECKING)
             owned = [t for t in held if t.status.open and t.owner]
             return [(task, why) for task in owned if (why := gone(task.owner)) is not None]
@@ -207,23 +205,23 @@ class Board:
             ]
 
     def flush(self) -> bool:
-        """Tell what writers that were killed had not told yet; returns whether that was done."""
+        """Deliver the mail that killed writers have left; return whether all is delivered."""
         if not any(task.untold for task in self.read().by_id.values()):
             return False
-        with self._writing() as (tasks, _):  # whoever writes tells first
+        with self._writing() as (tasks, _):  # which delivers that mail first
             return not any(task.untold for task in tasks.by_id.values())
 
     def make_durable(self, task: Task) -> None:
-        """Make a task that was found safe from a power cut, before anything is built on it."""
+        """Sync an existing task, so that a result that relies on it survives a power cut."""
         if self.durable:
             files.make_durable(self.paths.task(task.id))
 
     def apply(self, task_id: str, rule: Callable[..., Task]) -> Changed:
-        """Change a task by a rule, which gets it and all tasks."""
+        """Change a task by a rule, which receives it and all tasks."""
         with self._writing() as (before, _):
             old = before.get(task_id)
             new = rule(old, tasks=before)
-            if new == old:  # by whom, is not known: maybe by one that was killed at it
+            if new == old:  # maybe changed by a writer that was killed before it could sync
                 self.make_durable(old)
                 return Changed(old)
             after = before.with_task(new)
@@ -236,7 +234,7 @@ class Board:
         return news.freed(changed, before, after, team=team, by=self.who)
 
     def _maker(self, task: Task) -> str:
-        """Return who made a task, or the lead where that is nobody with an inbox."""
+        """Return the maker of a task, or the lead if the maker has no inbox."""
         member = Roster(self.paths).read().find(task.created_by)
         return LEAD if member is None else member.name
 
@@ -248,14 +246,14 @@ class Board:
         return next(free, None)
 
     def _gifts(self, task: Task, former: str, tasks: Tasks) -> Iterable[Message]:
-        """Mail to an owner that did not ask for it."""
+        """Return mail to an owner that was assigned the task by another member."""
         if not task.owner or task.is_of(former) or task.is_of(self.who):
             return []
         return [news.given(task, tasks, by=self.who)]
 
     @contextmanager
     def _writing(self) -> Iterator[tuple[Tasks, int]]:
-        """Be the one writer: with the tasks as they stay until the end of the block."""
+        """Hold the lock; the tasks do not change until the end of the block."""
         directories.make_safe_directory(self.paths.tasks)
         lock = self.paths.tasks_lock
         with (
@@ -278,14 +276,14 @@ class Board:
         files.replace(self.paths.task(task.id), task.encode(), durable=self.durable)
 
     def _tell(self, task: Task) -> Task:
-        """Put what is untold into the inboxes, then forget it.
+        """Deliver the mail about a task, then remove it from the file.
 
-        The change stands already: where mail cannot be written now, a later writer tells.
+        The change is already written: if mail cannot be delivered now, a later writer does it.
         """
         told = replace(task, untold=())
         with suppress(StoreError):
             for message in task.untold:
-                with suppress(NotAMessage):  # over a limit that was lowered: never to be told
+                with suppress(NotAMessage):  # over a limit that was lowered since
                     self.post.mailbox(message.to).put(message)
             self._write(told)
             return told

@@ -1,6 +1,6 @@
-"""The files of the board: read at any time, all of them.
+"""Reads the files of the board.
 
-A file is replaced as a whole, so that whoever reads sees each task as it was at one moment.
+Files are replaced as a whole, so a reader without the lock sees each task in one state.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TASK_FILE: Final = re.compile(r"([1-9][0-9]{0,17})\.json", re.ASCII)
 
 
 class UnknownTask(TeamError):
-    """An id that no task has."""
+    """No task has this id."""
 
     def __init__(self, wanted: str, known: Iterable[str]) -> None:
         ids = list(known)
@@ -37,27 +37,27 @@ class UnknownTask(TeamError):
         super().__init__(f"no task has the id {wanted!r}; {there}")
 
     def for_person(self) -> str:
-        """The same, for one who has commands."""
+        """Return the sentence with commands in place of tools."""
         return str(self).replace("task_create", "`teamctl task add`")
 
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """A look at the board.
+    """All tasks at one moment.
 
     Attributes:
         by_id: in the order in which they were made.
-        damaged: files that are no task: a sentence each, by the id in the name.
+        damaged: a sentence for each damaged file, by the id in its name.
     """
 
     by_id: Mapping[str, Task] = field(default_factory=dict)
     damaged: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, task_id: str) -> Task:
-        """The task of that id.
+        """Return the task with an id.
 
         Raises:
-            UnknownTask: there is none.
+            UnknownTask: no task has this id.
             StoreError: its file is damaged.
         """
         wanted = task_id.strip().removeprefix("#")
@@ -68,7 +68,7 @@ class Tasks:
         return self.by_id[wanted]
 
     def blockers(self, task: Task) -> tuple[str, ...]:
-        """Return what it waits for: neither completed nor deleted, or too damaged to tell."""
+        """Return the ids that a task waits for: those of open or damaged tasks."""
         return tuple(
             other
             for other in task.blocked_by
@@ -76,11 +76,11 @@ class Tasks:
         )
 
     def with_task(self, task: Task) -> Tasks:
-        """The same board with this task in it."""
+        """Return a copy that contains this task."""
         return Tasks({**self.by_id, task.id: task}, self.damaged)
 
     def freed_since(self, before: Tasks) -> list[Task]:
-        """Open tasks that were blocked before and are not any more."""
+        """Return the open tasks that were blocked before and are not blocked now."""
         return [
             task
             for task in self.by_id.values()
@@ -91,9 +91,9 @@ class Tasks:
         ]
 
     def cycle(self, start: str) -> list[str]:
-        """A way from a task over what it is blocked by back to itself; empty where there is none.
+        """Return the ids of a circle of blocked tasks through `start`; empty without one.
 
-        Completed ones count, too: whoever reopens one must not end in a circle.
+        Completed tasks count, too, since they can be reopened.
         """
         ways = {start: [start]}
         waiting = [start]
@@ -110,31 +110,34 @@ class Tasks:
 
 
 def id_in(file_name: str) -> str | None:
-    """The id of the task that a file in the folder holds; `None` for files of another kind."""
+    """Return the id of the task in a file of this name; `None` for other files."""
     found = _TASK_FILE.fullmatch(file_name)
     return found[1] if found else None
 
 
 def ids_in(folder: Path) -> list[str]:
-    """The ids of all files, in the order in which they were given."""
+    """Return the ids of all files in ascending order."""
     with translate_os_errors(folder):
         return sorted(_entries(folder), key=int)
 
 
 def read_all(paths: TeamPaths) -> Tasks:
-    """Read every task, for one that looks once; see `TaskFiles`."""
+    """Read every task once; see `TaskFiles` for repeated reads."""
     return TaskFiles(paths).read()
 
 
 class TaskFiles:
-    """The files of one board: those that have not changed since are not read again."""
+    """The files of one board; a file that has not changed is not read again.
+
+    Each change of the board reads all tasks under the lock, and finished tasks stay for ever.
+    """
 
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
         self._known: dict[str, tuple[_Version, Task]] = {}
 
     def read(self) -> Tasks:
-        """Every task as it is at the moment; what cannot be read is told and hides no other.
+        """Return every task, and a sentence about each damaged file.
 
         Raises:
             StoreError: the folder itself cannot be read.
@@ -160,17 +163,17 @@ class TaskFiles:
         return Tasks(tasks, damaged)
 
     def read_one(self, task_id: str) -> Task | None:
-        """One task as it is at the moment; `None` where there is none, or its file is damaged.
+        """Return one task; `None` if it does not exist or its file is damaged.
 
         Raises:
-            StoreError: it cannot be read at the moment.
+            StoreError: the file cannot be read at the moment.
         """
         with suppress(_Damaged):
             return self._read(task_id)
         return None
 
     def _read(self, task_id: str) -> Task | None:
-        """Read one file; `None` where somebody has removed it meanwhile."""
+        """Read one file; `None` if it was removed meanwhile."""
         path = self._paths.task(task_id)
         try:
             content = files.read(path)
@@ -179,22 +182,22 @@ class TaskFiles:
         except StoreError as error:
             with translate_os_errors(path):
                 regular = path.is_file()
-            if regular:  # what cannot be read at the moment is for the caller to try again
+            if regular:  # the caller may try again
                 raise
             raise _Damaged(str(error)) from error  # a folder of that name, say
         try:
             return None if content is None else Task.decode(content, named=task_id)
         except ValueError as error:
-            sentence = f"{path} is damaged ({error}); mend it, or move it away"
+            sentence = f"{path} is damaged ({error}); repair it, or move it away"
             raise _Damaged(sentence) from error
 
 
 class _Damaged(Exception):
-    """A file that is no task; `str()` is a sentence."""
+    """A file does not contain a task; `str()` is a sentence."""
 
 
 def _entries(folder: Path) -> dict[str, os.DirEntry[str]]:
-    """The files of a folder by the ids in their names."""
+    """Return the files of a folder by the ids in their names."""
     check_folder(folder)
     try:
         with os.scandir(folder) as found:
@@ -205,7 +208,7 @@ def _entries(folder: Path) -> dict[str, os.DirEntry[str]]:
 
 
 def _version(entry: os.DirEntry[str]) -> _Version | None:
-    """Return what differs whenever a file was replaced or changed; `None` where it has gone."""
+    """Return facts that change whenever a file is replaced or changed; `None` if it is gone."""
     try:
         now = entry.stat(follow_symlinks=False)
     except OSError:
@@ -214,30 +217,30 @@ def _version(entry: os.DirEntry[str]) -> _Version | None:
 
 
 def _settled(version: _Version, now: int) -> bool:
-    """Return whether a file that changes from now on will have another version.
+    """Return whether any later change of a file will give it another version.
 
-    A kernel's time goes in ticks, and a number of a file is given again: what changed a moment ago
-    may change once more and look the same. git calls that "racily clean", and reads it again, too.
+    The kernel's timestamps advance in ticks, and inodes are used again: a file that changed a
+    moment ago may change once more without a difference. git calls such a file "racily clean".
     """
     return max(version[-2:]) < now - _TICK_NANOSECONDS
 
 
 def next_id(folder: Path, fd: int) -> str:
-    """An id that no task has, nor had: also one whose file somebody removed.
+    """Return an id that was never used, not even by a task whose file was removed.
 
     Args:
-        folder: of the tasks.
-        fd: of the file that is locked, in which `note_id` has noted the last one.
+        folder: that of the tasks.
+        fd: the locked file, in which `note_id` has stored the last id.
     """
     last = 0
-    with suppress(ValueError):  # empty at first; what was torn or edited counts for nothing
+    with suppress(ValueError):  # empty at first, or torn or edited
         last = int(files.read_descriptor(fd).decode())
     there = ids_in(folder)
     return str(1 + max(last, int(there[-1]) if there else 0))
 
 
 def note_id(fd: int, task_id: str) -> None:
-    """Remember the id of a task that stands, for when its file is removed."""
-    with suppress(OSError):  # a full disk: its file tells the id as well
+    """Store the id of a new task, in case its file is removed."""
+    with suppress(OSError):  # a full disk: its file has the id as well
         os.ftruncate(fd, 0)  # in place: the lock is on this very file
         os.pwrite(fd, f"{task_id}\n".encode(), 0)

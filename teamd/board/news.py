@@ -1,4 +1,4 @@
-"""The news of a change: who has to hear of it and reads what, and who may begin a task then."""
+"""Mail about changes of the board, and the members that may start a task after a change."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from teamd.team.roster import Team
 _LONGEST_DESCRIPTION: Final = 2000
 _NEXT_STEP: Final = (
     "When it is done, set its status to completed with task_update; if you cannot go on, set it "
-    "to pending, and say why to whoever has to know."
+    "to pending, and tell the members concerned why."
 )
 
 
 def given(task: Task, tasks: Tasks, *, by: str) -> Message:
-    """To its new owner: it is yours."""
+    """Return mail to the new owner of a task."""
     text = f"{by} gave you task {task.id}: {_whole(task)}"
     if blockers := tasks.blockers(task):
         text += f"\n\nIt is blocked by {', '.join(blockers)}; you get mail when it is not any more."
@@ -27,18 +27,18 @@ def given(task: Task, tasks: Tasks, *, by: str) -> Message:
 
 
 def found(task: Task) -> Message:
-    """To a teammate that claimed it while it had nothing else to do."""
+    """Return mail to an idle teammate for which the task was claimed."""
     text = f"You are free, and so was task {task.id}, so it is yours now: {_whole(task)}"
     return _about(task, text, by=TEAMD, to=task.owner)
 
 
 def freed(changed: Task, before: Tasks, after: Tasks, *, team: Team, by: str) -> Iterator[Message]:
-    """To those who waited for a task: the owners, and where there is none whoever made it."""
+    """Yield mail to the owners of the tasks that a change has freed, or else to their makers."""
     for task in after.freed_since(before):
         to = task.owner or task.created_by
         member = team.find(to)
         if to.lower() == by.lower() or (member is None and not task.owner):
-            continue  # who did it reads it in the result; a person looks at the board
+            continue  # the member itself sees the result; a person looks at the board
         text = (
             f"Nothing blocks task {task.id} ({task.subject}) any more: "
             f"task {changed.id} ({changed.subject}) is {changed.status}. "
@@ -48,19 +48,19 @@ def freed(changed: Task, before: Tasks, after: Tasks, *, team: Team, by: str) ->
 
 
 def failed(task: Task, to: str, output: str, most: int) -> Iterator[Message]:
-    """Yield mail about the run that failed last: to whoever has to mend it, in time to the lead.
+    """Yield mail about the last failed check.
 
     Args:
-        task: as it is now.
-        to: its owner, or who made it.
-        output: the end of what the check wrote.
-        most: after how many failures the lead hears of it; and after as many more once again.
+        task: the task after it.
+        to: its owner or maker.
+        output: the end of the check's output.
+        most: the lead gets mail after so many failures, and after as many more again.
     """
     said = f"The end of its output:\n\n{output}" if output else "It wrote nothing."
     ended = rules.describe(task.attempts[-1])
     text = (
         f"The check of task {task.id} ({task.subject}) failed: {ended}. The task is {task.status} "
-        f"again. Mend it, then set its status to completed once more.\n\n{said}"
+        f"again. Fix it, then set its status to completed once more.\n\n{said}"
     )
     yield _failure(task, text, to)
     count = rules.failures(task)
@@ -74,7 +74,7 @@ def failed(task: Task, to: str, output: str, most: int) -> Iterator[Message]:
 
 
 def claimers(team: Team, changed: frozenset[str], before: Tasks, tasks: Tasks) -> list[str]:
-    """Return the members that may begin a task by themselves since these have changed."""
+    """Return the members that may start a task by themselves since these tasks have changed."""
     there = tasks.by_id.values()
     told = [task for task in there if not changed.isdisjoint((task.id, *task.blocked_by))]
     free = [task for task in told if task.status is TaskStatus.PENDING and not tasks.blockers(task)]

@@ -1,4 +1,4 @@
-"""The rules of the board: who may own a task and change it to what, or a sentence why not."""
+"""The rules of the board: which member may change a task in which way, or a sentence why not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTES_KEPT: Final = 20
 
 
 def done(task: Task, team_check: str) -> Task:
-    """Return a task whose owner says that it is done: where there is a check, that has to pass."""
+    """Return a task that its owner marks done: `checking` if there is a check, else completed."""
     if not (task.check or team_check):
         return replace(task, status=TaskStatus.COMPLETED, proven=None)
     checking = replace(task, status=TaskStatus.CHECKING, proven=False)
@@ -27,12 +27,12 @@ def done(task: Task, team_check: str) -> Task:
 
 
 def is_claimed(task: Task, claim: str) -> bool:
-    """Return whether that is what is to be checked; another claim has come, or none is left."""
+    """Return whether this claim of a task is still being checked."""
     return task.status is TaskStatus.CHECKING and task.claim == claim
 
 
 def judged(task: Task, attempt: Attempt | None) -> Task:
-    """Return a task after a run of its check; `None` where no check is left by now."""
+    """Return a task after a run of its check; `attempt` is `None` if the check was removed."""
     if attempt is None:
         return replace(task, status=TaskStatus.COMPLETED, proven=None, claim="", kills=0)
     tried = replace(task, attempts=(*task.attempts, attempt), claim="", kills=0)
@@ -43,7 +43,7 @@ def judged(task: Task, attempt: Attempt | None) -> Task:
 
 
 def reopened(task: Task, tasks: Tasks, *, note: str) -> Task:  # noqa: ARG001 -- a rule of the board
-    """Return a completed task that was not merged as one to do; the same note does it once."""
+    """Return a completed task that could not be merged as open again, once for each note."""
     if task.status is not TaskStatus.COMPLETED or note in task.notes:
         return task
     begun = TaskStatus.IN_PROGRESS if task.owner else TaskStatus.PENDING
@@ -51,7 +51,7 @@ def reopened(task: Task, tasks: Tasks, *, note: str) -> Task:  # noqa: ARG001 --
 
 
 def failures(task: Task) -> int:
-    """Return how often its check has failed since it last passed."""
+    """Return how often the check has failed since it last passed."""
     count = 0
     for attempt in task.attempts:
         count = 0 if attempt.passed else count + 1
@@ -59,7 +59,7 @@ def failures(task: Task) -> int:
 
 
 def in_a_word(task: Task, team_check: str = "") -> str:
-    """Say how far a task is proven; what has no check can only be believed."""
+    """Return the state of a task's proof in a word or two."""
     if task.status is TaskStatus.COMPLETED:
         return "proven" if task.proven else "unproven"
     if task.status is TaskStatus.CHECKING:
@@ -70,7 +70,7 @@ def in_a_word(task: Task, team_check: str = "") -> str:
 
 
 def describe(attempt: Attempt) -> str:
-    """Say how a run of a check ended."""
+    """Return how a run of a check ended, with its command."""
     command = " ".join(attempt.command.split())
     if len(command) > _LONGEST_COMMAND:
         command = f"{command[:_LONGEST_COMMAND]} …"
@@ -80,7 +80,7 @@ def describe(attempt: Attempt) -> str:
 
 
 def describe_briefly(attempt: Attempt) -> str:
-    """Say it where there is one command alone, and it has been named."""
+    """Return how a run of a check ended, without its command."""
     return attempt.why or _ending(attempt)
 
 
@@ -96,16 +96,16 @@ _BEGUN: Final = (TaskStatus.IN_PROGRESS, TaskStatus.COMPLETED)
 
 
 class TaskRefused(TeamError):
-    """Something that cannot be done to a task as it is, or not by whoever asks."""
+    """A change that the state of a task, or the member's rights, do not allow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change that somebody wants; `None` leaves a field as it is.
+    """A change that a member wants; `None` leaves a field as it is.
 
     Attributes:
-        owner: as the roster writes it; empty to give the task back.
-        check: the command that has to pass; empty for none but that of the team.
+        owner: a name as the roster spells it; empty to return the task.
+        check: the command that must pass; empty for only the team's check.
     """
 
     subject: str | None = None
@@ -118,7 +118,7 @@ class Change:
 
 
 def claimed(task: Task, *, owner: str, tasks: Tasks) -> Task:
-    """The task in the hands of a new owner, at work; the same for whoever has it already."""
+    """Return the task in progress with a new owner; unchanged if the owner has it already."""
     if not task.status.open:
         raise TaskRefused(
             f"task {task.id} is {task.status}; to open it again set its status to pending"
@@ -136,14 +136,14 @@ def claimed(task: Task, *, owner: str, tasks: Tasks) -> Task:
 
 
 def changed(task: Task, change: Change, *, who: str, tasks: Tasks, check: str = "") -> Task:
-    """The task as `who` wants it; the same where it is so already.
+    """Return the task after a change that the member `who` wants.
 
     Args:
-        task: as it is.
-        change: what is wanted.
-        who: wants it.
-        tasks: all of them.
-        check: that of the team.
+        task: the task before it.
+        change: the wanted change.
+        who: the member.
+        tasks: all tasks.
+        check: the team's check.
     """
     said = replace(
         task,
@@ -156,7 +156,7 @@ def changed(task: Task, change: Change, *, who: str, tasks: Tasks, check: str = 
     moved = _moved(_linked(said, change, tasks), change, who, tasks)
     status, anew = moved.status, moved.status is not task.status
     if status is TaskStatus.CHECKING and moved.check != task.check:
-        return done(moved, check)  # by what it is now
+        return done(moved, check)  # it starts again with the new check
     if not anew:
         return moved
     if status is TaskStatus.COMPLETED:
@@ -165,15 +165,16 @@ def changed(task: Task, change: Change, *, who: str, tasks: Tasks, check: str = 
 
 
 def released(task: Task, why: str) -> Task:
-    """An open task without the owner that has gone."""
-    notes = (*task.notes, f"released: {why}")[-NOTES_KEPT:]  # the oldest give way
+    """Return an open task without its owner, which is gone."""
+    notes = (*task.notes, f"released: {why}")[-NOTES_KEPT:]
     return replace(task, status=TaskStatus.PENDING, owner="", notes=notes)
 
 
 def free_for(task: Task, *, name: str, role: str, tasks: Tasks) -> bool:
-    """Return whether a teammate may begin it by itself: free or its own, for its role, unblocked.
+    """Return whether a teammate may start a task by itself.
 
-    What it gave back is for others: it would take and return it for ever.
+    It must be pending, unblocked, for its role, and free or its own. A task that the teammate has
+    returned is left to others: otherwise it would claim and return the task for ever.
     """
     return (
         task.status is TaskStatus.PENDING
@@ -185,10 +186,10 @@ def free_for(task: Task, *, name: str, role: str, tasks: Tasks) -> bool:
 
 
 def checked_subject(text: str) -> str:
-    """A subject on one line.
+    """Return a subject on one line.
 
     Raises:
-        TaskRefused: it is empty or too long.
+        TaskRefused: the subject is empty or too long.
     """
     subject = " ".join(text.split())
     if not subject:
@@ -202,7 +203,7 @@ def checked_subject(text: str) -> str:
 
 
 def _checked_by(task: Task, command: str, who: str) -> str:
-    """A check that `who` may give to a task."""
+    """Return a check that the member `who` may set for a task."""
     if who not in _LEADING and who.lower() != task.created_by.lower():
         maker = task.created_by or LEAD
         others = "" if maker == LEAD else " or lead"
@@ -216,10 +217,10 @@ def _checked_by(task: Task, command: str, who: str) -> str:
 
 
 def checked_command(text: str) -> str:
-    """A check as bash takes it.
+    """Return a check as bash accepts it.
 
     Raises:
-        TaskRefused: it is too long, or no command can be that.
+        TaskRefused: the command is too long, or holds NULs or lone surrogates.
     """
     command = text.strip()
     if len(command) > LONGEST_CHECK:
@@ -233,10 +234,10 @@ def checked_command(text: str) -> str:
 
 
 def check_links(task_id: str, links: tuple[str, ...], tasks: Tasks) -> tuple[str, ...]:
-    """Ids that a task can be blocked by, each once.
+    """Return the ids of the tasks that block a task, without duplicates.
 
     Raises:
-        TeamError: there is no such task, or it is deleted.
+        TeamError: a task does not exist or is deleted.
     """
     found = [tasks.get(link) for link in links]
     for other in found:
@@ -248,10 +249,10 @@ def check_links(task_id: str, links: tuple[str, ...], tasks: Tasks) -> tuple[str
 
 
 def resolved_owner(paths: TeamPaths, name: str) -> str:
-    """An owner as the roster writes it; nobody for nothing.
+    """Return an owner's name as the roster spells it; empty for an empty name.
 
     Raises:
-        TeamError: nobody has that name, or it is not at work.
+        TeamError: the teammate does not exist, is shut down or has failed.
     """
     wanted = name.strip()
     if not wanted:
@@ -269,7 +270,7 @@ def resolved_owner(paths: TeamPaths, name: str) -> str:
 
 
 def gone_from(team: Team) -> Callable[[str], str | None]:
-    """Says of an owner why it is not at work any more, or `None` where it is."""
+    """Return a function that says why an owner is gone; it returns `None` for one that is not."""
 
     def why(owner: str) -> str | None:
         if owner.lower() in _LEADING:
@@ -301,7 +302,7 @@ def _moved(task: Task, change: Change, who: str, tasks: Tasks) -> Task:
         return task
     if change.status is None and not task.status.open:
         raise TaskRefused(f"task {task.id} is {task.status}; set its status to pending as well")
-    status = change.status or TaskStatus.PENDING  # whoever gets it begins it
+    status = change.status or TaskStatus.PENDING  # a new owner starts the task itself
     owner = _usual_owner(task, status, who) if change.owner is None else change.owner
     under_way = (TaskStatus.COMPLETED, TaskStatus.CHECKING)
     if owner == task.owner and (status is task.status or (status, task.status) == under_way):
@@ -328,7 +329,7 @@ def _check_possible(task: Task, status: TaskStatus, owner: str) -> None:
 
 
 def _usual_owner(task: Task, status: TaskStatus, who: str) -> str:
-    """Return whose a task is that comes to this status, where nothing is said about it."""
+    """Return the owner of a task in its new status if the change does not name one."""
     if status is TaskStatus.IN_PROGRESS:
         return task.owner or who
     if status is TaskStatus.PENDING and task.status is not TaskStatus.PENDING:
@@ -337,7 +338,7 @@ def _usual_owner(task: Task, status: TaskStatus, who: str) -> str:
 
 
 def _check_right(task: Task, status: TaskStatus, who: str) -> None:
-    """See that whoever asks may do it. It counts who calls, not what is asked."""
+    """Check that a member may set this status."""
     if who in _LEADING or task.is_of(who):
         return
     if task.owner:

@@ -1,4 +1,4 @@
-"""A task of the board: what its file says. Raw JSON of tasks exists only here."""
+"""A task of the board, and its JSON, which only this module reads and writes."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from teamd.messages import Message, is_moment
 
 
 class TaskStatus(StrEnum):
-    """The progress of a task; a deleted one stays on disk, so that its id is never given again."""
+    """The progress of a task; a deleted task stays on disk, so that its id is never used again."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
-    CHECKING = "checking"  # its owner says that it is done, and its check runs
+    CHECKING = "checking"  # its owner has marked it done, and its check runs
     COMPLETED = "completed"
     DELETED = "deleted"
 
     @property
     def open(self) -> bool:
-        """Return whether there is something left to do."""
+        """Whether the task is neither completed nor deleted."""
         return self in (TaskStatus.PENDING, TaskStatus.IN_PROGRESS, TaskStatus.CHECKING)
 
     @property
     def in_hand(self) -> bool:
-        """Return whether its owner is at it, or waits for its check."""
+        """Whether the owner works on the task or waits for its check."""
         return self in (TaskStatus.IN_PROGRESS, TaskStatus.CHECKING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A run of a task's check that came to its end.
+    """A finished run of a task's check.
 
     Attributes:
-        time: of its begin, in seconds since the epoch.
-        seconds: how long it took.
+        time: its start, in seconds since the epoch.
+        seconds: its duration.
         status: the exit status of the command.
-        command: that failed; of several that passed the last.
-        why: what ended it where it did not end by itself, or kept it from running.
-        commit: that it ran in a clone of; empty for the folder that teammates share.
+        command: the command that failed, or the last one if all passed.
+        why: the reason if the command was ended or could not run; empty otherwise.
+        commit: the commit that it ran on; empty for the folder that teammates share.
     """
 
     time: float
@@ -56,7 +56,7 @@ class Attempt:
 
     @property
     def passed(self) -> bool:
-        """Return whether it proves the task."""
+        """Whether the run proves the task."""
         return self.status == 0 and not self.why
 
 
@@ -65,20 +65,20 @@ class Task:
     """One task.
 
     Attributes:
-        owner: who has claimed it or was given it; empty for nobody.
-        blocked_by: ids of tasks that have to be done before.
-        role: whom it is for, where teammates claim tasks by themselves; empty for anybody.
+        owner: the member that has the task; empty without one.
+        blocked_by: ids of the tasks that must be done before.
+        role: only teammates of this role claim the task by themselves; empty for every role.
         created: in seconds since the epoch, as is `updated`.
-        check: the command that must exit with 0 for it to be completed, besides that of the team.
-        proven: whether that was so; `None` where nothing was to be proven.
+        check: the command that must exit with 0 before the task is completed, besides the team's.
+        proven: whether the check has passed; `None` if there was no check.
         attempts: the runs of its check.
-        notes: what happened to it that nobody asked for.
-        given_back: who had it and gave it back; such a one does not begin it again by itself.
-        key: the call that made it, so that a repeated one makes no second task.
-        claim: names what its owner said to be done, while that is checked.
-        kills: how often somebody has ended its check since then, maybe the check itself.
-        untold: mail about this very state that has yet to be put into inboxes.
-        extra: keys of other programs, kept as they came.
+        notes: changes that teamd made by itself.
+        given_back: former owners that returned it and do not claim it again by themselves.
+        key: the call that made it, so that a repeated call does not make a second task.
+        claim: identifies the work that is being checked.
+        kills: how often the checker of this claim was killed, maybe by the check itself.
+        untold: mail about the last change that is yet to be delivered.
+        extra: keys of other programs, kept unchanged.
     """
 
     id: str
@@ -103,18 +103,18 @@ class Task:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def is_of(self, name: str) -> bool:
-        """Return whether that is its owner; names are compared without case."""
+        """Return whether a member is the owner; names are compared without case."""
         return bool(self.owner) and self.owner.lower() == name.lower()
 
     def to_json(self) -> dict[str, Any]:
-        """The task as people and models see it."""
+        """Return the task as people and models see it."""
         shown = {name: getattr(self, name) for name in ("id", *_READERS) if name not in _HIDDEN}
         lists = {name: list(value) for name, value in shown.items() if isinstance(value, tuple)}
         lists["attempts"] = [asdict(attempt) for attempt in self.attempts]
         return {**self.extra, **shown, "status": str(self.status), **lists}
 
     def encode(self) -> bytes:
-        """The content of its file."""
+        """Return the content of the task's file."""
         facts = {name: getattr(self, name) for name in ("key", "claim", "kills")}
         hidden: dict[str, Any] = {name: value for name, value in facts.items() if value}
         if self.untold:
@@ -124,14 +124,14 @@ class Task:
 
     @classmethod
     def decode(cls, content: bytes, *, named: str) -> Task:
-        """Read a file; all but the subject may be missing.
+        """Read a file; every key except the subject may be missing.
 
         Args:
-            content: of the file.
-            named: the id that its name tells.
+            content: that of the file.
+            named: the id in the file's name.
 
         Raises:
-            ValueError: it is no task; `str()` says why.
+            ValueError: the content is not a task; `str()` says why.
         """
         rest = _object(content)
         said = rest.pop("id", named)
@@ -145,9 +145,9 @@ def _object(content: bytes) -> dict[str, Any]:
     try:
         found = json.loads(content)
     except RecursionError as error:
-        raise ValueError("it is nested beyond all use") from error
+        raise ValueError("it is nested too deeply") from error
     if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")  # noqa: TRY004 -- one error for all that is wrong
+        raise ValueError("it is not a JSON object")  # noqa: TRY004 -- one error for every mistake
     return found
 
 
@@ -172,7 +172,7 @@ def _list(fields: dict[str, Any], key: str) -> list[Any]:
 
 
 def _texts(fields: dict[str, Any], key: str) -> tuple[str, ...]:
-    """A list of texts; the lessons' ids are numbers."""
+    """Read a list of strings; ids in older files may be numbers."""
     found = _list(fields, key)
     if not all(isinstance(one, str | int) for one in found):
         raise ValueError(f"its {key!r} is {found!r}")
@@ -201,7 +201,7 @@ def _attempts(fields: dict[str, Any], key: str) -> tuple[Attempt, ...]:
 def _attempt(said: Any) -> Attempt:
     fields = dict(said) if isinstance(said, dict) else {}
     if type(fields.get("status")) is not int:
-        raise ValueError("its 'attempts' hold something that is none")
+        raise ValueError("an entry of its 'attempts' is not an attempt")
     return Attempt(
         time=_moment(fields, "time"),
         seconds=_moment(fields, "seconds"),
@@ -219,14 +219,14 @@ def _messages(fields: dict[str, Any], key: str) -> tuple[Message, ...]:
 def _message(fields: Any) -> Message:
     to = fields.get("to") if isinstance(fields, dict) else None
     if not isinstance(to, str):
-        raise ValueError("its 'untold' holds something that is no message")  # noqa: TRY004 -- the same
+        raise ValueError("an entry of its 'untold' is not a message")  # noqa: TRY004 -- the same
     try:
         return Message.decode(json.dumps(fields).encode(), to=to)
     except TeamError as error:
-        raise ValueError(f"its 'untold' holds something that is no message: {error}") from error
+        raise ValueError(f"an entry of its 'untold' is not a message: {error}") from error
 
 
-# What a file says besides its id, in its order; of what is wrong the first is told.
+# The keys of a file besides its id, in order; the first mistake is reported.
 _READERS: Final[Mapping[str, Callable[[dict[str, Any], str], Any]]] = MappingProxyType(
     {
         "subject": partial(_text, default=None),

@@ -1,1 +1,1 @@
-"""The budget: what model calls may cost, and have cost."""
+"""The budget: limits on the use of model calls, and the ledger that counts it."""

@@ -1,4 +1,4 @@
-"""Questions and answers: once, by the one that was asked, and told however often it takes."""
+"""Approvals: answered once, by the right member, and mailed reliably."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def mail(post: MailRouter, name: str) -> list[Message]:
     return post.mailbox(name).peek()
 
 
-def test_a_question_is_a_file_and_mail_to_the_one_that_is_asked(
+def test_an_approval_is_a_file_and_mail_to_its_receiver(
     approvals: Approvals, post: MailRouter, paths: TeamPaths
 ) -> None:
     question = asked(approvals)
@@ -73,10 +73,10 @@ def test_a_question_is_a_file_and_mail_to_the_one_that_is_asked(
 @pytest.mark.parametrize(
     ("kind", "answerers"), [(SHUTDOWN, {"bob"}), (PLAN, {"lead", "user"})], ids=["shutdown", "plan"]
 )
-def test_only_the_one_that_was_asked_can_answer(
+def test_only_the_receiver_can_answer(
     kind: tuple[str, str, Kind], answerers: set[str], by: str, approvals: Approvals
 ) -> None:
-    """The person is the lead, under either name; nobody answers in another's place."""
+    """The person is the lead, under either name; members cannot answer for each other."""
     question = asked(approvals, kind)
     if by in answerers:
         answered = approvals.answer(question.id, by=by, approve=True)
@@ -89,10 +89,10 @@ def test_only_the_one_that_was_asked_can_answer(
 
 @pytest.mark.parametrize("second", [True, False])
 @pytest.mark.parametrize("first", [True, False, None])
-def test_a_question_is_answered_once(
+def test_an_approval_is_answered_once(
     first: bool | None, second: bool, approvals: Approvals, post: MailRouter
 ) -> None:
-    """`None`: nobody answered in time."""
+    """`None`: it has expired without an answer."""
     question = asked(approvals)
     if first is None:
         approvals.expire(question.id)
@@ -107,7 +107,7 @@ def test_a_question_is_answered_once(
 
 
 @pytest.mark.parametrize("approve", [True, False])
-def test_the_asker_is_told_with_the_id_the_verdict_and_the_reason(
+def test_the_asker_gets_the_id_the_verdict_and_the_reason(
     approve: bool, approvals: Approvals, post: MailRouter
 ) -> None:
     question = asked(approvals)
@@ -123,17 +123,17 @@ def test_the_asker_is_told_with_the_id_the_verdict_and_the_reason(
 
 
 class Silent(MailRouter):
-    """A post that fails: what is under way when its sender is killed."""
+    """A post that fails, as if its sender was killed."""
 
     def notify(self, message: Message) -> None:  # type: ignore[override]
         """Fail."""
         raise StoreError(f"no way to {message.to}")
 
 
-def test_an_answer_in_words_that_no_mail_can_hold_is_told_all_the_same(
+def test_an_answer_with_text_that_mail_cannot_hold_is_delivered(
     approvals: Approvals, post: MailRouter
 ) -> None:
-    """Whoever settles it tells of it: a failure there would end the supervisor."""
+    """The supervisor sends this mail: an exception would end it."""
     question = asked(approvals, SHUTDOWN)
     approvals.answer(question.id, by="bob", approve=True, reason="a\0b" + "x" * 50_000)
     (told,) = mail(post, question.asker)
@@ -143,10 +143,10 @@ def test_an_answer_in_words_that_no_mail_can_hold_is_told_all_the_same(
 
 
 @pytest.mark.parametrize("by_repetition", [True, False])
-def test_an_answer_that_nobody_was_told_of_is_told_by_whoever_finds_it(
+def test_an_unsent_answer_is_sent_later(
     by_repetition: bool, approvals: Approvals, paths: TeamPaths, post: MailRouter
 ) -> None:
-    """A kill between the file and the mail must not leave the asker waiting for ever."""
+    """After a kill between the file and the mail the asker must not wait for ever."""
     question = asked(approvals)
     mute = Approvals(paths, Silent(paths, durable=False, max_bytes=10_000))
     with pytest.raises(StoreError):
@@ -161,7 +161,7 @@ def test_an_answer_that_nobody_was_told_of_is_told_by_whoever_finds_it(
     assert list(approvals.repeat()) == []
 
 
-def test_a_question_that_nobody_was_sent_is_sent_by_whoever_finds_it(
+def test_an_unsent_request_is_sent_later(
     approvals: Approvals, paths: TeamPaths, post: MailRouter
 ) -> None:
     with pytest.raises(StoreError):
@@ -172,20 +172,20 @@ def test_a_question_that_nobody_was_sent_is_sent_by_whoever_finds_it(
     assert list(approvals.repeat()) == []
 
 
-def test_a_question_that_is_asked_again_under_its_id_is_the_first(
+def test_a_request_that_is_repeated_with_its_id_is_ignored(
     approvals: Approvals, post: MailRouter
 ) -> None:
-    """A call that is repeated after a crash asks once."""
+    """A tool call that is repeated after a crash asks once."""
     first = asked(approvals, id=id_of("k", "s"))
     assert asked(approvals, id=id_of("k", "s")) == first
     assert len(mail(post, "lead")) == 1
 
 
 @pytest.mark.parametrize("by_repetition", [True, False])
-def test_who_listens_is_told_once_of_a_shutdown_that_nobody_answered(
+def test_a_listener_is_mailed_once_about_an_expired_shutdown(
     by_repetition: bool, approvals: Approvals, paths: TeamPaths, post: MailRouter
 ) -> None:
-    """When it has been acted on, not before; and by the next one, if that one is killed."""
+    """After teamd has acted on it; if that process is killed, the next one sends the mail."""
     question = asked(approvals, SHUTDOWN, listeners=("alice",))
     approvals.expire(question.id)
     assert list(approvals.repeat()) == []
@@ -207,10 +207,10 @@ def test_who_listens_is_told_once_of_a_shutdown_that_nobody_answered(
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_who_joins_is_told_the_answer_as_is_the_asker_and_each_once(
+def test_the_asker_and_each_listener_get_the_answer_once(
     late: bool, approvals: Approvals, post: MailRouter
 ) -> None:
-    """`late`: bob has answered already, and the one who joins could not know."""
+    """`late`: the listener joins after the answer."""
     question = asked(approvals, SHUTDOWN)
     if late:
         approvals.answer(question.id, by="bob", approve=False, reason="busy")
@@ -229,14 +229,14 @@ def test_who_joins_is_told_the_answer_as_is_the_asker_and_each_once(
     assert (found.told, found.listeners) == (True, ())
 
 
-def test_an_answer_to_a_team_that_is_gone_is_no_failure_of_who_answers(
+def test_an_answer_to_a_deleted_team_is_not_an_error(
     approvals: Approvals,
 ) -> None:
     question = asked(approvals, ("lead@gone", "bob", Kind.SHUTDOWN))
     assert approvals.answer(question.id, by="bob", approve=True).told
 
 
-def test_an_unknown_id_is_refused_with_the_open_ones_that_may_be_answered(
+def test_an_unknown_id_is_refused_with_the_open_approvals(
     approvals: Approvals,
 ) -> None:
     with pytest.raises(NoSuchApproval, match="no request 'abcd' to answer; none is open"):
@@ -250,7 +250,7 @@ def test_an_unknown_id_is_refused_with_the_open_ones_that_may_be_answered(
     assert f"open are: {shutdown.id} (shutdown_request of lead)" in str(caught.value)
 
 
-def test_the_beginning_of_an_id_is_enough_unless_two_begin_so(approvals: Approvals) -> None:
+def test_the_beginning_of_an_id_is_enough_if_it_is_unique(approvals: Approvals) -> None:
     one, two = asked(approvals, id="abcd11"), asked(approvals, id="abcd22")
     assert approvals.match("abcd1") == one
     assert approvals.match("ABCD2") == two
@@ -262,7 +262,7 @@ def test_the_beginning_of_an_id_is_enough_unless_two_begin_so(approvals: Approva
 
 @pytest.fixture(scope="module")
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> TeamPaths:
-    """A team that no example changes, or it fails."""
+    """A team that no example may change."""
     paths = TeamPaths(tmp_path_factory.mktemp("team") / ".team")
     enrol(paths)
     return paths
@@ -282,18 +282,18 @@ def test_no_id_leads_out_of_the_folder(wanted: str, untouched: TeamPaths) -> Non
 
 
 def _times(paths: TeamPaths) -> dict[Path, int]:
-    """When each file was changed last, but the lock that is made at need."""
+    """Return the time of each file's last change, except the lock."""
     files = (p for p in paths.root.rglob("*") if p.is_file() and p != paths.requests_lock)
     return {path: path.stat().st_mtime_ns for path in files}
 
 
 @given(content=st.binary() | st.text().map(str.encode) | st.just(b'{"id": 3}'))
-def test_a_file_that_holds_no_question_is_passed_over(content: bytes) -> None:
-    """Somebody may write anything there; `teamctl requests` shows the rest."""
+def test_a_file_without_an_approval_is_skipped(content: bytes) -> None:
+    """Other programs may write there; `teamctl requests` shows the rest."""
     assert Approval.decode(content) is None
 
 
-def test_a_question_comes_back_from_its_file() -> None:
+def test_an_approval_survives_encoding() -> None:
     question = Approval(
         type=Kind.PLAN, asker="bob", to="lead", content="ä\ud800", asked=1.5, reason="r", task="t"
     )
@@ -312,8 +312,8 @@ def test_a_question_comes_back_from_its_file() -> None:
     assert Approval.decode(permission.encode()) == permission
 
 
-def test_only_what_has_ended_for_good_is_swept(approvals: Approvals, paths: TeamPaths) -> None:
-    """An approved plan is looked at for as long as its task lasts, as is a lasting permission."""
+def test_only_old_finished_approvals_are_removed(approvals: Approvals, paths: TeamPaths) -> None:
+    """Approved plans and lasting permissions are still used."""
     lasting = asked(approvals, PERMISSION, told=True)
     once, waiting = (asked(approvals, PERMISSION, told=True) for _ in range(2))
     approvals.answer(lasting.id, by="user", approve=True, always=True)
@@ -334,8 +334,8 @@ def test_only_what_has_ended_for_good_is_swept(approvals: Approvals, paths: Team
     assert {question.id for question in approvals.all()} == kept
 
 
-def test_the_id_of_a_plan_cannot_be_told_from_what_others_know() -> None:
-    """The call's key stands in the ids of mail; the secret of the conversation nowhere else."""
+def test_the_id_of_a_plan_cannot_be_predicted() -> None:
+    """The call's key is in the ids of mail; the secret is only in the conversation."""
     one = id_of("k", "secret")
     assert one == id_of("k", "secret"), "a call that is repeated after a crash asks once"
     assert one not in (id_of("k", "other"), id_of("l", "secret"), id_of("k", ""))

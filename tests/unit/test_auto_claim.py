@@ -1,4 +1,4 @@
-"""What an idle teammate does where it may look for tasks itself."""
+"""An idle teammate claims tasks by itself if the settings allow it."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def life(tmp_path: Path) -> Iterator[Life]:
 
 
 def told(life: Life) -> int:
-    """In how many deliveries the conversation is told of a task."""
+    """Return how many deliveries of the conversation mention a task."""
     return str(life.conversation().context.messages()).count("it is yours now: ")
 
 
-def test_who_has_nothing_to_do_takes_the_next_task_and_is_told_once(life: Life) -> None:
+def test_an_idle_teammate_claims_the_next_task_and_is_mailed_once(life: Life) -> None:
     on_board(life, "lead").add("Count the files")
 
     async def scenario() -> None:
@@ -66,8 +66,8 @@ def test_mail_comes_before_the_board(life: Life) -> None:
     assert "Count the files" not in str(life.model.asked[0].messages)
 
 
-def test_a_claim_that_its_process_did_not_hear_of_is_told_to_the_next(life: Life) -> None:
-    """Killed between the claim and the mail, it would own a task for ever and not know."""
+def test_a_claim_of_a_killed_process_is_mailed_to_the_next_process(life: Life) -> None:
+    """Without that mail a teammate would own the task for ever without knowing."""
     on_board(life, "lead").add("Count the files")
     assert on_board(life, "alice").take_next("coder") is not None
     (mail,) = life.mailbox.peek()
@@ -83,7 +83,7 @@ def test_a_claim_that_its_process_did_not_hear_of_is_told_to_the_next(life: Life
     assert told(life) == 1
 
 
-def test_a_board_that_cannot_be_read_is_no_end(life: Life) -> None:
+def test_an_unreadable_board_does_not_end_the_process(life: Life) -> None:
     for file in life.paths.tasks.iterdir():
         file.unlink()
     life.paths.tasks.rmdir()

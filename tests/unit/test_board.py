@@ -1,4 +1,4 @@
-"""The board on disk: ids, news, damage, and what an interrupted writer leaves."""
+"""The board on disk: ids, mail, damage, and interrupted writers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DONE = Change(status=TaskStatus.COMPLETED)
 
 
 class Hall:
-    """A team whose board is looked at."""
+    """A team with a board."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = TeamPaths(folder / ".team")
@@ -30,15 +30,15 @@ class Hall:
         self.post = MailRouter(self.paths, durable=False, max_bytes=100_000)
 
     def board(self, who: str) -> Board:
-        """The board in somebody's hands."""
+        """Return the board as a member sees it."""
         return Board(self.paths, self.post, who, durable=False)
 
     def mail(self, name: str) -> list[str]:
-        """What waits in an inbox."""
+        """Return the mail in an inbox."""
         return [message.content for message in self.post.mailbox(name).peek()]
 
     def on_disk(self, task_id: str) -> dict[str, object]:
-        """A task's file."""
+        """Return the content of a task's file."""
         document: dict[str, object] = json.loads(self.paths.task(task_id).read_bytes())
         return document
 
@@ -48,7 +48,7 @@ def hall(tmp_path: Path) -> Hall:
     return Hall(tmp_path)
 
 
-def test_a_task_is_a_file_that_anybody_can_read(hall: Hall) -> None:
+def test_a_task_is_a_file_that_any_program_can_read(hall: Hall) -> None:
     task = hall.board("alice").add("Write  the\nAPI", description="In Go.", role="coder")
     assert task.id == "1"
     found = hall.on_disk("1")
@@ -64,8 +64,8 @@ def test_a_task_is_a_file_that_anybody_can_read(hall: Hall) -> None:
     assert hall.paths.task("1").stat().st_mode & 0o777 == 0o600
 
 
-def test_an_id_is_never_given_again(hall: Hall) -> None:
-    """Not after a deletion, and not when somebody removes the file: mail may still name it."""
+def test_an_id_is_never_used_again(hall: Hall) -> None:
+    """Not even after its task or the file is removed: mail may still name it."""
     board = hall.board("lead")
     for _ in range(3):
         board.add("x")
@@ -85,7 +85,7 @@ def test_a_repeated_call_makes_one_task(hall: Hall) -> None:
     assert [board.add("x").id, board.add("x").id] == ["3", "4"]
 
 
-def test_completing_tells_owners_and_else_whoever_made_it(hall: Hall) -> None:
+def test_completing_a_task_mails_the_owners_of_freed_tasks_or_their_makers(hall: Hall) -> None:
     hall.board("lead").add("Write it", owner="alice")
     hall.board("lead").add("Test it", owner="bob", blocked_by=("1",))
     hall.board("bob").add("Describe it", blocked_by=("1",))
@@ -106,7 +106,7 @@ def test_completing_tells_owners_and_else_whoever_made_it(hall: Hall) -> None:
     assert len(hall.mail("bob")) == before + 2, "a repeated call tells nobody again"
 
 
-def test_whose_task_is_deleted_is_not_told_that_nothing_blocks_it(hall: Hall) -> None:
+def test_deleting_a_task_mails_nothing_about_that_task(hall: Hall) -> None:
     hall.board("lead").add("Write it", owner="alice")
     hall.board("lead").add("Test it", owner="bob", blocked_by=("1",))
     hall.board("lead").update("2", Change(status=TaskStatus.DELETED))
@@ -115,7 +115,7 @@ def test_whose_task_is_deleted_is_not_told_that_nothing_blocks_it(hall: Hall) ->
     assert hall.mail("bob") == before
 
 
-def test_who_is_given_a_task_hears_of_it_and_who_takes_one_does_not(hall: Hall) -> None:
+def test_a_task_assigned_by_another_member_is_mailed_to_its_owner(hall: Hall) -> None:
     hall.board("lead").add("Write it", description="In Go.", owner="BOB")
     (told,) = hall.mail("bob")
     assert told.startswith("lead gave you task 1: Write it\n\nIn Go.\n\nWhen it is done, set")
@@ -133,7 +133,9 @@ def test_who_is_given_a_task_hears_of_it_and_who_takes_one_does_not(hall: Hall) 
         ("carol", "carol is shut down and can own no task; `teamctl spawn carol …`"),
     ],
 )
-def test_who_is_not_at_work_can_own_nothing(hall: Hall, owner: str, sentence: str) -> None:
+def test_a_teammate_that_is_not_running_cannot_own_a_task(
+    hall: Hall, owner: str, sentence: str
+) -> None:
     board = hall.board("lead")
     with pytest.raises(TeamError, match=sentence):
         board.add("x", owner=owner)
@@ -145,7 +147,7 @@ def test_who_is_not_at_work_can_own_nothing(hall: Hall, owner: str, sentence: st
     assert hall.on_disk("1")["owner"] == ""
 
 
-def test_a_damaged_file_is_told_and_hides_no_other(hall: Hall) -> None:
+def test_a_damaged_file_is_reported_and_hides_no_other(hall: Hall) -> None:
     board = hall.board("lead")
     for _ in range(3):
         board.add("x")
@@ -154,7 +156,7 @@ def test_a_damaged_file_is_told_and_hides_no_other(hall: Hall) -> None:
     tasks = board.read()
     assert list(tasks.by_id) == ["1", "3"]
     assert "tasks/2.json is damaged (" in tasks.damaged["2"]
-    assert "; mend it, or move it away" in tasks.damaged["2"]
+    assert "; repair it, or move it away" in tasks.damaged["2"]
     with pytest.raises(StoreError, match=r"2\.json is damaged"):
         board.claim("2")
     with pytest.raises(TeamError, match="task 3 is blocked by task 2"):
@@ -163,7 +165,7 @@ def test_a_damaged_file_is_told_and_hides_no_other(hall: Hall) -> None:
     assert hall.paths.task("2").read_text() == '{"id": "2", "subj', "it is kept for mending"
 
 
-def test_a_folder_in_the_place_of_a_task_is_told_and_hides_no_other(hall: Hall) -> None:
+def test_a_folder_in_place_of_a_task_is_reported_and_hides_no_other(hall: Hall) -> None:
     board = hall.board("lead")
     board.add("x")
     hall.paths.task("2").mkdir()
@@ -173,7 +175,7 @@ def test_a_folder_in_the_place_of_a_task_is_told_and_hides_no_other(hall: Hall) 
     assert board.add("y").id == "3"
 
 
-def test_keys_of_other_programs_and_ids_as_numbers_are_kept_and_understood(hall: Hall) -> None:
+def test_keys_of_other_programs_are_kept_and_numeric_ids_are_read(hall: Hall) -> None:
     hall.paths.task("1").write_text(
         '{"id": 1, "subject": "x", "priority": 7, "owner": null, "blocked_by": [2]}'
     )
@@ -186,8 +188,8 @@ def test_keys_of_other_programs_and_ids_as_numbers_are_kept_and_understood(hall:
     assert (hall.on_disk("1")["priority"], hall.on_disk("1")["owner"]) == (7, "alice")
 
 
-def test_what_a_killed_writer_had_not_told_the_next_one_tells(hall: Hall) -> None:
-    """Killed between the task's file and the mail: it is told then, under the same id."""
+def test_the_next_writer_delivers_the_mail_of_a_killed_one(hall: Hall) -> None:
+    """Killed between the task's file and the mail: the mail keeps its id."""
     hall.board("lead").add("Write it", owner="alice")
     hall.board("bob").add("Test it", blocked_by=("1",))
     hall.board("alice").update("1", DONE)
@@ -208,7 +210,7 @@ def test_what_a_killed_writer_had_not_told_the_next_one_tells(hall: Hall) -> Non
     assert "untold" not in hall.on_disk("1")
 
 
-def test_a_change_stands_where_its_mail_cannot_be_written_and_is_told_later(hall: Hall) -> None:
+def test_a_change_is_kept_if_its_mail_cannot_be_written_and_mailed_later(hall: Hall) -> None:
     hall.board("bob").add("Write it", owner="alice")
     hall.board("bob").add("Test it", blocked_by=("1",))
     hall.paths.inbox("bob").unlink(missing_ok=True)
@@ -220,7 +222,7 @@ def test_a_change_stands_where_its_mail_cannot_be_written_and_is_told_later(hall
     assert len(hall.mail("bob")) == 1
 
 
-def test_who_has_gone_gives_back_what_is_not_done(hall: Hall) -> None:
+def test_a_teammate_that_is_gone_loses_its_open_tasks(hall: Hall) -> None:
     board = hall.board("lead")
     for owner in ("alice", "alice", "alice", "bob", "lead"):
         board.add("x", owner=owner)

@@ -43,7 +43,7 @@ DEEDS: st.SearchStrategy[Callable[[Board], object]] = st.one_of(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(WHO), DEEDS), max_size=40))
-def test_whatever_is_done_nobody_waits_in_a_circle(
+def test_random_changes_never_make_a_circle(
     deeds: list[tuple[str, Callable[[Board], object]]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +72,7 @@ def assert_sound(tasks: Tasks) -> None:
 
 
 def reaches(graph: dict[str, set[str]], start: str) -> set[str]:
-    """All that a task waits for, computed in another way than the board does."""
+    """Return all tasks that a task waits for, computed in another way than the board does."""
     seen: set[str] = set()
     edge = graph.get(start, set())
     while edge - seen:
@@ -82,7 +82,7 @@ def reaches(graph: dict[str, set[str]], start: str) -> set[str]:
 
 
 @given(st.dictionaries(IDS, st.frozensets(IDS, max_size=3).map(set), max_size=6))
-def test_a_cycle_is_found_where_there_is_one_and_is_one(graph: dict[str, set[str]]) -> None:
+def test_a_cycle_is_found_exactly_if_there_is_one(graph: dict[str, set[str]]) -> None:
     tasks = Tasks({one: Task(id=one, subject="x", blocked_by=tuple(graph[one])) for one in graph})
     for start in graph:
         cycle = tasks.cycle(start)
@@ -125,6 +125,6 @@ VALUES = st.recursive(
 
 
 @given(st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
-def test_whatever_a_file_holds_is_a_task_or_a_sentence(content: bytes) -> None:
+def test_any_content_of_a_file_is_a_task_or_a_sentence(content: bytes) -> None:
     with suppress(ValueError):
         assert Task.decode(content, named="1").id == "1"

@@ -1,4 +1,4 @@
-"""What may be done to a task, by whom, and what comes of it."""
+"""The rules of the board: the changes that each member may make, and their results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def task(status: TaskStatus = PENDING, owner: str = NOBODY, *blocked_by: str) ->
 
 
 def outcome_of(deed: Callable[[], Task]) -> str:
-    """Status and owner, or the sentence why not."""
+    """Return status and owner, or the sentence of the refusal."""
     try:
         after = deed()
     except TeamError as error:
@@ -56,7 +56,7 @@ CLAIMS = [
 
 
 @pytest.mark.parametrize(("before", "outcome"), CLAIMS, ids=[o for _, o in CLAIMS])
-def test_a_claim_gets_what_is_free_and_says_why_not(before: Task, outcome: str) -> None:
+def test_a_claim_succeeds_or_says_why_not(before: Task, outcome: str) -> None:
     came = outcome_of(lambda: claimed(before, owner="alice", tasks=board(BLOCKER, before)))
     assert came.startswith(outcome)
 
@@ -113,10 +113,10 @@ UPDATES = [
 
 
 @pytest.mark.parametrize(("before", "who", "change", "outcome"), UPDATES)
-def test_an_update_does_what_its_asker_may(
+def test_an_update_respects_the_rights_of_the_member(
     before: Task, who: str, change: Change, outcome: str
 ) -> None:
-    """By who is calling, not by what is asked: a plan in the prompt holds nobody back."""
+    """The rights depend on the member that calls, whatever its prompt says."""
     came = outcome_of(lambda: changed(before, change, who=who, tasks=board(BLOCKER, before)))
     assert came.startswith(outcome)
     assert came == outcome or "/" not in outcome
@@ -131,7 +131,7 @@ def test_a_cycle_over_several_is_named() -> None:
         changed(third, Change(add_blocked_by=("1",)), who="lead", tasks=tasks)
 
 
-def test_a_deleted_task_blocks_nobody_and_cannot_be_waited_for() -> None:
+def test_a_deleted_task_blocks_nothing_and_cannot_become_a_blocker() -> None:
     deleted = Task(id="1", subject="a", status=DELETED)
     waiting = task(PENDING, NOBODY, "1")
     tasks = board(deleted, waiting)
@@ -147,7 +147,7 @@ def test_ids_are_understood_as_models_write_them() -> None:
     assert gone.blocked_by == ()
 
 
-def test_a_release_is_noted_and_the_notes_do_not_grow_for_ever() -> None:
+def test_a_release_is_noted_and_old_notes_are_removed() -> None:
     after = task(IN_PROGRESS, "alice")
     for _ in range(50):
         after = released(after, "alice is shut down")
@@ -170,13 +170,13 @@ def test_a_release_is_noted_and_the_notes_do_not_grow_for_ever() -> None:
         (Task(id="2", subject="x", given_back=("alice",)), False),
     ],
 )
-def test_what_a_teammate_begins_by_itself(candidate: Task, free: bool) -> None:
+def test_a_teammate_starts_only_free_tasks_by_itself(candidate: Task, free: bool) -> None:
     tasks = board(BLOCKER, candidate)
     assert free_for(candidate, name="alice", role="coder", tasks=tasks) is free
 
 
-def test_what_was_given_back_is_not_taken_by_the_same_one_again() -> None:
-    """It would take it and give it back for ever, and pay for each time."""
+def test_a_returned_task_is_not_claimed_by_the_same_teammate_again() -> None:
+    """Otherwise it would claim and return the task for ever, and pay each time."""
     back = changed(task(IN_PROGRESS, "alice"), Change(status=PENDING), who="alice", tasks=board())
     assert not free_for(back, name="alice", role="coder", tasks=board(back))
     assert free_for(back, name="bob", role="coder", tasks=board(back))

@@ -1,4 +1,4 @@
-"""The tools of the board: what a model gives, and what it reads."""
+"""The tools of the board: the model's input and the results."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_task_is_made_claimed_and_completed(board: Board) -> None:
     assert (shown["status"], shown["blocked_by"], shown["blocked"]) == ("pending", ["1"], False)
 
 
-def test_a_call_that_is_repeated_after_a_crash_makes_one_task(board: Board) -> None:
+def test_a_call_repeated_after_a_crash_makes_one_task(board: Board) -> None:
     assert run(board, "task_create", key="n-3-0", subject="x").text == "task_id: 1"
     assert run(board, "task_create", key="n-3-0", subject="x").text == "task_id: 1"
     assert run(board, "task_create", key="n-3-1", subject="x").text == "task_id: 2"
@@ -100,7 +100,7 @@ def test_an_id_is_understood_as_models_write_it(board: Board, given: object) -> 
 @pytest.mark.parametrize(
     "given", ["-1", "1.5", "1.", "../1", "job_1", "1 2", "x1", "", "#", "1" * 99]
 )
-def test_what_only_looks_like_an_id_is_refused(board: Board, given: str) -> None:
+def test_text_that_only_resembles_an_id_is_refused(board: Board, given: str) -> None:
     run(board, "task_create", subject="x")
     refused = run(board, "task_get", task_id=given)
     assert refused == Result(text=f"no task has the id {given!r}; there are: 1", is_error=True)
@@ -119,7 +119,7 @@ def test_what_only_looks_like_an_id_is_refused(board: Board, given: str) -> None
         ("task_update", {"task_id": "1", "status": "completed"}, "claim it before you complete"),
     ],
 )
-def test_what_cannot_be_done_is_told(
+def test_an_impossible_change_is_refused_with_a_sentence(
     board: Board, tool: str, arguments: dict[str, Any], told: str
 ) -> None:
     run(board, "task_create", subject="x")
@@ -130,7 +130,7 @@ def test_what_cannot_be_done_is_told(
     assert board.read() == before
 
 
-def test_the_list_tells_of_damaged_files_and_leaves_out_deleted_ones(
+def test_the_list_reports_damaged_files_and_omits_deleted_tasks(
     board: Board, tmp_path: Path
 ) -> None:
     assert run(board, "task_list").text == "the board is empty"
@@ -161,7 +161,7 @@ CHECKED = (
 def test_a_check_is_a_command_for_which_bash_is_needed(
     board: Board, name: str, arguments: dict[str, object]
 ) -> None:
-    """Or whoever may run none, or not this one, would have teamd run it."""
+    """Otherwise a teammate could let teamd run a command that it may not run itself."""
     board.add("x")
     asked: list[tuple[str, str]] = []
 

@@ -1,4 +1,4 @@
-"""Who is woken by a change of the board: those for whom there may be something to begin now."""
+"""A change of the board wakes the teammates that may start a task now."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ TWO = Task(id="2", subject="Test it", role="tester", blocked_by=("1",))
         ([ONE, TWO], [TWO], "tim"),
     ],
 )
-def test_only_those_are_woken_whom_the_change_concerns(
+def test_a_change_wakes_only_the_teammates_it_concerns(
     before: list[Task], now: list[Task], woken: str
 ) -> None:
-    """Task 1 has changed; who had it may take another one."""
+    """Task 1 has changed; its owner may start another one."""
     looks = [Tasks({task.id: task for task in tasks}) for tasks in (before, now)]
     assert claimers(TEAM, frozenset("1"), *looks) == woken.split()
 
 
-def test_a_change_elsewhere_wakes_nobody_for_this_task() -> None:
+def test_a_change_of_another_task_wakes_no_teammate_for_this_one() -> None:
     assert claimers(TEAM, frozenset("9"), Tasks(), Tasks({"1": ONE})) == []
 
 
@@ -66,8 +66,8 @@ def put(paths: TeamPaths, task: Task) -> None:
     files.replace(paths.task(task.id), task.encode(), durable=False)
 
 
-def test_every_change_is_seen_however_soon_it_follows(paths: TeamPaths) -> None:
-    """Within one tick of the kernel's clock a file may change and keep size, time and number."""
+def test_every_change_is_seen_even_right_after_another_one(paths: TeamPaths) -> None:
+    """Within one tick of the kernel's clock a file may change and keep size, time and inode."""
     kept = TaskFiles(paths)
     for number in range(500):
         subject = f"Task {number:03d}"
@@ -75,7 +75,7 @@ def test_every_change_is_seen_however_soon_it_follows(paths: TeamPaths) -> None:
         assert kept.read().by_id["1"].subject == subject
 
 
-def test_what_has_not_changed_for_a_while_is_not_read_again(paths: TeamPaths) -> None:
+def test_an_unchanged_file_is_not_read_again(paths: TeamPaths) -> None:
     put(paths, ONE)
     kept = TaskFiles(paths)
 

@@ -1,4 +1,4 @@
-"""Tasks that others wrote: what is wrong with one is told, and hides no other."""
+"""Tasks from other programs: a mistake in one is reported and hides no other."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def post(board: Board, tmp_path: Path) -> MailRouter:
         ({"blocked_by": "2"}, "its 'blocked_by' is '2'"),
         ({"blocked_by": [{"id": 2}]}, "its 'blocked_by' is [{'id': 2}]"),
         ({"notes": {"a": 1}}, "its 'notes' is {'a': 1}"),
-        ({"attempts": [{"status": "0"}]}, "its 'attempts' hold something that is none"),
-        ({"attempts": [{"status": True}]}, "its 'attempts' hold something that is none"),
-        ({"attempts": ["passed"]}, "its 'attempts' hold something that is none"),
-        ({"untold": [{"content": "x"}]}, "its 'untold' holds something that is no message"),
-        ({"untold": ["x"]}, "its 'untold' holds something that is no message"),
+        ({"attempts": [{"status": "0"}]}, "an entry of its 'attempts' is not an attempt"),
+        ({"attempts": [{"status": True}]}, "an entry of its 'attempts' is not an attempt"),
+        ({"attempts": ["passed"]}, "an entry of its 'attempts' is not an attempt"),
+        ({"untold": [{"content": "x"}]}, "an entry of its 'untold' is not a message"),
+        ({"untold": ["x"]}, "an entry of its 'untold' is not a message"),
         (
             {"untold": [{"to": "bob", "from": "eve"}]},
-            "its 'untold' holds something that is no message: ",
+            "an entry of its 'untold' is not a message: ",
         ),
     ],
 )
-def test_what_is_wrong_with_a_task_is_told(
+def test_a_mistake_in_a_task_is_reported(
     board: Board, tmp_path: Path, fields: dict[str, Any], why: str
 ) -> None:
     board.add("sound")
@@ -62,15 +62,15 @@ def test_what_is_wrong_with_a_task_is_told(
     assert board.add("next").id == "3"
 
 
-def test_a_task_that_is_nested_beyond_all_use_is_told(board: Board, tmp_path: Path) -> None:
-    """Python gives up such a file with an error that ended whoever read the board."""
+def test_a_task_that_is_nested_too_deeply_is_reported(board: Board, tmp_path: Path) -> None:
+    """Python's RecursionError must not end a process that reads the board."""
     file = tmp_path / ".team" / "tasks" / "1.json"
     file.write_text('{"subject": ' + "[" * 100_000)
-    assert "is damaged (it is nested beyond all use)" in board.read().damaged["1"]
+    assert "is damaged (it is nested too deeply)" in board.read().damaged["1"]
 
 
-def test_one_task_that_is_damaged_is_as_none(board: Board, tmp_path: Path) -> None:
-    """Whoever checks it or merges it goes on with the others."""
+def test_one_damaged_task_reads_as_missing(board: Board, tmp_path: Path) -> None:
+    """Checkers and the merge queue continue with other tasks."""
     board.add("x")
     found = board.read_one("1")
     assert found is not None
@@ -108,7 +108,7 @@ def test_a_long_check_is_cut_in_the_mail_about_it(board: Board, post: MailRouter
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_a_long_description_is_cut_in_the_mail_to_whoever_begins_it(
+def test_a_long_description_is_cut_in_the_mail_to_the_owner(
     board: Board, post: MailRouter, more: int
 ) -> None:
     text = "d" * (2000 + more)

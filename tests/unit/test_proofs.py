@@ -1,4 +1,4 @@
-"""Done means proven: what follows from a claim, from a run of the check, and who may change it."""
+"""A task is completed only after its check has passed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAILED = Attempt(time=1.0, seconds=2.0, status=3, command="false")
 
 
 class Hall:
-    """A team whose tasks are proven."""
+    """A team whose tasks have checks."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = TeamPaths(folder / ".team")
@@ -32,21 +32,21 @@ class Hall:
         self.post = MailRouter(self.paths, durable=False, max_bytes=100_000)
 
     def board(self, who: str, check: str = "") -> Board:
-        """The board in somebody's hands."""
+        """Return the board as a member sees it."""
         return Board(self.paths, self.post, who, check=check, durable=False)
 
     def mail(self, name: str) -> list[str]:
-        """What waits in an inbox."""
+        """Return the mail in an inbox."""
         return [message.content for message in self.post.mailbox(name).peek()]
 
     def claimed(self, check: str = "true") -> Task:
-        """A task of the lead's that alice says to have done."""
+        """Return a task of the lead that alice has marked done."""
         made = self.board("lead").add("Write it", check=check)
         self.board("alice").claim(made.id)
         return self.board("alice").update(made.id, DONE).task
 
     def judge(self, task: Task, attempt: Attempt | None, *, most: int = 5) -> Task | None:
-        """Have a check end so."""
+        """Judge a claim by a check with this result."""
         return self.board("teamd").judge(task.id, task.claim, attempt, "the end", most=most)
 
 
@@ -56,7 +56,7 @@ def hall(tmp_path: Path) -> Hall:
 
 
 def test_a_task_with_a_check_is_not_completed_before_it_has_passed(hall: Hall) -> None:
-    """Whoever says it: also the lead and the person."""
+    """Not even if the lead or the person marks it done."""
     task = hall.claimed()
     assert (task.status, task.proven, task.owner) == (TaskStatus.CHECKING, False, "alice")
     for who in ("alice", "lead"):
@@ -73,20 +73,20 @@ def test_a_task_with_a_check_is_not_completed_before_it_has_passed(hall: Hall) -
     assert hall.board("lead").update(made.id, DONE).task.status is TaskStatus.CHECKING
 
 
-def test_a_task_without_a_check_is_completed_as_ever_and_unproven(hall: Hall) -> None:
+def test_a_task_without_a_check_is_completed_and_unproven(hall: Hall) -> None:
     made = hall.board("lead").add("Write it")
     task = hall.board("lead").update(made.id, DONE).task
     assert (task.status, task.proven, in_a_word(task)) == (TaskStatus.COMPLETED, None, "unproven")
 
 
-def test_the_check_of_the_team_holds_for_every_task(hall: Hall) -> None:
+def test_the_check_of_the_team_applies_to_every_task(hall: Hall) -> None:
     made = hall.board("alice").add("Write it")
     hall.board("alice").claim(made.id)
     task = hall.board("alice", check="pytest").update(made.id, DONE).task
     assert task.status is TaskStatus.CHECKING
 
 
-def test_who_fails_gets_the_task_back_and_mail_about_it(hall: Hall) -> None:
+def test_a_failed_check_returns_the_task_and_mails_its_owner(hall: Hall) -> None:
     task = hall.claimed()
     judged = hall.judge(task, FAILED)
     assert judged is not None
@@ -94,13 +94,13 @@ def test_who_fails_gets_the_task_back_and_mail_about_it(hall: Hall) -> None:
     (mail,) = hall.mail("alice")
     assert mail == (
         "The check of task 1 (Write it) failed: `false` ended with exit status 3 after 2.0 s. The "
-        "task is in_progress again. Mend it, then set its status to completed once more.\n\n"
+        "task is in_progress again. Fix it, then set its status to completed once more.\n\n"
         "The end of its output:\n\nthe end"
     )
     assert hall.mail("lead") == []
 
 
-def test_after_so_many_failures_the_lead_hears_of_it(hall: Hall) -> None:
+def test_after_enough_failures_the_lead_gets_mail(hall: Hall) -> None:
     task = hall.claimed()
     for count in range(1, 5):
         judged = hall.judge(task, FAILED, most=2)
@@ -116,8 +116,8 @@ def test_after_so_many_failures_the_lead_hears_of_it(hall: Hall) -> None:
     assert in_a_word(task) == "checking"
 
 
-def test_a_judgement_about_another_claim_counts_for_nothing(hall: Hall) -> None:
-    """The task was taken back, or its check was changed, while a process ran the former one."""
+def test_a_judgement_of_an_old_claim_is_ignored(hall: Hall) -> None:
+    """The task was reopened, or its check was changed, while the former check ran."""
     task = hall.claimed()
     hall.board("alice").update(task.id, Change(status=TaskStatus.IN_PROGRESS))
     assert hall.judge(task, PASSED) is None
@@ -148,8 +148,8 @@ def test_kills_of_the_check_of_one_claim_are_counted(hall: Hall) -> None:
 
 
 @pytest.mark.parametrize("who", ["alice", "bob"])
-def test_only_its_maker_and_the_lead_change_a_check(hall: Hall, who: str) -> None:
-    """Not its owner, and not with a claim in the same call."""
+def test_only_the_maker_and_the_lead_may_change_a_check(hall: Hall, who: str) -> None:
+    """Not the owner, and not together with a claim in the same call."""
     task = hall.claimed("false")
     hall.board("alice").update(task.id, Change(status=TaskStatus.IN_PROGRESS))
     for change in (Change(check="true"), Change(check=""), replace(DONE, check="true")):
@@ -164,7 +164,7 @@ def test_only_its_maker_and_the_lead_change_a_check(hall: Hall, who: str) -> Non
         hall.board("alice").update(made.id, Change(check="true"))
 
 
-def test_a_check_that_is_taken_away_leaves_nothing_to_prove(hall: Hall) -> None:
+def test_removing_a_check_removes_the_need_for_a_proof(hall: Hall) -> None:
     task = hall.claimed()
     after = hall.board("lead").update(task.id, Change(check="")).task
     assert (after.status, after.proven) == (TaskStatus.COMPLETED, None)
@@ -176,7 +176,7 @@ def test_a_check_that_is_taken_away_leaves_nothing_to_prove(hall: Hall) -> None:
     assert (judged.status, judged.proven) == (TaskStatus.COMPLETED, None)
 
 
-def test_what_is_opened_again_is_to_be_proven_again(hall: Hall) -> None:
+def test_a_reopened_task_must_be_proven_again(hall: Hall) -> None:
     task = hall.claimed()
     hall.judge(task, PASSED)
     opened = hall.board("lead").update(task.id, Change(status=TaskStatus.PENDING)).task
@@ -194,7 +194,7 @@ def test_a_task_that_is_being_checked_blocks_others_until_it_is_completed(hall: 
     assert "Nothing blocks task 2" in hall.mail("bob")[-1]
 
 
-def test_nobody_claims_what_is_being_checked(hall: Hall) -> None:
+def test_a_task_that_is_being_checked_cannot_be_claimed(hall: Hall) -> None:
     task = hall.claimed()
     for who, why in (("alice", "is being checked; wait for that"), ("bob", "is alice's already")):
         with pytest.raises(TeamError, match=f"task 1 {why}"):
@@ -204,7 +204,7 @@ def test_nobody_claims_what_is_being_checked(hall: Hall) -> None:
         hall.board("lead").update("2", Change(status=TaskStatus.CHECKING))
 
 
-def test_who_waits_for_a_check_begins_no_other_task(hall: Hall) -> None:
+def test_a_teammate_whose_task_is_being_checked_gets_no_other_task(hall: Hall) -> None:
     task = hall.claimed()
     hall.board("lead").add("Test it")
     assert hall.board("alice").take_next("tester") is None
@@ -212,8 +212,8 @@ def test_who_waits_for_a_check_begins_no_other_task(hall: Hall) -> None:
     assert hall.board("alice").take_next("tester") is not None
 
 
-def test_a_claim_outlives_its_owner(hall: Hall) -> None:
-    """What it said to be done is checked; only what has failed is released."""
+def test_a_claim_is_checked_after_its_owner_is_gone(hall: Hall) -> None:
+    """The check still runs; the task is released only if it fails."""
     task = hall.claimed()
     enrol(hall.paths, alice=Status.SHUTDOWN)
     lead, gone = hall.board("lead"), gone_from(Roster(hall.paths).read())
@@ -222,7 +222,7 @@ def test_a_claim_outlives_its_owner(hall: Hall) -> None:
     assert [one.id for one in lead.release(gone)] == ["1"]
 
 
-def test_what_was_killed_before_it_told_is_told_once(hall: Hall) -> None:
+def test_mail_of_a_killed_checker_is_delivered_once(hall: Hall) -> None:
     task = hall.claimed()
     judged = hall.judge(task, FAILED)
     assert judged is not None
@@ -258,7 +258,7 @@ def test_odd_checks_are_refused(hall: Hall) -> None:
     [("tests/**", "tests"), (".ci/**", ".ci"), ("a/b.py", "a/b.py"), ("**/conftest.py", None),
      ("a/*.cfg", "a"), ("*.toml", None)],
 )  # fmt: skip
-def test_in_one_folder_what_is_protected_is_the_folder_above(
+def test_in_a_shared_folder_the_parent_of_a_pattern_is_protected(
     pattern: str, place: str | None
 ) -> None:
     settings = Settings(tasks=TaskSettings(protect=(pattern,)))
