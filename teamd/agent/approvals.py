@@ -42,7 +42,7 @@ class Plans:
     """One teammate's plans: an approval opens the task that the plan was submitted for.
 
     Attributes:
-        roster: says who works by plan, and who is of the team.
+        roster: tells which teammates work by plan and who belongs to the team.
     """
 
     name: str
@@ -53,9 +53,9 @@ class Plans:
     _opened: str = ""
 
     def refusal(self, tool: str) -> str | None:
-        """Return why a tool that acts may not be used now, in a sentence; `None` where it may.
+        """Return why an acting tool may not be used now, as a sentence; `None` if it may.
 
-        Mail has no say in it: what counts is the question's own file, and whose task it is for.
+        Mail cannot approve a plan: only the request's own file and its task count.
         """
         if self.conversation.task == self._opened or not self._planned:
             return None
@@ -70,9 +70,9 @@ class Plans:
     def is_new_task(self, messages: Iterable[Message]) -> bool:
         """Return whether mail that is about to be read begins another task.
 
-        A spawn's prompt does, and a task that was claimed for it while it was idle. Once a turn has
-        ended after the approval, so does what the lead writes, or anybody outside the team; with
-        its fellows it talks about the task at hand.
+        The prompt of a spawn does, and so does a task that was claimed while the teammate was idle.
+        Once a turn has ended after the approval, mail from the lead or from outside the team does
+        as well. Mail from teammates belongs to the current task.
         """
         messages = list(messages)
         if any(m.extra.get(PROMPT_KEY) is True or _tells_of_a_claim(m) for m in messages):
@@ -89,7 +89,7 @@ class Plans:
         self.withdraw()
 
     def withdraw(self) -> None:
-        """Take back what was submitted for an earlier task: its approval would open nothing."""
+        """Withdraw plans for earlier tasks: their approval would have no effect."""
         for question in self._mine():
             if question.is_open and question.task != self.conversation.task:
                 self.conversation.settle()  # others see that there is another task
@@ -112,16 +112,16 @@ class Plans:
 
 @dataclass(slots=True)
 class OwnShutdown:
-    """One teammate's part in being shut down.
+    """Answers and carries out the shutdowns that one teammate is asked for.
 
-    What counts is the store, never what a message says: a forged request is mail like any other.
+    Only the store of approvals counts, never the text of a message: a forged request is plain mail.
     """
 
     name: str
     conversation: Conversation
     approvals: Approvals
     reporter: Reporter
-    _over: set[str] = field(default_factory=set)  # known to be of no more interest: not read again
+    _over: set[str] = field(default_factory=set)  # settled; not read again
 
     def agreed(self) -> bool:
         """Return whether it has agreed to shut down, and has not done so since."""
@@ -133,15 +133,15 @@ class OwnShutdown:
         return any(question.to == self.name for question in asked)
 
     def due(self, *, more_mail: Callable[[], bool], paused: Callable[[], bool]) -> bool:
-        """Return whether it shuts down now: it has agreed, or there is nothing to stay for.
+        """Return whether the teammate shuts down now: it has agreed, or no work is left.
 
         Args:
-            more_mail: returns whether mail waits that it has not read.
-            paused: returns whether somebody has paused it, so that it would not read that.
+            more_mail: returns whether unread mail waits.
+            paused: returns whether the teammate is paused, and so would not read that mail.
         """
         conversation = self.conversation
         if conversation.unfollowed and not conversation.paused:
-            return False  # what its last reply asks for is done first
+            return False  # carry out the last reply first
         if self.agreed():
             return True
         asked = {question.id for question in self._open()}
@@ -154,9 +154,9 @@ class OwnShutdown:
         return paused() or conversation.paused or (only_that and not more_mail())
 
     def carry_out(self) -> None:
-        """Agree if need be, write down that it shuts down, and let the supervisor know.
+        """Agree if needed, record the shutdown and tell the supervisor.
 
-        Every step may be the last of this process: the next one does what is left.
+        The process may be killed after any step; the next process does the rest.
         """
         conversation = self.conversation
         why = prompts.PAUSED_SO_LEFT if conversation.paused else prompts.IDLE_SO_LEFT
@@ -175,7 +175,7 @@ class OwnShutdown:
             self.reporter.report_answer(request)
 
     def _drop_calls(self) -> None:
-        """Answer the calls of which one waits for a permission: none of them runs any more."""
+        """Answer calls behind one that waits for a permission: none of them will run."""
         conversation = self.conversation
         for call in conversation.unanswered:
             begun = call["id"] in conversation.begun  # by a process that was killed at it
@@ -184,7 +184,7 @@ class OwnShutdown:
         self.approvals.withdraw(self.name, Kind.PERMISSION)
 
     def close_old_requests(self) -> None:
-        """Tell the model which requests that it has read are nobody's any more."""
+        """Tell the model which shutdown requests that it has read are closed."""
         if self.conversation.unfollowed:
             return  # its calls are answered first; there is time for this with the next mail
         old = [

@@ -37,16 +37,16 @@ _HEAD: Final = "\n\n{name} of the workspace, which holds for everybody who works
 
 
 def read_project_instructions(workspace: Workspace) -> str:
-    """Return the text of `AGENTS.md` as it follows the system prompt, or else of `CLAUDE.md`.
+    """Return the text of `AGENTS.md`, else of `CLAUDE.md`, to be added to the system prompt.
 
-    What is no UTF-8 is replaced, what is more than `MAX_BYTES` is cut, and says so. A link that
-    leads out of the workspace is not followed: who may write here must not read elsewhere so.
+    Bytes that are not UTF-8 are replaced, and the text is cut at `MAX_BYTES` with a note. A link
+    out of the workspace is not followed: it would let a writer of the workspace read other files.
     """
     return next(filter(None, (_read(workspace, name) for name in FILE_NAMES)), "")
 
 
 def _read(workspace: Workspace, name: str) -> str:
-    """Return the text of one file below its heading; nothing where there is none."""
+    """Return the text of one file below its heading; empty if the file is missing."""
     try:
         fd = workspace.open(workspace.resolve(name))
     except (OSError, ToolError):
@@ -61,7 +61,7 @@ def _read(workspace: Workspace, name: str) -> str:
 
 
 def build_loop(env: Environment) -> Loop:
-    """Put a teammate together of what its settings and its role say; nothing of it runs yet."""
+    """Assemble a teammate from its settings and its role; nothing runs yet."""
     tools, turn = TeammateTools(env, ModelStack(env)), Cancellation()
     compaction = Compaction(
         conversation=env.conversation,
@@ -104,17 +104,17 @@ def build_loop(env: Environment) -> Loop:
 
 
 def reason_to_wake(env: Environment) -> Callable[[], bool]:
-    """Return what tells whether a teammate that hibernates has something to do."""
+    """Return a function that tells whether a hibernating teammate has work."""
     claim = _claim(env)
     # A pause is reported, and nothing claimed then.
     return lambda: env.pause.why() is not None or env.mailbox.waiting() or claim()
 
 
 def find_role(paths: TeamPaths, project: Path, role: str) -> roles.Role | None:
-    """Return what the file of a role says, if there is one.
+    """Return the contents of a role's file, or `None`.
 
     Raises:
-        SettingsError: there is one, and it cannot be understood.
+        SettingsError: the file cannot be understood.
     """
     return roles.find(role, roles.folders(paths.agents, project))
 
@@ -140,7 +140,7 @@ def _claim(env: Environment) -> Callable[[], bool]:
 def _find_new_instructions(
     conversation: Conversation, opening: Callable[[], Opened]
 ) -> Iterator[NewsAdded]:
-    """Yield the instructions, where they are no longer those that the conversation has."""
+    """Yield the current instructions if they differ from the conversation's."""
     with suppress(TeamError):  # a role file that is being edited
         system = opening().system
         text = prompts.NEW_INSTRUCTIONS.format(instructions=system)

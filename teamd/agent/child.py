@@ -61,14 +61,14 @@ def live(
     """Be a teammate until told to stop, or until it may hibernate; return the exit code.
 
     Args:
-        common: what all teammates have in common.
+        common: the parts that all teammates share.
         name: the teammate's.
         bell: the reading end of the pipe that wakes it.
         slots: its end of the channel for slots of model calls.
         heartbeat: shared with the supervisor.
-        hibernates: whether it hibernates already: it loads nothing before there is a reason to
+        hibernates: whether it starts in hibernation: it loads nothing until there is a reason to
             wake.
-        loop: in which it lives, where not in one that is open to the end of the process.
+        loop: the event loop to use; by default a new one, which stays open until the process ends.
     """
     journal = Journal(common.paths.log(name), name, common.mask)
     pulse = HeartbeatSender(heartbeat, every_seconds=common.beat_seconds)
@@ -90,7 +90,7 @@ def live(
     except SupervisorGone:
         journal.warn("stops: its supervisor has gone")
         return ChildExit.STOPPED
-    except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
+    except Exception as error:  # noqa: BLE001 -- the child's edge: the error goes to the log
         return explain_exit(journal, error)
     finally:
         journal.close()
@@ -126,7 +126,7 @@ def _environment(
     # A process of that name that still ends is waited for; there are never two.
     instance_lock = InstanceLock(common.paths.life(name))
     at_end = ExitStack()
-    at_end.callback(instance_lock.close)  # behind all that is added to it
+    at_end.callback(instance_lock.close)  # runs after all later callbacks
     env = _environment_of(common, name, journal, wakeup, slots)
     copy = _copy_of(common.paths, env.roster, name)
     return replace(
@@ -176,7 +176,7 @@ def _copy_of(paths: TeamPaths, roster: Roster, name: str) -> Copy | None:
 
 
 def _live(env: Environment, pulse: HeartbeatSender, loop: asyncio.AbstractEventLoop) -> int:
-    # Not asyncio.run: at its end it waits for threads, such as one that looks up a host.
+    # Not asyncio.run: at its end it waits for threads, such as a thread that looks up a host.
     asyncio.set_event_loop(loop)
     loop.call_soon(pulse.beat)
     life = loop.create_task(_run(env))

@@ -1,7 +1,7 @@
-"""Delivery: mail goes from the inbox into the conversation, each message once; then what is news.
+"""Delivery: mail goes from the inbox into the conversation, each message once; then the news.
 
-An interrupt is mail, too. So it is on the disk before anybody acts on it, and whoever is killed in
-the middle of it finds it again.
+An interrupt is mail, too. So it is on the disk before it takes effect, and a process that replaces
+a killed one finds it again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MailHold:
     Attributes:
         name: the teammate's.
         most: how many wakes of talk in a row there may be; 0 for any number.
-        roster: says who is of the team.
+        roster: tells who belongs to the team.
     """
 
     name: str
@@ -72,7 +72,7 @@ class MailHold:
         return all(_is_idle_talk(message, self.roster) for message in messages)
 
     def holds(self) -> bool:
-        """Return whether what waits is held back; whose mail it is and was not told is noted."""
+        """Return whether waiting mail is held back; record its new senders."""
         if not self._begun:
             return False
         waiting = self.mailbox.peek()
@@ -105,13 +105,13 @@ def _is_idle_talk(message: Message, roster: Roster) -> bool:
 
 @dataclass(kw_only=True, slots=True)
 class Delivery:
-    """The way of mail and news into one teammate's conversation.
+    """Puts mail and news into one teammate's conversation.
 
     Attributes:
-        opening: says how a conversation begins.
-        news: returns what has happened beside the conversation, told already or not.
+        opening: returns the first record of a new conversation.
+        news: returns events outside the conversation, including those already told.
         summarise: has the conversation summarised before its next reply.
-        turn: the turn that runs, if one does.
+        turn: the running turn, if any.
     """
 
     env: Environment
@@ -120,7 +120,7 @@ class Delivery:
     summarise: Callable[[], None]
     turn: Cancellation
     hold: MailHold = field(init=False)
-    _delivered: Batch = EMPTY  # what is in the conversation and not done with
+    _delivered: Batch = EMPTY  # in the conversation, not yet removed from the inbox
 
     def __post_init__(self) -> None:
         self.hold = MailHold.of(self.env)
@@ -146,9 +146,9 @@ class Delivery:
         return self.env.mailbox.waiting(besides=self._delivered)
 
     def finish(self) -> None:
-        """Be done with the mail that was delivered: bring it to the disk, where it is not by now.
+        """Remove delivered mail from the inbox, after the conversation is on the disk.
 
-        What the model is asked about at once has the time until the request has left.
+        If the model is asked at once, this waits until the request has left.
         """
         if self._delivered.messages:
             self.env.conversation.settle()
@@ -156,7 +156,7 @@ class Delivery:
             self._delivered = EMPTY
 
     def find_interrupt(self) -> str | None:
-        """Return who has interrupted the teammate and was not heard yet, if anybody has.
+        """Return the sender of a new interrupt, if there is one.
 
         Raises:
             StoreError: the inbox cannot be read now.
@@ -164,7 +164,7 @@ class Delivery:
         return _interrupter(self._select_fresh(self.env.mailbox.peek()))
 
     def break_off(self, by: str) -> None:
-        """End the turn, if there is one, and leave the conversation as one that the API takes."""
+        """End the turn, if there is one, and leave a conversation that the API accepts."""
         conversation = self.env.conversation
         if not (conversation.owes_reply or conversation.unfollowed):
             return
@@ -179,7 +179,7 @@ class Delivery:
         fresh = self._select_fresh(batch.messages)
         if (by := _interrupter(fresh)) is not None:
             if self.turn.running:
-                raise TurnCancelled(by)  # what is not done with is taken again
+                raise TurnCancelled(by)  # unfinished mail is taken again
             self.break_off(by)
             self.turn.forget()
         if fresh:

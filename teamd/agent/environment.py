@@ -37,15 +37,15 @@ from teamd.transcript.file import Transcript
 
 @dataclass(slots=True)
 class Pause:
-    """The pause that somebody has asked for, if one has."""
+    """The pause that a person or the lead has asked for, if any."""
 
     name: str
     roster: Roster
     _why: str | None = None
 
     def why(self) -> str | None:
-        """Return why the teammate rests, in a sentence; `None` where it may work."""
-        with suppress(StoreError):  # a damaged roster is mended soon, and says then what it said
+        """Return why the teammate rests, as a sentence; `None` if it may work."""
+        with suppress(StoreError):  # a damaged roster is soon repaired with the same contents
             member = self.roster.find(self.name)
             self._why = None if member is None else member.pause
         return self._why
@@ -56,16 +56,16 @@ class Environment:
     """One teammate's name, files and settings, and the parts that its loop and its tools share.
 
     Attributes:
-        check: forbids to write where the team directory is another one by now.
+        check: forbids to write if the team directory has been replaced.
         slots: of model calls, which the supervisor grants.
-        granted_bytes: how long a message may be by the settings that senders read now.
+        granted_bytes: the longest message that the senders' current settings allow.
         probe: whether this machine can make a sandbox.
-        ledger: what model calls of the team may take, and have taken.
+        ledger: limits and costs of the team's model calls.
         roster: the members of the team.
-        mask: keeps secrets out of what the model reads, and of what is written.
-        origin: what its workspace is a copy of; `None` for one that works in the shared folder.
+        mask: keeps secrets out of the model's input and of written files.
+        origin: the source of its working copy; `None` for a teammate in the shared folder.
         goes_on: whether its last process ended to hibernate: the temporary files are in use.
-        at_end: what is to be done when the loop ends, however it does.
+        at_end: callbacks for the end of the loop, however it ends.
     """
 
     name: str
@@ -86,12 +86,12 @@ class Environment:
 
     @property
     def leads(self) -> bool:
-        """True for the agent that leads: by who it is, not by what anybody asks."""
+        """True for the lead agent: decided by its name, never by a request."""
         return self.name == LEAD
 
     @property
     def role(self) -> str:
-        """The teammate's role; empty for one that is not in the team."""
+        """The teammate's role; empty if it is not in the team."""
         member = self.roster.find(self.name)
         return "" if member is None else member.role
 
@@ -112,7 +112,7 @@ class Environment:
 
     @cached_property
     def hosts(self) -> FarHosts | None:
-        """The other hosts of the team; `None` where this one has no name among them."""
+        """The other hosts of the team; `None` if this host has no name in it."""
         if self.settings.hosts.name is None:
             return None
         return FarHosts.of(self.paths, self.settings.hosts, durable=self.durable)
@@ -149,7 +149,7 @@ class Environment:
 
     @cached_property
     def presence(self) -> Presence:
-        """What others see of what it does."""
+        """The teammate's current activity, as others see it."""
         path = self.paths.activity(self.name)
         before = read_activity(path)
         context = None if before is None else before.context
@@ -187,11 +187,10 @@ class Environment:
 
     @cached_property
     def pause(self) -> Pause:
-        """The pause that somebody has asked for, if one has."""
         return Pause(self.name, self.roster)
 
     def post_in(self, paths: TeamPaths) -> MailRouter:
-        """Return what sends mail in a team."""
+        """Return the router of mail in a team."""
         return MailRouter(
             paths,
             durable=self.durable,

@@ -40,10 +40,10 @@ class Loop:
         compaction: asks the model, and has the tools that it may use.
         delivery: puts mail and news into the conversation.
         turn: runs a turn piece by piece, and may cancel it.
-        claim: looks for work where there is no mail; returns whether there is some now.
+        claim: looks for work if there is no mail; returns whether mail about work waits now.
         calls: the model calls of one wake.
-        busy: returns whether the process holds what would end with it, such as a job.
-        learn_key: has the mask know the key, which mail or a tool may show before the first call.
+        busy: returns whether the process owns work that would end with it, such as a job.
+        learn_key: gives the mask the key, which mail or a tool may show before the first call.
     """
 
     env: Environment
@@ -62,7 +62,7 @@ class Loop:
         self._repeats = Repeats(self.compaction.toolbox)
 
     async def run(self) -> None:
-        """Live until cancelled; return when it may hibernate, with all that it knows on disk."""
+        """Run until cancelled; return when it may hibernate, with its whole state on disk."""
         while True:
             self._send_notices()
             self.env.wakeup.reset()  # before the look, so that no wake-up is lost between the two
@@ -108,7 +108,7 @@ class Loop:
                 self.turn.cancel(by)
 
     def _deliver(self) -> None:
-        """Deliver what has come since the last look, unless that was a moment ago."""
+        """Deliver mail since the last look, unless that was a moment ago."""
         if not self._just_delivered:
             self.delivery.deliver()
             self._send_notices()  # to those whose mail is held
@@ -117,7 +117,7 @@ class Loop:
         self._just_delivered = False
 
     async def _learn_key(self) -> None:
-        """Learn the key once, when there is something to do: a person may have to unlock it."""
+        """Learn the key once, when there is work: a person may have to unlock it."""
         if self.learn_key is None or self._paused() is not None:
             return
         if self._under_way or self.env.mailbox.waiting():
@@ -131,12 +131,12 @@ class Loop:
         return self.env.pause.why() is not None
 
     def _paused(self) -> str | None:
-        """Return why it rests until somebody resumes it; a shutdown that is asked for goes on."""
+        """Return why it rests until it is resumed; a requested shutdown goes on."""
         why, shutdown = self.env.pause.why(), self.env.shutdown
         return None if why is None or shutdown.agreed() or shutdown.requested() else why
 
     async def _rest_until_resumed(self, why: str) -> None:
-        """Rest at the end of a step; what was under way stays so, and mail waits."""
+        """Rest at the end of a step; the turn stays open, and mail waits."""
         conversation = self.env.conversation
         known = conversation.paused and conversation.paused_about == _PAUSE
         if self._under_way and not known:
@@ -162,9 +162,9 @@ class Loop:
             self.delivery.break_off(cancelled.by)
 
     async def _work(self) -> None:
-        """Go on until the model ends its turn or the calls of one wake are used up.
+        """Continue until the model ends its turn or the calls of one wake are used up.
 
-        What an earlier process was in the middle of is done to its end in the same way.
+        A turn that an earlier process left unfinished is completed in the same way.
         """
         self.calls.renew()
         self._repeats = Repeats(self.compaction.toolbox)
@@ -204,7 +204,7 @@ class Loop:
         self.env.conversation.end_turn(outcome, "", notice=notice)
 
     async def _follow(self) -> bool:
-        """Do what the last reply asks for; return whether the turn has ended."""
+        """Carry out the last reply; return whether the turn has ended."""
         self.env.slots.decline()
         show = self.env.presence.begin_tool
         await follow(self.compaction, self.turn.run, self._repeats, show)
@@ -226,10 +226,10 @@ class Loop:
         conversation.end_turn(conversation.stop_reason, conversation.said, notice=notice)
 
     async def _pause(self, error: UnusableError) -> None:
-        """Wait for a person to mend it: the next mail, or later by oneself, is the next try.
+        """Wait for a person's help; the next mail, or a later time, brings the next try.
 
-        A time that the server gave is kept, whatever mail comes. At a limit there is no try until
-        it was raised, and a person has said that it goes on, or until its day is over.
+        A time that the server gave is kept, whatever mail comes. At a limit the next try comes when
+        the limit was raised and a person has resumed the teammate, or when its day is over.
         """
         about = pause_reason(error)
         known = about == self.env.conversation.paused_about  # maybe from an earlier process
@@ -241,9 +241,9 @@ class Loop:
         await self.turn.run(self._rest(seconds, self._end_of_pause(error)))
 
     async def _await_answer(self, pending: PermissionPending) -> None:
-        """Wait for the answer of a person, in the middle of a turn; mail waits where it is.
+        """Wait for a person's answer in the middle of a turn; mail waits in the inbox.
 
-        What follows is the same call again, as it is in the process that follows a killed one.
+        The same call follows, as it does in the process that replaces a killed one.
         """
         env = self.env
         if not (env.conversation.paused and env.conversation.paused_about == pending.request):
@@ -268,7 +268,7 @@ class Loop:
         self.env.reporter.report(status, reason, until=until)
 
     def _end_of_pause(self, error: UnusableError) -> Callable[[], bool]:
-        # At a limit mail waits where it is, unless it asks to shut down.
+        # At a limit mail stays in the inbox, unless it asks to shut down.
         if isinstance(error, LimitError):
             return lambda: error.lifted() or self.env.shutdown.requested()
         if error.by_server:
@@ -299,22 +299,22 @@ class Loop:
         return bool(self.env.conversation.unsent)
 
     def _send_notices(self) -> None:
-        """Send what the lead and others are owed; what cannot be sent now is sent at a later look.
+        """Send owed notices to the lead and others; a failed one is tried again at a later look.
 
-        It stands in the conversation until then, and goes under one id however often it is sent.
+        A notice is in the conversation until it is sent, and keeps its id, so that it is read once.
         """
         for key, notice in list(self.env.conversation.unsent.items()):
             try:
                 self.env.reporter.notify(notice.text, key=key, to=notice.to)
             except StoreError:  # an inbox is locked, or the disk full
                 return
-            except TeamError as error:  # who is in the team no more is owed nothing
+            except TeamError as error:  # a receiver that left the team is owed nothing
                 self.env.journal.error("notice not sent", error, to=notice.to)
             self.env.conversation.record(NoticeSent(id=key))
 
 
 def pause_reason(error: UnusableError) -> str:
-    """Return what all sentences about the same trouble have in common: the lead is told once."""
+    """Return the common part of all sentences about one trouble: the lead is told once."""
     if isinstance(error, LimitError):
         return error.key  # others' calls change its figures
     if error.about:

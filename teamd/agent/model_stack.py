@@ -53,7 +53,7 @@ from teamd.transcript.live import LiveText
 if TYPE_CHECKING:
     from teamd.models.claude import Claude
 
-# What a server may put before a first prompt by itself, such as how tools are called.
+# Tokens that a server may put before a first prompt, such as how tools are called.
 UNSEEN_TOKENS: Final = 1024
 _MEND: Final = "`teamctl doctor` checks the machine; then send mail to try again"
 _FIRST_PAUSE_SECONDS: Final = 0.05
@@ -74,7 +74,7 @@ class ModelStack:
         self._rests = Rests()
 
     async def facts(self, model: str) -> ModelFacts:
-        """Return what the server says of a model; it is asked once a day.
+        """Return the server's facts about a model; it is asked once a day.
 
         A server that does not answer is asked again a minute later.
         """
@@ -120,7 +120,7 @@ class ModelStack:
         return replace(made, tell=self._show_retry, settled=self._env.presence.end_retry)
 
     async def learn_key(self) -> None:
-        """Have `key_command` tell the key: what is read before the first call may hold it."""
+        """Have `key_command` tell the key: text that is read before the first call may hold it."""
         if self._settings.script is None and self._settings.key_command is not None:
             try:
                 await self._claude.learn_key()
@@ -136,7 +136,7 @@ class ModelStack:
         return self._claude if script is None else Scripted(script)
 
     async def try_client(self) -> None:
-        """Build the client of the model's server, without a key, and ask nobody.
+        """Build the client of the model's server, without a key, and send nothing.
 
         Raises:
             Exception: it cannot be built on this machine.
@@ -169,7 +169,7 @@ class ModelStack:
         return json.dumps([str(settings.script), url, dict(settings.headers)])
 
     def _show_retry(self, error: TransientError, seconds: float, attempt: int) -> None:
-        # Where several are refused, who grants the slots knows when the next one begins.
+        # If the server refuses several calls, the granter of slots knows when the next one begins.
         left = None if isinstance(error, RefusedError) else seconds
         self._env.presence.begin_retry(str(error), left, attempt, self._settings.attempts)
         self._note_retry(error, seconds, attempt)
@@ -186,17 +186,17 @@ class ModelStack:
 
 @dataclass(slots=True)
 class Metered:
-    """A model that is not asked when its reply might exceed a limit; it serves one conversation.
+    """A model that is not asked if its reply might exceed a limit; it serves one conversation.
 
     Attributes:
-        ledger: where all of the team write down what they take.
+        ledger: records the calls of the whole team.
         name: the teammate's.
         process: this one; its calls are settled for it when it dies.
-        free: whether nobody charges for it.
-        server: names who counts the tokens: of what another one has told, nothing is known.
-        known: what an earlier process was told of the conversation, the newest first.
-        settle: brings the conversation to the disk. Right after the ledger was, since the disk
-            writes down most of both at once.
+        free: whether calls cost nothing.
+        server: identifies the server that counts tokens; counts of another server are not used.
+        known: counted requests of earlier processes, the newest first.
+        settle: brings the conversation to the disk. It follows the write of the ledger, since the
+            disk then writes most of both at once.
     """
 
     model: Model
@@ -277,7 +277,7 @@ class Metered:
             if not refusal.passing:
                 sentence = refusal.sentence(self.name)
                 raise LimitError(sentence, refusal.key, self._lifted, refusal.until)
-            # Others' calls are under way, and mostly take less than what is kept back for them.
+            # Other calls are running, and mostly take less than their reservation.
             await asyncio.sleep(random.uniform(0.5, 1.5) * pause)  # noqa: S311 -- no secret
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         return wanted
@@ -294,7 +294,7 @@ class Metered:
         return replace(wanted, usd=usd)
 
     def _find_price(self, model: str) -> Price | None:
-        """Return the price by the terms of the last reservation; `None` where none is known."""
+        """Return the price by the terms of the last reservation; `None` if it is not known."""
         return FREE if self.free or self._prices is None else self._prices.find(model)
 
     def _input_bound(self, ask: Ask, frame: str) -> int:
@@ -319,11 +319,11 @@ class Metered:
 
 @dataclass(slots=True)
 class LiveOutput:
-    """A model whose words stand in a file while they come: to be read, never taken for the reply.
+    """A model whose words appear in a file while they come; the file is never taken for the reply.
 
-    The file's first line names the attempt: a reply that broke off is begun anew. It comes with the
-    first word or, where half a reply may have been read before, with the request. It is gone when
-    the reply is whole, or has failed.
+    The file's first line names the attempt: a reply that broke off starts over. The file is made
+    with the first word, or with the request if half a reply may have been read before. It is
+    removed when the reply is whole, or has failed.
     """
 
     model: Model
@@ -334,7 +334,7 @@ class LiveOutput:
     _text: LiveText = field(default_factory=LiveText)
 
     async def reply(self, ask: Ask) -> Reply:
-        """Answer; where the file cannot be written nobody looks on, and that is all."""
+        """Answer; if the file cannot be written, the reply is only not shown."""
         self._remove()
         if ask.aside:
             return await self.model.reply(ask)
@@ -377,7 +377,7 @@ class LiveOutput:
 
 
 def _account(usage: Usage, price: Price | None) -> Account | None:
-    """Return what a reply has taken; `None` where the server does not tell."""
+    """Return the cost of a reply; `None` if the server does not report it."""
     if not usage.total_tokens:
         return None
     return Account.of_call(usage, None if price is None else price.cost(usage))

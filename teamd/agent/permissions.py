@@ -1,7 +1,6 @@
-"""A teammate's permissions: what the rules let it do, and what it has to ask the person for.
+"""A teammate's permissions: calls that the rules allow, and calls that need the person's consent.
 
-What counts is the rules, and the answers in the store; no mail, whoever it is from, allows
-anything.
+Only the rules and the answers in the store count; mail never allows anything.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from teamd.settings.schema import Permission
 from teamd.tools import Input, PermissionPending, ToolError
 from teamd.tools.workspace import Workspace
 
-LONGEST: Final = 10_000  # characters of a command or path; what a person cannot see is not asked
+LONGEST: Final = 10_000  # characters of a command or path; a person must see all of it
 _INDENT: Final = "    "
 _SHOWN: Final = 2_000  # characters of any other argument
 _ENDED: Final = "; do not try it in another way, go on without it or say that you cannot"
@@ -35,8 +34,8 @@ class Permissions:
         ask_seconds: how long a request waits for its answer.
         approvers: agents that may answer besides the person.
         person: returns the address of the person.
-        secret: returns that of the conversation, from which the ids of requests follow.
-        settle: brings the conversation to the disk: a request is for a call that stands in it.
+        secret: returns that of the conversation, from which the ids of requests are computed.
+        settle: brings the conversation to the disk: a request refers to a call in it.
     """
 
     name: str
@@ -52,12 +51,12 @@ class Permissions:
     settle: Callable[[], None] = lambda: None
 
     def check(self, tool: str, arguments: Input, key: str) -> str:
-        """Return if a call may run, with what was said when it was approved, as a line of its own.
+        """Return if a call may run, with the approver's words as a line of its own.
 
         Args:
             tool: the name of the tool.
             arguments: of the call, checked.
-            key: this very call's; the same one waits for the same request.
+            key: identifies this call; the same call waits for the same request.
 
         Raises:
             ToolError: it may not.
@@ -70,7 +69,7 @@ class Permissions:
         return self._heed(self._ask(tool, arguments, key, judgement))
 
     def check_unasked(self, tool: str, arguments: Input, _key: str) -> str:
-        """Return if a call of a subagent may run, for which nobody is asked.
+        """Return if a call of a subagent may run; the person is not asked.
 
         Raises:
             ToolError: it may not.
@@ -83,12 +82,12 @@ class Permissions:
         return ""
 
     def answered(self, request: str) -> bool:
-        """Return whether a request waits no more."""
+        """Return whether a request is no longer open."""
         found = self.approvals.find(request)
         return found is None or not found.is_open
 
     def withdraw(self) -> None:
-        """Withdraw what was asked for calls that will not run any more."""
+        """Withdraw requests for calls that will not run."""
         self.approvals.withdraw(self.name, Kind.PERMISSION)
 
     def _judge(self, tool: str, arguments: Input) -> Judgement:
@@ -119,7 +118,7 @@ class Permissions:
         return Call(tool=tool, teammate=self.name, command=command, path=path)
 
     def _ask(self, tool: str, arguments: Input, key: str, judgement: Judgement) -> Approval:
-        """Ask the person, and return the request as it stands; a call asks once."""
+        """Ask the person once per call, and return the request in its current state."""
         request, now = id_of(f"{key}-permission", self.secret()), time.time()
         if self.approvals.find(request) is None:
             self._log(tool, "asked", judgement.rule, id=request)
@@ -140,10 +139,10 @@ class Permissions:
         )
 
     def _heed(self, approval: Approval) -> str:
-        """Return if it was approved, with what was said then.
+        """Return the approver's words if the request was approved.
 
         Raises:
-            ToolError: it was rejected, or nobody has answered in time.
+            ToolError: it was rejected, or not answered in time.
             PermissionPending: it is open.
         """
         if approval.overdue:
@@ -192,7 +191,7 @@ def _arguments(given: Input) -> dict[str, str]:
 
 
 def _cut(name: str, value: str) -> str:
-    """Return an argument as a person sees it: whole, if that is what is allowed.
+    """Return an argument as a person sees it: whole, if the person allows exactly that.
 
     Raises:
         ToolError: it is too long for that.
@@ -213,7 +212,7 @@ def _waits(approval: Approval) -> str:
 
 
 def _shown(rule: Permission | None) -> str:
-    """Return a rule as it stands in team.toml."""
+    """Return a rule as it is written in team.toml."""
     if rule is None:
         return "no rule"
     facts = {"tool": rule.tool, "command": rule.command, "path": rule.path}

@@ -1,4 +1,4 @@
-"""Shows what a teammate does right now, to whoever looks; see `teamd.team.activity`."""
+"""Shows others a teammate's current activity; see `teamd.team.activity`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from teamd.models import Block
 from teamd.process_id import Identity, own_memory
 from teamd.team.activity import MODEL, TOOL, Activity, ActivityFile, Doing, Retry, shorten
 
-# What a tool is about, the first of them that the model gives.
+# Arguments that tell the subject of a call; the first that is given counts.
 _TELLING: Final = ("command", "path", "to", "subject", "task_id", "job_id", "name", "teammate")
 _PURPOSE_LENGTH: Final = 50  # a model could hide the command behind a longer one
 _MEMORY_SECONDS: Final = 60.0  # the kernel walks over all pages to tell: some milliseconds
@@ -21,11 +21,11 @@ _MEMORY_SECONDS: Final = 60.0  # the kernel walks over all pages to tell: some m
 
 @dataclass(slots=True)
 class Presence:
-    """What one teammate shows of itself.
+    """Publishes one teammate's activity.
 
     Attributes:
         process: this one.
-        context: what the process before has said of the conversation.
+        context: the share of the context that the last process has shown.
     """
 
     file: ActivityFile
@@ -39,7 +39,7 @@ class Presence:
         self._shown = Activity(process=self.process, since=time.time(), context=self.context)
 
     def go_on(self, model: str | None, context: float) -> None:
-        """Show that a model is asked, or where there is none that nothing is done."""
+        """Show that a model is asked; without a model, show no activity."""
         doing = None if model is None else Doing(kind=MODEL, what=shorten(model))
         self._show(doing, context)
 
@@ -48,7 +48,7 @@ class Presence:
         self._shown = self._with(Doing(kind=MODEL, what=shorten(model)), context)
 
     def show(self) -> None:
-        """Show what was noted last."""
+        """Show the activity that was noted last."""
         self._write(self._shown)
 
     def begin_tool(self, call: Block) -> None:
@@ -69,7 +69,7 @@ class Presence:
             self._write(replace(self._shown, retry=retry))
 
     def end_retry(self) -> None:
-        """Show that no call is tried again any more."""
+        """Show that the call is not retried any longer."""
         if self._shown.retry is not None:
             self._write(replace(self._shown, retry=None))
 
@@ -89,7 +89,7 @@ class Presence:
 
 
 def _describe(tool: str, arguments: Any) -> str:
-    """Return a tool's name and what it is about, as far as a word tells."""
+    """Return a tool's name and the subject of its call, if an argument tells it."""
     with suppress(AttributeError, StopIteration):  # a model may give anything
         told = next(arguments[key] for key in _TELLING if isinstance(arguments.get(key), str))
         if tool == "bash" and isinstance(purpose := arguments.get("description"), str):

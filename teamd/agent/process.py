@@ -1,4 +1,4 @@
-"""The processes of teammates: what they have in common, made before any of them is forked."""
+"""The parts that the processes of all teammates share, made before the first fork."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TeammateProcess:
         self._ledger = Ledger(self.paths.ledger)
 
     def probe_sandbox(self) -> Probe:
-        """Return whether this machine can make a sandbox, tried once; where none is wanted, yes."""
+        """Return whether this machine can make a sandbox, tried once if one is wanted."""
         from teamd.sandbox.probe import WITHOUT, Probe  # noqa: PLC0415 -- see `load`
 
         if self.settings().tools.sandbox in WITHOUT:
@@ -66,7 +66,7 @@ class TeammateProcess:
         return self._probe
 
     def begin_probe(self) -> None:
-        """Begin to try that already: 15 ms in which something else can be done."""
+        """Start the probe early: it takes 15 ms, in which the caller can go on."""
         from teamd.sandbox.probe import WITHOUT  # noqa: PLC0415 -- see `load`
 
         if self.settings().tools.sandbox not in WITHOUT:
@@ -78,7 +78,7 @@ class TeammateProcess:
         return probe.begin([self.settings().team.workspace, self.paths.work])
 
     def describe_sandbox(self, name: str, role: str) -> str:
-        """Say what stands around the commands of a teammate."""
+        """Describe the sandbox around the commands of a teammate."""
         from teamd.sandbox.build import judge_workspace  # noqa: PLC0415 -- see `load`
         from teamd.sandbox.probe import describe  # noqa: PLC0415 -- see `load`
 
@@ -88,7 +88,7 @@ class TeammateProcess:
         return describe(settings.tools_of(name, role), probe)
 
     def clear(self) -> list[str]:
-        """Put the workspace right after teammates that were killed; what was taken away.
+        """Repair the workspace after teammates that were killed; return the removed paths.
 
         Raises:
             StoreError: it cannot be done now.
@@ -106,11 +106,11 @@ class TeammateProcess:
         return [taken for folder in folders for taken in build.clear_dead(self.paths, folder)]
 
     def load(self) -> None:
-        """Load what is slow to load before a fork, so that all children share it.
+        """Load slow modules before a fork, so that all children share them.
 
-        Until then the supervisor does without the agent's own modules and the sandbox: it serves
-        requests half a second sooner. The SDK takes two seconds. Where a script answers, it is not
-        loaded, until settings that are read again want it.
+        Until then the supervisor works without the agent's modules and the sandbox, and so serves
+        requests half a second sooner. The SDK takes two seconds. With a script as the model it is
+        not loaded, until reloaded settings need it.
         """
         self.probe_sandbox()
         model = self.settings().model
@@ -119,14 +119,14 @@ class TeammateProcess:
         wants_sdk = model.script is None and not self._sdk_loaded
         if self._loaded and not wants_sdk:
             return
-        import teamd.agent.child  # noqa: F401, PLC0415 -- and all that a teammate needs
+        import teamd.agent.child  # noqa: F401, PLC0415 -- with all modules of a teammate
         from teamd import tools  # noqa: PLC0415 -- with the agent's modules
 
         if program := self.probe_sandbox().program:
             bubblewrap.build_base(program)  # looks through /etc, once for all
         tools.warm_up()
         records.load_decoder()
-        with suppress(StoreError):  # whoever calls the model says so
+        with suppress(StoreError):  # the first model call reports it
             self._ledger.prepare()
         if wants_sdk:
             from teamd.models import claude  # noqa: PLC0415 -- loads the SDK
@@ -139,7 +139,7 @@ class TeammateProcess:
         self._loaded = True
 
     def caution(self) -> str | None:
-        """Return what whoever spawns should know now, before the first model call tells."""
+        """Return a warning for a spawn that its first model call would give later."""
         model = self.settings().model
         if model.script is not None or model.key_command is not None:
             return None
@@ -148,10 +148,10 @@ class TeammateProcess:
         return None if credentials.at_hand() or claude.finds_key() else credentials.MISSING
 
     def role(self, role: str) -> Role | None:
-        """Return what the file of a role says, if there is one.
+        """Return the contents of a role's file, or `None`.
 
         Raises:
-            SettingsError: there is one, and it cannot be understood.
+            SettingsError: the file cannot be understood.
         """
         from teamd.agent.build import find_role  # noqa: PLC0415 -- see `load`
 

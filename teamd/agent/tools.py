@@ -78,14 +78,14 @@ class TeammateTools:
                 yield NewsAdded(about=about, text=render_job(job.id, job.state, job.what))
 
     def busy(self) -> bool:
-        """Return whether something would end with the process that has not ended by itself."""
+        """Return whether the end of the process would end unfinished work."""
         # A key that a command tells may have to be unlocked by a person: once a process is enough.
         return self.env.settings.model.key_command is not None or any(
             job.runs for job in self._jobs.all()
         )
 
     def find_skills(self) -> list[Skill]:
-        """Return those that it may load; what is wrong with others stands in its log."""
+        """Return the skills that it may load; mistakes in others are logged."""
         folders = skills.folders(self.env.paths.skills, self.env.project)
         found, mistakes = skills.find(folders)
         for mistake in mistakes:
@@ -162,7 +162,7 @@ class TeammateTools:
         return Versions(self._written_files, seen, self._address)
 
     def _subagent_versions(self) -> Versions:
-        """Return those of a subagent: it begins with none, and what it reads is its own."""
+        """Return those of a subagent: it begins with none, and its reads are its own."""
         return Versions(self._written_files, who=lambda: f"a subagent of {self._address()}")
 
     @property
@@ -237,7 +237,7 @@ class TeammateTools:
         return Asking(there, name if there.root == paths.root else self._address())
 
     def _other_approvals(self) -> Iterator[Approvals]:
-        """Yield what is asked in the other teams of the project."""
+        """Yield the stores of approvals of the project's other teams."""
         for paths in all_teams(self.env.paths.home):
             if paths.root != self.env.paths.root:
                 yield Approvals(paths, self.env.post_in(paths))

@@ -1,4 +1,4 @@
-"""A turn: what a reply asks for is done, and a person may cancel it; all of it for a subagent."""
+"""A turn: carries out a reply, can be cancelled by a person, and runs subagents."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Made:
     """The last time that a call was made.
 
     Attributes:
-        count: how often it was made, this time included, since it was counted anew.
+        count: how often it was made since the count was reset, this time included.
         changes: the number of changes in the turn so far, its own included.
     """
 
@@ -51,13 +51,13 @@ class _Made:
 
 
 class Repeats:
-    """The calls of one turn. Each is counted by itself, so that two calls that alternate count too.
+    """Counts each call of a turn separately, so that two alternating calls count too.
 
-    A call counts when it gives the same result as before, or fails, and no call has changed
-    anything in between; one that takes a second, or looks at a job that still runs, is warned of
-    and never ends the turn, since waiting is work. Each edit of a file is a change, and so is each
-    command without output, which counts only right after itself; any other call that acts is a
-    change the first time that it succeeds, so that two commands that alternate do not go on.
+    A call counts if it fails or gives the same result as before, and no call has made a change in
+    between. A call that takes a second, or looks at a running job, only gets a warning and never
+    ends the turn, since waiting is work. Each edit of a file is a change. So is each command
+    without output, which counts only right after itself. Any other acting call is a change the
+    first time that it succeeds, so that two alternating commands do end the turn.
 
     Attributes:
         stuck_at: the name of the tool whose call ended the turn; empty before that.
@@ -71,7 +71,7 @@ class Repeats:
         self.stuck_at = ""
 
     def forget(self) -> None:
-        """Count all calls anew, such as after mail."""
+        """Reset all counts, such as after mail."""
         self._made.clear()
 
     def judge(self, call: Block, result: Result, *, seconds: float = 0.0) -> Result:
@@ -120,7 +120,7 @@ T = TypeVar("T")
 
 
 class TurnCancelled(Exception):
-    """What was under way is cancelled; `by` names who has done that."""
+    """The running work is cancelled; `by` names the sender of the interrupt."""
 
     def __init__(self, by: str) -> None:
         super().__init__(f"interrupted by {by}")
@@ -128,7 +128,7 @@ class TurnCancelled(Exception):
 
 
 class Cancellation:
-    """Runs one piece of work at a time, until somebody cancels it."""
+    """Runs one piece of work at a time, and can cancel it."""
 
     def __init__(self) -> None:
         self._running: asyncio.Future[Any] | None = None
@@ -140,21 +140,21 @@ class Cancellation:
         return self._running is not None
 
     def cancel(self, by: str) -> None:
-        """Cancel what is under way, or comes next where that is just between two pieces."""
+        """Cancel the running work, or the next piece if none is running."""
         self._by = by
         if self._running is not None:
             self._running.cancel()
 
     def forget(self) -> None:
-        """Let the next piece of work run: what was to be cancelled is over."""
+        """Let the next piece of work run: the cancelled work is over."""
         self._by = None
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it, and return what it returns.
+        """Run the work, and return its result.
 
         Raises:
-            TurnCancelled: somebody has cancelled it. A caller that is cancelled itself as well,
-                such as to end the process, gets its own cancellation.
+            TurnCancelled: `cancel` was called. If the caller's own task is cancelled too, such as
+                to end the process, that cancellation is raised instead.
         """
         running: asyncio.Future[T] = asyncio.ensure_future(work)
         self._running = running
@@ -179,16 +179,16 @@ async def follow(
     repeats: Repeats,
     show: Callable[[Block], None] = lambda _: None,
 ) -> None:
-    """Do what the last reply asks for: its calls, or to go on where it was cut off.
+    """Carry out the last reply: run its calls, or continue a reply that was cut off.
 
     Args:
         talk: the conversation, and the tools that it may use.
         guard: runs each call.
         repeats: the calls of this turn; once it is stuck, no further call runs.
-        show: told of each as it begins.
+        show: gets each call as it begins.
 
     Raises:
-        PermissionPending: one waits for a person, and so do those behind it.
+        PermissionPending: a call waits for a person, and the calls behind it wait as well.
     """
     conversation = talk.conversation
     # Gateways send whole calls under `end_turn`, `stop` or `tool_calls` as well.
@@ -214,7 +214,7 @@ async def _run_call(talk: Compaction, call: Block, show: Callable[[Block], None]
         return Result(text=prompts.INVALID_CALL.format(wrong=wrong), is_error=True)
     if call["id"] in conversation.begun and not talk.toolbox.repeats(name):
         return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
-    # On the disk before it changes anything: what was asked, and that it was begun.
+    # On the disk before the call changes anything: the reply, and that the call was begun.
     acts = not talk.toolbox.looks(name)
 
     def begin() -> None:
@@ -235,13 +235,13 @@ async def run_subagent(compaction: Compaction, calls: CallBudget, prompt: str) -
 
     Args:
         compaction: asks the teammate's own model, so that it is on the teammate's budget. The
-            conversation is open, and stays on disk for whoever wants to read it; the tools are
-            without what makes a member of the team.
-        calls: what it may take; in the foreground what is left of its teammate's wake.
+            conversation is open, and stays on disk to be read later; the tools are without those of
+            a team member.
+        calls: its model calls; in the foreground the rest of its teammate's wake.
         prompt: the whole task.
 
     Raises:
-        ToolError: it came to no end.
+        ToolError: it did not finish.
         UnusableError: the model cannot be asked.
     """
     conversation = compaction.conversation

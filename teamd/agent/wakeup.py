@@ -56,9 +56,9 @@ class HeartbeatSender:
 
 @contextmanager
 def after_next_tick(do: Callable[[], None]) -> Iterator[None]:
-    """Do something once: in a moment, or at the end of a block that ends before that.
+    """Call a function once: in a moment, or at the end of a block that ends sooner.
 
-    What cannot be written in a moment is tried again at the end.
+    If a write fails the first time, it is tried again at the end.
     """
     left = [do]
 
@@ -80,7 +80,7 @@ def after_next_tick(do: Callable[[], None]) -> Iterator[None]:
 
 
 class SupervisorGone(Exception):
-    """The other end of the pipe has closed: nobody supervises this process any more."""
+    """The other end of the pipe has closed: the supervisor has ended."""
 
 
 class Wakeup:
@@ -105,10 +105,10 @@ class Wakeup:
         self._woken.set()
 
     async def wait(self, seconds: float = math.inf) -> None:
-        """Wait to be woken, or for so long, or until it is time to look without that.
+        """Wait for a ring, or for so many seconds, or until the next look without a ring is due.
 
         Raises:
-            SupervisorGone: nobody is left who could wake it.
+            SupervisorGone: no process can ring any longer.
         """
         if not self._listens:  # once: to begin and to end that takes as long as a look
             asyncio.get_running_loop().add_reader(self._fd, self._hear)
@@ -120,7 +120,7 @@ class Wakeup:
 
     @contextmanager
     def watching(self, folder: Path) -> Iterator[None]:
-        """Be woken as well by what changes in a folder, for the length of a block."""
+        """Wake up on changes in a folder as well, for the length of a block."""
         loop, recheck_seconds = asyncio.get_running_loop(), self._recheck_seconds
         with closing(watch(folder)) as changes:
 
@@ -154,17 +154,17 @@ class Wakeup:
 
 
 def hibernate(bell: int, heartbeat: Heartbeat, wanted: Callable[[], bool]) -> None:
-    """Wait until one is wanted, without an event loop: that would be memory of its own.
+    """Wait until there is work, without the memory of an event loop.
 
-    The first look comes before any wait: whoever rang meanwhile has rung at the process before.
+    The first look comes before any wait: an earlier ring went to the process before.
 
     Args:
         bell: as that of a `Wakeup`.
         heartbeat: shows each look.
-        wanted: looks, with as little as it can.
+        wanted: looks for work, as cheaply as it can.
 
     Raises:
-        SupervisorGone: nobody is left who could wake it.
+        SupervisorGone: no process can ring any longer.
     """
     ringing = select.poll()  # takes descriptors of any number
     ringing.register(bell, select.POLLIN)

@@ -1,4 +1,4 @@
-"""A teammate's work as others know it: its reports, its tasks of the board, and what is open."""
+"""A teammate's work as others see it: its reports, its tasks of the board, and its open work."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from teamd.team.roster import Roster
 from teamd.team.states import Status
 
 _COUNTS: Final = ("turns", "input_tokens", "output_tokens")
-_COUNTS_SECONDS: Final = 1.0  # so old may figures be of one that works on
+_COUNTS_SECONDS: Final = 1.0  # longest age of the shown figures while the teammate works
 
 
 @dataclass(slots=True)
 class Reporter:
-    """Tells the supervisor and the lead how one teammate does.
+    """Reports one teammate's state to the supervisor and the lead.
 
     Attributes:
         name: the teammate's.
-        process: named in each report, so that one of an earlier process is told apart.
+        process: named in each report, to tell it from reports of earlier processes.
         supervisor: the supervisor's inbox.
     """
 
@@ -44,15 +44,15 @@ class Reporter:
     def report(
         self, status: Status, reason: str | None = None, *, until: float | None = None
     ) -> None:
-        """Tell the supervisor how it goes; what it knows already is not said again.
+        """Tell the supervisor the teammate's state, unless it knows it already.
 
-        Nor are mere figures of one that works on, within a second: each report is a round of the
-        supervisor.
+        While the teammate works, changed figures alone are sent once a second at most: each report
+        costs the supervisor a round.
 
         Args:
-            status: the one that the roster shows.
-            reason: why, in a sentence.
-            until: when that ends by itself, in seconds since the epoch.
+            status: the status for the roster.
+            reason: why, as a sentence.
+            until: when that ends without help, in seconds since the epoch.
         """
         reason = None if reason is None else self.post.paths.add_team_option(reason)
         counts = {key: getattr(self.conversation, key) for key in _COUNTS}
@@ -69,18 +69,18 @@ class Reporter:
         self._send(SHUTDOWN_ANSWER_TYPE, "answered", {"request_id": request_id})
 
     def notify(self, text: str, *, key: str, to: str = "") -> None:
-        """Send a line to a sender whose mail waits, or to whom it reports itself.
+        """Send a line to a sender whose mail waits, or to the teammate's superior.
 
-        That is the lead, and of one that leads the person.
+        The superior is the lead; for the lead agent it is the person.
 
         Args:
             text: the line.
             key: its id: sent twice, it is read once.
-            to: the sender; empty for the lead.
+            to: the sender; empty for the superior.
 
         Raises:
             StoreError: it cannot be sent now.
-            TeamError: there is no such receiver any more.
+            TeamError: the receiver is not in the team any longer.
         """
         # A server's own words may hold anything.
         words = self.post.paths.add_team_option(text).replace("\0", "\ufffd")
@@ -114,8 +114,8 @@ def claim_next(board: Board, role: Callable[[], str], journal: Journal) -> bool:
 def list_open_work(
     name: str, board: Board, approvals: Approvals, roster: Roster
 ) -> Sequence[tuple[str, Sequence[str]]]:
-    """Return what a summary restates of a teammate: titles, and the lines below each."""
-    # Whoever forgets a teammate that is idle spawns it again.
+    """Return the open work that a summary repeats: titles, and the lines below each."""
+    # The list shows idle teammates, so that the model does not spawn them again.
     others = (member for member in roster.read().members if member.name != name)
     team = [f"{member.name} ({member.role}): {member.status}" for member in others]
     mine = (task for task in board.read().by_id.values() if task.status.open and task.is_of(name))

@@ -28,9 +28,9 @@ from teamd.tools import ToolAccess, Toolbox
 ASSUMED_CONTEXT_TOKENS: Final = 200_000  # where neither settings nor server say
 _KEPT: Final = 3  # the last replies keep the results of their calls: they are being worked with
 _WORTH_SHARE: Final = 0.1  # of the context; clearing less would cost more in caching than it saves
-_LEAST_EXCHANGES: Final = 3  # between two summaries, or they would be all that is done
-_HALVINGS: Final = 8  # of what is kept word for word
-_PART: Final = 3  # of what is still shown, the oldest third is left out next
+_LEAST_EXCHANGES: Final = 3  # between two summaries; otherwise the model would only summarise
+_HALVINGS: Final = 8  # of the text that is kept word for word
+_PART: Final = 3  # the oldest third of the shown exchanges is left out next
 _ATTEMPTS: Final = 2  # replies without a summary in them
 _FILLS: Final = 2  # replies in a row that filled the context, although a summary was made
 _REPAIRS: Final = 3  # of one request
@@ -47,7 +47,7 @@ _FULL: Final = (
 
 
 async def ask_nobody(_model: str) -> ModelFacts:
-    """Return what is known of a model where no server says anything of it."""
+    """Return the facts of a model whose server is not asked."""
     return UNKNOWN
 
 
@@ -56,13 +56,13 @@ class Compaction:
     """Asks a model, and makes room for the answer.
 
     Attributes:
-        settings: how long the conversation and a reply may become.
-        model_name: returns the model to ask; gets the one that the role asks for.
-        effort: returns the effort to ask for; gets the one that the role asks for.
-        server: identifies who answers: thinking is sent back to nobody else.
-        facts: returns what the server says of a model.
-        asker: whose conversation a person begins anew where nothing helps.
-        open_work: what a summary restates of it.
+        settings: limits for the length of the conversation and of a reply.
+        model_name: returns the model to ask; gets the name that the role asks for.
+        effort: returns the effort to ask for; gets the level that the role asks for.
+        server: identifies the server: thinking is sent back to that server only.
+        facts: returns the server's facts about a model.
+        asker: the teammate that a person respawns if nothing else helps.
+        open_work: returns the open work that a summary repeats.
     """
 
     conversation: Conversation
@@ -85,7 +85,7 @@ class Compaction:
     def fill(self) -> float:
         """The share of the context that the next request takes."""
         context, fixed = self.conversation.context, 0
-        if not context.measured:  # what was counted holds them already
+        if not context.measured:  # the measured tokens include them
             system = self.conversation.opened.system
             schemas = self.toolbox.schemas(self.granted)
             fixed = len(system.encode()) + len(json.dumps(schemas))
@@ -93,7 +93,7 @@ class Compaction:
 
     @property
     def context_tokens(self) -> int:
-        """The longest request: the least of what settings, the server's facts and refusals say."""
+        """The longest request: the minimum of the settings, the server's facts and its refusals."""
         said = (self.settings.context_tokens, self._known.context_tokens, self._refused_above)
         return min(filter(None, said), default=ASSUMED_CONTEXT_TOKENS)
 
@@ -118,16 +118,16 @@ class Compaction:
         self._requested = True
 
     async def reply(self, deliver: Callable[[], object] = lambda: None) -> Reply:
-        """Have the conversation answered, as a request that the model has room for.
+        """Ask the model for the next reply, with a request that fits into its context.
 
-        Every request here ends: each step makes the next one shorter, and there are few.
+        The number of requests is bounded: each step shortens the next one.
 
         Args:
-            deliver: puts the mail of the moment into it; called once before each request, so that
-                a flood does not come all at once. Nobody writes to a subagent.
+            deliver: puts waiting mail into the conversation. It is called once before each request,
+                so that a flood arrives in portions. A subagent has no mail.
 
         Raises:
-            UnusableError: a person has to do something; also where nothing is left to shorten.
+            UnusableError: a person has to act, or the conversation cannot be shortened further.
         """
         self._known = await self.facts(self.model_asked)
         deliver()
@@ -259,7 +259,7 @@ class Compaction:
         self._fall_back(0)
 
     def _fall_back(self, step: int) -> None:
-        """Do with what the program itself knows, the shorter the higher the step."""
+        """Replace the conversation by known facts alone, fewer with each step."""
         skipped = self.conversation.context.length
         text = clip_text(self.conversation.summary, self._limit_bytes(step))
         self.conversation.summarise(self._restate(step), text=text, reply=None, skipped=skipped)
@@ -274,7 +274,7 @@ class Compaction:
 
     def _show_less(self, skipped: int, *, texts: bool) -> tuple[bool, int]:
         """Return what to show of a conversation of which so much was too long to be summarised."""
-        if texts:  # what no reply followed stands beside the summary, word for word
+        if texts:  # texts after the last reply are kept beside the summary
             return False, skipped
         length = self.conversation.context.length
         skipped += (length - skipped) // _PART + 1

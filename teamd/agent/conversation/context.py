@@ -1,9 +1,9 @@
 """The context of a model: the exchanges that it sees of a conversation, and their size.
 
-What a server has counted of a conversation bounds the next request. A reply's record holds its
-usage and the frame of its request: a digest of server, model, system prompt and tools, which are
-no part of the record. So a process that reads the transcript knows as much of the last requests
-as the one that made them.
+The token count that a server reports bounds the next request. A reply's record holds its usage
+and the frame of its request: a digest of server, model, system prompt and tools, which are not in
+the record. So a process that reads the transcript knows as much about the last requests as the
+process that made them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from teamd.models.encoding import count_same, digest_of, size_of, size_of_list
 
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 REMEMBERED: Final = 4  # requests; the very last may have been one for a summary, or refused
-BYTES_PER_TOKEN: Final = 4  # of English text; what the server counts corrects it each time
+BYTES_PER_TOKEN: Final = 4  # of English text; the server's counts correct it
 REFUSED: Final = "<note>The model's server refused what was here, and it was removed.</note>"
 _WORTH_BYTES: Final = 100  # clearing less than that would hide more than it saves
 
 
 @dataclass(slots=True)
 class _Exchange:
-    """One exchange: what the model was told, results first, and what it answered.
+    """One exchange: the input of the model, tool results first, and its answer.
 
     Attributes:
         number: the reply's.
-        told: empty where a turn was gone on with.
-        frame: names all of its request but the messages, see `frame_of`; empty if unknown.
-        notes: the places in `told` of what teamd itself told.
+        told: the input; empty if the turn continued without any.
+        frame: identifies the request apart from its messages, see `frame_of`; empty if unknown.
+        notes: the indexes in `told` of teamd's own notes.
     """
 
     number: int
@@ -44,7 +44,7 @@ class _Exchange:
     _built: dict[tuple[bool, bool], list[ChatMessage]] = field(init=False, default_factory=dict)
 
     def renew(self) -> None:
-        """Build new messages, since something in the exchange has changed."""
+        """Build new messages, since the exchange has changed."""
         self._built = {}
 
     def messages(self, *, thinking: bool = True, system: bool = False) -> list[ChatMessage]:
@@ -62,7 +62,7 @@ class _Exchange:
         return self._built[key]
 
     def drop_thinking(self) -> list[Block]:
-        """Remove the thinking blocks for good, and return them."""
+        """Remove the thinking blocks permanently, and return them."""
         dropped = [block for block in self.said if block["type"] in THINKING]
         self.said = [block for block in self.said if block["type"] not in THINKING]
         return dropped
@@ -74,9 +74,9 @@ class Context:
 
     Attributes:
         calls: the tool calls of the last reply.
-        bytes: how much of a request they take, about.
+        bytes: their approximate size in a request.
         measured: the tokens of the last request and its reply, as the server has counted them; 0
-            where it does not count.
+            if it does not count.
     """
 
     calls: list[Block] = field(default_factory=list)
@@ -110,10 +110,10 @@ class Context:
         self._measured_bytes = self.bytes
 
     def estimate(self, fixed: int) -> int:
-        """Estimate the tokens of the next request: what was counted last, and what came since.
+        """Estimate the tokens of the next request: the last count plus all later text.
 
         Args:
-            fixed: bytes of its system prompt and tools, which a measured figure holds already.
+            fixed: bytes of its system prompt and tools, which a measured count already includes.
         """
         if not self.measured:
             return (self.bytes + fixed) // BYTES_PER_TOKEN
@@ -135,7 +135,7 @@ class Context:
         )
 
     def add_reply(self, number: int, content: list[Block], frame: str = "") -> None:
-        """Add what the model said to all that was told so far.
+        """Add a reply of the model.
 
         Args:
             number: of the reply; numbers grow.
@@ -143,7 +143,7 @@ class Context:
             frame: of its request, see `frame_of`.
         """
         for call in self.calls:
-            # Where there is none yet: the API takes no call without one.
+            # If there is no result yet: the API refuses a call without a result.
             self.add_result(call["id"], INTERRUPTED_CALL, is_error=True)
         if not self._exchanges and not self.pending:
             self.add_text(GAP)  # the API takes no conversation that the model begins
@@ -197,7 +197,7 @@ class Context:
         return next(others, 0)
 
     def earlier_messages(self, length: int, told: int) -> list[ChatMessage]:
-        """Return what it was with so many exchanges, and so many blocks behind them."""
+        """Return the messages as they were with `length` exchanges and `told` blocks after them."""
         behind = self._exchanges[length].told if length < self.length else self.pending
         return _messages(self._exchanges[:length], behind[:told])
 
@@ -210,13 +210,13 @@ class Context:
         frame: str | None = None,
         system: bool = False,
     ) -> list[ChatMessage]:
-        """Return the conversation with a demand at its end, or only the newer part of it.
+        """Return the conversation, or only its newer part, with a demand at its end.
 
         Args:
             text: the demand.
-            skipped: how many of the oldest exchanges to leave out; what is above them stays. The
-                rest comes without thinking, which is bound to what is left out.
-            texts: whether to show what was told since the last reply, besides results.
+            skipped: how many of the oldest exchanges to leave out; the head above them stays. The
+                rest comes without thinking, which is bound to the omitted part.
+            texts: whether to show the texts since the last reply, besides results.
             frame: see `messages`.
             system: see `messages`.
         """
@@ -241,9 +241,9 @@ class Context:
         return through, sum(saved for *_, saved in self._clearings(through))
 
     def clear(self, through: int) -> None:
-        """Put a short text in the place of every long result of the replies up to that one.
+        """Replace every long result of the replies up to that number by a short text.
 
-        The thinking behind the first of them is bound to what it was, and is removed as well.
+        Thinking behind the first replaced result is bound to its old text, and is removed as well.
         """
         first = None
         for at, block, text, saved in list(self._clearings(through)):
@@ -258,7 +258,7 @@ class Context:
     def locate(self, index: int, *, system: bool) -> tuple[int, str]:
         """Return the reply that a message of `messages` belongs to, and the message's role.
 
-        The reply's number is 0 for what was told since the last one.
+        The reply's number is 0 for input since the last reply.
         """
         for exchange in self._exchanges:
             messages = exchange.messages(system=system)
@@ -268,10 +268,10 @@ class Context:
         return 0, "user"
 
     def repair(self, number: int, role: str, block: int | None, *, thinking: bool) -> None:
-        """Replace what a server has refused by a short text.
+        """Replace the part that a server has refused by a short text.
 
-        The thinking from there on is bound to it, and is removed. A reply is replaced whole, and
-        the results of its calls become texts.
+        Later thinking is bound to that part, and is removed. A reply is replaced whole, and the
+        results of its calls become texts.
 
         Args:
             number: of the reply, see `locate`.
@@ -306,9 +306,9 @@ class Context:
             self._results, self.calls = {}, []
 
     def _clearings(self, through: int) -> Iterator[tuple[int, Block, str, int]]:
-        """Yield each result that is worth clearing, what would stand there, and what that saves.
+        """Yield each result that is worth clearing, its replacement, and the saved bytes.
 
-        Before them comes the place of the exchange that tells the result.
+        The first value is the index of the exchange that holds the result.
         """
         groups = [*(one.told for one in self._exchanges[1:]), list(self._results.values())]
         for at, (exchange, told) in enumerate(zip(self._exchanges, groups, strict=False), start=1):
@@ -347,8 +347,8 @@ class CountedRequest:
     def bound(self, messages: Sequence[ChatMessage], sizes: Sequence[int]) -> int:
         """Return the most tokens of a request of the same frame with these messages.
 
-        What was told counts once, and each message that was not in it by its bytes. A message
-        that is gone can only make it less.
+        Known messages count once, and each new message counts by its bytes. A message that was
+        removed can only lower the count.
 
         Args:
             messages: the request's.
@@ -371,11 +371,11 @@ class CountedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Count:
-    """The tokens of a request, as a record tells them; its messages are found in the context.
+    """The tokens of a request, as a record gives them; its messages are found in the context.
 
     Attributes:
         length: how many exchanges of the context were in it.
-        told: how many blocks stood behind them.
+        told: how many blocks followed them.
         said: the content of the reply.
     """
 
@@ -393,20 +393,20 @@ class TokenCounts:
     _last: list[_Count] = field(default_factory=list)
 
     def add(self, frame: str, usage: Usage, **seen: Any) -> None:
-        """Take note of a request, and of what of the conversation was in it.
+        """Record a request and the part of the conversation that was in it.
 
-        Without a frame an earlier version or another server made it.
+        A request without a frame was made by an earlier version or for another server.
         """
         if frame and usage.total_tokens:
             count = _Count(frame=frame, tokens=usage.total_tokens, **seen)
             self._last = [*self._last, count][-REMEMBERED:]
 
     def forget_messages(self) -> None:
-        """Keep only the frames, since other messages stand in the place of the earlier ones."""
+        """Keep only the frames: other messages have replaced the earlier ones."""
         self._last = [_Count(frame=count.frame, tokens=count.tokens) for count in self._last]
 
     def requests(self, context: Context) -> list[CountedRequest]:
-        """Return what is known of them, the newest first."""
+        """Return the known requests, the newest first."""
         return [
             CountedRequest(
                 frame=count.frame,

@@ -1,7 +1,7 @@
 """A teammate's conversation: the records of its transcript, and how they are written.
 
-Every change is a record first: it is appended to the transcript, then applied. So a process that
-reads the transcript comes to the same messages as the one that wrote it.
+Every change is written first: the record is appended to the transcript, then applied. So a process
+that reads the transcript arrives at the same messages as the process that wrote it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from teamd.transcript.records import Checkpoint
 
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _LEAST_BYTES: Final = 1 << 17  # read in a few milliseconds
-_TIMES: Final = 4  # what the checkpoint takes; a conversation that only grows needs none
+_TIMES: Final = (
+    4  # times the checkpoint's own size; a conversation that only grows needs no checkpoint
+)
 
 
 class Conversation(ConversationState):
@@ -43,7 +45,7 @@ class Conversation(ConversationState):
         transcript.make_durable()  # the process before may have been killed before it had
 
     def open(self, opened: records.Opened) -> None:
-        """Begin anew; what was before stays on disk only. It is on disk with the next record."""
+        """Begin a new conversation; the old records stay on disk. Synced with the next record."""
         nonce, secret = os.urandom(8).hex(), os.urandom(16).hex()
         self.record(replace(opened, nonce=nonce, secret=secret), durable=False)
 
@@ -88,7 +90,7 @@ class Conversation(ConversationState):
         self.record(answered, durable=False)
 
     def add_note(self, text: str, *, task: bool = False, closes: Sequence[str] = ()) -> None:
-        """Tell the model something that is nobody's mail, see `NoteAdded`."""
+        """Add a note for the model that is not mail, see `NoteAdded`."""
         self.record(records.NoteAdded(text=text, task=task, closes=tuple(closes)))
 
     def end_turn(
@@ -98,11 +100,11 @@ class Conversation(ConversationState):
         self.record(records.TurnEnded(outcome=outcome, text=text, about=about, notice=notice))
 
     def clear(self, *, kept: int, least_bytes: int) -> bool:
-        """Take old results of tools out of the model's sight, if that saves so many bytes.
+        """Hide old tool results from the model, if that saves enough bytes.
 
         Args:
             kept: how many of the last replies keep the results of their calls.
-            least_bytes: what is too little to be worth a prompt cache.
+            least_bytes: the least saving that is worth losing the prompt cache.
         """
         through, saved = self.context.find_clearable(kept=kept)
         if saved < max(1, least_bytes):
@@ -131,12 +133,12 @@ class Conversation(ConversationState):
         )
 
     def summarise(self, restated: str, *, text: str, reply: Reply | None, skipped: int = 0) -> None:
-        """Put a summary in the place of all that the model has seen, see `Summarised`."""
+        """Replace all that the model has seen by a summary, see `Summarised`."""
         facts = {} if reply is None else _facts(reply)
         self.record(records.Summarised(text=text, restated=restated, skipped=skipped, **facts))
 
     def add_failed_summary(self, reply: Reply) -> None:
-        """Note what a reply cost that was to be a summary and is of no use."""
+        """Record the cost of a reply that failed to be a summary."""
         self.record(records.SummaryFailed(content=reply.content, **_facts(reply)))
 
     def record(
@@ -164,9 +166,9 @@ class Conversation(ConversationState):
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Write the state down, so that the next process need not read what stands above.
+        """Write the state down, so that the next process need not read the records above.
 
-        It goes to the disk with the next record: whoever finds none reads more, and that is all.
+        It is synced with the next record. A process that does not find it reads more records.
         """
         with suppress(StoreError, NotAMessage):  # a disk is full, or odd mail cannot be encoded
             self._checkpoint = self._transcript.append(make_checkpoint(self), durable=False)
@@ -175,20 +177,20 @@ class Conversation(ConversationState):
     def settle(self) -> None:
         """Bring all records to the disk.
 
-        For whoever is about to do what others can see: what was asked and answered must be known
-        then whatever happens. A sync takes as long for three records as for one.
+        Call it before an action that others can see: the records of its cause must survive a power
+        cut. A sync takes as long for three records as for one.
         """
         self._transcript.settle()
 
     def settle_ahead(self) -> None:
-        """Begin to settle, where there is something else to do before that has to have ended."""
+        """Begin to settle while the caller does other work first."""
         self._transcript.settle_ahead()
 
 
 def _with_own_ids(content: list[Block], known: set[str]) -> list[Block]:
-    """Return the blocks of a reply in which each call has an id that the API takes back.
+    """Return the blocks of a reply, each call with an id that the API accepts.
 
-    Gateways send calls with an empty id, or with one that an earlier call had: each gets a new one.
+    Gateways send calls with an empty id or with the id of an earlier call: each gets a new id.
     """
     blocks = []
     for block in content:
@@ -201,7 +203,7 @@ def _with_own_ids(content: list[Block], known: set[str]) -> list[Block]:
 
 
 def _facts(reply: Reply) -> dict[str, Any]:
-    """Return what a reply's record holds besides its content."""
+    """Return the fields of a reply's record besides its content."""
     return {key: getattr(reply, key) for key in ("stop_reason", "model", "usage", "frame")}
 
 
@@ -219,9 +221,9 @@ def make_checkpoint(state: ConversationState) -> Checkpoint:
 
 
 def find_checkpoint(transcript: Transcript) -> tuple[range, dict[str, Any]]:
-    """Return where the last checkpoint stands that can be used, and the fields of its state.
+    """Return the place of the last usable checkpoint, and the fields of its state.
 
-    Where there is none, that is the beginning of the transcript, and no fields.
+    Without a checkpoint, return the beginning of the transcript and no fields.
     """
     for there, checkpoint in transcript.checkpoints():
         with suppress(ValueError):  # damaged, or of a version whose state has other fields
@@ -239,7 +241,7 @@ def _decode_fields(kind: Any, found: Any) -> dict[str, Any]:
 
 
 def _decode(kind: Any, found: Any) -> Any:
-    """Return the value of a type that stands there as JSON."""
+    """Return the value of a type from its JSON."""
     if get_origin(kind) is UnionType:  # with `None`
         return None if found is None else _decode(get_args(kind)[0], found)
     if kind is Message:

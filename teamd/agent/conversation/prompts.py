@@ -90,7 +90,7 @@ CLOSED = (
 
 
 def render_hold(name: str, wakes: int) -> str:
-    """Return why mail of teammates waits, in a sentence for whoever leads."""
+    """Return why mail of teammates waits, as a sentence for the lead."""
     return _HELD.format(name=name, wakes=wakes)
 
 
@@ -104,16 +104,16 @@ def system_prompt(
     instructions: str = "",
     skills: Iterable[Skill] = (),
 ) -> str:
-    """Return what a teammate is told once, at the beginning of its conversation.
+    """Return the system prompt of a teammate.
 
     Args:
-        opened: says its name, its role, its team and whether it works by plan.
-        workspace: where its tools work.
-        shared: whether that is the folder of the whole team, and not a copy of its own.
+        opened: holds its name, role and team, and whether it works by plan.
+        workspace: the folder in which its tools work.
+        shared: whether that is the folder of the whole team, not a copy of its own.
         above: the address to which it reports: `lead`, or that of a lead elsewhere.
-        host: this host's name, where the team has others.
-        instructions: what a file says of its role.
-        skills: those that it may load.
+        host: this host's name, if the team has other hosts.
+        instructions: the text of the role's file.
+        skills: the skills that it may load.
     """
     name, role, team = opened.name, opened.role, opened.team
     if name == LEAD:
@@ -169,7 +169,7 @@ and it will reach you."""
 
 
 def subagent_prompt(*, of: str, role: str, workspace: Path) -> str:
-    """Return what a subagent is told: it has one task, and nobody to write to."""
+    """Return the system prompt of a subagent: it has a single task and cannot send mail."""
     return f"""You are 'subagent', role: {role}.
 
 You do one task for '{of}', who sees nothing of what you do but the text of your last turn: put \

@@ -1,4 +1,4 @@
-"""The state of a conversation: what follows from its records, one after the other."""
+"""The state of a conversation, computed from its records in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAME_TEXT_SECONDS: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A text that was sent: to whom, its digest, and when."""
+    """A sent text: its receiver, its digest, and the time."""
 
     to: str
     digest: str
@@ -33,8 +33,8 @@ class Talk:
     """The wakes in which a teammate has only talked.
 
     Attributes:
-        wakes: how many in a row were talk.
-        told: senders who know that their mail waits since then.
+        wakes: how many wakes in a row were talk.
+        told: senders who have been told that their mail waits.
     """
 
     wakes: int = 0
@@ -43,7 +43,7 @@ class Talk:
     _sent: list[_Sent] = field(default_factory=list)
 
     def end(self) -> None:
-        """Forget it all: something else than talk has happened."""
+        """Reset: the teammate has done other work than talk."""
         self.wakes = 0
         self.told = set()
         self._is_talk = False
@@ -64,7 +64,7 @@ class Talk:
         self._is_talk = True
 
     def note_success(self, call: Block, moment: float) -> None:
-        """Remember what was sent by a call that was answered without an error."""
+        """Remember the mail that a successful call has sent."""
         match call:
             case {"name": SendMessage.name, "input": {"to": str(to), "content": str(content)}}:
                 late = moment - SAME_TEXT_SECONDS
@@ -72,7 +72,7 @@ class Talk:
                 self._sent.append(_Sent(to, _digest(content), moment))
 
     def receivers(self, content: str, now: float) -> Iterator[str]:
-        """Yield who has been sent this text in the last ten minutes, as the sender spelt them."""
+        """Yield the receivers of this text in the last ten minutes, as the sender spelt them."""
         wanted = _digest(content)
         for sent in self._sent:
             if sent.digest == wanted and abs(now - sent.moment) < SAME_TEXT_SECONDS:
@@ -93,7 +93,7 @@ _gist_encoder: Final = json.JSONEncoder(ensure_ascii=False)
 
 @dataclass(frozen=True, slots=True)
 class OwedLine:
-    """A line that somebody is owed; `to` is empty for whom the teammate reports to."""
+    """A line that is owed to a person or teammate; an empty `to` means the teammate's superior."""
 
     text: str
     to: str = ""
@@ -105,28 +105,28 @@ class ConversationState:
 
     Attributes:
         opened: the record that began it.
-        owes_reply: whether the model is to be asked: there is something it has not answered.
-        unfollowed: whether the last reply asks for something that is not done yet.
+        owes_reply: whether the model is to be asked: it has not answered some input.
+        unfollowed: whether the last reply has calls or a cut-off end that are not handled yet.
         stop_reason: why the last reply ended.
         said: the text of the last reply.
-        paused_about: what it was paused about last, without a reply since; the lead knows it.
+        paused_about: the reason of the last pause, if no reply came since; the lead knows it.
         unanswered: tool calls of the last reply that have no result yet.
-        begun: the ids of those of its calls that were begun.
-        unsent: notices for the lead and others, by their ids, that are not known to have been sent.
-        told: the news that the model was told, in this conversation or an earlier one.
-        turns: replies so far, those of earlier conversations and summaries included.
-        input_tokens: of all those replies, cached ones included.
+        begun: the ids of its calls that were begun.
+        unsent: notices for the lead and others, by their ids, that may not have been sent.
+        told: the news that the model was given, in this conversation or an earlier one.
+        turns: replies so far, including earlier conversations and summaries.
+        input_tokens: of all those replies, including cached ones.
         output_tokens: of all those replies.
-        open_items: mail and tasks of the turn at hand, and notes that no reply followed yet.
+        open_items: mail and tasks of the current turn, and notes without a reply yet.
         summary: the text of the last summary, if any.
-        context: what the model sees; others only read it.
-        counts: what servers have told of the requests so far.
-        task: names the task at hand; another one has another name.
+        context: the input of the model; others only read it.
+        counts: the token counts that servers have reported so far.
+        task: names the current task; another task has another name.
         resting: whether no reply has come since the last turn ended, or ever.
         paused: whether that turn did not end but waits for a person.
         new_mail: the mail since then.
         shutdown_requests: the ids of those that it has read, whether they are real or forged.
-        closed_requests: those of them that the model was told are done with.
+        closed_requests: those that the model knows to be closed.
         finished_plans: the ids of answered plans after whose answer a turn has ended.
         talk: how long it has done nothing but talk to other teammates.
         instructions: the note with the instructions that replaced those of the system prompt.
@@ -160,7 +160,7 @@ class ConversationState:
     instructions: str = ""
     _answered_plans: set[str] = field(default_factory=set)
     _seen: set[str] = field(default_factory=set)
-    _length: int = 0  # also counts what is unknown here: calls and tasks are named by it
+    _length: int = 0  # includes unknown records: calls and tasks are named by it
     _reply_number: int = 0
 
     def __post_init__(self) -> None:
@@ -272,7 +272,7 @@ class ConversationState:
         self.talk.act(call["name"] for call in reply.calls)
         self.stop_reason = reply.stop_reason
         self.said = reply.text
-        if reply.stop_reason != CONTEXT_FULL:  # such a reply came to nothing, as the one before
+        if reply.stop_reason != CONTEXT_FULL:  # such a reply failed, like the one before it
             self.paused_about = None
         self.owes_reply = reply.stop_reason == "pause_turn"
         self.unfollowed = True
@@ -310,7 +310,7 @@ class ConversationState:
         self.resting = True
         self.new_mail = []
         self.paused = ended.outcome == records.PAUSED
-        if self.paused:  # it goes on where it was
+        if self.paused:  # it continues at the same step
             self.paused_about = ended.text if ended.about is None else ended.about
         else:
             self.owes_reply = False

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 from teamd.agent.conversation.prompts import render_inbox
 from teamd.messages import Message
 
-# What a teammate still has to do, as others have it on record: titles, and the lines below each.
+# The open work of a teammate, as the team's records have it: titles, and the lines below each.
 OpenWork: TypeAlias = Callable[[], Sequence[tuple[str, Sequence[str]]]]
 
 DEMAND: Final = """\
@@ -31,12 +31,12 @@ _THOUSAND: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class OpenItem:
-    """Mail or a note that a teammate was told and has not dealt with.
+    """Mail or a note that a teammate has read and not finished.
 
     Attributes:
         messages: the mail.
-        note: or a text that is nobody's mail.
-        passing: whether a reply settles it, or only the end of the turn does.
+        note: a text that is not mail.
+        passing: whether a reply settles it; otherwise the end of the turn does.
     """
 
     messages: tuple[Message, ...] = ()
@@ -50,13 +50,13 @@ class OpenItem:
 
 
 def restate(who: str, work: OpenWork, items: Sequence[OpenItem], *, limit_bytes: int) -> str:
-    """Say who one is and what is open, as the program knows it.
+    """Describe the teammate and its open work, from the program's records.
 
     Args:
-        who: as `introduce` gives it.
-        work: what is open by the records of the team.
-        items: what was told and not dealt with; it is kept word for word.
-        limit_bytes: of mail and notes; where they are more, the longest are cut, and say so.
+        who: the line that `introduce` returns.
+        work: the open work in the records of the team.
+        items: mail and notes that are not finished; kept word for word.
+        limit_bytes: of mail and notes; beyond it the longest are cut, with a note.
     """
     parts = [escape(who), *(_list_lines(title, lines) for title, lines in work())]
     if items:
@@ -67,11 +67,11 @@ def restate(who: str, work: OpenWork, items: Sequence[OpenItem], *, limit_bytes:
 
 
 def render_summary(text: str, restated: str) -> str:
-    """Put a summary and what the program adds to it into the form that the model reads.
+    """Render a summary and the program's additions in the form that the model reads.
 
     Args:
-        text: the model's own summary; empty for none.
-        restated: as `restate` gives it.
+        text: the model's own summary; empty if it wrote none.
+        restated: the text that `restate` returns.
     """
     return (
         "<note>Your conversation had become too long. What it held until here is replaced by "
@@ -82,13 +82,13 @@ def render_summary(text: str, restated: str) -> str:
 
 
 def render_cleared(tool: str, size: int) -> str:
-    """Return what stands in the place of a tool's old output of so many bytes."""
+    """Return the text that replaces a tool's old output of so many bytes."""
     amount = f"{size} bytes" if size < _THOUSAND else f"{round(size / _THOUSAND)} kB"
     return f"[cleared: {amount} of output of {tool}; run it again if you need it]"
 
 
 def clip_text(text: str, limit_bytes: int) -> str:
-    """Return a text, or the beginning of one that is too long and how much is missing."""
+    """Return a text; a long text is cut, with a line that says how much is missing."""
     data = text.encode()
     if len(data) <= limit_bytes:
         return text
