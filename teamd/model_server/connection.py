@@ -135,7 +135,7 @@ def certificate_remedy() -> str:
 
 
 def find_proxy(url: str) -> Variable | None:
-    """Return the variable that names the proxy for an address; `None` where there is none.
+    """Return the variable that names the proxy for an address, or `None`.
 
     Its value has no login.
     """
@@ -163,7 +163,7 @@ def _proxies() -> Iterator[Variable]:
 def _find_variable(name: str) -> Variable | None:
     """Find a variable of proxies in any case, as `urllib.request.getproxies_environment` does.
 
-    The last spelling that ends in `_proxy` counts most, and where it is empty there is none.
+    The last spelling that ends in `_proxy` counts most; if it is empty there is no proxy.
     """
     spelled = [one for one in os.environ if one.lower() == name]
     own = [one for one in spelled if one.endswith("_proxy")]

@@ -46,7 +46,7 @@ async def find_key(
 
 def at_hand() -> bool:
     """Return whether systemd or the environment holds a key, without asking any server."""
-    with suppress(KeyCommandError):  # whoever needs it is told then
+    with suppress(KeyCommandError):  # the first use of the key reports it
         if _from_systemd() is not None:
             return True
     return any(os.environ.get(name) for name in _OWN)
@@ -60,14 +60,14 @@ def in_environment() -> str | None:
 def known_secrets() -> list[str]:
     """Return the secrets that this process was given: in its environment, or by systemd."""
     secrets = secrets_in(os.environ)
-    with suppress(KeyCommandError):  # whoever needs it is told then
+    with suppress(KeyCommandError):  # the first use of the key reports it
         if (key := _from_systemd()) is not None:
             secrets.append(key)
     return secrets
 
 
 def digest_of(key: str, salt: str) -> str:
-    """Return what tells one key from another to whoever knows both, and nothing to others."""
+    """Return a digest that tells keys apart if both are known, and reveals neither."""
     return hashlib.sha256(f"{salt}\n{key}".encode(errors="replace")).hexdigest()[:16]
 
 
@@ -92,13 +92,13 @@ async def _ask(key_command: str, timeout_seconds: float) -> str:
         argv = shlex.split(key_command)
         if not argv:
             raise KeyCommandError(f"key_command {key_command!r} failed: it names no program")
-        # It may need secrets of the person's: they are its environment, but for what it replaces.
+        # It may need the person's secrets: it gets the environment, except for a key.
         env = {key: value for key, value in os.environ.items() if key not in _OWN}
         ended = await capture(argv, timeout_seconds=timeout_seconds, env=env, bound=True)
     except (OSError, ValueError, TimeoutError) as error:
         raise KeyCommandError(f"key_command {key_command!r} failed: {error}") from error
     if ended.status != 0:
-        # What it printed may be part of a key, so only the status is told.
+        # Its output may be part of a key, so the error has only the status.
         raise KeyCommandError(
             f"key_command {key_command!r} exited with {ended.status}; run it by hand to see why"
         )

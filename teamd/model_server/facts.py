@@ -1,8 +1,8 @@
-"""What a server says of a model: its limits, its capabilities, and when it retires.
+"""A server's facts about a model: its limits, its capabilities, and when it retires.
 
 Source: the API's documentation, "Models", and the SDK's type `ModelInfo`. Servers that imitate the
-API answer with a part of that, or with something else: a fact that is missing or of the wrong type
-is unknown, and an unknown capability is not used.
+API answer with a part of that, or with other JSON: a fact that is missing or of the wrong type is
+unknown, and an unknown capability is not used.
 """
 
 from __future__ import annotations

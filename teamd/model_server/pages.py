@@ -37,7 +37,7 @@ _DAMAGED: Final = (ValueError, KeyError, TypeError, RecursionError)
 
 
 def is_local(address: str) -> bool:
-    """Return whether a server is on this machine or its network, so that nobody bills its calls."""
+    """Return whether a server is on this machine or its network, so that its calls are free."""
     try:
         host = urlsplit(address).hostname or ""
     except ValueError:  # `check_address` names the mistake
@@ -142,13 +142,13 @@ def read_kept(paths: TeamPaths, server: str, model: str) -> ModelFacts | None:
 
 
 def keep(paths: TeamPaths, server: str, model: str, page: Any) -> ModelFacts:
-    """Keep a page for the next who needs it; return its facts.
+    """Keep a page for later readers; return its facts.
 
     Args:
         paths: the team's.
         server: its address, see `connection.server_address`.
         model: the name that it was asked for.
-        page: the answer as JSON; any other than an object says nothing of the model.
+        page: the answer as JSON; anything but an object tells no facts.
     """
     page = page if isinstance(page, dict) else {}
     facts = ModelFacts.read(model, page)

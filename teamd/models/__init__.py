@@ -26,15 +26,16 @@ class Ask:
         model: any name that the server knows.
         system: the system prompt, the same through a conversation.
         tools: the `tools` of the Messages API, the same list through a conversation.
-        messages: the conversation as the Messages API takes it. A message in which something has
-            changed since an earlier request is another object.
+        messages: the conversation as the Messages API takes it. A message that has changed since an
+            earlier request is another object.
         max_tokens: the most that the reply may have.
-        heard: gets the text of the reply piece by piece as it comes; what it got is no reply yet.
+        heard: gets the text of the reply piece by piece as it comes; the pieces are not yet a
+            reply.
         thought: gets the text of its thinking in the same way.
-        begun: called once the reply begins: by then the server has what is cached of the request.
-        aside: whether the reply is said to nobody, such as a summary.
-        effort: the level of effort; sent where the model has it.
-        facts: what the server says of the model: what the request may ask for.
+        begun: called once the reply begins: by then the server has cached the request.
+        aside: whether the reply is not shown, such as a summary.
+        effort: the level of effort; sent if the model has it.
+        facts: the server's facts about the model: they decide which options a request has.
         asker: the teammate whose conversation it is; empty for a subagent's.
         system_notes: whether `messages` may have the role `system`.
     """
@@ -60,9 +61,9 @@ class Reply:
 
     Attributes:
         content: the blocks, just as the API takes them back.
-        stop_reason: `end_turn`, `tool_use`, `max_tokens`, … or one not known yet.
-        frame: names all of its request but the messages, so that its usage can be told to hold for
-            the next; empty where nobody keeps count.
+        stop_reason: `end_turn`, `tool_use`, `max_tokens`, … or one that is not known yet.
+        frame: identifies its request apart from the messages, so that its usage is known to hold
+            for the next; empty if tokens are not counted.
     """
 
     content: list[Block]
@@ -82,7 +83,7 @@ class ModelError(Exception):
 
     Attributes:
         begun: whether the server may have begun to answer, and charges for it.
-        usage: what the server has reported that it charges; `None` if it has not.
+        usage: the usage that the server has reported; `None` if it has not.
         broke_off: whether `usage` has the input alone: the output is reported last.
     """
 
@@ -104,10 +105,10 @@ class TransientError(ModelError):
 
 
 class OddReplyError(TransientError):
-    """The server sent something that is not a reply.
+    """The server's answer is not a reply.
 
     Attributes:
-        what: it sent, for example "a web page: <html>…"; an excerpt follows the colon.
+        what: the answer, for example "a web page: <html>…"; an excerpt follows the colon.
     """
 
     def __init__(self, what: str, server: str = "the model's server") -> None:
@@ -116,21 +117,21 @@ class OddReplyError(TransientError):
 
     @property
     def kind(self) -> str:
-        """What it sent, without the excerpt."""
+        """The kind of answer, without the excerpt."""
         return self.what.partition(":")[0]
 
 
 class RefusedError(TransientError):
-    """The server takes no more calls at the moment (429, 529): who grants slots waits for all."""
+    """The server takes no more calls at the moment (429, 529); the supervisor makes all wait."""
 
 
 class UnusableError(ModelError):
-    """Trying again is of no use before a person has mended something, or much later.
+    """A new try is of no use until a person has repaired something, or much later.
 
     Attributes:
-        again_in_seconds: when to try again by oneself; `None` for not at all.
+        again_in_seconds: when to try again without help; `None` for never.
         until: the same in seconds since the epoch.
-        about: names the trouble where each try may give it another sentence; else empty.
+        about: names the trouble if each try may give it another sentence; else empty.
         by_server: whether the server gave that time: mail is no reason to try earlier.
     """
 
@@ -166,7 +167,7 @@ class LimitError(UnusableError):
 
     Attributes:
         key: the setting, such as `limits.team_usd`.
-        lifted: tells whether a person has let it go on, or the day of the limit is over.
+        lifted: tells whether a person has lifted it, or the day of the limit is over.
         until: when that day is over, in seconds since the epoch; `None` for a limit of all time.
     """
 
@@ -183,7 +184,7 @@ class TooLongError(UnusableError):
     """The request is too long for the model; a shorter one may pass.
 
     Attributes:
-        limit_tokens: what the model takes, if the server told.
+        limit_tokens: the model's limit, if the server told it.
     """
 
     def __init__(self, sentence: str, limit_tokens: int | None = None) -> None:
@@ -226,5 +227,5 @@ class Model(Protocol):
         Raises:
             TransientError: it may work in a moment.
             TooLongError: it may work with fewer or shorter messages.
-            UnusableError: a person has to do something first.
+            UnusableError: a person has to act first.
         """

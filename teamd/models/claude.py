@@ -36,7 +36,7 @@ _MOST_MARKS: Final = 4  # of one request; tools and system prompt take one each
 
 @dataclass(slots=True, kw_only=True)
 class Claude:
-    """Answers through whatever server stands behind the base URL.
+    """Answers through the server behind the base URL.
 
     Attributes:
         base_url: without `/v1`; `None` leaves it to `ANTHROPIC_BASE_URL`.
@@ -44,11 +44,11 @@ class Claude:
         headers: sent with each request besides the SDK's own.
         timeout_seconds: how long the server may be silent.
         cache: whether to ask for prompt caching.
-        cache_ttl: how long; "auto" is an hour where the server is Anthropic's own. Others may
-            refuse to be told.
+        cache_ttl: how long; "auto" is an hour if the server is Anthropic's own. Other servers may
+            refuse the option.
         mask: learns each key that is sent, also of a profile of the SDK's.
-        transport: answers in the place of a server.
-        key: in the place of any that is found.
+        transport: replaces the server.
+        key: replaces any key that is found.
     """
 
     base_url: str | None
@@ -81,8 +81,7 @@ class Claude:
                 body = stream.response.aiter_bytes()
                 await read_reply(body, builder, self.timeout_seconds)
             return builder.build(ask.model)
-        # A broken stream shows as an error of the SDK or of its HTTP library, depending on where it
-        # broke.
+        # A broken stream shows as an error of the SDK or of its HTTP library.
         except Exception as error:
             if self._keeps_hour(client) and _refuses_ttl(error):
                 self._ttl_refused = True
@@ -94,13 +93,13 @@ class Claude:
             failure.begun = builder.begun or may_have_begun(error)
             failure.usage, failure.broke_off = builder.usage, builder.broke_off
             if isinstance(failure, UnusableError):
-                await self._forget(client)  # a key that was mended must be read anew
+                await self._forget(client)  # the repaired key must be read again
             if failure is error:
                 raise
             raise failure from error
 
     async def learn_key(self) -> None:
-        """Find the key before the first request; where there is none, that tells what to mend."""
+        """Find the key before the first request; a missing key is reported by that request."""
         with suppress(UnusableError):
             self._client = self._client or await self._connect()
 
@@ -124,17 +123,17 @@ class Claude:
         return page if isinstance(page, dict) else {}
 
     async def renew_key(self) -> bool:
-        """Find the key anew after it was refused; return whether it is another one now.
+        """Find the key again after it was refused; return whether it has changed.
 
         Raises:
-            UnusableError: `key_command` gives none.
+            UnusableError: `key_command` prints none.
         """
         if self._client is not None:  # another conversation has renewed it meanwhile
             return True
         refused = self._found_key
         client = await self._connect()
         if self._found_key == refused:
-            await self._forget(client)  # the next try finds the key anew
+            await self._forget(client)  # the next try finds the key again
             return False
         return True
 
@@ -243,7 +242,7 @@ async def _check_redirect(response: httpx2.Response) -> None:
 
 
 def _join(base: httpx2.URL) -> str:
-    """Return the address of requests, joined once: the SDK parses a path anew at each request."""
+    """Return the address of requests, joined once: the SDK would parse it at each request."""
     return str(base.copy_with(raw_path=base.raw_path + _PATH))
 
 
@@ -265,7 +264,7 @@ def finds_key() -> bool:
 
 @cache
 def warm_up() -> None:
-    """Load, before forking, what the first call of every teammate would load anew."""
+    """Load, before forking, the modules that each teammate's first call would load."""
     with suppress(OSError):  # certificates that cannot be read; each teammate says so
         shared_tls()
     importlib.import_module("anyio._backends._asyncio")

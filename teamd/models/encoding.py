@@ -1,4 +1,4 @@
-"""Requests as JSON: what stood in the last request is not encoded again.
+"""Requests as JSON: the parts of the last request are not encoded again.
 
 A conversation grows at its end, and each request holds all of it. To encode the whole of it each
 time makes a thousand turns cost the square of a thousand.
@@ -30,8 +30,8 @@ _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 class PerMessage(Generic[T]):
     """Returns a value for each message of a request, computed once for each.
 
-    What is at the same place as in the request before, and the same object, has the same value:
-    whoever changes a message puts another object in its place.
+    The same object at the same index as in the last request has the same value: to change a
+    message, put another object in its place.
     """
 
     def __init__(self, compute: Callable[[ChatMessage], T]) -> None:
@@ -69,7 +69,7 @@ def size_of(part: Any) -> int:
 
 @lru_cache(maxsize=_KEPT)
 def size_of_text(text: str) -> int:
-    """Return how many bytes a text takes that stands in one request after the other."""
+    """Return the bytes of a text that is a part of many requests."""
     return size_of(text)
 
 
@@ -79,7 +79,7 @@ def size_of_list(sizes: Sequence[int]) -> int:
 
 
 class _Tools:
-    """A list of tools as JSON, and the digests of what requests with it begin with."""
+    """A list of tools as JSON, and the digests of requests that begin with it."""
 
     def __init__(self, listed: Sequence[Block]) -> None:
         self.listed = listed
@@ -100,7 +100,7 @@ _known_tools: Final[list[_Tools]] = []
 
 
 def _known(tools: Sequence[Block]) -> _Tools:
-    """Return what is known of this very list; another one is encoded anew, whatever it holds."""
+    """Return the encoding of this list object; another object is encoded again, even if equal."""
     for known in _known_tools:
         if known.listed is tools:
             return known
@@ -112,7 +112,7 @@ def encode_tools(tools: Sequence[Block], *, mark: bool = False, hour: bool = Fal
     """Return the tools of a request, which are encoded once.
 
     Args:
-        tools: whoever changes one takes another list.
+        tools: to change a tool, make another list.
         mark: whether the last of them is `marked`.
         hour: whether the cache is to keep them for an hour.
     """
@@ -133,7 +133,7 @@ def encode_body(
     mark_system: bool = True,
     hour: bool = False,
 ) -> bytes:
-    """Return the body of a streamed request: no more than all that speak the protocol take.
+    """Return the body of a streamed request, with options that all compatible servers take.
 
     Args:
         ask: the request.
@@ -173,9 +173,9 @@ def digest_of(*parts: str, tools: Sequence[Block]) -> str:
 def breakpoints(messages: Sequence[ChatMessage], *, hour: bool = False) -> dict[int, ChatMessage]:
     """Return the user messages whose ends are marked for the prompt cache, by their places.
 
-    The end of the last is written to the cache; the one before is what the previous request
-    wrote, and so is found even when more than the 20 blocks that the server looks back lie
-    between. Source: the API's documentation, "Prompt caching".
+    The end of the last is written to the cache. The one before ends the last request's entry, and
+    so is found even if more than the 20 blocks that the server looks back are between. Source: the
+    API's documentation, "Prompt caching".
 
     Args:
         messages: the conversation.
@@ -186,7 +186,7 @@ def breakpoints(messages: Sequence[ChatMessage], *, hour: bool = False) -> dict[
     """
     users = [place for place, message in enumerate(messages) if message["role"] == "user"]
     anchors = users[_ANCHOR_STEP - 1 :: _ANCHOR_STEP] if hour else []
-    # The last message cannot be in the cache yet: the anchor before it may be all that is.
+    # The last message is not yet in the cache: the anchor before it may be the only cached part.
     written = [place for place in anchors if place != users[-1]]
     # The API refuses an entry for an hour behind one for five minutes.
     newest = max(anchors, default=-1)

@@ -1,4 +1,4 @@
-"""The failures of a model's server: try again, or tell the person what to mend."""
+"""The failures of a model's server: try again, or tell the person what to repair."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ServerRefusal:
 
     Attributes:
         status: of HTTP.
-        kinds: the words by which the body names the error; none where it is not the API's.
+        kinds: the words by which the body names the error; empty if it is not the API's body.
         said: its message, masked and short.
         wait_seconds: how long it asks to wait, if it does.
     """
@@ -92,7 +92,7 @@ def find_account_error(refusal: ServerRefusal, url: str) -> LaterError | None:
 
 
 def find_connection_error(said: str, url: str) -> LaterError | None:
-    """Return the error for a connection that fails until something is set up; else `None`."""
+    """Return the error for a connection that fails until a setting is changed; else `None`."""
     if is_untrusted(said):
         wrong = f"the certificate of {url} is not trusted ({said})"
         return LaterError(f"{wrong}; {certificate_remedy()}", about="certificate")
@@ -178,7 +178,7 @@ def _regained(said: str) -> float | None:
 
 
 def _resets(headers: Mapping[str, str], now: float) -> Iterator[float]:
-    """Yield when each limit that is used up begins anew."""
+    """Yield when each exhausted limit is reset."""
     for name, value in headers.items():
         found = _RESET.fullmatch(name)
         if found is None:
@@ -210,7 +210,7 @@ def _http_date(value: str) -> float | None:
 
 # Worth another try besides all of 500 and above, some of which only a proxy sends.
 TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429})
-REFUSED_STATUSES: Final = frozenset({429, 529})  # too many calls, of this key or of everybody's
+REFUSED_STATUSES: Final = frozenset({429, 529})  # too many calls, of this key or of all keys
 # An `error` event comes within a stream of status 200, and tells by its type alone.
 STATUS_OF_TYPE: Final = {
     "invalid_request_error": 400,
@@ -250,20 +250,20 @@ _TOO_LONG: Final = re.compile(
     re.IGNORECASE,
 )
 _LIMIT: Final = re.compile(r"(?:> |context length is )(\d{1,9})\b")
-_LEAST_LIMIT: Final = 1000  # tokens; a figure below that is of something else
+_LEAST_LIMIT: Final = 1000  # tokens; a lower figure is not a limit of tokens
 
 
 def as_model_error(
     error: Exception, *, model: str, url: str, name: str, mask: Callable[[str], str] = str
 ) -> ModelError:
-    """Turn what the SDK raised into a `ModelError`; what is not known counts as transient.
+    """Turn an exception of the SDK into a `ModelError`; an unknown one counts as transient.
 
     Args:
-        error: as it was raised.
-        model: that was asked.
+        error: the exception.
+        model: the name of the model.
         url: of its server.
         name: of the teammate that asked; empty for a subagent.
-        mask: takes secrets out of what the server says, which may repeat the key.
+        mask: takes secrets out of the server's message, which may repeat the key.
     """
     if isinstance(error, OddReplyError):
         return OddReplyError(_short(mask(error.what)), url)
@@ -290,7 +290,7 @@ def _judge(refusal: ServerRefusal, *, model: str, url: str, name: str) -> ModelE
 
 
 def _find_message(said: str, sentence: str) -> RefusedMessageError | None:
-    """Return the error with the message that the server refuses, where it names one."""
+    """Return the error with the message that the server refuses, if it names one."""
     found = _MESSAGE.search(said)
     if _SYSTEM_ROLE.search(said):
         message = int(found[1]) if found else 0
@@ -346,7 +346,7 @@ def _read(error: Exception, mask: Callable[[str], str]) -> ServerRefusal:
 
 
 def _inner(error: Exception) -> dict[str, Any]:
-    """Return the `error` of a body as the API has it; empty where there is none."""
+    """Return the `error` of a body as the API has it; empty if the body has none."""
     body: Any = getattr(error, "body", None)
     inner = body.get("error") if isinstance(body, dict) else None
     return inner if isinstance(inner, dict) else {}
@@ -391,7 +391,7 @@ def _sentence(status: int, said: str, *, model: str, url: str, name: str) -> str
 
 def _words(error: Exception, mask: Callable[[str], str]) -> str:
     # The SDK says "Connection error." of whatever its HTTP library has a sentence for. A refused
-    # header is not repeated: it may be the one with the key.
+    # header is not repeated: it may hold the key.
     cause = error.__cause__
     told = "" if cause is None or "header" in str(cause) else str(cause)
     return _short(mask(told)) or _short(mask(str(error))) or type(error).__name__

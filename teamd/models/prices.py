@@ -1,4 +1,4 @@
-"""The prices of tokens: the table shipped as `prices.toml`, and what a person puts in its place."""
+"""The prices of tokens: the table shipped as `prices.toml`, and a person's own prices."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PER_TOKENS: Final = 1_000_000
 _READ: Final = Decimal("0.1")  # of the price of input, unless a price says otherwise
 _WRITE: Final = Decimal("1.25")
 _WRITE_HOUR: Final = Decimal(2)
-# What may follow a model's name without making another model of it: claude-haiku-4-5-20251001,
-# claude-sonnet-4-5@20250929, …-latest. A further number may: claude-opus-5-5 is no claude-opus-5.
+# Suffixes that name the same model: claude-haiku-4-5-20251001, claude-sonnet-4-5@20250929,
+# …-latest. A further number names another model: claude-opus-5-5 is not claude-opus-5.
 _SAME_MODEL: Final = re.compile(r"(?:[-@:](?:latest|default|20\d{6}))*")
 
 
@@ -51,7 +51,7 @@ class Price:
         return cls(**rates)
 
     def cost(self, usage: Usage) -> Decimal:
-        """Return what a reply has cost, in USD."""
+        """Return the cost of a reply, in USD."""
         hour = min(usage.cache_hour_tokens, usage.cache_write_tokens)
         total = (
             usage.input_tokens * self.input
@@ -80,7 +80,7 @@ class Prices:
     """Prices by the name of the model.
 
     Args:
-        own: a person's, which come before those that ship; as they stand in `team.toml`.
+        own: a person's prices, which precede the shipped ones; as written in `team.toml`.
     """
 
     def __init__(self, own: Mapping[str, Mapping[str, Any]]) -> None:
@@ -88,7 +88,7 @@ class Prices:
         self._found: dict[str, Price | None] = {}
 
     def find(self, model: str) -> Price | None:
-        """The price of a model, or of the one that its name is a dated form of, if it is known."""
+        """Return the price of a model, also by a dated form of its name, if it is known."""
         if model not in self._found:  # a team has few models, each asked for before every call
             self._found[model] = self._find(model)
         return self._found[model]
@@ -111,7 +111,7 @@ def _parse(table: Mapping[str, Mapping[str, Any]]) -> dict[str, Price]:
 
 
 def shipped() -> dict[str, dict[str, Any]]:
-    """The table that ships, as it stands in its file."""
+    """Return the shipped table, as it is in its file."""
     return tomllib.loads(_SHIPPED.read_text(encoding="utf-8"))
 
 

@@ -52,7 +52,7 @@ class RetryPolicy:
         return self.seconds(attempt, error.retry_after_seconds)
 
     def seconds(self, attempt: int, asked_seconds: float | None) -> float:
-        """Seconds to wait after a failure: what the server asks for, and a random time."""
+        """Seconds to wait after a failure: the server's wish plus a random time."""
         asked = min(asked_seconds or 0.0, self.longest_seconds)
         bound = min(self.first_seconds * 2 ** min(attempt, 64), self.longest_seconds)
         return asked + random.uniform(0, bound)  # noqa: S311 -- spreads load, guards nothing
@@ -62,8 +62,8 @@ class RetryPolicy:
 
         Args:
             before: how many such rests came before it, without a reply in between.
-            asked_seconds: what the server asks for. After the first rest only a long wait counts,
-                or a server with a wrong clock would be asked without end.
+            asked_seconds: the server's wish. After the first rest only a long wait counts, or a
+                server with a wrong clock would be asked without end.
         """
         if asked_seconds and (before == 0 or asked_seconds > LONG_WAIT_SECONDS):
             return asked_seconds
@@ -88,13 +88,13 @@ async def _keep_key() -> bool:
 
 @dataclass(slots=True)
 class Retrying:
-    """A model that tries again, whatever of it fails in passing.
+    """A model that tries again after a passing failure.
 
     Attributes:
         tell: gets why an attempt failed, how many seconds the pause before the next one takes,
             and its number, the first call being 1.
-        settled: called when none comes any more, whether one has failed or not.
-        renew_key: asks for a fresh key; returns whether it is another one than that refused.
+        settled: called when no further attempt follows, even if none has failed.
+        renew_key: asks for a fresh key; returns whether it differs from the refused one.
         rests: those after refusals of the account.
     """
 
@@ -109,8 +109,8 @@ class Retrying:
         """Answer, after as many attempts as `RetryPolicy` allows; a cancellation ends the waiting.
 
         Raises:
-            UnusableError: the last attempt failed too, the server asks for a long wait, or a
-                person has to do something.
+            UnusableError: the last attempt failed too, the server asks for a long wait, or a person
+                has to act.
         """
         try:
             reply = await self._attempt_all(ask)

@@ -3,9 +3,9 @@
 The file is JSON: `{"turns": {"alice": [{"say": "…", "use": [["bash", {"command": "ls"}]]}]}}`.
 A turn may carry `expect`, a regular expression that must be found in the last user message: a
 script that goes on although a step did not happen would prove nothing. It may carry `unless`: if
-that has been found in any user message so far, the turn is passed over. So a turn that ends in
-order to wait for mail is left out where the mail came first. Which turn is next follows from the
-conversation alone, and a restarted teammate goes on where it was.
+that has been found in any user message so far, the turn is skipped. So a turn that ends in order to
+wait for mail is left out if the mail came first. The conversation alone decides which turn is
+next, and so a restarted teammate continues at the same turn.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _IDENTITY = re.compile(r"You are '([^']*)'")
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
-    """Answers with the next turn of whoever asks."""
+    """Answers with the next turn of the asking teammate."""
 
     path: Path
 
     async def reply(self, ask: Ask) -> Reply:
-        """Answer with the first turn that has neither been played nor passed over.
+        """Answer with the first turn that has neither been played nor skipped.
 
         Raises:
-            UnusableError: what the turn expects did not happen, or there is no script.
+            UnusableError: the turn's expectation was not met, or there is no script.
         """
         all_turns, pace_seconds = self._load()
         found = _IDENTITY.match(ask.system)

@@ -20,15 +20,15 @@ _KEYWORDS: Final = ("type", "description", "enum", "default", "items", "properti
 
 
 class ToolError(Exception):
-    """A tool's failure: `str()` is what the model reads, a sentence that says what to do."""
+    """A tool's failure: `str()` is a sentence for the model that tells how to go on."""
 
 
 class PermissionPending(Exception):
-    """A call waits for a person's permission; `str()` says how that is given.
+    """A call waits for a person's permission; `str()` tells how to give it.
 
     Attributes:
         request: the id of the request.
-        deadline: when it waits no more, in seconds since the epoch.
+        deadline: when the request expires, in seconds since the epoch.
     """
 
     def __init__(self, request: str, why: str, deadline: float) -> None:
@@ -65,15 +65,15 @@ class Tool(Generic[InputT]):
 
     Attributes:
         name: matches `[a-zA-Z0-9_-]{1,128}`.
-        description: what the model reads of it.
-        Input: the declaration that gives schema, check and sentence.
+        description: the text about it for the model.
+        Input: declares the input: schema, checks and error sentence follow from it.
         acts: whether it changes more than the team's own mail and records, so that a teammate that
-            works by plan needs an approved one. A class that says nothing is taken to act.
-        repeatable: whether a call may be run again when nobody knows how far it came.
-        looks: whether a call only looks at something, so that it leaves no trace anywhere.
-        changes: whether every call that succeeds changes a file. A command may change one or not.
-        grantable: whether it reaches the workspace. A role's list of tools decides who has such a
-            tool; the others make a member of the team, and a role has to drop them by name.
+            works by plan needs an approved one. True unless a class says otherwise.
+        repeatable: whether a call may run again if it is not known how far it came.
+        looks: whether a call only reads, so that it leaves no trace anywhere.
+        changes: whether every successful call changes a file. A command may change one or not.
+        grantable: whether it reaches the workspace. A role's list of tools grants such tools; the
+            others belong to every member of the team, and a role has to drop them by name.
     """
 
     name: ClassVar[str]
@@ -93,15 +93,15 @@ class Tool(Generic[InputT]):
     @classmethod
     @cache  # 20 ms for all tools, and the same for every teammate
     def describe(cls) -> dict[str, Any]:
-        """Return how the model reads of it; nobody changes what is returned."""
+        """Return the tool's entry in a request; callers must not change it."""
         # The docstring of the input says less than the tool's description.
         schema = _slim(cls.Input.model_json_schema() | {"description": ""})
         return {"name": cls.name, "description": cls.description, "input_schema": schema}
 
     def command_of(self, arguments: InputT, /) -> str | None:  # noqa: ARG002 -- of some
-        """Return the command that a call has the program run later: that needs all that bash does.
+        """Return a command that the call makes the program run later: it needs bash's permission.
 
-        There is none but in a few calls of a few tools.
+        Only a few calls of a few tools have one.
         """
         return None
 
@@ -110,11 +110,11 @@ class Tool(Generic[InputT]):
         return False
 
     async def call(self, arguments: InputT, key: str, /) -> str:
-        """Do it and return what the model reads, in words.
+        """Run the call and return the text for the model.
 
         Args:
-            arguments: as the model gave them, checked.
-            key: this very call's, and the same when it is repeated after a crash.
+            arguments: the model's input, checked.
+            key: identifies this call; it is the same when the call is repeated after a crash.
 
         Raises:
             ToolError: it could not be done.
@@ -179,11 +179,11 @@ class Toolbox:
 
     Args:
         tools: each by a name of its own.
-        gate: returns in a sentence why a tool that acts may not be used now; `None` where it may.
-        mask: keeps secrets out of results, and out of what is passed on to others: only a tool
-            that reaches the workspace is given what the model said to the letter.
-        permit: raises what keeps a call from running; by default nothing does. It returns what
-            was said with a permission, which the model reads above the result.
+        gate: returns why an acting tool may not be used now, as a sentence; `None` if it may.
+        mask: keeps secrets out of results, and out of text for others: only a tool that reaches the
+            workspace gets the model's input unmasked.
+        permit: raises an exception to stop a call; by default it allows all. It returns the
+            approver's words, which the model reads above the result.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Toolbox:
         # Made once: they are sent with every request, and must be the same bytes each time.
         self._schemas = [tool.describe() for tool in self._tools.values()]
         self._granted = _EVERY_TOOL
-        self._shown = self._schemas  # where that is granted
+        self._shown = self._schemas  # for that grant
 
     def schemas(self, granted: ToolAccess = _EVERY_TOOL) -> list[dict[str, Any]]:
         """Return the `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12).
@@ -215,11 +215,11 @@ class Toolbox:
         return self._shown
 
     def repeats(self, name: str) -> bool:
-        """Return whether a call of this tool may run again when nobody knows how far it came."""
+        """Return whether a call of this tool may run again if it is not known how far it came."""
         return name not in self._tools or self._tools[name].repeatable
 
     def looks(self, name: str) -> bool:
-        """Return whether a call of this tool changes nothing, or there is no such tool."""
+        """Return whether a call of this tool changes nothing, or the tool does not exist."""
         return name not in self._tools or self._tools[name].looks
 
     def changes(self, name: str) -> bool:
@@ -257,10 +257,10 @@ class Toolbox:
 
         Args:
             name: the tool's.
-            arguments: as the model gave them.
-            key: names this very call, see `Tool.call`; a new one where it is empty.
+            arguments: the model's input.
+            key: identifies this call, see `Tool.call`; if empty, a new one is made.
             granted: which tools may run.
-            begin: called when nothing keeps the call from running, right before it does.
+            begin: called right before the call runs, after all checks.
 
         Raises:
             PermissionPending: it waits for a person, and nothing was begun.
@@ -295,14 +295,14 @@ class Toolbox:
         begin()
         try:
             text = await tool.call(checked, key)
-        # The edge of every tool: what one did not foresee is the model's to hear, not the end of
-        # the teammate. A cancellation is no Exception and passes.
+        # The edge of every tool: an unforeseen error is reported to the model and does not end the
+        # teammate. A cancellation is not an `Exception` and passes.
         except Exception as error:  # noqa: BLE001
             return _failure(error, said)
         return Result(text=_clean(said + (text if text.strip() else NO_OUTPUT)))
 
     def _check(self, tool: Tool[Any], arguments: Input, key: str, granted: ToolAccess) -> str:
-        """Raise what keeps a call from running; return what was said with a permission."""
+        """Raise an exception if a call may not run; return the approver's words."""
         self._check_gate(tool)
         said = self._permit(tool.name, arguments, key)
         if (command := tool.command_of(arguments)) is None:
@@ -337,7 +337,7 @@ def _kinds_of(base: type[Tool[Any]]) -> Iterator[type[Tool[Any]]]:
 
 
 def _clean(text: str) -> str:
-    """Replace what no request can carry: NULs, half surrogate pairs, and text without end."""
+    """Replace text that a request cannot carry: NULs, half surrogate pairs, unlimited length."""
     return clip(text.encode(errors="replace"), _MOST_BYTES)
 
 

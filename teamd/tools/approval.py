@@ -34,9 +34,9 @@ class SubmitPlan(RepeatableTool[SubmitPlanInput]):
     """Asks the lead to approve a plan.
 
     Attributes:
-        task: names the task at hand.
+        task: returns the name of the current task.
         secret: returns that of the conversation, see `id_of`.
-        lead: the address of whoever approves.
+        lead: the address of the approver.
     """
 
     approvals: Approvals

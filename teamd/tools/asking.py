@@ -36,14 +36,14 @@ class Asking:
         timeout_seconds: float = 30.0,
         enough: Container[ExitCode] = (ExitCode.DONE,),
     ) -> ControlReply:
-        """Have something done and wait for the answer.
+        """Ask the supervisor to run a command, and wait for the answer.
 
         Args:
             command: as the supervisor knows it.
             arguments: of the command.
-            key: the tool call's. One that is repeated after a crash gets the first one's answer.
-            timeout_seconds: until it is given up.
-            enough: what the answer may say and be none of an error.
+            key: the tool call's. A call that is repeated after a crash gets the first answer.
+            timeout_seconds: how long to wait.
+            enough: an answer with this text is not an error.
 
         Raises:
             TeamError: it was refused, or there was no answer in time.
@@ -68,10 +68,10 @@ class Asking:
     def begin(
         self, command: str, arguments: Mapping[str, Any], *, key: str, seconds: float
     ) -> None:
-        """Have something begun whose end is told in another way.
+        """Start a command whose end is reported in another way.
 
         Raises:
-            NoTeamd: there is nobody to ask.
+            NoTeamd: teamd does not run.
         """
         request = ControlRequest.within(
             seconds, command, arguments=arguments, id=key, sender=self._sender

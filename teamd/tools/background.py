@@ -67,14 +67,14 @@ class Job:
 
     @classmethod
     def decode(cls, content: bytes, *, number: int) -> Job:
-        """Read a job's file; where it holds none, what is known of the job all the same."""
+        """Read a job's file; if its content is damaged, return the facts that remain known."""
         try:
             fields: dict[str, Any] = json.loads(content)
             words = {key: fields[key] for key in ("what", "state")}
             started, ended = fields["started"], fields["ended"]
             whole = all(isinstance(text, str) for text in words.values())
             if not (whole and is_moment(started) and (ended is None or is_moment(ended))):
-                raise ValueError(words)  # noqa: TRY301 -- the same as what is no JSON
+                raise ValueError(words)  # noqa: TRY301 -- handled like invalid JSON
         except (ValueError, KeyError, TypeError, RecursionError):  # a power cut left half of it
             return cls(id=str(number), what=LOST, state=INTERRUPTED, started=0.0, ended=0.0)
         return cls(id=str(number), **words, started=started, ended=ended)
@@ -83,10 +83,9 @@ class Job:
 class Jobs:
     """The jobs of one teammate. They end with its process.
 
-    Args:
-        folder: one file of facts and one of output a job; made at need.
-        ring: called when one has ended.
-        mask: keeps secrets out of what is written of a job.
+    folder: one file of facts and one of output per job; made on first use.
+    ring: called when a job has ended.
+    mask: keeps secrets out of a job's files.
     """
 
     def __init__(self, folder: Path, *, ring: Callable[[], None], mask: Mask | None = None) -> None:
@@ -103,11 +102,11 @@ class Jobs:
         """Begin a job.
 
         Args:
-            what: in words, for whoever reads of it later.
+            what: a description for later readers.
             work: gets a sink for its output and returns how it ended, in words.
 
         Raises:
-            ToolError: too many run already.
+            ToolError: too many jobs are running.
             StoreError: its files cannot be made.
         """
         if sum(job.runs for job in self._jobs.values()) >= MOST_RUNNING:
@@ -123,10 +122,10 @@ class Jobs:
         return job
 
     def get(self, job_id: str) -> Job:
-        """One job's facts.
+        """Return the facts of a job.
 
         Raises:
-            ToolError: there is none of that id.
+            ToolError: the id is unknown.
         """
         job = self._jobs.get(job_id)
         if job is None:
@@ -139,11 +138,11 @@ class Jobs:
         return list(self._jobs.values())
 
     def output(self, job_id: str, limit: int) -> str:
-        """Return what a job has written, its middle left out if need be."""
+        """Return a job's output; the middle of a long output is left out."""
         return clip(files.read(self._output(job_id)) or b"", limit).removesuffix("\n")
 
     async def stop(self, job_id: str) -> Job:
-        """End a job and all that it runs."""
+        """End a job and all its processes."""
         job = self.get(job_id)
         task = self._tasks.get(job_id)
         if task is not None and not task.done():
@@ -159,7 +158,7 @@ class Jobs:
             with spool, MaskedOutput(self._mask, spool.take) as output:
                 state = await work(output.take)
         except asyncio.CancelledError:
-            pass  # stopped by name; a teammate that ends does not come here any more
+            pass  # stopped by name; the end of the teammate does not come here
         except Exception as error:  # noqa: BLE001 -- the edge of a job: its state tells of it
             state = self._mask.text(f"failed: {error}")
         self._end(job, state)
@@ -174,7 +173,7 @@ class Jobs:
         try:
             # That it began is safe: the model reads its id, which no other job may have.
             files.replace(self._folder / f"{job.id}.json", job.encode(), durable=job.runs)
-        except StoreError:  # a full disk: what is known here is right all the same
+        except StoreError:  # a full disk: the facts in memory are still right
             if job.runs:
                 del self._jobs[job.id]
                 raise
@@ -188,13 +187,13 @@ class Jobs:
 
     def _read(self) -> Iterator[Job]:
         for path in directories.list_files(self._folder, "*.json"):
-            # What others put there is none; `isdecimal` alone takes digits of other scripts.
+            # Ignores foreign files; `isdecimal` alone accepts digits of other scripts.
             if path.stem.isascii() and path.stem.isdecimal():
                 yield Job.decode(self._content(path), number=int(path.stem))
 
     @staticmethod
     def _content(path: Path) -> bytes:
-        with suppress(StrangeFile):  # put there by somebody: such a job is not known any more
+        with suppress(StrangeFile):  # a foreign file: the job is then unknown
             return files.read(path) or b""
         return b""
 
@@ -251,7 +250,7 @@ class CheckBackgroundInput(Input):
 
 
 class CheckBackground(RepeatableTool[CheckBackgroundInput]):
-    """Tells how a job is, and what it wrote."""
+    """Tells the state of a job, and its output."""
 
     name = "check_background"
     description = "See the state and the output of a background job so far."
@@ -263,7 +262,7 @@ class CheckBackground(RepeatableTool[CheckBackgroundInput]):
         self._output_bytes = output_bytes
 
     def is_under_way(self, arguments: CheckBackgroundInput) -> bool:
-        """Return whether the job still runs, or any where none is named."""
+        """Return whether the job still runs, or any job if none is named."""
         running = [job.id for job in self._jobs.all() if job.runs]
         return bool(running) if arguments.job_id is None else arguments.job_id in running
 
@@ -294,7 +293,7 @@ class StopBackground(RepeatableTool[StopBackgroundInput]):
         self._jobs = jobs
 
     async def call(self, arguments: StopBackgroundInput, _key: str) -> str:
-        """End it; one that is over already stays as it was."""
+        """End the job; an ended job stays as it was."""
         return _line(await self._jobs.stop(arguments.job_id))
 
 

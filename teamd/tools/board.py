@@ -53,7 +53,7 @@ class TaskCreate(_BoardTool[TaskCreateInput]):
         return arguments.check.strip() or None
 
     async def call(self, arguments: TaskCreateInput, key: str) -> str:
-        """Make it, or find what this very call has made already."""
+        """Make the task, or find the one that this same call has already made."""
         task = self.board.add(**dict(arguments), key=key)
         return f"task_id: {task.id}"
 
@@ -152,7 +152,7 @@ class ClaimTask(_BoardTool[ClaimTaskInput]):
     """Takes a task in hand.
 
     Attributes:
-        begin_task: called once it is claimed: what follows is another task.
+        begin_task: called once it is claimed: another task begins.
     """
 
     begin_task: Callable[[], None]

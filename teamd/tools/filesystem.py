@@ -52,7 +52,7 @@ class WriteInput(_FileInput):
 
 
 class EditInput(_FileInput):
-    """A file, a text in it and what shall stand there."""
+    """A file, a text in it and its replacement."""
 
     old_text: str
     new_text: str
@@ -60,7 +60,7 @@ class EditInput(_FileInput):
 
 
 class ReadFile(RepeatableTool[ReadInput]):
-    """Shows text files; `output_bytes` bounds what the model sees of one at a time."""
+    """Shows text files; `output_bytes` bounds the text of one result."""
 
     name = "read_file"
     looks = True
@@ -77,7 +77,7 @@ class ReadFile(RepeatableTool[ReadInput]):
         self._output_bytes = output_bytes
 
     async def call(self, arguments: ReadInput, _key: str) -> str:
-        """Return a page, then in brackets what it does not show."""
+        """Return a page, then notes in brackets."""
         found = TextFile(self._workspace, arguments.path)
         with found.open() as file:
             page, form = await self._read(found, file, arguments)
@@ -89,7 +89,7 @@ class ReadFile(RepeatableTool[ReadInput]):
         raise ToolError(f"{size}; offset {arguments.offset} is past its end")
 
     async def _read(self, found: TextFile, file: BinaryIO, asked: ReadInput) -> tuple[Page, str]:
-        """Read a page and name the file's form; note what the teammate has seen with it."""
+        """Read a page and name the file's form; record the lines that the teammate has seen."""
         content, version = await take_snapshot(file)
         start, limit = asked.offset, asked.limit
         note = partial(self._versions.note_read, found.place, version)
@@ -166,10 +166,10 @@ class EditFile(Tool[EditInput]):
 
 
 def _replace(file: TextFile, data: bytes, change: Changing, *, whole: bool) -> None:
-    """Replace a file, and note by whom before and that it is known after.
+    """Replace a file; record the writer before it, and the known version after it.
 
-    A command waits for no lock: while the new content was brought to the disk, it may have changed
-    the file as well.
+    Commands do not wait for the lock: one may have changed the file while the new content was
+    synced.
     """
     version = version_of(data)
     change.begin(file.place, version)
@@ -178,10 +178,10 @@ def _replace(file: TextFile, data: bytes, change: Changing, *, whole: bool) -> N
 
 
 def _edit(text: str, arguments: EditInput, shown: str) -> tuple[str, str]:
-    """Return a text with the change in it, and what the model reads of that.
+    """Return the changed text, and the result for the model.
 
     Raises:
-        ToolError: what is to be replaced does not stand there, or too often.
+        ToolError: the old text does not occur, or too often.
     """
     change = Replacement(text, arguments.old_text, arguments.new_text)
     if (count := change.count) == 0:
@@ -209,7 +209,7 @@ def _check(arguments: EditInput) -> None:
 
 
 def _name_form(data: bytes) -> str:
-    """Name what was kept of the form of a file."""
+    """Name the properties of a file's form that were kept."""
     bom = "UTF-8 BOM" if data.startswith(BOM_UTF8) else ""
     return " and ".join(filter(None, [name_line_endings(data), bom]))
 

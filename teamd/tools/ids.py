@@ -12,7 +12,7 @@ _LONGEST: Final = 64  # characters; a longer text is not an id
 
 
 def _reader(noun: str) -> Callable[[object], object]:
-    """Return what finds the number in an id; any other value stays as it is, to be refused."""
+    """Return a function that finds the number in an id; other values pass, to be refused later."""
     name = rf"{noun}[\s_-]*(?:id)?[\s_:=#-]*"
     written = re.compile(
         rf"[\s#\"'`]*(?:{name})?[\"'`]*0*([0-9]+)(?:\.0+)?[\s\"'`]*", re.IGNORECASE

@@ -1,4 +1,4 @@
-"""Tools of the agent that leads: whoever has them may spawn; nobody else's toolbox holds them."""
+"""Tools of the lead agent, the only one that may spawn."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ class DelegateTask(Tool[DelegateTaskInput]):
 
     Attributes:
         delegate: runs a subagent; the call's key names its conversation.
-        jobs: where one in the background runs.
+        jobs: runs a subagent in the background.
         spawn: the tool that starts a teammate.
     """
 
@@ -323,8 +323,8 @@ class DeleteTeam(Tool[TeamInput]):
     """Asks a team's members to shut down and removes it.
 
     Args:
-        own: the team of whoever asks; the other one is of the same project.
-        sender: who asks.
+        own: the asking team; the other one is of the same project.
+        sender: the asking teammate.
     """
 
     name = "delete_team"
@@ -347,7 +347,7 @@ class DeleteTeam(Tool[TeamInput]):
         if teams.must_be_asked(team):
             asking, limit = Asking(team.paths, self._sender), _ANSWER_SECONDS + _MARGIN_SECONDS
             facts = {"all": True, "seconds": _ANSWER_SECONDS}
-            # Who did not answer in time has been ended: nobody is there for whom it stays.
+            # Members that did not answer in time have been ended: the team has no members left.
             enough = (ExitCode.DONE, ExitCode.DEADLINE)
             await asking.ask("shutdown", facts, key=key, timeout_seconds=limit, enough=enough)
         await teams.stop(team.paths)

@@ -36,13 +36,13 @@ class SendMessageInput(Input):
 
 @dataclass
 class SendMessage(_PostTool[SendMessageInput]):
-    """Puts a message into somebody's inbox.
+    """Puts a message into an inbox.
 
-    The same words to the same receiver, ten minutes long, are one message: whoever thanks for
-    thanks says them again and again. A person who repeats a message means it.
+    The same text to the same receiver within ten minutes is sent once: models that thank each other
+    repeat themselves. A person who repeats a message means it.
 
     Attributes:
-        receivers: returns who has been sent a text of late.
+        receivers: returns the recent receivers of a text.
     """
 
     receivers: Callable[[str], Iterable[str]] = lambda _: ()
@@ -69,7 +69,7 @@ class SendMessage(_PostTool[SendMessageInput]):
         return f"sent to {sent.to}" + (f" ({sent.warning})" if sent.warning else "")
 
     def _is(self, to: str, known: str) -> bool:
-        with suppress(TeamError):  # one that is in the team no more
+        with suppress(TeamError):  # a receiver that has left the team
             return self.post.address(known) == to
         return False
 
@@ -94,7 +94,7 @@ class ReadInbox(RepeatableTool[ReadInboxInput]):
         self._mailbox = mailbox
 
     async def call(self, _: ReadInboxInput, _key: str) -> str:
-        """Count what waits; it follows with the next request."""
+        """Count the waiting mail; it follows with the next request."""
         waiting = len(self._mailbox.peek(_MOST_COUNTED + 1))
         if not waiting:
             return "no new mail"
@@ -110,7 +110,7 @@ class BroadcastInput(Input):
 
 
 class Broadcast(_PostTool[BroadcastInput]):
-    """One message to everybody."""
+    """One message to the whole team."""
 
     name = "broadcast"
     description = "Send one message to every teammate that is not shut down."

@@ -13,7 +13,7 @@ from teamd.files.safe_open import safe_open
 
 
 def clip(data: bytes, limit: int) -> str:
-    """Return bytes as text, its middle left out where it is too long."""
+    """Return bytes as text; the middle of a long text is left out."""
     whole = Clip(limit)
     whole.take(data)
     return whole.text()
@@ -22,8 +22,8 @@ def clip(data: bytes, limit: int) -> str:
 class Clip:
     """Collects bytes in bounded memory and gives them as text.
 
-    What is not UTF-8, and NUL, becomes U+FFFD. `limit` bounds the text in bytes of UTF-8; the
-    line that tells what was cut comes on top.
+    Invalid UTF-8 and NUL become U+FFFD. `limit` bounds the text in bytes of UTF-8; the line that
+    tells the size of the cut comes on top.
     """
 
     def __init__(self, limit: int) -> None:
@@ -35,7 +35,6 @@ class Clip:
         self._size = 0
 
     def take(self, chunk: bytes) -> None:
-        """Add what came."""
         self._keep(self._decoder.decode(chunk))
 
     def text(self) -> str:
@@ -59,10 +58,10 @@ class Clip:
 
 
 class OutputFile:
-    """A file that takes output without end: when it is full, its older half goes.
+    """A file for output without end: when it is full, its older half is dropped.
 
     Args:
-        path: made anew.
+        path: replaced by a new file.
         limit: how many bytes it may have.
     """
 
@@ -73,7 +72,7 @@ class OutputFile:
         self._size = 0
 
     def take(self, chunk: bytes) -> None:
-        """Add what came; where it cannot be written it is lost, and the job goes on."""
+        """Add a chunk; if it cannot be written it is lost, and the job goes on."""
         chunk = chunk[-self._limit // 2 :]
         if self._size + len(chunk) > self._limit:
             self._halve()

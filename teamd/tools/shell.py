@@ -58,7 +58,7 @@ class Bash(Tool[BashInput]):
     grantable = True
 
     async def call(self, arguments: BashInput, _key: str) -> str:
-        """Run it and return what it wrote, then in brackets what else is to be known."""
+        """Run the command and return its output, then notes in brackets."""
         seconds = arguments.timeout or self.timeout_seconds
         clip = Clip(self.output_bytes)
         try:
@@ -109,7 +109,7 @@ async def _wait(program: Command, seconds: float) -> int | None:
 
 
 def _notes(status: int | None, seconds: float, ended: ExitInfo) -> list[str]:
-    """Return what stands below the output, a line each."""
+    """Return the notes below the output, a line each."""
     notes = []
     if ended.exceeded:
         notes.append(f"[all of it was ended: {ended.exceeded}]")

@@ -22,8 +22,8 @@ class LoadSkill(RepeatableTool[LoadSkillInput]):
     """Gives the text of a skill, or of a file in its folder.
 
     Args:
-        skills: asked at each call, so that a skill that was mended is read as it is now.
-        output_bytes: how much of a text the model sees.
+        skills: asked at each call, so that a repaired skill is read in its new form.
+        output_bytes: bounds the text of one result.
     """
 
     name = "load_skill"

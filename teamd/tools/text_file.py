@@ -106,7 +106,7 @@ def _keep_mark(before: str, text: str) -> str:
 
 
 def _only_line_end(text: str) -> str | None:
-    """Return the line ending of a text, LF where it has none; `None` if it has both."""
+    """Return the line ending of a text, LF if it has no line ending; `None` if it has both."""
     crlf = text.count(_CRLF)
     if crlf == 0:
         return _LF
@@ -156,7 +156,7 @@ def _split(text: str) -> tuple[list[str], list[str]]:
 
 
 def _pair(old: list[str], new: list[str]) -> dict[int, int]:
-    """Return for lines of a new text, by number, the old ones that they are or replace."""
+    """Map the lines of a new text, by number, to the equal or replaced old lines."""
     most = min(len(old), len(new))
     head = next((at for at in range(most) if old[at] != new[at]), most)
     rest = range(1, most - head + 1)
@@ -176,7 +176,7 @@ def _pair(old: list[str], new: list[str]) -> dict[int, int]:
 
 _NAMES_COMPARED: Final = 2000
 _CHUNK: Final = 1 << 20  # read between two looks at the rest of the loop
-_LINE_COST: Final = 64  # what a line costs in time, counted as if bytes
+_LINE_COST: Final = 64  # the cost of a line in time, expressed in bytes
 _LONGEST_CHARACTER: Final = 4
 _PROBE: Final = 8192  # where a NUL tells a binary file
 _COUNTED_BYTES: Final = 256 << 20  # further than this the lines that follow are not counted
@@ -186,13 +186,13 @@ _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class NotText(ValueError):
-    """The file holds a NUL, or what is not UTF-8; `str()` names the encoding if it is known."""
+    """The file holds a NUL or invalid UTF-8; `str()` names the encoding if it is known."""
 
 
 class TextFile:
-    """The file that a model's path means; `shown` is what sentences call it.
+    """The file that a model's path means; `shown` is its name in sentences.
 
-    Every method raises `ToolError` for whatever goes wrong.
+    Every method raises `ToolError` if it fails.
     """
 
     def __init__(self, workspace: Workspace, path: str) -> None:
@@ -202,12 +202,12 @@ class TextFile:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open it for reading; what is raised meanwhile, such as `NotText`, is told too."""
+        """Open it for reading; errors in the block, such as `NotText`, become a `ToolError`."""
         with self._translate_errors(), os.fdopen(self._workspace.open(self.place), "rb") as file:
             yield file
 
     def version(self) -> str | None:
-        """Return which version it is now; `None` where there is no such file."""
+        """Return its present version; `None` if the file does not exist."""
         with self._translate_errors():
             try:
                 fd = self._workspace.open(self.place)
@@ -266,7 +266,7 @@ class TextFile:
         if not stat.S_ISREG(kind):
             raise ToolError(not_a_file(self.shown, kind))
         if not os.access(name, os.W_OK, dir_fd=folder):
-            # Renaming would not mind; who took the right to write away does.
+            # A rename would work, but the right to write was removed on purpose.
             raise ToolError(f"{self.shown} is read-only; use bash chmod if it is to be changed")
         return True
 
@@ -315,9 +315,9 @@ def encode(text: str) -> bytes:
 
 
 async def take_snapshot(file: BinaryIO) -> tuple[BinaryIO, str]:
-    """Read a file once, so that what is shown of it is what its version is of.
+    """Read a file once, so that the shown text and the version belong together.
 
-    One that is too large is read where it is.
+    A file that is too large is read in place.
     """
     if (version := version_of_large(file)) is not None:
         return file, version
@@ -335,10 +335,10 @@ class Page:
     """Some lines of a file.
 
     Attributes:
-        text: the lines, numbered as by `cat -n`; empty if there is none from `offset` on.
-        end: the number of the last line shown, or of the file's last line if none is.
-        more: how many lines follow; `None` if too much follows to be counted.
-        cut: if the one line shown was too long: how many bytes are shown, and how many it has.
+        text: the lines, numbered as by `cat -n`; empty if the file ends before `offset`.
+        end: the number of the last line shown, or of the file's last line if none is shown.
+        more: how many lines follow; `None` if too many follow to be counted.
+        cut: if the only line shown was too long: how many bytes are shown, and how many it has.
     """
 
     text: str
@@ -350,10 +350,10 @@ class Page:
 async def read_page(file: BinaryIO, *, offset: int, limit: int, room: int) -> Page:
     """Read `limit` lines from line `offset` on, or as many as fit into `room` bytes.
 
-    One line at least is shown, cut if need be.
+    At least one line is shown, cut if needed.
 
     Raises:
-        NotText: what is shown is no text.
+        NotText: a shown line is not text.
     """
     probe = file.read(_PROBE)
     _refuse_binary(probe)
@@ -384,10 +384,10 @@ async def read_page(file: BinaryIO, *, offset: int, limit: int, room: int) -> Pa
 
 
 def describe_form(file: BinaryIO, *, start: bool, end: bool) -> str:
-    """Name what is unusual about a text and cannot be seen in its lines; empty if nothing is.
+    """Name unusual properties of a text that its lines do not show; empty if it has none.
 
     Args:
-        file: of which the line endings are counted, if it is not too large to be held.
+        file: its line endings are counted, if it is not too large to be held.
         start: whether its first line is shown.
         end: whether its last line is shown.
     """
@@ -422,7 +422,7 @@ class _Lines:
         return data, size
 
     async def count(self) -> int | None:
-        """Count the lines that follow; `None` where that takes longer than a moment."""
+        """Count the lines that follow; `None` if that takes longer than a moment."""
         count, size, end = 0, 0, b"\n"
         while chunk := self._file.read(_CHUNK):
             count += chunk.count(b"\n")
@@ -448,7 +448,7 @@ def _refuse_binary(data: bytes) -> None:
 
 
 def _decode(data: bytes, *, whole: bool) -> str:
-    """The line as text without its end; what is not whole may end in half a character."""
+    """The line as text without its end; a partial line may end in half a character."""
     if b"\0" in data:
         raise NotText
     try:

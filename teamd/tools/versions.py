@@ -1,8 +1,8 @@
-"""The versions of files: which a teammate has seen, and who has written which.
+"""The versions of files: which of them a teammate has seen, and who has written them.
 
 A file tool compares and replaces under one lock, which all teammates of all teams in a workspace
-share, so that no two changes are made to the same version. A version is a digest of the content:
-whatever happened to a file meanwhile, it is what was read or it is not.
+share, so that no two changes are made to the same version. A version is a digest of the content,
+so a file has the version that was read, whatever happened to it meanwhile, or it has another.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ _GONE: Final = Seen("", None)
 class SeenFiles:
     """The files that one conversation has seen.
 
-    They are kept beside it: a teammate that is killed or hibernates goes on with what it has read,
-    and one that begins anew has read nothing. What a power cut takes is read again.
+    They are kept beside it: a teammate that is killed or hibernates keeps its knowledge, and one
+    that starts over has read nothing. After a power cut, lost entries are read again.
 
     Args:
         path: the file that keeps them; `None` for a conversation that ends with its process.
-        conversation: names the conversation that it is now.
+        conversation: returns the name of the present conversation.
     """
 
     def __init__(self, path: Path | None = None, conversation: Callable[[], str] = str) -> None:
@@ -78,12 +78,12 @@ class SeenFiles:
         self._seen: dict[str, Seen] = {}
 
     def get(self, place: Path) -> Seen | None:
-        """Return what was seen of a file."""
+        """Return the seen lines of a file."""
         self._load()
         return self._seen.get(str(place))
 
     def put(self, place: Path, seen: Seen) -> None:
-        """Note what is seen of a file by now."""
+        """Record the seen lines of a file."""
         if self.get(place) == seen:
             return
         self._seen[str(place)] = seen
@@ -92,7 +92,7 @@ class SeenFiles:
             files.append(self._path, self._line(str(place), seen), durable=False)
 
     def _load(self) -> None:
-        """Read what an earlier process has noted, unless that was in another conversation."""
+        """Read the entries of an earlier process, unless it was in another conversation."""
         if self._of == (now := self._conversation()):
             return
         self._of, self._seen = now, {}
@@ -113,10 +113,10 @@ class SeenFiles:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """The record of what teammates write into one workspace, in a file that is also its lock.
+    """The record of teammates' writes in one workspace, in a file that is also its lock.
 
     Attributes:
-        path: not in a team directory, since several teams may work in one workspace.
+        path: outside the team directory, since several teams may work in one workspace.
     """
 
     path: Path
@@ -129,13 +129,13 @@ class WrittenFiles:
 
     @contextmanager
     def locked(self) -> Iterator[int]:
-        """Be the one teammate that writes in this workspace; yields the record's descriptor."""
+        """Hold the workspace's lock for writers; yields the record's descriptor."""
         directories.make_private_directory(self.path.parent)
         with locks.locked(self.path) as fd:
             yield fd
 
     def note(self, fd: int, place: Path, version: str, by: str) -> None:
-        """Note who makes a file this version. It comes before: a kill loses no name."""
+        """Record the writer of a version before the write, so that a kill loses no name."""
         size = os.fstat(fd).st_size
         if size > _MOST_BYTES:
             kept = files.read_descriptor(fd, size - _MOST_BYTES // 2)
@@ -145,7 +145,7 @@ class WrittenFiles:
         files.write_at_end(fd, line)
 
     def find(self, fd: int, place: Path, version: str) -> tuple[str, float] | None:
-        """Return who made a file this version, and when; `None` for a command or a person."""
+        """Return the writer of a version, and when; `None` for a command or a person."""
         for line in reversed(files.read_descriptor(fd).splitlines()):
             found = _decode(line)
             if (found.get("path"), found.get("version")) == (str(place), version):
@@ -159,10 +159,10 @@ class UnseenVersion(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The versions that one teammate knows, among all who write in its workspace.
+    """The versions that one teammate knows, among all writers in its workspace.
 
     Attributes:
-        who: its address, `NAME@TEAM`.
+        who: returns its address, `NAME@TEAM`.
     """
 
     written: WrittenFiles
@@ -194,22 +194,22 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Changing:
-    """A change that nobody else's can come between."""
+    """A change under the workspace's lock."""
 
     versions: Versions
     fd: int
 
     def check(self, place: Path, shown: str, version: str | None, *, whole: bool) -> None:
-        """See that the teammate knows what it changes.
+        """Check that the teammate knows the version that it changes.
 
         Args:
             place: of the file.
-            shown: what sentences call it.
-            version: which it is now; `None` where there is none.
+            shown: its name in sentences.
+            version: its present version; `None` if it does not exist.
             whole: whether all of it is replaced.
 
         Raises:
-            UnseenVersion: it has not read that version, or not all of it.
+            UnseenVersion: the teammate has not read that version, or not all of it.
         """
         seen = self.versions.seen.get(place)
         if version is None:
@@ -232,7 +232,7 @@ class Changing:
             )
 
     def _check_gone(self, place: Path, shown: str, seen: Seen | None) -> None:
-        """Refuse once to make a file again that somebody has removed; then it is known."""
+        """Refuse once to make a file again that another writer has removed."""
         if seen is None or seen == _GONE:
             return
         self.versions.seen.put(place, _GONE)
@@ -246,7 +246,7 @@ class Changing:
         self.versions.written.note(self.fd, place, version, self.versions.who())
 
     def end(self, place: Path, version: str) -> None:
-        """Note that it has, and knows what stands there."""
+        """Record that the change is done, and its version seen."""
         self.versions.seen.put(place, Seen(version, None))
 
     def _writer(self, place: Path, version: str) -> str:

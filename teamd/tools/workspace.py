@@ -24,14 +24,14 @@ _IN_HOME: Final = re.compile(rf"(~|\$HOME|\$\{{HOME\}}|{re.escape(HOME)})(/|$)")
 
 
 class Workspace:
-    """A folder that a teammate works in, and what in it is not the teammate's.
+    """A folder that a teammate works in, with the parts that are out of its reach.
 
     Args:
         root: the folder.
-        hidden: folders that may lie in it and stay out of reach, such as the team directory.
-        protected: returns the places in it that stay as they are.
+        hidden: folders that may be in it and stay out of reach, such as the team directory.
+        protected: returns the places in it that must not be changed.
         home: the teammate's home, which is within reach as well, by the names that its commands
-            call it by, wherever it lies; it is made when something is first written to it.
+            use, wherever it is; it is made on the first write.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Workspace:
             ToolError: it is outside the workspace and the home, or hidden.
         """
         try:
-            # Not strict: what is to be written need not be there. What cannot be looked into
+            # Not strict: a file to be written need not exist. A path that cannot be looked into
             # stays as it is in the result, and cannot be opened by that name either.
             place = Path(os.path.realpath(self.root / self._expand(path)))
             hidden = self._is_hidden(place)
@@ -98,7 +98,7 @@ class Workspace:
         """Open a resolved regular file for reading; the caller closes the descriptor.
 
         Raises:
-            ToolError: it is no regular file.
+            ToolError: it is not a regular file.
             OSError: it cannot be opened; `filename` is the place.
         """
         with self.folder(place) as folder:
@@ -114,17 +114,17 @@ class Workspace:
 
     @contextmanager
     def folder(self, place: Path, *, create: bool = False) -> Iterator[int]:
-        """Open the folder that a resolved path lies in, going down from the root or the home.
+        """Open the folder of a resolved path, going down from the root or the home.
 
-        No link is followed on the way: there was none when the path was resolved, and a command
-        that puts one there since, to lead outside, has the open fail.
+        Links are not followed: the resolved path had none, and if a command has since put one
+        there, to lead outside, the open fails.
 
         Args:
-            place: what `resolve` gave.
+            place: the path that `resolve` returned.
             create: make the folders that are missing.
 
         Raises:
-            OSError: a folder is missing, is no folder, …
+            OSError: a folder is missing, is not a folder, …
         """
         base = self._base(place)
         if create and base == self._home:
@@ -156,14 +156,14 @@ class Workspace:
     def _is_hidden(self, place: Path) -> bool:
         """Return whether it is a hidden folder or in one, also by another spelling of its name."""
         # By number as well: where case does not count, `.TEAM` is `.team`. Only from the root
-        # down: it may itself be a working copy that stands in the team directory.
+        # down: it may itself be a working copy inside the team directory.
         numbers = {_number(folder) for folder in self._hidden} - {None}
         below = [folder for folder in (place, *place.parents) if folder.is_relative_to(self.root)]
         return any(folder in self._hidden or _number(folder) in numbers for folder in below)
 
 
 def not_a_file(shown: str, kind: int) -> str:
-    """The sentence for what is there but cannot be read as text; `kind` is its `st_mode`."""
+    """Return the sentence for a path that cannot be read as text; `kind` is its `st_mode`."""
     if stat.S_ISDIR(kind):
         return f"{shown} is a directory; use bash ls"
     return f"{shown} is not a regular file but a FIFO, a socket or a device; use bash"

@@ -1,4 +1,4 @@
-"""A transcript on disk: records are only ever appended, and what is torn is passed over."""
+"""A transcript on disk: records are only ever appended, and torn lines are skipped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Transcript:
     Attributes:
         path: the file.
         durable: whether `append` waits for the disk itself.
-        check: called before anything is written; what it raises forbids it.
+        check: called before each write; its exception forbids the write.
     """
 
     path: Path
@@ -40,7 +40,7 @@ class Transcript:
     _unsafe: int | None = field(default=None, init=False)  # from there on a power cut may take it
     _failed: StoreError | None = field(default=None, init=False)  # only the next process goes on
     _ahead: SyncAhead | None = field(default=None, init=False)
-    _held: bytes = field(default=b"", init=False)  # what is not written yet
+    _held: bytes = field(default=b"", init=False)  # not written yet
     _behind: SyncAhead | None = field(default=None, init=False)  # the sync that it waits for
 
     def __post_init__(self) -> None:
@@ -50,16 +50,17 @@ class Transcript:
         """Add records, all or none.
 
         Args:
-            records: what to add.
-            durable: whether they, and all before them, are on disk when this returns. Otherwise
-                they are with the next that are, or with `settle`.
+            records: the records to add.
+            durable: whether they, and all before them, are on disk when this returns. Otherwise the
+                next durable records, or `settle`, bring them there.
 
         Returns:
-            Where they stand in the file.
+            Their place in the file.
 
         Raises:
-            StoreError: the file cannot be written; it is as it was when it was last on disk. Where
-                that took earlier records away, nothing more can be added: another process reads it.
+            StoreError: the file cannot be written; it is as it was when it was last on disk. If
+                earlier records were lost by that, only another process can add more: it reads the
+                file again.
         """
         return self.append_lines(b"".join(record.encode() for record in records), durable=durable)
 
@@ -76,7 +77,7 @@ class Transcript:
                 self.path, encoded, durable=durable, taken_back_to=unsafe, kept=self._file
             )
         except StoreError as error:
-            if durable and unsafe is not None:  # records are gone that whoever wrote them has seen
+            if durable and unsafe is not None:  # records are lost that the caller has seen
                 self._failed = error
             raise
         self._unsafe = None if durable or not self.durable else self._first_unsafe(start)
@@ -85,8 +86,8 @@ class Transcript:
     def hold_lines(self, encoded: bytes, behind: SyncAhead) -> range:
         """Add encoded records that must not be written before a sync has ended.
 
-        They are with the next that are added, or with `settle`; what the sync fails with shows
-        there, and nothing more can be added then.
+        They are written with the next records, or by `settle`. A failure of the sync shows there,
+        and nothing can be added after it.
         """
         self._write_held()
         start = files.size(self.path)
@@ -94,7 +95,7 @@ class Transcript:
         return range(start, start + len(encoded))
 
     def _write_held(self) -> None:
-        """Write what was held back, once the sync has ended that it waits for."""
+        """Write the held records, once the sync has ended that they wait for."""
         held, behind = self._held, self._behind
         if behind is None:
             return
@@ -103,12 +104,12 @@ class Transcript:
             with translate_os_errors(self.path):
                 behind.wait()
             self.append_lines(held, durable=False)
-        except StoreError as error:  # whoever held it back goes by it already
+        except StoreError as error:  # the caller already relies on the held records
             self._failed = error
             raise
 
     def settle(self) -> None:
-        """Bring to the disk what is not there yet; a power cut cannot take it any more.
+        """Bring all records to the disk; a power cut cannot remove them from then on.
 
         Raises:
             StoreError: the disk failed; the file is as it was when it was last on disk.
@@ -127,7 +128,7 @@ class Transcript:
         self._ahead = SyncAhead.begin(fd, safe=safe, folder=folder)
 
     def _end_ahead(self) -> None:
-        """Wait for the sync that was begun, and take back what it could not bring to the disk."""
+        """Wait for the sync that was begun, and remove records that it could not save."""
         if self._ahead is None:
             return
         try:
@@ -142,20 +143,20 @@ class Transcript:
         return start if self._unsafe is None else self._unsafe
 
     def make_durable(self) -> None:
-        """Make what was read safe from a power cut, before anything is built on it, see `files`."""
+        """Make the records that were read safe from a power cut, before others build on them."""
         if self.durable:
             files.make_durable(self.path)
 
     def records(self, start: int = 0) -> Iterator[Record]:
-        """Yield what was written, oldest first; a line that a killed writer tore is passed over.
+        """Yield the records, oldest first; a line that a killed writer tore is skipped.
 
         Args:
-            start: where the line of the first of them begins.
+            start: the offset of the first record's line.
         """
         yield from decode_lines(lines.read_lines(self.path, start))
 
     def checkpoints(self) -> Iterator[tuple[range, Checkpoint]]:
-        """Yield the checkpoints and where they stand, the newest first."""
+        """Yield the checkpoints with their places in the file, the newest first."""
         for start in lines.find_lines(self.path, _CHECKPOINT):
             line = next(lines.read_lines(self.path, start))
             record = decode(line)
@@ -164,7 +165,7 @@ class Transcript:
 
 
 def parse(line: bytes) -> dict[str, Any] | None:
-    """Return the JSON object that a line holds; `None` where it is torn or something else."""
+    """Return the JSON object in a line; `None` if the line is torn or holds no object."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -173,7 +174,7 @@ def parse(line: bytes) -> dict[str, Any] | None:
 
 
 def decode(line: bytes) -> Record | None:
-    """Return the record that a line holds; `None` where it is torn or no record."""
+    """Return the record in a line; `None` if the line is torn or holds no record."""
     found = parse(line)
     return None if found is None else decode_object(found)
 
@@ -195,7 +196,7 @@ def decode_object(found: dict[str, Any]) -> Record:
 
 
 def decode_lines(lines: Iterable[bytes]) -> Iterator[Record]:
-    """Yield the records that lines hold; what is torn or no record is passed over."""
+    """Yield the records in lines; torn lines and lines without a record are skipped."""
     for line in lines:
         record = decode(line)
         if record is not None:

@@ -46,6 +46,6 @@ def split(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def thinking_of(block: Any) -> str:
-    """Return the text of a thinking block; empty for any other, and where it was omitted."""
+    """Return the text of a thinking block; empty for other blocks, and if it was omitted."""
     text = block.get("thinking") if block["type"] == "thinking" else None
     return text if isinstance(text, str) else ""

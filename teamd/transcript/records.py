@@ -1,7 +1,7 @@
 """The records of a transcript: one class a kind, one JSON object a line.
 
-A record says what happened. Every field has a default, so records of earlier versions decode, and
-keys that a later version adds are passed over.
+A record says one thing that happened. Every field has a default, so that records of earlier
+versions decode; keys that a later version adds are skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, TypeAlias, get_args
 from teamd.messages import Message
 from teamd.model_server.usage import Usage
 
-# What the bash tool notes below the output, see `teamd.tools.shell`.
+# The notes of the bash tool below the output, see `teamd.tools.shell`.
 _NOTED: Final = re.compile(
     r"^\[(exit status \d+|killed by [^\]]+|ended after [^,\]]+|all of it was ended)", re.MULTILINE
 )
@@ -47,8 +47,8 @@ class _Record:
 
     Attributes:
         kind: the value of the key `record`.
-        optional: names of fields that are left out where they have their default.
-        time: when it was written, in seconds since the epoch; 0 where that is not known.
+        optional: names of fields that are left out if they have their default.
+        time: when it was written, in seconds since the epoch; 0 if unknown.
     """
 
     kind: ClassVar[str] = ""
@@ -74,19 +74,19 @@ class Unknown(_Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened(_Record):
-    """A new conversation began; what was before stays on disk only.
+    """A new conversation began; the earlier one stays on disk only.
 
     Attributes:
         system: the system prompt.
-        nonce: tells this conversation from others; it stands in the ids of what it sends.
-        secret: known to nobody else, for ids that nobody can guess.
+        nonce: tells this conversation from others; it is a part of the ids of its mail.
+        secret: known to this teammate only, for ids that cannot be guessed.
         name: the teammate's; empty for a subagent, like `role` and `team`.
-        model: the one that the role asks for; `None` for that of the team.
-        effort: the same of the model's effort.
-        tools: those of the workspace that it may use; `None` for all.
+        model: the model that the role asks for; `None` for the team's.
+        effort: the effort that the role asks for; `None` for the team's.
+        tools: the workspace tools that it may use; `None` for all.
         dropped: tools of any kind that it goes without.
-        plan: whether it works by plan; `None` where the record does not tell.
-        spawned_by: the address of a lead elsewhere that it reports to.
+        plan: whether it works by plan; `None` if the record does not tell.
+        spawned_by: the address of a lead in another team that it reports to.
     """
 
     kind: ClassVar[str] = "opened"
@@ -134,11 +134,11 @@ class Delivered(_Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteAdded(_Record):
-    """The model was told something that is nobody's mail.
+    """A note for the model that is not mail.
 
     Attributes:
         task: whether it is a whole task, such as a subagent's.
-        closes: ids of shutdown requests that it declares done with.
+        closes: ids of shutdown requests that it declares closed.
     """
 
     kind: ClassVar[str] = "note"
@@ -150,7 +150,7 @@ class NoteAdded(_Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewsAdded(_Record):
-    """The model was told what happened beside the conversation; `about` names that.
+    """An event outside the conversation was told to the model; `about` names the event.
 
     Attributes:
         instructions: whether the text has the instructions that hold from now on.
@@ -254,10 +254,10 @@ class Summarised(_Record):
     """A summary took the place of everything in the context.
 
     Attributes:
-        text: the model's; empty for none.
-        restated: what the program added to it.
+        text: the model's; empty if it wrote none.
+        restated: the program's additions.
         skipped: how many exchanges the model did not see when it wrote it.
-        usage: `None` where no reply brought it.
+        usage: `None` if the summary did not come from a reply.
     """
 
     kind: ClassVar[str] = "summary"
@@ -273,7 +273,7 @@ class Summarised(_Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryFailed(_FromModel):
-    """The model replied with no summary where one was demanded."""
+    """The model was asked for a summary, and replied without one."""
 
     kind: ClassVar[str] = "vain"
 
@@ -302,8 +302,8 @@ class MailHeld(_Record):
     """Mail waits in the inbox, since the teammate only talks.
 
     Attributes:
-        senders: whose it is, and who are owed a line about it until `NoticeSent`.
-        notice: a line that the lead is owed likewise; empty where it has been told.
+        senders: the senders of that mail, who are owed a line about it until `NoticeSent`.
+        notice: a line that the lead is owed as well; empty if it has been told.
     """
 
     kind: ClassVar[str] = "held"
@@ -322,7 +322,7 @@ class NoticeSent(_Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint(_Record):
-    """The fields of a conversation's state: whoever knows their format need not read on above."""
+    """The fields of a conversation's state: a reader of this format can skip earlier records."""
 
     kind: ClassVar[str] = "checkpoint"
     format: int = 0
