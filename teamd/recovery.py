@@ -80,7 +80,7 @@ def find_damage(paths: TeamPaths) -> Iterator[Damage]:
         StoreError: the team directory cannot be read.
     """
     for path in directories.list_files(paths.inboxes, f"*{_TAKEN}"):
-        if directories.is_directory(path) or _is_damaged(Spool(path, _owner(path)).position):
+        if directories.is_directory(path) or _is_damaged(Spool(paths, _owner(path)).position):
             of_control = "no one is waiting for the requests in it any more"
             of_mail = "the mail in it is delivered again"
             yield Damage(path, of_control if _owner(path) == TEAMD else of_mail)

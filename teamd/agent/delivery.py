@@ -15,7 +15,6 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import render_hold
 from teamd.agent.environment import Environment
 from teamd.agent.turn import Cancellation, TurnCancelled
-from teamd.files.files import SyncAhead
 from teamd.mail.mailbox import EMPTY, Batch, Mailbox
 from teamd.mail.spool import BatchLimit
 from teamd.messages import (
@@ -175,7 +174,7 @@ class Delivery:
         self.env.permissions.withdraw()
 
     def _take_mail(self) -> None:
-        batch = self.env.mailbox.take(BATCH_LIMIT, ahead=True)
+        batch = self.env.mailbox.take(BATCH_LIMIT)
         fresh = self._select_fresh(batch.messages)
         if (by := _interrupter(fresh)) is not None:
             if self.turn.running:
@@ -183,7 +182,7 @@ class Delivery:
             self.break_off(by)
             self.turn.forget()
         if fresh:
-            self._put(fresh, taken=moment_of(batch.id), behind=batch.behind)
+            self._put(fresh, taken=moment_of(batch.id))
         self._delivered = batch
         conversation = self.env.conversation
         if not fresh or conversation.unfollowed or not conversation.owes_reply:
@@ -204,9 +203,7 @@ class Delivery:
         content, extra = mask.text(message.content), mask.value(dict(message.extra))
         return replace(message, content=content, extra=extra)
 
-    def _put(
-        self, messages: list[Message], *, taken: float | None, behind: SyncAhead | None
-    ) -> None:
+    def _put(self, messages: list[Message], *, taken: float | None) -> None:
         for message in messages:
             if _begins_anew(message) or not self.env.conversation.opened.system:
                 self.env.conversation.open(self.opening())
@@ -214,11 +211,10 @@ class Delivery:
         new_task = self.env.plans.is_new_task(one for one in messages if not one.wordless)
         idle_talk = self.hold.is_idle_talk(messages)
         facts = {"taken": taken, "new_task": new_task, "idle_talk": idle_talk}
-        self.env.conversation.deliver(messages, behind=behind, **facts)
+        self.env.conversation.deliver(messages, **facts)
         if new_task:
             self.env.plans.withdraw()
         self.env.shutdown.close_old_requests()
-        self.env.conversation.settle_ahead()  # a disk that has rested takes a millisecond
 
 
 def _interrupter(messages: Iterable[Message]) -> str | None:

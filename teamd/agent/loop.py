@@ -27,9 +27,6 @@ _DIGITS: Final = re.compile(r"\d+")
 _OUTAGE: Final = "an outage"
 _PAUSE: Final = "a pause"
 _RETRY_SECONDS: Final = 1.0
-# By then the roster says that it rests, and is known for sure: read now, it need not be read again
-# between mail and the request that follows.
-_ROSTER_SECONDS: Final = 0.15
 
 
 @dataclass(kw_only=True, slots=True)
@@ -288,11 +285,7 @@ class Loop:
 
     async def _wait(self, seconds: float = math.inf) -> None:
         self.env.slots.decline()
-        look = asyncio.get_running_loop().call_later(_ROSTER_SECONDS, self._is_paused)
-        try:
-            await self.env.wakeup.wait(seconds)
-        finally:
-            look.cancel()
+        await self.env.wakeup.wait(seconds)
 
     @property
     def _owes_notices(self) -> bool:

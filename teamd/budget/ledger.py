@@ -24,7 +24,6 @@ from teamd.budget.records import apply, encode, summarise
 from teamd.budget.refusals import Raise, Refusal
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
-from teamd.files.open_files import KeptFile
 from teamd.process_id import Identity
 
 LONGEST_BYTES: Final = 256 * 1024
@@ -50,7 +49,6 @@ class Ledger:
     today: Callable[[], str] = days.today
 
     def __post_init__(self) -> None:
-        self._file = KeptFile(self.path)
         self._accounts = Accounts()
         self._owed: dict[str, Account | None] = {}  # finished calls that are yet to be settled
         self._head = b""
@@ -244,7 +242,7 @@ class Ledger:
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """Hold the lock, with all records of the file applied."""
-        with self._file.locked() as fd, translate_os_errors(self.path):
+        with locks.locked(self.path) as fd, translate_os_errors(self.path):
             self._catch_up(fd)
             yield fd
 

@@ -11,8 +11,6 @@ once after it was first read is enough.
 
 from __future__ import annotations
 
-import _thread
-import errno
 import fcntl
 import os
 import sys
@@ -20,16 +18,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final
 
 from teamd.errors import Unsynced, translate_os_errors
-from teamd.files import directories, locks
+from teamd.files import locks
 from teamd.files.directories import sync_directory
 from teamd.files.safe_open import PRIVATE_FILE, check_folder, safe_open
-
-if TYPE_CHECKING:
-    from teamd.files.open_files import KeptFile
-
 
 DAMAGED: Final = ".damaged-"  # in the name of a file that was put aside
 _ANY_FILE: Final = 0o666
@@ -42,6 +36,7 @@ def append(
     *,
     durable: bool = True,
     patience_seconds: float = locks.TIMEOUT_SECONDS,
+    check: Callable[[int, int], None] = lambda _, __: None,
 ) -> None:
     """Append one line (or several, each with its newline) to a file of many writers.
 
@@ -56,27 +51,28 @@ def append(
         line: ends in a newline.
         durable: on disk when this returns; otherwise in the kernel's cache.
         patience_seconds: how long to wait for the lock.
+        check: is given the size of the file before, and of the line; what it raises forbids it.
 
     Raises:
         Unsynced: the disk failed; the line may be kept or not.
         StoreError: disk full, read-only, locked; the file is as it was.
     """
     with locks.locked(path, timeout_seconds=patience_seconds) as fd:
-        append_locked(fd, path, line, os.fstat(fd).st_size, durable=durable)
+        with translate_os_errors(path):
+            size = os.fstat(fd).st_size
+        check(size, len(line))
+        append_locked(fd, path, line, size, durable=durable)
 
 
 def append_locked(fd: int, path: Path, line: bytes, size: int, *, durable: bool) -> None:
-    """Append to a locked file of a known size, and release it; see `append`."""
-    try:
+    """Append to a locked file of a known size, and release its lock; see `append`."""
+    with translate_os_errors(path):
         if durable and not size:
-            # Whoever made the file may have been killed before its name was safe; a file with a
-            # line in it has been through here.
+            # Its creator may have been killed before the name was durable; a file with a line in
+            # it has been through here.
             sync_directory(path.parent)
         write_at_end(fd, line, size)
-    except OSError:
-        with translate_os_errors(path):
-            raise
-    locks.release(fd)
+    locks.release(fd)  # the next writer goes on while this one waits for the disk
     if durable:
         try:
             sync(fd)
@@ -90,7 +86,6 @@ def append_alone(
     *,
     durable: bool = True,
     taken_back_to: int | None = None,
-    kept: KeptFile | None = None,
 ) -> int:
     """Append lines to a file that has one writer, all or none.
 
@@ -102,7 +97,6 @@ def append_alone(
         lines: each ends in a newline.
         durable: on disk when this returns, with all that stands before it.
         taken_back_to: where the file ended when it was last on disk, if that was earlier.
-        kept: the file, where it is kept open.
 
     Returns:
         Where the file ended before.
@@ -110,7 +104,7 @@ def append_alone(
     Raises:
         StoreError: the file is as it was, or as it was when it was last on disk.
     """
-    with kept.locked() if kept else locks.locked(path) as fd, translate_os_errors(path):
+    with locks.locked(path) as fd, translate_os_errors(path):
         start = os.fstat(fd).st_size
         safe = start if taken_back_to is None else taken_back_to
         if durable and not safe:
@@ -315,68 +309,3 @@ def write_all(fd: int, data: bytes, offset: int) -> None:
         data = data[written:]
         offset += written
         written = os.pwrite(fd, data, offset)
-
-
-class SyncAhead:
-    """The sync of one open file; it begins as this is made.
-
-    Args:
-        fd: the file's; it may be closed then.
-        folder: in which the file's name is, where that is not on the disk yet: it comes first.
-        safe: how many bytes of it are on the disk by now. The others go if the disk fails; `None`
-            for a file that others write to as well, of which nothing is taken back.
-
-    Raises:
-        OSError: there are no more descriptors.
-        RuntimeError: there are no more threads.
-    """
-
-    def __init__(self, fd: int, *, safe: int | None, folder: Path | None = None) -> None:
-        self._safe, self._folder = safe, folder
-        self._error: OSError | None = OSError(errno.EIO, os.strerror(errno.EIO))  # until it is done
-        self._fd = os.dup(fd)
-        self._ended = _thread.allocate_lock()
-        self._ended.acquire()
-        _thread.start_new_thread(self._sync, ())
-
-    def __del__(self) -> None:
-        self._close()
-
-    def _close(self) -> None:
-        with suppress(OSError, AttributeError):  # none, where it was never made
-            fd, self._fd = self._fd, -1
-            os.close(fd)
-
-    @classmethod
-    def begin(cls, fd: int, *, safe: int | None, folder: Path | None = None) -> Self | None:
-        """Begin one; `None` where that cannot be: whoever needs it syncs later, as without it."""
-        with suppress(OSError, RuntimeError):
-            return cls(fd, safe=safe, folder=folder)
-        return None
-
-    def wait(self) -> None:
-        """Return once what the file held at the begin is on the disk.
-
-        Raises:
-            OSError: the disk failed; what was to be taken back is. To sync again says nothing: the
-                kernel tells of a failure once.
-        """
-        with self._ended:
-            if self._error is None:
-                return
-        if self._safe is not None and os.fstat(self._fd).st_size > self._safe:
-            os.ftruncate(self._fd, self._safe)
-        raise self._error
-
-    def _sync(self) -> None:
-        try:
-            if self._folder is not None:
-                directories.sync_directory(self._folder)
-            sync(self._fd)
-            self._error = None
-        except OSError as error:
-            self._error = error
-        finally:
-            if self._safe is None:  # nothing will be taken back
-                self._close()
-            self._ended.release()

@@ -43,7 +43,8 @@ def locked(path: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[
     try:
         yield fd
     finally:
-        os.close(fd)  # releases the lock; nothing here is buffered
+        with suppress(OSError):  # the work under the lock is done, and synced where it has to be
+            os.close(fd)  # releases the lock; nothing here is buffered
 
 
 def hold(path: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +15,6 @@ from teamd.errors import (
     UnknownTeammate,
 )
 from teamd.files import locks
-from teamd.files.file_stamp import KeptVersion
 from teamd.files.find_team import all_teams, finish
 from teamd.files.paths import TeamPaths
 from teamd.hosts.address import HostAddress
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from teamd.hosts.far import FarHosts
 
 _NOTICE_SECONDS: Final = 0.5
-_MOST_OPEN: Final = 128  # inboxes
-_MOMENT_SECONDS: Final = 0.01  # a change of the roster is to be seen within 20 ms
 RESERVE: Final = 2  # times what others may fill of an inbox, the program's own lines may
 _WARNINGS = {
     Status.SHUTDOWN: "is shut down; the message waits until it is spawned again",
@@ -76,15 +72,9 @@ class MailRouter:
     hosts: FarHosts | None = None
     roster: InitVar[Roster | None] = None
     _roster: Roster = field(init=False, repr=False, compare=False)
-    _folder: KeptVersion = field(init=False, repr=False, compare=False)
-    _known: dict[str, Mailbox] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _found: dict[str, tuple[float, Sent]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def __post_init__(self, roster: Roster | None) -> None:
         object.__setattr__(self, "_roster", roster or Roster(self.paths))
-        object.__setattr__(self, "_folder", KeptVersion(self.paths.inboxes))
 
     def send(self, message: Message) -> Sent:
         """Put a message into its receiver's inbox.
@@ -100,11 +90,11 @@ class MailRouter:
         """
         if "@" in message.to:
             return self._send_away(message)
-        sent = self._find(message.to)
+        sent = Sent(*self.receiver(message.to))
         if sent.to != message.to:
             message = replace(message, to=sent.to)
         # The last that can fail: whoever is told of a failure sends it again.
-        self.kept_mailbox(sent.to).put(message)
+        self.mailbox(sent.to).put(message)
         return sent
 
     def _send_away(self, message: Message) -> Sent:
@@ -114,18 +104,7 @@ class MailRouter:
             return Sent(str(far), self.other_hosts().warn(far))
         there, sent = self._way(message.to)
         message = self._as_read(there, sent, message)
-        there.kept_mailbox(message.to).put(message)
-        return sent
-
-    def _find(self, name: str) -> Sent:
-        """Look a receiver of this team up; who was there a moment ago is not looked for again."""
-        known, now = self._found.get(name), time.monotonic()
-        if known is not None and now < known[0]:
-            return known[1]
-        sent = Sent(*self.receiver(name))
-        if len(self._found) >= _MOST_OPEN:
-            self._found.clear()
-        self._found[name] = now + _MOMENT_SECONDS, sent
+        there.mailbox(message.to).put(message)
         return sent
 
     def check_id(self, message: Message) -> None:
@@ -230,7 +209,7 @@ class MailRouter:
         full = []
         for member in receivers:
             try:
-                self.kept_mailbox(member.name).put(replace(message, to=member.name))
+                self.mailbox(member.name).put(replace(message, to=member.name))
             except InboxFull as error:
                 full.append(str(error))
         if full:
@@ -278,16 +257,7 @@ class MailRouter:
             max_inbox_bytes=self.max_inbox_bytes,
             patience_seconds=self.patience_seconds,
             granted=lambda: MAX_MESSAGE_BYTES,  # what was sent before the limit was lowered
-            folder=self._folder,
         )
-
-    def kept_mailbox(self, name: str) -> Mailbox:
-        """The mailbox of a name, the same at each call: its file stays open."""
-        if name not in self._known:
-            if len(self._known) >= _MOST_OPEN:
-                del self._known[next(iter(self._known))]
-            self._known[name] = self.mailbox(name)
-        return self._known[name]
 
     def other_hosts(self, address: str = "") -> FarHosts:
         """The other hosts; the address is of whom they are asked for, if it is of anybody.

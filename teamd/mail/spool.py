@@ -1,51 +1,72 @@
-"""The spool: what a reader took from its inbox and has not put in its place yet.
+"""The spool: mail that its reader has taken out of the inbox and has not put in its place yet.
 
-The taken file's first line is a header of fixed width, see `Position`. It is changed in place once
-a delivery stands where it belongs. A batch either follows in the file, line by line as it came, or
-is in the inbox still, see `intake`. A message that came without id has one that follows from its
-place, the same at every reading, see `lines.Names`.
+**Taking.** All of an inbox is set aside under its lock. A kill can interrupt these steps anywhere:
+
+1. append a marker that names the batch to the inbox;
+2. write the batch, marker and all, to the spool file (to a temporary file, then renamed);
+3. truncate the inbox in place.
+
+If the marker of a spool file is still in the inbox, step 3 is missing: everything up to the marker
+is in the spool file already, and the next batch begins behind it. A marker without a spool file has
+taken nothing. A reader with a durable inbox syncs each step before the next one. Otherwise a power
+cut could undo one step and keep a later one, which loses mail or takes it twice.
+
+**Delivering.** The first line of the spool file is a header of fixed width, see `Position`. It is
+changed in place when a delivery is done; behind the last delivery the file is removed. None of that
+is synced: if a power cut undoes it, the same mail comes again, and its reader knows the ids.
+
+**Poison.** A message may crash its reader again and again. The header counts readers that ended
+with a delivery in hand. Most of them end for other reasons, so after two of them the messages are
+only delivered one at a time. The supervisor knows whether a process crashed by itself
+(`Mailbox.blame`): after two such crashes with one message in hand, that message is rejected.
 """
 
 from __future__ import annotations
 
-import io
+import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from teamd.errors import StoreError, translate_os_errors
-from teamd.files import files
-from teamd.files.file_stamp import KeptVersion
-from teamd.files.open_files import KeptDescriptor
+from teamd.files import directories, files
+from teamd.files.paths import TeamPaths
 from teamd.mail import lines
-from teamd.mail.poison import Position
-from teamd.messages import (
-    MAX_INBOX_BYTES,
-    MAX_MESSAGE_BYTES,
-    Message,
-    new_id,
-)
+from teamd.messages import MAX_MESSAGE_BYTES, Message, new_id
 
+_WIDTHS: Final = {"at": 15, "tries": 3, "singly": 15, "holder": 10, "crashes": 3, "rejected": 15}
+_HEADER: Final = re.compile(
+    (
+        r'{"batch": "([\w.-]*)"'
+        + "".join(rf', "{key}": "(\d{{{width}}})"' for key, width in _WIDTHS.items())
+        + r'(?:, "inbox": "(\d{15}):([0-9a-f]{32})")?}\n'
+    ).encode()
+)
+_WRITTEN: Final = "".join(f', "{key}": "%0{width}d"' for key, width in _WIDTHS.items())
+_LARGEST: Final = tuple(10**width - 1 for width in _WIDTHS.values())
+_figures: Final = attrgetter(*_WIDTHS)
 _LONGEST_HEADER: Final = 1 << 12
-_LONGEST_ALONE: Final = len(Position(batch=new_id(), at=0, end=1, content="0" * 32).header())
-_MOST_REFUSED: Final = 1000  # lines that are no message, in one reading
+_LONGEST_ALONE: Final = 256
+_SINGLY_AFTER: Final = 2  # readers that ended, in whatever way, with the same delivery in hand
+_CONVICTED_AFTER: Final = 2  # readers that crashed by themselves with this one message in hand
+_MOST_REFUSED: Final = 1000  # rejected lines in one delivery
 _MOST_REFUSED_BYTES: Final = 1 << 22
-_MOST_AT_ONCE: Final = MAX_INBOX_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimit:
-    """The most that one delivery holds; it holds at least one message.
+    """The largest delivery; it holds at least one message.
 
     Attributes:
         messages: how many.
         bytes: of their lines.
-        wary: whether it is noted who has it in hand. What two readers did not survive comes
-            singly then, and a message that crashes its reader is rejected in the end.
+        wary: whether readers are counted, see "Poison" above.
     """
 
     messages: int | None = None
@@ -62,7 +83,7 @@ class ReadBatch:
 
     Attributes:
         messages: in order.
-        refused: lines between them that are no message, and why.
+        refused: the lines between them that are not messages, and why.
         end: the offset behind all of these.
     """
 
@@ -71,181 +92,273 @@ class ReadBatch:
     end: int
 
 
-@dataclass(slots=True)
-class Spool:
-    """One reader's file of taken mail; its inbox's lock guards it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where the next delivery of a batch begins, and what is known of its readers.
 
-    path: Path
-    owner: str
-    max_bytes: int = MAX_MESSAGE_BYTES
-    granted: Callable[[], int] = lambda: 0
-    folder: KeptVersion | None = None
-    _kept: KeptDescriptor = field(init=False)
-    _known: tuple[bytes, Position | None] = (b"", None)  # a header, and what it says
-    _names: lines.Names = field(default_factory=partial(lines.Names, ""))
+    Attributes:
+        at: an offset into the spool file.
+        tries: how many readers have ended with this delivery in hand.
+        singly: messages up to this offset are delivered one at a time.
+        holder: the process that has, or had, the delivery in hand; 0 for none so far.
+        crashes: how many processes crashed by themselves with one such message in hand.
+        rejected: how long the file of rejected lines was before this delivery.
+    """
 
-    def __post_init__(self) -> None:
-        self._kept = KeptDescriptor(self.path, self.folder)
+    batch: str
+    at: int
+    tries: int = 0
+    singly: int = 0
+    holder: int = 0
+    crashes: int = 0
+    rejected: int = 0
 
     @property
-    def inbox(self) -> Path:
-        """The file from which the mail is taken."""
-        return self.path.with_name(f"{self.owner}.jsonl")
+    def alone(self) -> bool:
+        """Whether the next message is delivered without others."""
+        return self.at < self.singly
+
+    @property
+    def verdict(self) -> str | None:
+        """Why the next message is rejected; `None` if it is not."""
+        if not self.alone or self.crashes < _CONVICTED_AFTER:
+            return None
+        return f"{self.crashes} processes crashed with this message in hand"
+
+    def handed_over(self, find_end: Callable[[], int]) -> Position:
+        """Return the position with this process as the holder of the delivery.
+
+        Args:
+            find_end: returns where the delivery ends.
+        """
+        tries = self.tries + 1 if self.holder else self.tries
+        taken = replace(self, tries=tries, holder=os.getpid())
+        if tries < _SINGLY_AFTER or self.alone:
+            return taken
+        # From now on a crash has one message in hand; those before had several.
+        return replace(taken, singly=find_end(), crashes=0)
+
+    def advanced(self, end: int, *, rejected: int) -> Position:
+        """Return the position behind a delivery that is done."""
+        return replace(self, at=end, rejected=rejected, tries=0, holder=0, crashes=0)
+
+    def header(self) -> bytes:
+        """Return the first line of the spool file."""
+        figures = _WRITTEN % tuple(map(min, _figures(self), _LARGEST))
+        return f'{{"batch": "{self.batch}"{figures}}}\n'.encode()
+
+
+def first_position(batch: str, *, rejected: int = 0) -> Position:
+    """Return the position of a batch of which nothing has been delivered."""
+    return Position(batch=batch, at=len(Position(batch=batch, at=0).header()), rejected=rejected)
+
+
+@dataclass(slots=True)
+class Spool:
+    """The spool file of one reader; the lock of its inbox, whose descriptor is `fd`, guards both.
+
+    Attributes:
+        durable: whether each step waits for the disk.
+        max_bytes: a longer line is not a message.
+        granted: returns the longest line that senders may have been allowed since.
+    """
+
+    paths: TeamPaths
+    owner: str
+    _: KW_ONLY
+    durable: bool = True
+    max_bytes: int = MAX_MESSAGE_BYTES
+    granted: Callable[[], int] = lambda: 0
+    _names: lines.Names = field(default_factory=partial(lines.Names, ""))
+    _truncated: str = ""  # a batch whose marker is no longer in the inbox
+    _durable_name: str = ""  # a batch of an earlier reader, whose spool file's name is synced
+
+    @property
+    def path(self) -> Path:
+        """The spool file."""
+        return self.paths.taken(self.owner)
+
+    @property
+    def _inbox(self) -> Path:
+        return self.paths.inbox(self.owner)
 
     def position(self) -> Position | None:
-        """Return where to go on, `None` where there is no such file, or nothing in it."""
-        fd = self._kept.open()
-        if fd is None:
-            return None
-        with translate_os_errors(self.path):
-            start = os.pread(fd, _LONGEST_HEADER, 0)
-        if not start:
-            return None
-        header = start.partition(b"\n")[0] + b"\n"
-        if header == self._known[0]:
-            return self._known[1]
-        found = Position.decode(header)
-        if found is None and _has_no_body(start):
-            return None  # a power cut came before the header of a batch that is in the inbox
-        if found is None:
-            raise StoreError(f"{self.path} is damaged; `teamd restart` sets it aside")
-        self._known = header, found
-        return found
+        """Return where the next delivery begins; `None` if no batch is set aside."""
+        found = self._read_header()
+        return None if found is None or found[1] else found[0]
 
-    def read(self, inbox: int, position: Position, limit: BatchLimit) -> bytes:
-        """Return the lines of the next delivery as they stand, for `find` when the lock is free.
+    def current(self, fd: int) -> Position | None:
+        """Return where the next delivery begins; take new mail when the last batch is done.
 
-        Nothing where they are not to be read at once: what is no message could be without end.
-
-        Args:
-            inbox: the descriptor of the locked inbox.
-            position: where the delivery begins.
-            limit: the most that it holds.
+        `None` means that there is no mail.
         """
-        fd = inbox if position.in_inbox else self._kept.open()
-        if fd is None:
-            return b""
-        left = (position.end or os.fstat(fd).st_size) - position.at
-        most = _MOST_AT_ONCE if limit.bytes is None else limit.bytes
-        if left > most and limit.bytes is None:
-            return b""
-        block = os.pread(fd, min(left, most), position.at)
-        if len(block) < left:
-            block = block[: block.rfind(b"\n") + 1]
-        if limit.messages is not None:
-            *lines_of_it, rest = block.split(b"\n", limit.messages)
-            block = block[: len(block) - len(rest)] if len(lines_of_it) == limit.messages else block
-        if len(block) < left:  # else they would seem to be mail that waits
-            start = position.at + len(block)
-            block += lines.markers_at(fd, start, position.at + left)
-        return block
+        found = self._read_header()
+        if found is None:
+            return self._set_aside(fd, 0)
+        position, end, digest = found
+        if end:
+            return self._adopt(fd, position, end, digest)
+        fresh = self._behind_marker(fd, position.batch)
+        if fresh is not None and position.batch != self._durable_name:
+            # Its reader was killed before step 3, perhaps before the file's name was synced.
+            if self.durable:
+                directories.sync_directory(self._inbox.parent)
+            self._durable_name = position.batch
+        if fresh is not None and fresh == os.fstat(fd).st_size:
+            self._truncate(fd, position.batch)
+            fresh = None
+        if position.at < files.size(self.path):
+            return position
+        return self._set_aside(fd, fresh or 0)
 
-    def find(self, position: Position, limit: BatchLimit = NO_LIMIT, raw: bytes = b"") -> ReadBatch:
-        """Read on from a position: one message at least, however long it is.
+    def advance(self, fd: int, position: Position, end: int, rejected: int) -> None:
+        """Forget the delivery that ends at `end`; behind the last one the file is removed."""
+        whole = end >= files.size(self.path)
+        if whole and self._behind_marker(fd, position.batch) is None:
+            files.remove(self.path)
+        else:
+            self.move(position.advanced(end, rejected=rejected))
 
-        Only where a great many lines are no message it may be none; then there is more behind.
+    def move(self, position: Position) -> None:
+        """Write another position, in place."""
+        with translate_os_errors(self.path):
+            fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                files.write_all(fd, position.header(), 0)
+            finally:
+                os.close(fd)
 
-        Args:
-            position: where.
-            limit: the most that is found.
-            raw: what `read` has returned of them.
+    def find(self, position: Position, limit: BatchLimit = NO_LIMIT) -> ReadBatch:
+        """Read on from a position: at least one message, however long it is.
+
+        If a great many lines are not messages, there may be none yet, and more behind `end`.
         """
         messages: list[Message] = []
         refused: list[tuple[bytes, str]] = []
         refused_bytes = 0
         end = position.at
-        for at, line, sorted_as in self._sorted(position, raw):
-            if isinstance(sorted_as, Message):
+        for at, line, found in self._sort(position):
+            if isinstance(found, Message):
                 over = limit.bytes is not None and at + len(line) - position.at > limit.bytes
                 if messages and (over or len(messages) == limit.messages):
                     break
-                messages.append(sorted_as)
-            elif sorted_as is not None:
+                messages.append(found)
+            elif found is not None:
                 refused_bytes += len(line)
                 if refused and (
                     len(refused) == _MOST_REFUSED or refused_bytes > _MOST_REFUSED_BYTES
                 ):
                     break
-                refused.append((line, sorted_as))
+                refused.append((line, found))
             end = at + len(line)
         return ReadBatch(tuple(messages), tuple(refused), end)
 
     def messages(self, position: Position, most: int | None = None) -> Iterator[Message]:
-        """The messages from a position on, no more than so many; nothing is said of the rest."""
-        for _, _, found in islice(self._sorted(position), most):
+        """Yield the messages from a position on, `most` of them at the most."""
+        for _, _, found in islice(self._sort(position), most):
             if isinstance(found, Message):
                 yield found
 
     def count(self) -> int:
-        """Count the lines that are left, here and in the inbox; for display."""
+        """Count the lines that are left, here and in the inbox, without a lock: for display."""
         position = self.position()
-        if position is not None and position.in_inbox:
-            return lines.count(self.inbox, position.at)
         taken = 0 if position is None else lines.count(self.path, position.at)
-        return taken + lines.count(self.inbox)
+        return taken + lines.count(self._inbox)
 
-    def move(self, position: Position) -> None:
-        """Write another position, in place."""
-        fd = self._kept.open_to_write()
-        with translate_os_errors(self.path):
-            files.write_all(fd, header := position.header(), 0)
-        self._known = header, position
-
-    def clear(self) -> None:
-        """Forget the position; the file stays, so that no name changes: senders watch for that."""
-        fd = self._kept.open_to_write()
-        with translate_os_errors(self.path):
-            os.ftruncate(fd, 0)
-
-    def forget(self) -> None:
-        """Remove what is there, if anything is in it."""
-        if files.size(self.path):
-            files.remove(self.path)
-
-    def _lines(self, position: Position) -> Iterator[bytes]:
-        with files.opened(self.inbox if position.in_inbox else self.path) as fd:
-            if fd is not None:
-                longest = max(self.max_bytes, MAX_MESSAGE_BYTES)
-                yield from lines.read(fd, position.at, longest, position.end)
-
-    def _behind(self, position: Position, raw: bytes, at: int) -> Iterator[bytes]:
-        """The bytes of a batch from an offset on; of what was read already, as it was then."""
-        yield from lines.parts(raw, at - position.at)
-        start = max(at, position.at + len(raw))
-        with files.opened(self.inbox if position.in_inbox else self.path) as fd:
-            if fd is not None:
-                yield from lines.read_raw(fd, start, position.end or os.fstat(fd).st_size)
-
-    def _sorted(
-        self, position: Position, raw: bytes = b""
-    ) -> Iterator[tuple[int, bytes, Message | str | None]]:
-        """Yield each line from a position on with its offset and what it is, see `lines.sort`."""
-        at = position.at
-        if self._names.batch != position.batch:
-            self._names = lines.Names(position.batch)
-        behind = partial(self._behind, position, raw)
-        for line in io.BytesIO(raw) if raw else self._lines(position):
-            nameless, undated = self._names.of(at, behind)
-            longest = self.limit(line)
-            yield (
-                at,
-                line,
-                lines.sort(
-                    line, to=self.owner, max_bytes=longest, nameless=nameless, undated=undated
-                ),
-            )
-            at += len(line)
-
-    def limit(self, line: bytes) -> int:
+    def longest_line(self, line: bytes) -> int:
         """Return how long a line may be.
 
-        Its sender was told that it is safe, by the settings of then.
+        By the settings when it was sent: its sender was told that it is safe.
         """
         if len(line) > self.max_bytes:
             self.max_bytes = max(self.max_bytes, self.granted())
         return self.max_bytes
 
+    def _read_header(self) -> tuple[Position, int, bytes] | None:
+        """Return the position with the part of the inbox that it is about, see `_adopt`."""
+        with files.opened(self.path) as fd:
+            start = b"" if fd is None else os.pread(fd, _LONGEST_HEADER, 0)
+        if not start:
+            return None
+        found = _HEADER.fullmatch(start.partition(b"\n")[0] + b"\n")
+        if found is None:
+            if len(start) > _LONGEST_ALONE or b"\n" in start[:-1]:
+                raise StoreError(f"{self.path} is damaged; `teamd restart` sets it aside")
+            return None  # a power cut tore a header that an earlier version wrote without mail
+        batch, *figures, end, digest = found.groups(b"")
+        counts = dict(zip(_WIDTHS, map(int, figures), strict=True))
+        return Position(batch=batch.decode(), **counts), int(end or 0), digest
 
-def _has_no_body(start: bytes) -> bool:
-    """Return whether a file that begins so holds no mail behind its first line."""
-    return len(start) <= _LONGEST_ALONE and b"\n" not in start[:-1]
+    def _adopt(self, fd: int, position: Position, end: int, digest: bytes) -> Position | None:
+        """Take over from an earlier version of teamd, which left mail in the inbox when it read it.
+
+        Its header says how much of the inbox is in hand, and has a digest of that part. If the
+        digest differs, the header is of an older batch and says nothing.
+        """
+        content = hashlib.blake2b(digest_size=16)
+        for part in lines.read_raw(fd, 0, end):
+            content.update(part)
+        if content.hexdigest().encode() != digest or os.fstat(fd).st_size < end:
+            return self._set_aside(fd, 0)
+        if position.at >= end:
+            return self._set_aside(fd, end)
+        tries, holder, crashes = position.tries, position.holder, position.crashes
+        return self._set_aside(fd, position.at, tries=tries, holder=holder, crashes=crashes)
+
+    def _set_aside(self, fd: int, start: int, **known: Any) -> Position | None:
+        """Put the inbox from `start` on into the spool file; `None` if there is no mail in it.
+
+        Args:
+            fd: the inbox.
+            start: where the batch begins; the mail before it is done.
+            known: what is known of its readers already.
+        """
+        if all(map(lines.is_blank_or_marker, lines.read(fd, start))):
+            if os.fstat(fd).st_size:  # otherwise its reader would wake for these lines again
+                self._truncate(fd)
+            files.remove(self.path)
+            return None
+        position = first_position(new_id(), rejected=files.size(self.paths.rejected(self.owner)))
+        position = replace(position, **known)
+        files.write_at_end(fd, lines.marker(position.batch))
+        if self.durable:
+            files.sync(fd)
+        content = lines.read_raw(fd, start, os.fstat(fd).st_size)
+        files.replace_by_parts(self.path, chain([position.header()], content), durable=self.durable)
+        self._truncate(fd, position.batch)
+        return position
+
+    def _truncate(self, fd: int, batch: str = "") -> None:
+        os.ftruncate(fd, 0)
+        if self.durable:
+            files.sync(fd)
+        self._truncated = batch
+
+    def _behind_marker(self, fd: int, batch: str) -> int | None:
+        """Return where the mail begins that came after a batch; `None` once that was truncated."""
+        if batch == self._truncated:
+            return None
+        fresh = lines.behind_marker(fd, batch)
+        if fresh is None:
+            if self.durable:
+                files.sync(fd)  # an earlier reader may have been killed before it did
+            self._truncated = batch
+        return fresh
+
+    def _sort(self, position: Position) -> Iterator[tuple[int, bytes, Message | str | None]]:
+        """Yield each line from a position on with its offset and what it is, see `lines.sort`."""
+        if self._names.batch != position.batch:
+            self._names = lines.Names(position.batch)
+        with files.opened(self.path) as fd:
+            if fd is None:
+                return
+            end = os.fstat(fd).st_size
+            at, longest = position.at, max(self.max_bytes, MAX_MESSAGE_BYTES)
+            for line in lines.read(fd, at, longest):
+                nameless, undated = self._names.of(at, lambda at: lines.read_raw(fd, at, end))
+                most = self.longest_line(line)
+                found = lines.sort(
+                    line, to=self.owner, max_bytes=most, nameless=nameless, undated=undated
+                )
+                yield at, line, found
+                at += len(line)

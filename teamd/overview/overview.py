@@ -12,10 +12,10 @@ from teamd.budget.account import NOTHING, Account
 from teamd.budget.accounts import read_used
 from teamd.errors import StoreError
 from teamd.files import directories, pidfile
+from teamd.files.file_stamp import remember
 from teamd.files.paths import TeamPaths
 from teamd.messages import SHUTDOWN_TYPE
 from teamd.overview import notices
-from teamd.overview.cached_file import remember
 from teamd.overview.members import MemberView, count_queued, count_rejected, look_at
 from teamd.overview.notices import Notice
 from teamd.team.roster import Roster, Team

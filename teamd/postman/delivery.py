@@ -96,7 +96,7 @@ class FarDelivery:
     def _put(self, to: str, encoded: Sequence[bytes]) -> Sequence[bytes]:
         """Put messages into one inbox; return those that are there, the others are answered."""
         try:
-            self.post.kept_mailbox(to).put_lines(encoded)
+            self.post.mailbox(to).put_lines(encoded)
         except _REFUSED as error:
             if len(encoded) > 1:
                 return [line for one in encoded for line in self._put(to, [one])]

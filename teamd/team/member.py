@@ -6,7 +6,7 @@ Raw JSON of members exists only here.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Final
@@ -94,6 +94,10 @@ class Member:
         own = {key: getattr(self, key) for key in _OWN_KEYS}
         return {**self.extra, **own, "status": str(self.status)}
 
+    def encode_line(self) -> bytes:
+        """Return the member's line of the file, without its newline."""
+        return json.dumps(self.encode(), ensure_ascii=False).encode("utf-8", "replace")
+
     @classmethod
     def decode(cls, found: Mapping[str, Any], *, team: str) -> Member:
         """Read a member; all but the name may be missing, as in the lessons' rosters."""
@@ -111,46 +115,3 @@ class Member:
 
 
 _OWN_KEYS: Final = tuple(one.name for one in fields(Member) if one.name != "extra")
-
-
-class MemberLines:
-    """Members and their lines: what has not changed is neither encoded nor decoded anew.
-
-    So that one change of a big team costs little more than that of a small one.
-    """
-
-    def __init__(self) -> None:
-        self._members: dict[bytes, Member] = {}
-        self._lines: dict[int, tuple[Member, bytes]] = {}  # by `id`
-        self._team = ""
-
-    def encode(self, members: Sequence[Member], *, team: str) -> list[bytes]:
-        """Return a line for each."""
-        known, self._team = self._lines, team
-        lines = [known[id(one)][1] if id(one) in known else _encode(one) for one in members]
-        self._remember(members, lines)
-        return lines
-
-    def decode(self, lines: Sequence[bytes], *, team: str) -> tuple[Member, ...]:
-        """Read lines, each of them one member of that team.
-
-        Raises:
-            ValueError, KeyError, TypeError, AttributeError, RecursionError: one is none.
-        """
-        known = self._members if team == self._team else {}
-        self._team = team
-        new = [line for line in lines if line not in known]
-        decoded = (Member.decode(one, team=team) for one in json.loads(b"[%b]" % b",".join(new)))
-        found = {**known, **dict(zip(new, decoded, strict=True))}
-        members = tuple(found[line] for line in lines)
-        self._remember(members, lines)
-        return members
-
-    def _remember(self, members: Sequence[Member], lines: Sequence[bytes]) -> None:
-        pairs = list(zip(members, lines, strict=True))
-        self._members = {line: member for member, line in pairs}
-        self._lines = {id(member): (member, line) for member, line in pairs}
-
-
-def _encode(member: Member) -> bytes:
-    return json.dumps(member.encode(), ensure_ascii=False).encode("utf-8", "replace")

@@ -9,10 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from teamd.errors import StoreError, translate_os_errors
+from teamd.errors import StoreError
 from teamd.files import files, lines
-from teamd.files.files import SyncAhead
-from teamd.files.open_files import KeptFile
 from teamd.messages import Message, is_moment
 from teamd.model_server.usage import Usage
 from teamd.transcript.records import KINDS, Checkpoint, Record, Unknown
@@ -36,15 +34,8 @@ class Transcript:
     _: KW_ONLY
     durable: bool = True
     check: Callable[[], None] = lambda: None
-    _file: KeptFile = field(init=False)
     _unsafe: int | None = field(default=None, init=False)  # from there on a power cut may take it
     _failed: StoreError | None = field(default=None, init=False)  # only the next process goes on
-    _ahead: SyncAhead | None = field(default=None, init=False)
-    _held: bytes = field(default=b"", init=False)  # not written yet
-    _behind: SyncAhead | None = field(default=None, init=False)  # the sync that it waits for
-
-    def __post_init__(self) -> None:
-        self._file = KeptFile(self.path)
 
     def append(self, *records: Record, durable: bool = True) -> range:
         """Add records, all or none.
@@ -66,16 +57,12 @@ class Transcript:
 
     def append_lines(self, encoded: bytes, *, durable: bool = True) -> range:
         """Add encoded records, see `append`."""
-        self._write_held()
         self.check()
-        self._end_ahead()
         if self._failed is not None:
             raise self._failed
         durable, unsafe = durable and self.durable, self._unsafe
         try:
-            start = files.append_alone(
-                self.path, encoded, durable=durable, taken_back_to=unsafe, kept=self._file
-            )
+            start = files.append_alone(self.path, encoded, durable=durable, taken_back_to=unsafe)
         except StoreError as error:
             if durable and unsafe is not None:  # records are lost that the caller has seen
                 self._failed = error
@@ -83,61 +70,14 @@ class Transcript:
         self._unsafe = None if durable or not self.durable else self._first_unsafe(start)
         return range(start, start + len(encoded))
 
-    def hold_lines(self, encoded: bytes, behind: SyncAhead) -> range:
-        """Add encoded records that must not be written before a sync has ended.
-
-        They are written with the next records, or by `settle`. A failure of the sync shows there,
-        and nothing can be added after it.
-        """
-        self._write_held()
-        start = files.size(self.path)
-        self._held, self._behind = encoded, behind
-        return range(start, start + len(encoded))
-
-    def _write_held(self) -> None:
-        """Write the held records, once the sync has ended that they wait for."""
-        held, behind = self._held, self._behind
-        if behind is None:
-            return
-        self._held, self._behind = b"", None
-        try:
-            with translate_os_errors(self.path):
-                behind.wait()
-            self.append_lines(held, durable=False)
-        except StoreError as error:  # the caller already relies on the held records
-            self._failed = error
-            raise
-
     def settle(self) -> None:
         """Bring all records to the disk; a power cut cannot remove them from then on.
 
         Raises:
             StoreError: the disk failed; the file is as it was when it was last on disk.
         """
-        self._write_held()
-        self._end_ahead()
         if self._unsafe is not None or self._failed is not None:
             self.append_lines(b"")
-
-    def settle_ahead(self) -> None:
-        """Begin what `settle` does, which waits for it then; a failure of the disk shows there."""
-        safe, fd = self._unsafe, self._file.descriptor
-        if self._ahead or self._failed or safe is None or fd is None:
-            return
-        folder = None if safe else self.path.parent  # of a file that is new, as far as is known
-        self._ahead = SyncAhead.begin(fd, safe=safe, folder=folder)
-
-    def _end_ahead(self) -> None:
-        """Wait for the sync that was begun, and remove records that it could not save."""
-        if self._ahead is None:
-            return
-        try:
-            with translate_os_errors(self.path):
-                self._ahead.wait()
-            self._unsafe = None
-        except StoreError as error:
-            self._failed = error
-        self._ahead = None
 
     def _first_unsafe(self, start: int) -> int:
         return start if self._unsafe is None else self._unsafe

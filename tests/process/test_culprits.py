@@ -52,7 +52,7 @@ sys.addaudithook(look)
 
 def holder(project: Project) -> int:
     """The process that has a delivery to jo in hand."""
-    position = Spool(project.paths.taken("jo"), "jo").position()
+    position = Spool(project.paths, "jo").position()
     return 0 if position is None else position.holder
 
 

@@ -135,9 +135,9 @@ def test_a_culprit_is_rejected_once(tmp_path: Path) -> None:
         paths = TeamPaths(tmp_path / str(left))
         paths.create()
         put(paths, "a", "b")
-        for _ in range(2):  # the second one moves it out of the inbox
+        for _ in range(2):
             Mailbox(paths, "bob").take(BatchLimit(wary=True))
-        taken = Spool(paths.taken("bob"), "bob")
+        taken = Spool(paths, "bob")
         position = taken.position()
         assert position is not None
         taken.move(replace(position, singly=files.size(taken.path), crashes=2, holder=1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from teamd.overview.cached_file import remember
+from teamd.files.file_stamp import remember
 from tests.waiting import wait_until
 
 

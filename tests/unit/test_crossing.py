@@ -120,7 +120,7 @@ def test_inboxes_beyond_those_that_stay_open_are_written_as_well(paths: TeamPath
     post = MailRouter(paths, durable=False, max_bytes=1000)
     before = opened()
     for name in (*names, names[0]):
-        post.kept_mailbox(name).put(Message(sender="eve", to=name, content=name))
+        post.mailbox(name).put(Message(sender="eve", to=name, content=name))
     assert len(opened() - before) <= 128
     found = [[mail.content for mail in post.mailbox(name).peek()] for name in names]
     assert found == [["m0", "m0"], *([name] for name in names[1:])]

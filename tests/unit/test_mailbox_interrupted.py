@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import EMPTY, Mailbox
-from teamd.mail.poison import first_position
+from teamd.mail.spool import first_position
 from teamd.messages import Message
 
 
+@cache  # a message has the time of its making
 def lines(*ids: str) -> bytes:
     return b"".join(
         Message(sender="alice", to="bob", content=f"text {n}", id=n).encode() for n in ids
@@ -120,6 +123,47 @@ CASES = {
     ),
     "done": Left(inbox=b"", first=""),
 }
+
+
+def earlier(at: int, inbox: bytes) -> bytes:
+    """Return a header of the version that left mail in the inbox while it was in hand."""
+    digest = hashlib.blake2b(inbox, digest_size=16).hexdigest()
+    figures = f'"at": "{at:015}", "tries": "000", "singly": "{0:015}", "holder": "0000000042"'
+    counts = f'"crashes": "000", "rejected": "{0:015}"'
+    inbox_part = f'"inbox": "{len(inbox):015}:{digest}"'
+    return f'{{"batch": "1", {figures}, {counts}, {inbox_part}}}\n'.encode()
+
+
+NAMELESS = b'{"content": "x"}\n' * 2 + marker("m")
+EARLIER = {
+    "in hand": (lines("a", "b"), earlier(0, lines("a", "b")), ["a", "b"]),
+    "in hand, new mail behind": (lines("a") + lines("b"), earlier(0, lines("a")), ["a", "b"]),
+    "one delivered": (lines("a", "b"), earlier(len(lines("a")), lines("a", "b")), ["b"]),
+    "all delivered": (lines("a"), earlier(len(lines("a")), lines("a")), []),
+    "all delivered, new mail behind": (
+        lines("a") + lines("b"),
+        earlier(len(lines("a")), lines("a")),
+        ["b"],
+    ),
+    "an older batch": (lines("a", "b"), earlier(len(lines("c")), lines("c")), ["a", "b"]),
+    "named by a marker": (NAMELESS, earlier(0, NAMELESS), ["m-34", "m-17"]),
+    "emptied": (lines("a"), b"", ["a"]),
+}
+
+
+@pytest.mark.parametrize(("inbox", "header", "expected"), EARLIER.values(), ids=list(EARLIER))
+def test_mail_that_an_earlier_version_had_in_hand_keeps_its_ids(
+    tmp_path: Path, inbox: bytes, header: bytes, expected: list[str]
+) -> None:
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    paths.inbox("bob").write_bytes(inbox)
+    paths.taken("bob").write_bytes(header)
+    box = Mailbox(paths, "bob")
+    batch = box.take()
+    assert [message.id for message in batch.messages] == expected
+    box.done(batch)
+    assert not box.waiting()
 
 
 @pytest.fixture(params=CASES.values(), ids=list(CASES))

@@ -6,9 +6,9 @@ import errno
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from itertools import count, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.errors import StoreError
+from teamd.files.files import make_durable
 from teamd.files.paths import TeamPaths
 from teamd.mail import lines
 from teamd.mail.mailbox import EMPTY, Batch, Mailbox
-from teamd.mail.poison import first_position
-from teamd.mail.spool import BatchLimit
+from teamd.mail.spool import BatchLimit, first_position
 from teamd.messages import moment_of, new_id
 
 WARY = BatchLimit(messages=2, wary=True)
@@ -46,58 +46,6 @@ def told(batch: Batch) -> list[tuple[str, str, float]]:
     return [(one.content, one.id, one.timestamp) for one in batch.messages]
 
 
-@contextmanager
-def noted_syncs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Note which files of a folder are synced meanwhile."""
-    found: list[str] = []
-    with monkeypatch.context() as patched:
-        for name in ("fsync", "fdatasync"):
-            real: Callable[[int], None] = getattr(os, name)
-
-            def sync(fd: int, real: Callable[[int], None] = real) -> None:
-                found.extend(path.name for path in folder.iterdir() if is_open_as(path, fd))
-                real(fd)
-
-            patched.setattr(os, name, sync)
-        yield found
-
-
-def test_a_marker_that_the_disk_did_not_keep_is_told_of(
-    paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever waits for it himself hears of it there, at each delivery that it names."""
-    append(paths, "one", "two")
-
-    def fail(fd: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO), fd)
-
-    monkeypatch.setattr(os, "fdatasync", fail)
-    box, single = Mailbox(paths, "bob"), replace(WARY, messages=1)
-    with pytest.raises(StoreError, match="Input/output error"):
-        box.take(single)
-    for _ in range(2):
-        batch = box.take(single, ahead=True)
-        assert batch.behind is not None
-        with pytest.raises(OSError, match="Input/output error"):
-            batch.behind.wait()
-        box.done(batch)
-
-
-@pytest.mark.parametrize("length", [1, 9000])
-def test_it_stays_in_the_inbox_and_waits_for_the_disk_once(
-    paths: TeamPaths, monkeypatch: pytest.MonkeyPatch, length: int
-) -> None:
-    append(paths, *["go on" * length] * 2)
-    box = Mailbox(paths, "bob")
-    with noted_syncs(paths.inbox("bob").parent, monkeypatch) as syncs:
-        batch = box.take(WARY)
-        box.done(batch)
-    assert syncs == ["bob.jsonl"]
-    assert batch.in_inbox
-    assert len({one.id for one in batch.messages}) == 2
-    assert not box.waiting()
-
-
 def test_its_time_is_when_it_was_taken(paths: TeamPaths) -> None:
     append(paths, "go on")
     [message] = reader(paths).take().messages
@@ -114,32 +62,7 @@ def test_every_reader_knows_it_by_the_same_id(
     append(paths, "new")
     again = told(reader(paths).take())
     assert again[: len(first)] == first
-    assert [content for content, *_ in again] == ["go on", "go on", "new"]
-
-
-@pytest.mark.parametrize("end", ["\n", ""], ids=["whole", "torn"])
-def test_it_is_known_where_a_power_cut_left_no_header(paths: TeamPaths, end: str) -> None:
-    append(paths, "go on", "go on", end=end)
-    first = told(reader(paths).take())
-    paths.taken("bob").write_bytes(b"")
-    append(paths, "new")
-    again = told(reader(paths).take())
-    assert again[:2] == first
-    assert [content for content, *_ in again[2:]] == ["new"]
-
-
-def test_each_line_is_named_by_the_marker_next_to_it(paths: TeamPaths) -> None:
-    """Wherever its reader begins."""
-    append(paths, "first")
-    first = told(reader(paths).take())
-    paths.taken("bob").write_bytes(b"")
-    append(paths, "second")
-    both = told(reader(paths).take())
-    box = reader(paths)
-    batch = box.take(BatchLimit(messages=1))
-    box.done(batch)
-    assert told(batch) == first == both[:1]
-    assert told(reader(paths).take()) == both[1:]
+    assert [content for content, *_ in again] == ["go on", "go on"]
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["the same reader", "another one"])
@@ -154,27 +77,13 @@ def test_the_same_text_later_is_another_message(paths: TeamPaths, same: bool) ->
     assert len(found) == 3
 
 
-def test_what_is_known_is_shown_by_its_id_where_a_power_cut_left_no_header(
-    paths: TeamPaths,
-) -> None:
-    """An interrupt that was heard is not heard again."""
-    append(paths, "go on")
-    first = told(reader(paths).take())
-    paths.taken("bob").write_bytes(b"")
-    append(paths, "new")
-    assert [(one.content, one.id) for one in reader(paths).peek()][:1] == [first[0][:2]]
-    assert reader(paths).peek()[1].id != reader(paths).peek()[1].id
-
-
 def test_a_read_that_fails_names_nothing_wrong(
     paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(paths, "go on", "go on")
-    first = told(reader(paths).take())
-    paths.taken("bob").write_bytes(b"")
-    append(paths, "new", "newer")
     box = reader(paths)
-    assert told(box.take(BatchLimit(messages=4)))[:2] == first
+    first = told(box.take())
+    append(paths, "new", "newer")
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", fail)
         with pytest.raises(StoreError):
@@ -191,18 +100,12 @@ def fail(*_: object, **__: object) -> int:
     [WARY, BatchLimit(messages=2), BatchLimit(bytes=2 * len('{"content": "a"}\n'))],
     ids=str,
 )
-@pytest.mark.parametrize("moved", [False, True], ids=["in the inbox", "with two markers"])
-def test_a_delivery_ends_behind_the_markers(
-    paths: TeamPaths, limit: BatchLimit, moved: bool
-) -> None:
+def test_a_delivery_ends_behind_the_markers(paths: TeamPaths, limit: BatchLimit) -> None:
     """Else something would seem to wait behind each delivery that is full."""
     append(paths, "a", "b")
-    if moved:
-        reader(paths).take(WARY)
     box = reader(paths)
     batch = box.take(limit)
     assert len(batch.messages) == 2
-    assert batch.in_inbox is not moved
     assert not box.waiting(besides=batch)
     assert box.queued() == 2
     append(paths, "c")
@@ -262,11 +165,15 @@ def test_a_marker_names_alike_wherever_a_part_of_the_file_ends(
     assert moment_of(batch)
 
 
+class Killed(BaseException):
+    """The end of a process."""
+
+
 class World:
     """A reader with its conversation, other programs that write to it, and what may befall them.
 
-    What the disk is sure to have is what stood in the inbox when it was synced last; any state
-    since then may be what a power cut leaves of it.
+    The disk is sure to have a file as it was when it was synced last. A power cut may leave any
+    state since then, of the inbox and of the spool file.
     """
 
     def __init__(self, paths: TeamPaths) -> None:
@@ -277,13 +184,16 @@ class World:
         self.known: set[str] = set()
         self.had: list[str] = []
         self.states: list[bytes] = [b""]
+        self.taken: list[bytes | None] = [None]
         self.box = Mailbox(paths, "bob")
         self.batch = EMPTY
         self.box.create()
 
     def see(self) -> None:
-        """Note a state of the inbox."""
+        """Note the state of both files."""
         self.states.append(self.paths.inbox("bob").read_bytes())
+        taken = self.paths.taken("bob")
+        self.taken.append(taken.read_bytes() if taken.exists() else None)
 
     def standing(self) -> set[str]:
         """Return what stands in the files."""
@@ -292,21 +202,33 @@ class World:
         return set(re.findall(r'"content": "(\d+)"', content.decode()))
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Know what is synced meanwhile."""
+    def watched(self, syncs: int = 99) -> Iterator[None]:
+        """Know what is synced meanwhile; end the process before one sync more than `syncs`."""
+        left = count(syncs, -1)
         with pytest.MonkeyPatch.context() as patched:
-            real = os.fdatasync
+            sync_data, sync_folder = os.fdatasync, os.fsync
 
-            def sync(fd: int) -> None:
-                real(fd)
+            def synced(fd: int) -> None:
+                self.see()
+                if not next(left):
+                    raise Killed
+                sync_data(fd)
                 if is_open_as(self.paths.inbox("bob"), fd):
-                    self.states.clear()
-                    self.see()
+                    del self.states[:-1]
                     self.sure |= self.standing() & self.wanted
 
-            patched.setattr(os, "fdatasync", sync)
+            def synced_folder(fd: int) -> None:
+                self.see()
+                if not next(left):
+                    raise Killed
+                sync_folder(fd)
+                if is_open_as(self.paths.inbox("bob").parent, fd):
+                    del self.taken[:-1]
+
+            patched.setattr(os, "fdatasync", synced)
+            patched.setattr(os, "fsync", synced_folder)
             yield
-        self.see()
+            self.see()
 
     def append(self, kind: str) -> None:
         """Be another program."""
@@ -323,17 +245,20 @@ class World:
         if kind in ("nameless", "named"):
             self.wanted.add(f"{self.sent}")
 
-    def take(self, most: int) -> None:
+    def take(self, most: int, syncs: int = 99) -> None:
         """Take mail, and put it into the conversation."""
-        with self.watched():
-            self.batch = self.box.take(BatchLimit(messages=most, wary=most % 2 == 0))
+        try:
+            with self.watched(syncs):
+                self.batch = self.box.take(BatchLimit(messages=most, wary=most % 2 == 0))
+        except Killed:
+            self.kill()
         for message in self.batch.messages:
             if message.id not in self.known:
                 self.known.add(message.id)
                 self.had.append(message.content)
 
     def done(self) -> None:
-        """Forget what was taken last."""
+        """Forget what was taken last, if anything was."""
         with self.watched():
             self.box.done(self.batch)
         self.batch = EMPTY
@@ -342,13 +267,16 @@ class World:
         """Let another reader come."""
         self.box, self.batch = Mailbox(self.paths, "bob"), EMPTY
 
-    def cut(self, which: int, header: bool) -> None:
-        """Cut the power; a header alone, which waits for no disk, may be lost with it."""
+    def cut(self, which: int, other: int) -> None:
+        """Cut the power."""
         self.paths.inbox("bob").write_bytes(left := self.states[which % len(self.states)])
         self.states = [left]
-        taken = self.paths.taken("bob")
-        if header and taken.exists() and taken.read_bytes().count(b"\n") <= 1:
-            taken.write_bytes(b"")
+        taken = self.taken[other % len(self.taken)]
+        self.taken = [taken]
+        if taken is None:
+            self.paths.taken("bob").unlink(missing_ok=True)
+        else:
+            self.paths.taken("bob").write_bytes(taken)
         left_over = self.standing().union(self.had)
         assert self.sure <= left_over
         self.wanted &= left_over
@@ -367,9 +295,10 @@ OPERATIONS = st.one_of(
         st.just(World.append), st.sampled_from(["nameless"] * 3 + ["named", "garbage", "blank"])
     ),
     st.tuples(st.just(World.take), st.integers(1, 4)),
+    st.tuples(st.just(World.take), st.integers(1, 4), st.integers(0, 6)),
     st.tuples(st.just(World.done)),
     st.tuples(st.just(World.kill)),
-    st.tuples(st.just(World.cut), st.integers(0, 20), st.booleans()),
+    st.tuples(st.just(World.cut), st.integers(0, 20), st.integers(0, 20)),
 )
 
 
@@ -383,3 +312,31 @@ def test_whatever_befalls_its_readers_each_message_is_had_once(operations: list[
             work(world, *arguments)
         world.finish()
         assert sorted(world.had) == sorted(world.wanted)
+
+
+@pytest.mark.parametrize("syncs", range(6))
+@pytest.mark.parametrize("earlier", [False, True], ids=["first batch", "second batch"])
+def test_a_power_cut_during_or_after_a_take_loses_and_doubles_nothing(
+    syncs: int, *, earlier: bool
+) -> None:
+    """Each state that the disk may have kept of the two files, independently of each other."""
+    for which, other, done in product((0, 1, -1), (0, -1), (False, True)):
+        with TemporaryDirectory() as folder:
+            paths = TeamPaths(Path(folder) / ".team")
+            paths.create()
+            world = World(paths)
+            if earlier:
+                world.append("named")
+                world.take(1)
+                world.done()
+            world.append("nameless")
+            world.append("named")
+            with world.watched():
+                make_durable(paths.inbox("bob"))
+            world.take(3, syncs)
+            if done:
+                world.done()
+            world.append("named")
+            world.cut(which, other)
+            world.finish()
+            assert sorted(world.had) == sorted(world.wanted), (which, other, done)

@@ -43,22 +43,6 @@ def test_mail_waits_while_she_is_paused_and_is_read_once_she_is_not(tmp_path: Pa
     assert life.mailbox.peek() == []
 
 
-def test_what_the_roster_says_is_known_before_mail_comes(tmp_path: Path) -> None:
-    """It changes as she goes to rest: whoever reads that only then has the sender wait for it."""
-    life = Life(tmp_path)
-
-    async def scenario() -> None:
-        async with life.lived():
-            await life.rests(calls=0)
-            Roster(life.paths).update(
-                lambda team: team.with_member(replace(team.get("alice"), turns=7))
-            )
-            known = life._loop.env.roster
-            await until(lambda: known._alone[1] is not None and known._alone[1].turns == 7)
-
-    asyncio.run(scenario())
-
-
 def test_a_step_comes_to_its_end_and_the_next_process_waits_as_well(tmp_path: Path) -> None:
     """Her process may be killed, and teamd started again: a pause stands in the roster."""
 

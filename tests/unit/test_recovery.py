@@ -181,16 +181,6 @@ def test_mail_without_an_id_keeps_it_where_it_still_stands_in_the_inbox(paths: T
     assert [m.id for m in again.messages] == [m.id for m in first.messages]
 
 
-def test_mail_without_an_id_keeps_it_in_the_inbox_too(paths: TeamPaths) -> None:
-    paths.inbox("bob").write_text('{"content": "one"}\n{"content": "two"}\n')
-    first = Mailbox(paths, "bob").take()
-    assert first.in_inbox
-    paths.taken("bob").write_bytes(b"nonsense\n" + b"x" * 500)
-    assert repaired(paths) == ["bob.taken.jsonl"]
-    again = Mailbox(paths, "bob").take()
-    assert [m.id for m in again.messages] == [m.id for m in first.messages]
-
-
 def test_a_ledger_that_is_gone_is_counted_from_the_conversations(paths: TeamPaths) -> None:
     """As after a repair that was interrupted: the limits do not begin at nothing."""
     known = Replied(model="known", usage=USAGE)

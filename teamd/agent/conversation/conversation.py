@@ -18,7 +18,6 @@ from typing import Any, Final, cast, get_args, get_origin, get_type_hints
 
 from teamd.agent.conversation.state import ConversationState
 from teamd.errors import NotAMessage, StoreError
-from teamd.files.files import SyncAhead
 from teamd.messages import Message
 from teamd.models import Block, RefusedMessageError, Reply
 from teamd.tools import Result
@@ -49,18 +48,15 @@ class Conversation(ConversationState):
         nonce, secret = os.urandom(8).hex(), os.urandom(16).hex()
         self.record(replace(opened, nonce=nonce, secret=secret), durable=False)
 
-    def deliver(
-        self, messages: Iterable[Message], *, behind: SyncAhead | None = None, **facts: Any
-    ) -> None:
+    def deliver(self, messages: Iterable[Message], **facts: Any) -> None:
         """Put mail into it, for `settle` to bring to the disk.
 
         Args:
             messages: the mail.
-            behind: a sync that has to end before any of it is written.
             facts: see `Delivered`.
         """
         record = records.Delivered(messages=tuple(messages), **facts)
-        self.record(record, durable=False, behind=behind)
+        self.record(record, durable=False)
 
     def add_reply(self, reply: Reply) -> None:
         """Put a whole reply of the model into it, for `settle` to bring to the disk."""
@@ -141,22 +137,15 @@ class Conversation(ConversationState):
         """Record the cost of a reply that failed to be a summary."""
         self.record(records.SummaryFailed(content=reply.content, **_facts(reply)))
 
-    def record(
-        self, record: records.Record, *, durable: bool = True, behind: SyncAhead | None = None
-    ) -> None:
+    def record(self, record: records.Record, *, durable: bool = True) -> None:
         """Write a record down, then apply it.
 
         Args:
             record: whatever has happened.
             durable: on disk when this returns, with all before it; otherwise with `settle`.
-            behind: a sync that has to end before it is written, which is with the next record
-                then, or with `settle`.
         """
         line = replace(record, time=time.time()).encode()
-        if behind is None:
-            there = self._transcript.append_lines(line, durable=durable)
-        else:
-            there = self._transcript.hold_lines(line, behind)
+        there = self._transcript.append_lines(line, durable=durable)
         # Applied as it will be read again, without the half surrogate pairs that UTF-8 cannot hold.
         self.apply(decode(line) or records.Unknown())
         costs = max(len(self._checkpoint), self.context.bytes)
@@ -181,10 +170,6 @@ class Conversation(ConversationState):
         cut. A sync takes as long for three records as for one.
         """
         self._transcript.settle()
-
-    def settle_ahead(self) -> None:
-        """Begin to settle while the caller does other work first."""
-        self._transcript.settle_ahead()
 
 
 def _with_own_ids(content: list[Block], known: set[str]) -> list[Block]:

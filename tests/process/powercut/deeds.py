@@ -126,10 +126,9 @@ def talk(paths: TeamPaths, name: str = "bob") -> None:
     """Read mail as a teammate does, whose conversation knows what it has had."""
     conversation = Conversation(Transcript(paths.transcript(name)))
     box = Mailbox(paths, name)
-    batch = box.take(ahead=True)
+    batch = box.take()
     if fresh := [message for message in batch.messages if not conversation.has_seen(message)]:
-        conversation.deliver(fresh, behind=batch.behind)
-    conversation.settle_ahead()
+        conversation.deliver(fresh)
     conversation.settle()
     box.done(batch)
 
@@ -137,9 +136,9 @@ def talk(paths: TeamPaths, name: str = "bob") -> None:
 def talk_meanwhile(paths: TeamPaths, content: str) -> None:
     """Read mail as a teammate does, while more comes."""
     conversation, box = _bob(paths), Mailbox(paths, "bob")
-    batch = box.take(BatchLimit(wary=True), ahead=True)
+    batch = box.take(BatchLimit(wary=True))
     put(paths, "bob", content)
-    conversation.deliver(batch.messages, behind=batch.behind)
+    conversation.deliver(batch.messages)
     conversation.settle()
     box.done(batch)
 
