@@ -4,7 +4,7 @@ Beside it what no program can do without that promises the same: a process that 
 reads the line, has one record of the mail and one of what the call may cost on the disk, each in a
 file of its own, and makes the SDK's bare call with the bytes of the same request. Mail without an
 id is known by nothing but where it stands, so a marker is put behind it first, as
-`teamd.mail.intake` tells; the bare parts beside it do the same, with one sync more. The server does
+`teamd.mail.spool` tells; the bare parts beside it do the same, with one sync more. The server does
 next to nothing: time of its own would be the same for both, and hide the difference. So does time
 of the SDK's, which encodes all of a request at each call. Hence two tables: of a conversation that
 has just begun, and of one with a text in it that is as long as some files that agents read.

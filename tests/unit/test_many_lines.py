@@ -71,17 +71,6 @@ def test_a_line_that_is_too_long_is_rejected_among_many(box: Mailbox, paths: Tea
     assert paths.rejected("bob").read_bytes() == too_long
 
 
-def test_a_flood_stays_in_its_inbox_while_it_is_worked_through(
-    box: Mailbox, paths: TeamPaths
-) -> None:
-    """To copy it aside would take longer than to read it."""
-    fill(paths, *numbered(2000))
-    batch = box.take(BatchLimit(messages=10, bytes=1 << 20))
-    assert len(batch.messages) == 10
-    assert paths.inbox("bob").stat().st_size > 1 << 20
-    assert paths.taken("bob").stat().st_size < 1 << 10
-
-
 def test_a_flood_that_would_leave_no_room_is_set_aside(paths: TeamPaths) -> None:
     """What waits counts as long as it stands there: others would be refused for hours."""
     room = 1 << 20
