@@ -82,7 +82,7 @@ def test_ctrl_c_while_it_starts_leaves_nothing_running(project: Project) -> None
 
 @pytest.mark.slow
 @needs_chattr
-def test_a_team_directory_that_becomes_read_only_is_told_and_survived(project: Project) -> None:
+def test_a_team_directory_that_becomes_read_only_is_reported_and_survived(project: Project) -> None:
     pid = project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     idle = project.wait_for("ann", "idle")["pid"]
@@ -257,7 +257,7 @@ def _is_gone(project: Project, name: str, pid: int) -> bool:
 
 
 @pytest.mark.slow
-def test_what_the_lead_has_to_know_outlasts_a_locked_inbox_and_a_kill(project: Project) -> None:
+def test_notices_to_the_lead_survive_a_locked_inbox_and_a_kill(project: Project) -> None:
     """A teammate that waits, and one that has failed, would wait for ever with nobody told."""
     project.write("team.toml", "[limits]\ncalls_per_wake = 2\n[supervision]\ncrashes = 1\n")
     project.stage.act("ann", lambda _: use(("read_inbox", {})))

@@ -120,7 +120,7 @@ def test_a_teammate_killed_while_it_waits_for_another_try_loses_no_turn(project:
 
 
 @pytest.mark.slow
-def test_who_waits_for_another_try_is_ended_at_once_and_resumed(project: Project) -> None:
+def test_a_teammate_waiting_for_a_retry_is_ended_at_once_and_resumed(project: Project) -> None:
     project.server.faults.push(Status(529, retry_after=59))
     project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Go.")
@@ -132,7 +132,7 @@ def test_who_waits_for_another_try_is_ended_at_once_and_resumed(project: Project
 
 
 @pytest.mark.slow
-def test_an_outage_is_told_once_and_ends_by_itself(project: Project) -> None:
+def test_an_outage_is_reported_once_and_ends_by_itself(project: Project) -> None:
     """However the service fails from try to try; nobody wants a mail for each of them."""
     failures = (Status(529), Status(500), Status(502, html=True), Reset(), ErrorEvent())
     project.server.faults.push(*failures, *failures)

@@ -102,7 +102,9 @@ def _read(project: Project, name: str) -> str:
     return "\n".join(m["content"] for r in project.records(name, "mail") for m in r["messages"])
 
 
-def test_who_is_shut_down_or_fails_gives_back_and_who_crashes_does_not(project: Project) -> None:
+def test_a_teammate_gives_its_task_back_on_shutdown_or_failure_but_not_on_a_crash(
+    project: Project,
+) -> None:
     project.write("team.toml", "[supervision]\ncrashes = 1\n")
     project.start()
     for name in ("ann", "bob"):

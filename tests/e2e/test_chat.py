@@ -138,7 +138,7 @@ def test_ctrl_c_breaks_off_the_turn_and_neither_lead_nor_team(led: Project) -> N
     assert "interrupted by user" in results
 
 
-def test_what_a_subagent_says_is_not_shown_as_what_the_lead_says(led: Project) -> None:
+def test_words_of_a_subagent_are_not_shown_as_words_of_the_lead(led: Project) -> None:
     led.stage.play("subagent", say("The answer is 42."))
     led.stage.play("lead", use(("task", {"prompt": "Find it."})), say("I know it now."))
     shown = led.do("teamctl", "chat", stdin="What is it?\n")
@@ -237,7 +237,7 @@ def test_an_empty_prompt_costs_nothing(led: Project, prompt: str) -> None:
     assert led.member("lead") == {}
 
 
-def test_a_pipe_that_is_silent_shows_what_comes_meanwhile(led: Project) -> None:
+def test_a_silent_pipe_shows_words_that_arrive_meanwhile(led: Project) -> None:
     """The lead wakes by itself; whoever reads along has not to say something first."""
 
     def lead(asked: Asked) -> Answer:

@@ -48,7 +48,7 @@ def test_a_prompt_fails_with_the_reason_and_is_read_once_the_lead_goes_on(held: 
 
 
 @pytest.mark.slow
-def test_a_pipe_fails_with_the_reason_and_leaves_what_follows(held: Project) -> None:
+def test_a_pipe_fails_with_the_reason_and_leaves_the_rest_unread(held: Project) -> None:
     refused = held.run("teamctl", "chat", stdin="one\ntwo\n", timeout_seconds=_GRACE_SECONDS)
     assert refused.status == 1
     assert refused.complaint.endswith(_WAITS)

@@ -43,7 +43,7 @@ def terminal(led: Project) -> Iterator[Terminal]:
 
 
 @pytest.mark.slow
-def test_what_the_lead_says_by_itself_stands_above_the_line_that_is_typed(
+def test_unprompted_words_of_the_lead_appear_above_the_typed_line(
     terminal: Terminal,
 ) -> None:
     """Half a line that is flushed would be drawn over by the prompt, and never be seen."""
@@ -90,7 +90,7 @@ def test_ctrl_c_at_the_line_clears_it_and_says_how_to_leave(terminal: Terminal) 
     assert terminal.process.wait(20) == 0
 
 
-def test_what_is_shown_goes_into_a_pipe_as_lines_and_nothing_else(led: Project) -> None:
+def test_a_pipe_receives_plain_lines_only(led: Project) -> None:
     """`teamctl chat | tee log`: neither prompts nor what moves a cursor belongs there."""
     out = led.folder / "log"
     with out.open("w") as log:
@@ -106,7 +106,7 @@ def test_what_is_shown_goes_into_a_pipe_as_lines_and_nothing_else(led: Project) 
 
 
 @pytest.mark.slow
-def test_what_the_lead_said_without_a_chat_is_shown_at_the_next(
+def test_words_of_the_lead_without_a_chat_are_shown_at_the_next(
     led: Project, terminal: Terminal
 ) -> None:
     terminal.type(b"Hello\r")

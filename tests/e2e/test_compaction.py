@@ -38,7 +38,7 @@ def cramped(tmp_path: Path) -> Iterator[Project]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [4, pytest.param(10, marks=pytest.mark.long)])
-def test_compaction_of_many_times_the_context_through_kills_keeps_who_she_is_and_her_work(
+def test_repeated_compaction_and_kills_keep_a_teammates_identity_and_work(
     cramped: Project, times: int
 ) -> None:
     """The server refuses nothing: no request is too long, and none cuts a call from its result."""
@@ -174,7 +174,9 @@ def test_a_giant_mail_bricks_nobody(cramped: Project) -> None:
 
 
 @pytest.mark.slow
-def test_who_has_no_room_at_all_is_paused_says_so_and_can_be_shut_down(tmp_path: Path) -> None:
+def test_a_teammate_without_room_in_its_context_is_paused_and_can_be_shut_down(
+    tmp_path: Path,
+) -> None:
     """Her context is full before she has said a word; she obeys all the same."""
     with opened(tmp_path, context_tokens=100) as project:
         project.start()

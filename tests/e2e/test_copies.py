@@ -112,7 +112,7 @@ def test_a_copy_is_kept_at_shutdown_and_found_at_the_next_spawn(
 
 
 @pytest.mark.slow
-def test_discard_resets_a_copy_and_keeps_what_was_in_it(project: Project, repository: Path) -> None:
+def test_discard_resets_a_copy_and_keeps_its_work(project: Project, repository: Path) -> None:
     project.stage.play(
         "alice", use(COMMIT, ("write_file", {"path": "n.txt", "content": "n"})), say("Done.")
     )

@@ -141,7 +141,7 @@ def test_teamd_stops_while_a_copy_is_made(project: Project, repository: Path, br
 
 
 @pytest.mark.slow
-def test_who_gets_a_copy_as_teamd_stops_ends_with_it(
+def test_a_teammate_that_gets_a_copy_while_teamd_stops_ends_with_it(
     project: Project, repository: Path, brake: Brake
 ) -> None:
     """It would be begun behind all others' end, and be waited for until teamd insists."""
@@ -177,7 +177,7 @@ def test_a_declared_teammate_gets_its_copy_after_a_kill(project: Project, reposi
 
 
 @pytest.mark.slow
-def test_what_a_killed_teammate_left_in_its_copy_is_put_right(
+def test_leftovers_of_a_killed_teammate_in_its_copy_are_repaired(
     project: Project, repository: Path
 ) -> None:
     """A placeholder that stays would stand in the way of a file of the project's."""

@@ -7,7 +7,7 @@ import json
 from tests.e2e.harness import Project
 
 
-def test_a_start_over_damaged_files_works_and_is_told(project: Project) -> None:
+def test_a_start_over_damaged_files_works_and_reports_them(project: Project) -> None:
     """The disk has lost the beginning of the supervisor's own taken mail."""
     paths = project.paths
     project.start()

@@ -110,7 +110,7 @@ def lines_of(shown: str, who: str) -> list[str]:
 
 
 @pytest.mark.installed
-def test_a_coder_and_a_tester_build_a_program_and_mend_a_real_bug(hall: Hall) -> None:
+def test_a_coder_and_a_tester_build_a_program_and_fix_a_real_bug(hall: Hall) -> None:
     """And at the end there are the roster, the mail and what the program prints.
 
     Without git it says what was left out.
@@ -157,7 +157,7 @@ def test_a_coder_and_a_tester_build_a_program_and_mend_a_real_bug(hall: Hall) ->
 
 
 @pytest.mark.slow
-def test_a_third_one_works_in_a_copy_until_its_check_passes_and_is_merged(
+def test_a_third_teammate_works_in_a_copy_until_its_check_passes_and_is_merged(
     played: Performances,
 ) -> None:
     """With a person's own settings of git, which would have had it fail."""

@@ -28,7 +28,7 @@ def hall(project: Project) -> Iterator[Hall]:
     ],
     ids=str,
 )
-def test_who_breaks_it_off_finds_nothing_left(
+def test_an_interrupted_demo_leaves_nothing_behind(
     hall: Hall, number: signal.Signals, moment: str
 ) -> None:
     begun = hall.begin()

@@ -61,7 +61,7 @@ def test_a_server_that_is_not_there_is_named(project: Project) -> None:
     assert any("http://127.0.0.1:9 does not answer" in what for what in found)
 
 
-def test_every_mistake_in_the_settings_is_told(project: Project) -> None:
+def test_every_mistake_in_the_settings_is_reported(project: Project) -> None:
     project.write("team.toml", '[model]\nmax_tokens = "many"\nnam = "x"\n')
     status, found = levels(project)
     assert status == 1

@@ -125,7 +125,7 @@ def test_without_a_team_every_command_says_how_to_make_one(project: Project) -> 
     assert list(project.folder.iterdir()) == []
 
 
-def test_without_teamd_only_what_needs_it_is_refused(still: Project) -> None:
+def test_without_teamd_only_commands_that_need_it_are_refused(still: Project) -> None:
     calls = (
         "teamctl spawn ann coder x --no-start",
         "teamctl shutdown ann",
@@ -233,7 +233,7 @@ def test_a_team_directory_of_another_user_is_refused(still: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_missing_key_pauses_a_teammate_and_is_told_at_once(project: Project) -> None:
+def test_a_missing_key_pauses_a_teammate_and_is_reported_at_once(project: Project) -> None:
     del project.environment["ANTHROPIC_API_KEY"]
     project.start()
     spawned = project.run("teamctl", "spawn", "ann", "coder", "Go.")
@@ -248,7 +248,7 @@ def test_a_missing_key_pauses_a_teammate_and_is_told_at_once(project: Project) -
     assert project.server.requests == []
 
 
-def test_a_wrong_key_pauses_a_teammate_and_a_mended_one_lets_it_go_on(project: Project) -> None:
+def test_a_wrong_key_pauses_a_teammate_until_the_key_is_corrected(project: Project) -> None:
     file = project.write("key", "wrong")
     project.write("team.toml", f'[model]\nkey_command = "cat {file}"\n')
     project.start()

@@ -34,7 +34,7 @@ def documented() -> set[str]:
     return {kind for row in rows for kind in re.findall(r"\w+", row)}
 
 
-def test_what_happens_stands_below_what_happened() -> None:
+def test_new_events_appear_below_old_ones() -> None:
     """The longest kind leaves its neighbours where they are, and so does a name as most are."""
     names = ("lead", "teamd", "somebody")
     for kind in documented():
@@ -67,9 +67,7 @@ def in_order(wanted: list[str], found: list[str]) -> bool:
     return all(kind in rest for kind in wanted)
 
 
-def test_the_way_of_a_task_is_told_as_it_happens_and_afterwards(
-    project: Project, out: Path
-) -> None:
+def test_the_history_of_a_task_is_shown_live_and_afterwards(project: Project, out: Path) -> None:
     project.start()
     begin(project, out, "--since", "1h")
     wait_until(lambda: kinds(seen(out), "teamd") == ["teamd_started"], what="it follows")
@@ -104,7 +102,7 @@ def test_the_way_of_a_task_is_told_as_it_happens_and_afterwards(
     assert [one for one in live if one["kind"] != "state" and one not in later] == []
 
 
-def test_a_crash_and_what_follows_is_told(project: Project, out: Path) -> None:
+def test_a_crash_and_its_consequences_are_reported(project: Project, out: Path) -> None:
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Hello.", "--wait")
     pid = project.wait_for_process("ann")
@@ -116,9 +114,7 @@ def test_a_crash_and_what_follows_is_told(project: Project, out: Path) -> None:
     assert "teamd_started" in kinds(later, "teamd")
 
 
-def test_looking_leaves_every_inbox_as_it_is_and_tells_of_mail_once(
-    project: Project, out: Path
-) -> None:
+def test_looking_changes_no_inbox_and_reports_mail_once(project: Project, out: Path) -> None:
     """Also of mail that its reader has in hand, and that is told of again when it is delivered."""
     project.enlist("ann")
     project.do("teamctl", "send", "ann", "One.", "--id", "1")

@@ -33,7 +33,7 @@ def test_no_start_starts_nothing(project: Project, command: tuple[str, ...]) -> 
     )
 
 
-def test_a_mistake_in_the_settings_is_told_before_anything_is_started(project: Project) -> None:
+def test_a_mistake_in_the_settings_is_reported_before_anything_starts(project: Project) -> None:
     project.write("team.toml", "[model]\nnam = 1\n")
     refused = project.run("teamctl", "spawn", "ada", "coder", "Work.")
     assert refused.status == 1
@@ -116,7 +116,7 @@ def test_delete_asks_on_a_terminal(project: Project) -> None:
         assert project.paths.home.joinpath(".teams", "web").exists() is there
 
 
-def test_a_lead_that_is_told_to_begin_is_there(project: Project) -> None:
+def test_chat_alone_starts_a_team_with_a_lead(project: Project) -> None:
     """The whole of a first contact is one command."""
     project.stage.play("lead", say("Welcome."))
     done = project.run("teamctl", "chat", "Hello.")

@@ -34,7 +34,7 @@ def lead(asked: Asked) -> Answer:
 
 
 @pytest.mark.slow
-def test_what_the_screen_says_is_enough(project: Project) -> None:
+def test_a_newcomer_succeeds_by_following_the_screen_alone(project: Project) -> None:
     """A lead, three teammates, a server that fails for a while, a permission, a limit."""
 
     def look() -> str:

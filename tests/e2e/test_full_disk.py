@@ -39,7 +39,7 @@ def test_a_short_write_leaves_no_half_line(still: Project) -> None:
     assert [json.loads(line)["content"][0] for line in still.mail("ann").splitlines()] == ["x", "z"]
 
 
-def test_where_no_temporary_file_can_be_made_either_it_is_one_line(still: Project) -> None:
+def test_without_room_for_a_temporary_file_the_error_is_one_line(still: Project) -> None:
     """A library looks for a folder for temporary files when it is imported, and finds none."""
     refused = still.run("bash", "-c", "ulimit -f 0; exec teamctl send ann hello")
     assert refused.status == 1

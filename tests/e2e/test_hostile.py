@@ -47,7 +47,7 @@ def test_a_command_without_standard_output_does_its_work(project: Project, comma
         ("shutdown ann", "; the shutdown is done all the same"),
     ],
 )
-def test_a_full_output_is_one_sentence_that_tells_what_is_done(
+def test_a_full_output_is_reported_in_one_sentence_with_the_outcome(
     project: Project, command: str, done: str
 ) -> None:
     """Or a script would do it again."""
@@ -62,7 +62,7 @@ def test_a_full_output_is_one_sentence_that_tells_what_is_done(
     )
 
 
-def test_a_roster_that_somebody_damaged_is_written_anew_and_kept(project: Project) -> None:
+def test_a_damaged_roster_is_kept_aside_and_written_anew(project: Project) -> None:
     project.stage.play("ann", say("Noted."), say("It was blue."))
     project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Remember: blue.", "--wait")
@@ -156,7 +156,7 @@ def test_a_time_that_is_none_is_wrong_usage(project: Project, seconds: str) -> N
     assert "is no time; give up to 86400 seconds" in done.stderr
 
 
-def test_a_file_in_the_place_of_the_team_directory_is_told(project: Project) -> None:
+def test_a_file_in_the_place_of_the_team_directory_is_reported(project: Project) -> None:
     Path(project.paths.root).write_text("")
     started = project.run("teamd", "start")
     assert started.status == 1
@@ -171,7 +171,7 @@ def test_a_named_team_directory_is_made_with_its_parents(project: Project) -> No
 
 
 @pytest.mark.slow
-def test_one_damaged_file_hides_nobody_and_is_told(project: Project) -> None:
+def test_one_damaged_file_hides_no_teammate_and_is_reported(project: Project) -> None:
     """Its teammate is started again and again, as it may pass: somebody has to know of it."""
     project.start()
     for name in ("ann", "bob"):
@@ -200,7 +200,7 @@ def test_one_damaged_file_hides_nobody_and_is_told(project: Project) -> None:
     project.do("teamctl", "send", "bob", "Are you there?", "--wait")
 
 
-def test_what_is_sent_is_so_although_nobody_can_say_whether_teamd_runs(project: Project) -> None:
+def test_a_message_is_sent_although_it_is_unknown_whether_teamd_runs(project: Project) -> None:
     """A look that fails undoes no deed: with another exit code it would be sent once more."""
     project.enlist("ann")
     project.paths.supervisor.mkdir()

@@ -79,7 +79,7 @@ def stuck(project: Project) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_mail_whose_showing_was_interrupted_is_shown_again(
+def test_mail_is_shown_again_after_an_interrupted_display(
     ann: Project, number: signal.Signals
 ) -> None:
     """What was not shown to its end was not read."""
@@ -93,7 +93,7 @@ def test_mail_whose_showing_was_interrupted_is_shown_again(
 
 
 @pytest.mark.parametrize("size", [1, 30_000])
-def test_mail_is_not_taken_when_whoever_would_see_it_has_gone(ann: Project, size: int) -> None:
+def test_mail_is_not_taken_when_its_reader_has_gone(ann: Project, size: int) -> None:
     """`teamctl inbox | true`, however short the mail is."""
     ann.do("teamctl", "send", "lead", "-", "--from", "ann", stdin="a line of many\n" * size)
     reading, writing = os.pipe()
@@ -106,7 +106,7 @@ def test_mail_is_not_taken_when_whoever_would_see_it_has_gone(ann: Project, size
     assert ann.do("teamctl", "inbox") == "no new mail\n"
 
 
-def test_two_who_read_at_once_do_not_show_the_same(ann: Project) -> None:
+def test_two_simultaneous_readers_do_not_show_the_same_mail(ann: Project) -> None:
     """The second waits for the first, and finds what that has left: nothing."""
     with stuck(ann) as first:
         second = ann.begin("teamctl", "inbox", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -119,7 +119,7 @@ def test_two_who_read_at_once_do_not_show_the_same(ann: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_stands_still_is_named_to_the_next(ann: Project) -> None:
+def test_a_stopped_reader_is_named_to_the_next_reader(ann: Project) -> None:
     ann.do("teamctl", "send", "lead", "Ready.", "--from", "ann")
     ann.paths.reading.touch()
     with holding(ann.paths.reading):
@@ -131,7 +131,9 @@ def test_a_reader_that_stands_still_is_named_to_the_next(ann: Project) -> None:
     assert "Ready." in ann.do("teamctl", "inbox")
 
 
-def test_a_request_is_shown_with_what_answers_it_or_with_its_answer(ann: Project) -> None:
+def test_a_request_is_shown_with_the_command_that_answers_it_or_with_its_answer(
+    ann: Project,
+) -> None:
     """Its text names the commands that answer it: they were tried in vain."""
     approvals = Approvals(ann.paths, MailRouter(ann.paths, durable=False, max_bytes=10_000))
     for number, kind in enumerate([Kind.PLAN, Kind.PERMISSION, Kind.PERMISSION, Kind.PERMISSION]):

@@ -96,7 +96,7 @@ def test_a_call_that_was_broken_off_is_booked(team: Project) -> None:
         (("pause", "dxra"), "no teammate named 'dxra'"),
     ],
 )
-def test_what_cannot_be_interrupted_or_paused_is_said(
+def test_a_teammate_that_cannot_be_interrupted_or_paused_is_refused(
     team: Project, call: tuple[str, ...], sentence: str
 ) -> None:
     if not team.member("dora"):
@@ -107,7 +107,7 @@ def test_what_cannot_be_interrupted_or_paused_is_said(
     assert refused.complaint.startswith(f"teamctl: {sentence}")
 
 
-def test_who_is_shut_down_is_neither_interrupted_nor_paused(team: Project) -> None:
+def test_a_teammate_that_is_shut_down_is_neither_interrupted_nor_paused(team: Project) -> None:
     team.do("teamctl", "spawn", "emil", "coder", "Work.", "--wait")
     team.do("teamctl", "shutdown", "emil")
     for verb in ("interrupt", "pause"):
@@ -127,7 +127,7 @@ def test_without_teamd_both_say_so(project: Project) -> None:
         assert "no teamd runs" in refused.complaint
 
 
-def test_an_idle_one_reads_the_text_of_an_interrupt_as_mail(team: Project) -> None:
+def test_an_idle_teammate_reads_the_text_of_an_interrupt_as_mail(team: Project) -> None:
     """It may have become idle while the person was typing."""
     team.do("teamctl", "spawn", "finn", "coder", "Work.", "--wait")
     team.wait_for("finn", "idle")
@@ -173,7 +173,7 @@ def test_a_step_that_runs_comes_to_its_end_and_an_interrupt_ends_it(team: Projec
     assert told(team, "hugo", INSTEAD) == 1
 
 
-def test_who_is_paused_shuts_down_at_once(team: Project) -> None:
+def test_a_paused_teammate_shuts_down_at_once(team: Project) -> None:
     team.do("teamctl", "spawn", "ida", "coder", "Work.", "--wait")
     team.do("teamctl", "pause", "ida")
     team.wait_for("ida", "paused")
@@ -206,7 +206,7 @@ def test_a_lead_agent_has_both_as_tools(project: Project) -> None:
     assert project.member("kim")["paused_by"] == "user"
 
 
-def test_the_lead_of_another_team_reaches_only_whom_it_leads(team: Project) -> None:
+def test_the_lead_of_another_team_reaches_only_its_own_teammates(team: Project) -> None:
     team.do("teamctl", "spawn", "lars", "coder", "Work.", "--wait")
     for verb in ("interrupt", "pause", "resume"):
         order = ControlRequest.within(10.0, verb, arguments={"name": "lars"}, sender="lead@web")
@@ -222,7 +222,7 @@ def test_the_lead_of_another_team_reaches_only_whom_it_leads(team: Project) -> N
 
 
 @pytest.mark.slow
-def test_who_waits_for_one_that_is_paused_is_told(team: Project) -> None:
+def test_a_caller_that_waits_for_a_paused_teammate_is_told(team: Project) -> None:
     team.do("teamctl", "spawn", "mona", "coder", "Work.", "--wait")
     team.do("teamctl", "pause", "mona")
     team.wait_for("mona", "paused")

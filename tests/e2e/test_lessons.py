@@ -243,7 +243,7 @@ def test_a_subagent_in_the_background_has_the_calls_of_a_wake_to_itself(project:
     assert 'state="failed: the subagent was not done after 2 model calls' in told
 
 
-def test_save_appends_to_the_settings_and_reload_spawns_who_is_new_in_them(
+def test_save_appends_to_the_settings_and_reload_spawns_new_teammates(
     project: Project,
 ) -> None:
     old = '# mine\n[limits]   # odd  spacing\ncalls_per_wake=9\n[team]\nname="x" # no end'

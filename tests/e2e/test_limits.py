@@ -116,7 +116,7 @@ def last_refusal(project: Project, name: str) -> Any:
         ("team_usd", 0.15),
     ],
 )
-def test_a_game_for_ever_ends_within_the_limit_and_less_than_one_call_short_of_it(
+def test_an_endless_game_ends_within_one_call_of_its_limit(
     key: str, most: float, project: Project
 ) -> None:
     """It must never be exceeded, and be of use up to the last call that fits.
@@ -168,7 +168,7 @@ def limited(project: Project, limits: Mapping[str, float], more: str = "") -> No
 
 
 @pytest.mark.slow
-def test_who_is_paused_at_a_limit_stays_so_whatever_comes_and_tells_the_lead_once(
+def test_a_teammate_paused_at_a_limit_stays_paused_and_the_lead_is_told_once(
     project: Project,
 ) -> None:
     """Neither mail nor a restart makes a call or another line to the lead; no mail is lost."""
@@ -231,9 +231,7 @@ def pauses(project: Project, name: str) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("meanwhile", ["nothing", "kill", "restart", "restart_when_raised"])
-def test_a_limit_of_the_figure_that_was_told_is_enough_whatever_happens_meanwhile(
-    meanwhile: str, project: Project
-) -> None:
+def test_the_limit_suggested_to_the_person_is_enough(meanwhile: str, project: Project) -> None:
     """A new process must keep back no more than the one that told the figure, and ask as much."""
     use_up(project, "ann")
     limited(project, ROOM_FOR_ONE)
@@ -263,7 +261,7 @@ def test_a_limit_of_the_figure_that_was_told_is_enough_whatever_happens_meanwhil
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill", "restart"])
-def test_who_has_room_for_another_call_has_it_after_a_crash_and_a_restart_too(
+def test_a_teammate_with_budget_for_another_call_keeps_it_after_a_crash_and_a_restart(
     how: str, project: Project
 ) -> None:
     """A conversation has four times as many bytes as tokens: bounded by them, none would fit."""
@@ -283,7 +281,9 @@ def test_who_has_room_for_another_call_has_it_after_a_crash_and_a_restart_too(
 
 
 @pytest.mark.slow
-def test_the_calls_of_a_subagent_leave_what_is_known_of_its_teammate(project: Project) -> None:
+def test_the_calls_of_a_subagent_do_not_change_the_estimate_for_its_teammate(
+    project: Project,
+) -> None:
     """Else the lead would be bounded by its bytes after each of them, and stop far too early."""
     most = 70_000
     configure(project, {"teammate_tokens": most})
@@ -301,7 +301,7 @@ def test_the_calls_of_a_subagent_leave_what_is_known_of_its_teammate(project: Pr
 
 
 @pytest.mark.slow
-def test_who_is_paused_at_a_limit_can_be_shut_down_and_goes_on_later(project: Project) -> None:
+def test_a_teammate_paused_at_a_limit_can_be_shut_down_and_goes_on_later(project: Project) -> None:
     use_up(project, "ann")
     limited(project, ROOM_FOR_ONE)
     project.do("teamctl", "shutdown", "ann")
@@ -364,7 +364,7 @@ def test_an_unknown_price_under_a_limit_on_money_says_what_to_write(project: Pro
     assert "claude-haiku-9-9" in project.refusals()[0]
 
 
-def test_resume_says_who_cannot_be_resumed(project: Project) -> None:
+def test_resume_names_the_teammates_that_cannot_be_resumed(project: Project) -> None:
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     project.wait_for("ann", "idle")
@@ -400,7 +400,7 @@ def test_resume_goes_on_after_a_missing_key_too(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_cut_off_counts_in_full_and_an_error_not_at_all(project: Project) -> None:
+def test_a_call_that_was_cut_off_counts_in_full_and_an_error_not_at_all(project: Project) -> None:
     configure(project, {})
     project.server.faults.push(Status(529), Cut(after=4), None)
     project.start()

@@ -64,7 +64,7 @@ def test_a_reader_that_goes_away_is_no_error(team: Project) -> None:
     assert ended.stdout.splitlines()[-1] == "0 0"
 
 
-def test_mail_whose_reader_went_away_is_not_taken(team: Project) -> None:
+def test_mail_stays_unread_when_its_reader_goes_away(team: Project) -> None:
     """What nobody has seen is shown again."""
     team.do("teamctl", "send", "lead", "-", stdin="a line of many\n" * 30_000)
     team.run("bash", "-c", "teamctl inbox | head -1")
@@ -72,7 +72,7 @@ def test_mail_whose_reader_went_away_is_not_taken(team: Project) -> None:
     assert team.do("teamctl", "inbox") == "no new mail\n"
 
 
-def test_an_interrupt_ends_what_follows_without_a_word(team: Project) -> None:
+def test_ctrl_c_ends_a_following_command_silently(team: Project) -> None:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with team.begin("teamctl", "logs", "teamd", "--follow", **pipes) as following:
         assert following.stdout is not None
@@ -84,7 +84,7 @@ def test_an_interrupt_ends_what_follows_without_a_word(team: Project) -> None:
 
 
 @pytest.mark.parametrize("command", ["team", "usage"])
-def test_a_table_whose_reader_has_gone_is_no_failure(project: Project, command: str) -> None:
+def test_a_table_cut_off_by_its_reader_is_not_a_failure(project: Project, command: str) -> None:
     project.enlist("ann")
     waits = f"{{ sleep 0.2; teamctl {command}; echo $? > status; }} | true; cat status"
     assert project.do("bash", "-c", waits) == "0\n"

@@ -52,7 +52,7 @@ def at_a_question(project: Project) -> str:
 
 
 @pytest.mark.slow
-def test_what_runs_is_shown_and_a_killed_teammate_does_nothing(project: Project) -> None:
+def test_running_work_is_shown_and_a_killed_teammate_does_nothing(project: Project) -> None:
     project.stage.play("ann", use(("bash", {"command": "sleep 1000"})), say("Done."))
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.")
@@ -87,7 +87,7 @@ def test_nothing_is_done_once_all_are_killed(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_failing_server_is_told_with_attempt_cause_and_time(project: Project) -> None:
+def test_a_failing_server_is_reported_with_attempt_cause_and_time(project: Project) -> None:
     """For up to two minutes nothing but a log told of it."""
     project.server.faults.push(Status(500, retry_after=57))
     project.start()
@@ -100,7 +100,7 @@ def test_a_failing_server_is_told_with_attempt_cause_and_time(project: Project) 
     assert see(project, "ann")["doing"]["kind"] == "model"
 
 
-def test_a_server_that_is_not_there_is_told_as_well_and_who_gave_up_says_until_when(
+def test_an_unreachable_server_is_reported_and_a_paused_teammate_says_until_when(
     project: Project,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -128,7 +128,7 @@ def test_a_retry_that_succeeded_is_over(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_who_waits_for_a_permission_is_on_top_with_the_command_that_answers(
+def test_a_permission_request_is_on_top_with_the_command_that_answers(
     project: Project,
 ) -> None:
     request = at_a_question(project)

@@ -103,7 +103,9 @@ def test_a_declared_teammate_may_work_by_plan(project: Project) -> None:
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject"])
-def test_what_cannot_be_answered_is_refused_with_what_can(project: Project, verb: str) -> None:
+def test_an_unanswerable_request_is_refused_with_a_list_of_open_requests(
+    project: Project, verb: str
+) -> None:
     """Also without a running teamd."""
     project.enlist("bob")
     none = project.run("teamctl", verb, "nope")

@@ -45,7 +45,7 @@ def spawn(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_check_that_failed_in_a_copy_passes_once_it_is_mended(
+def test_a_check_that_failed_in_a_copy_passes_after_the_fix(
     project: Project, repository: Path
 ) -> None:
     """And what was proven is what the person merges."""
@@ -72,7 +72,7 @@ def test_a_check_that_failed_in_a_copy_passes_once_it_is_mended(
     assert said == "ann: Say yes\nann: Say yes"
 
 
-def test_who_edits_a_protected_test_in_its_copy_is_not_believed(
+def test_a_teammate_that_edits_a_protected_test_in_its_copy_is_not_believed(
     project: Project, repository: Path
 ) -> None:
     """It may: a change to tests is work as well, for the person to merge. It proves nothing."""

@@ -67,7 +67,7 @@ def furnish(project: Project) -> tuple[set[Path], set[Path]]:
     return stay, go
 
 
-def test_what_is_rotated_gone_or_debris_is_removed_and_told(project: Project) -> None:
+def test_rotated_orphaned_and_temporary_files_are_removed_and_reported(project: Project) -> None:
     stay, go = furnish(project)
     told = project.do("teamctl", "prune", "--dry-run").splitlines()
     root = project.paths.root
@@ -94,7 +94,7 @@ def test_one_kind_alone_can_be_chosen(project: Project) -> None:
     assert all(path.exists() for path in stay)
 
 
-def test_what_is_younger_than_so_many_days_stays(project: Project) -> None:
+def test_files_younger_than_the_given_days_stay(project: Project) -> None:
     _, go = furnish(project)
     young = left(project.paths.transcript("young"), days=0.9)
     assert project.do("teamctl", "prune", "--older-than", "3") == "nothing to remove\n"

@@ -43,7 +43,7 @@ def wait_merged(project: Project, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_teammates_hear_what_was_not_merged_and_mend_it_in_their_copies(project: Project) -> None:
+def test_teammates_hear_of_failed_merges_and_fix_them_in_their_copies(project: Project) -> None:
     make_repository(project.folder)
     project.write("team.toml", SETTINGS)
     project.start()

@@ -13,7 +13,7 @@ from teamd.transcript.records import Delivered
 from tests.e2e.harness import Project
 
 
-def test_what_a_restarted_teammate_sent_again_is_read_once(project: Project) -> None:
+def test_a_message_resent_by_a_restarted_teammate_is_read_once(project: Project) -> None:
     """It was killed after it had sent and before it had noted that; the id is the same."""
     project.enlist("bob")
     message = Message(id="call-1", sender="bob", to="lead", content="Done.")
@@ -35,7 +35,7 @@ def test_the_same_id_with_other_words_is_another_message(project: Project) -> No
         assert words in project.do("teamctl", "inbox")
 
 
-def test_what_a_killed_reader_had_in_hand_is_read_together_with_the_rest(project: Project) -> None:
+def test_mail_held_by_a_killed_reader_is_read_together_with_the_rest(project: Project) -> None:
     """It comes in a batch of its own, and a person would take that for all there is."""
     project.enlist("bob")
     box = Mailbox(project.paths, "lead")
@@ -49,7 +49,7 @@ def test_what_a_killed_reader_had_in_hand_is_read_together_with_the_rest(project
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_what_a_killed_reader_had_kept_hides_nothing_that_came_later(
+def test_mail_kept_by_a_killed_reader_hides_no_later_mail(
     project: Project, options: tuple[str, ...]
 ) -> None:
     """It was killed before it forgot what it had shown: that batch has nothing new in it."""

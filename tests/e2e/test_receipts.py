@@ -30,7 +30,7 @@ def _way(project: Project, wanted: str) -> dict[str, Any]:
     return dict(way)
 
 
-def test_a_send_that_waits_returns_once_it_stands_in_the_conversation(team: Project) -> None:
+def test_send_wait_returns_once_the_message_is_in_the_conversation(team: Project) -> None:
     team.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     said = team.do("teamctl", "send", "ANN", "Are you there?", "--id", "call-1", "--wait")
     mail = [m for record in team.records("ann", "mail") for m in record["messages"]]
@@ -40,7 +40,7 @@ def test_a_send_that_waits_returns_once_it_stands_in_the_conversation(team: Proj
     assert team.do("teamctl", "send", "ann", "Are you there?", "--id", "call-1", "--wait") == said
 
 
-def test_a_send_that_waits_reaches_who_is_in_the_middle_of_a_turn(team: Project) -> None:
+def test_send_wait_reaches_a_teammate_in_the_middle_of_a_turn(team: Project) -> None:
     """It returns with the very next model call, not at the end of the turn."""
     command = "touch begun; until [ -e go-on ]; do sleep 0.02; done"
     team.stage.play("mia", use(("bash", {"command": command})), say("Done."))
@@ -82,7 +82,7 @@ def test_without_teamd_a_send_says_so_at_once_and_waits(project: Project) -> Non
     project.wait_for("ann", "idle")
 
 
-def test_who_is_shut_down_is_waited_for(team: Project) -> None:
+def test_send_wait_to_a_teammate_that_is_shut_down_ends_at_its_deadline(team: Project) -> None:
     """And the sender is told why, once."""
     team.do("teamctl", "spawn", "sue", "coder", "Go.", "--wait")
     team.do("teamctl", "shutdown", "sue")
@@ -117,7 +117,7 @@ def test_an_interrupt_ends_the_wait_and_the_message_stays(project: Project) -> N
     assert "One." in project.mail("ann")
 
 
-def test_a_way_is_told_from_the_sending_to_the_conversation(team: Project) -> None:
+def test_trace_shows_the_way_of_a_message_from_send_to_conversation(team: Project) -> None:
     team.do("teamctl", "spawn", "tom", "coder", "Go.", "--wait")
     sent = json.loads(team.do("teamctl", "send", "tom", "Hi.", "--json", "--wait"))
     assert (sent["to"], sent["delivered"]) == ("tom", True)
@@ -204,7 +204,7 @@ OTHER: Final = (
 )
 
 
-def test_the_same_id_with_another_text_is_refused_wherever_the_first_one_is(
+def test_an_id_reused_for_another_text_is_refused_wherever_the_first_message_is(
     project: Project,
 ) -> None:
     """Queued, shown, or kept in a conversation; the same text is still sent, and counts once."""
@@ -232,14 +232,14 @@ def test_a_text_that_its_reader_has_in_hand_is_compared_too(project: Project) ->
     assert (refused.status, refused.complaint) == (1, OTHER.format("ann"))
 
 
-def test_what_was_rejected_may_be_sent_in_other_words(project: Project) -> None:
+def test_a_rejected_message_may_be_sent_in_other_words(project: Project) -> None:
     project.enlist("ann")
     rejected = {"id": "1", "from": "lead", "content": "Crash."}
     project.paths.rejected("ann").write_text(f"{json.dumps(rejected)}\n")
     project.do("teamctl", "send", "ann", "Do not crash.", "--id", "1")
 
 
-def test_what_was_kept_before_a_kill_is_not_shown_again(project: Project) -> None:
+def test_mail_kept_before_a_kill_is_not_shown_again(project: Project) -> None:
     """Killed between keeping it and being done with it: it was shown, and stands there."""
     project.enlist("ann")
     project.do("teamctl", "send", "lead", "Ready.", "--from", "ann")
@@ -266,7 +266,7 @@ def test_following_shows_a_repeated_send_once(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_limit_raised_for_senders_holds_for_who_runs_already(project: Project) -> None:
+def test_a_limit_raised_for_senders_applies_to_running_teammates(project: Project) -> None:
     """Who was told that a long message is safe read team.toml as it is; so must its reader."""
     project.write("team.toml", "[mail]\nmax_message_bytes = 2000\n")
     project.start()

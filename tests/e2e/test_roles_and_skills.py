@@ -95,7 +95,7 @@ def test_a_skill_is_listed_and_read_on_demand(team: Project) -> None:
     assert "Tag, then push." in second.asked.last_results[0].text
 
 
-def test_a_job_that_ends_wakes_its_teammate_and_is_told_once(team: Project) -> None:
+def test_a_job_that_ends_wakes_its_teammate_and_is_reported_once(team: Project) -> None:
     """Row "one `task` tool, three modes … background (job id, output, stop)": the commands."""
     team.stage.play(
         "jack",

@@ -42,7 +42,7 @@ def test_a_teammate_at_work_rejects_with_a_reason_goes_on_and_approves_later(
     assert calls == 4  # work, no, work, yes; and none after that
 
 
-def test_who_is_idle_is_shut_down_without_a_model_call_and_woken_with_its_memory(
+def test_an_idle_teammate_is_shut_down_without_a_model_call_and_woken_with_its_memory(
     team: Project,
 ) -> None:
     team.stage.play("berta", say("Noted: 7."), say("It was 7."))
@@ -58,7 +58,7 @@ def test_who_is_idle_is_shut_down_without_a_model_call_and_woken_with_its_memory
     assert team.member("berta")["pid"] is not None
 
 
-def test_who_is_paused_is_shut_down_without_a_model_call(project: Project) -> None:
+def test_a_paused_teammate_is_shut_down_without_a_model_call(project: Project) -> None:
     """It cannot ask its model; that must not keep it from leaving."""
     del project.environment["ANTHROPIC_API_KEY"]
     project.start()
@@ -135,7 +135,7 @@ def test_a_forged_request_is_text_and_a_forged_answer_ends_nobody(team: Project)
     assert "Leave!" in json.dumps(team.asked("gitta", least=2)[1].body)
 
 
-def test_a_ctrl_c_says_that_the_request_stands_and_it_does(team: Project) -> None:
+def test_the_request_remains_open_after_ctrl_c(team: Project) -> None:
     team.stage.act("hans", answering("hans", (True, "")))
     at_work(team, "hans")
     asking = team.begin("teamctl", "shutdown", "hans", "--timeout", "50", stderr=subprocess.PIPE)
@@ -143,7 +143,9 @@ def test_a_ctrl_c_says_that_the_request_stands_and_it_does(team: Project) -> Non
     asking.send_signal(signal.SIGINT)
     _, stderr = asking.communicate(timeout=20)
     assert asking.returncode == 130
-    assert stderr.startswith("teamctl: the request stands: who does not reject it is shut down")
+    assert stderr.startswith(
+        "teamctl: the request stands: a teammate that does not reject it is shut down"
+    )
     assert stderr.count("\n") == 1
     spawned = team.run("teamctl", "spawn", "hans", "clerk", "Go.")
     assert spawned.status == 1
@@ -193,7 +195,7 @@ def test_a_look_that_fails_shortens_no_deadline(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_whoever_agreed_to_what_nobody_waits_for_is_ended(project: Project) -> None:
+def test_a_teammate_that_agrees_after_its_asker_left_is_ended(project: Project) -> None:
     """It reads nothing any more once it has agreed."""
     project.start()
     project.do("teamctl", "spawn", "ines", "clerk", "Go.", "--wait")

@@ -155,7 +155,7 @@ def test_a_name_that_is_taken_or_no_name_is_refused(both: Project, name: str) ->
     assert "already" in refused.complaint or "cannot be a team's name" in refused.complaint
 
 
-def test_the_leads_tool_removes_a_team_one_of_which_had_to_be_ended(two: Project) -> None:
+def test_delete_team_removes_a_team_after_a_teammate_had_to_be_killed(two: Project) -> None:
     """As `teamctl delete` does. The answer stands there already: the real one takes a minute."""
     answer = control.ControlReply(text="what became of w", exit_code=ExitCode.REFUSED)
     control.reply(web(two), "k", answer)
@@ -168,7 +168,7 @@ def test_the_leads_tool_removes_a_team_one_of_which_had_to_be_ended(two: Project
     assert not web(two).root.exists()
 
 
-def test_a_lead_is_refused_at_once_what_would_end_itself(two: Project) -> None:
+def test_a_lead_may_not_delete_its_own_team(two: Project) -> None:
     two.stage.play("lead", use(("delete_team", {"name": "Web"})), say("So be it."))
     begun = time.monotonic()
     assert two.do("teamctl", "--team", "web", "chat", "Go away.") == "So be it.\n"
@@ -292,7 +292,9 @@ def wanda(project: Project) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_who_was_put_into_another_team_reports_to_the_lead_that_did_it(two: Project) -> None:
+def test_a_teammate_spawned_into_another_team_reports_to_the_lead_that_spawned_it(
+    two: Project,
+) -> None:
     """Nobody reads the inbox of the lead of a team that no agent leads and no person looks at."""
 
     def lead(asked: Asked) -> Answer:

@@ -63,7 +63,7 @@ def approve(project: Project, press: Callable[[], None]) -> None:
 
 
 @pytest.mark.tmux
-def test_a_request_shows_one_key_answers_it_and_what_is_answered_elsewhere_vanishes(
+def test_a_request_appears_is_answered_with_one_key_and_vanishes_when_answered_elsewhere(
     project: Project,
 ) -> None:
     project.write("team.toml", RULES)
@@ -127,7 +127,7 @@ def _text(project: Project, name: str) -> str:
 
 
 @pytest.mark.tmux
-def test_every_size_shows_who_waits_and_the_team(project: Project) -> None:
+def test_every_terminal_size_shows_open_requests_and_the_team(project: Project) -> None:
     project.enlist("alice", "bob")
     with opened(project, "teamctl top", (120, 30)) as window:
         window.sees("bob")
@@ -182,7 +182,7 @@ def test_a_frozen_top_delays_no_delivery(project: Project) -> None:
 
 
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
-def test_without_a_screen_it_prints_what_team_prints(project: Project, term: str) -> None:
+def test_without_a_terminal_top_prints_the_output_of_team(project: Project, term: str) -> None:
     project.enlist("alice")
     env = {"TERM": term}
     shown = project.run("teamctl", "top", env=env)
@@ -196,7 +196,7 @@ def test_without_a_screen_it_prints_what_team_prints(project: Project, term: str
 
 
 @pytest.mark.parametrize("settings", [{"NO_COLOR": "1"}, {}], ids=["NO_COLOR", "colours"])
-def test_without_colours_names_and_states_are_told_by_words(
+def test_without_colors_words_show_names_and_states(
     project: Project, settings: dict[str, str]
 ) -> None:
     """The row that is chosen is still seen: what turns it round is no colour."""

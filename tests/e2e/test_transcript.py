@@ -116,7 +116,7 @@ def test_followed_it_says_that_a_model_call_is_tried_again(two: Project) -> None
         (("ann", "eve"), 1, "no teammate named 'eve'"),
     ],
 )
-def test_what_cannot_be_shown_is_refused(
+def test_an_unknown_teammate_cannot_be_shown(
     two: Project, argv: tuple[str, ...], status: int, sentence: str
 ) -> None:
     refused = two.run("teamctl", "transcript", *argv)
@@ -140,9 +140,7 @@ def test_a_terminal_gets_the_end_and_ctrl_c_leaves(two: Project) -> None:
     [({}, b"\x1b[32m"), ({"NO_COLOR": "1"}, b"\x1b[1m"), ({"TERM": "dumb"}, b"**A3**")],
     ids=["colour", "NO_COLOR", "dumb"],
 )
-def test_colours_are_for_who_wants_them(
-    two: Project, variables: dict[str, str], expected: bytes
-) -> None:
+def test_colors_are_optional(two: Project, variables: dict[str, str], expected: bytes) -> None:
     write(two, "ann", said("**A3**", 1))
     two.environment.update({"TERM": "xterm-256color", **variables})
     with closing(Terminal(two, "teamctl", "transcript", "ann")) as terminal:

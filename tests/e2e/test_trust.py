@@ -30,7 +30,7 @@ def confirms(project: Project, *words: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_what_it_loosens_is_printed_and_counts_from_the_next_reload_on(project: Project) -> None:
+def test_loosening_settings_are_printed_and_apply_from_the_next_reload(project: Project) -> None:
     file = project.write("team.toml", MINE, trusted=False)
     started = project.run("teamd", "start")
     assert (started.status, started.stderr.count("teamd: not in force until you confirm")) == (0, 1)
@@ -60,7 +60,7 @@ def test_what_it_loosens_is_printed_and_counts_from_the_next_reload_on(project: 
     assert listed(project) == {}, "what was not trusted is not by a change of ours"
 
 
-def test_a_raised_limit_that_waits_is_told_to_who_resumes(project: Project) -> None:
+def test_resume_mentions_a_raised_limit_that_waits_for_trust(project: Project) -> None:
     project.write("team.toml", "[limits]\nteammate_tokens = 10\n")
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.")
@@ -77,7 +77,7 @@ def test_a_raised_limit_that_waits_is_told_to_who_resumes(project: Project) -> N
     project.wait_for("ann", "idle", turns=1)
 
 
-def test_a_start_that_fails_says_why_and_not_what_waits(project: Project) -> None:
+def test_a_failed_start_gives_its_reason_and_no_waiting_settings(project: Project) -> None:
     """Who starts it by the way, such as a spawn, hands on the last word."""
     project.write("team.toml", f'{MINE}[team]\nname = "web"\n', trusted=False)
     (project.folder / ".teams" / "web").mkdir(parents=True, mode=0o700)
@@ -137,7 +137,7 @@ def test_a_team_by_name_and_another_file_are_named_in_the_command(project: Proje
     assert listed(project) == {}
 
 
-def test_what_cannot_be_confirmed_is_one_sentence(project: Project) -> None:
+def test_a_file_that_cannot_be_confirmed_is_refused_in_one_sentence(project: Project) -> None:
     project.write("team.toml", "[limits]\ncalls_per_wake = 60\n", trusted=False)
     empty = {"HOME": "", "XDG_STATE_HOME": ""}
     refused = project.run("teamctl", "trust", env=empty)
@@ -159,7 +159,7 @@ def test_what_cannot_be_confirmed_is_one_sentence(project: Project) -> None:
     assert listed(project) == {}
 
 
-def test_nothing_that_a_terminal_obeys_is_printed(project: Project) -> None:
+def test_no_terminal_control_sequence_is_printed(project: Project) -> None:
     project.write(
         "team.toml", '[model]\nkey_command = "a\\u001b]52;c;x\\u0007\\u202e"\n', trusted=False
     )

@@ -16,7 +16,7 @@ from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
 
-def test_who_runs_is_not_removed_and_who_is_shut_down_is(team: Project) -> None:
+def test_only_teammates_that_are_shut_down_are_removed(team: Project) -> None:
     team.do("teamctl", "spawn", "ada", "coder", "Work.", "--wait")
     team.wait_for("ada", "idle")
     refused = team.run("teamctl", "rm", "ada")
@@ -54,7 +54,7 @@ def test_rm_without_teamd_says_so(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_show_is_all_about_one(team: Project) -> None:
+def test_show_tells_everything_about_one_teammate(team: Project) -> None:
     team.stage.play("cleo", use(("submit_plan", {"plan": "This."})), say("I wait for you."))
     team.do("teamctl", "spawn", "cleo", "coder", "Work.", "--plan", "--wait")
     team.wait_for("cleo", "idle")

@@ -70,7 +70,7 @@ def shown_roster(page: Browser) -> Any:
     return json.loads(text)
 
 
-def test_the_page_shows_who_waits_and_who_does_what(page: Browser, busy: Project) -> None:
+def test_the_page_shows_open_requests_and_current_work(page: Browser, busy: Project) -> None:
     request = open_request(busy)
     for words in (
         "1 waits for you",

@@ -32,7 +32,7 @@ def test_a_count_is_told_in_few_characters(number: float, shown: str) -> None:
 
 
 @given(st.text())
-def test_nothing_that_a_terminal_obeys_is_printed(text: str) -> None:
+def test_no_terminal_control_sequence_is_printed(text: str) -> None:
     """A teammate's words must not clear the screen, move the cursor or hide what stands there."""
     shown = plain(text)
     harmless = "\n\t\u200c\u200d"  # the joiners spell words and emoji

@@ -77,7 +77,7 @@ def test_a_command_follows_no_link_and_waits_at_no_fifo(still: Project, tmp_path
     assert "is a symbolic link" not in checked.stdout
 
 
-def test_the_doctor_names_what_is_no_file_of_the_team(still: Project, tmp_path: Path) -> None:
+def test_the_doctor_names_files_that_are_not_the_teams(still: Project, tmp_path: Path) -> None:
     still.paths.inbox("ann").symlink_to(tmp_path / "elsewhere")
     checked = still.run("teamctl", "doctor")
     assert checked.status == 1
@@ -86,7 +86,7 @@ def test_the_doctor_names_what_is_no_file_of_the_team(still: Project, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_teammate_whose_inbox_was_replaced_holds_up_nobody(team: Project) -> None:
+def test_a_teammate_with_a_replaced_inbox_delays_no_other(team: Project) -> None:
     outside = team.write("outside", "mine\n")
     for name in ("carl", "dora"):
         team.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
@@ -217,7 +217,7 @@ def test_a_million_messages_take_no_more_memory_than_a_few(still: Project) -> No
     assert marked.count(b"\n") == FLOOD + 1, "it stays, with a marker behind it"
 
 
-def test_a_full_inbox_takes_no_more_and_says_so(still: Project) -> None:
+def test_a_full_inbox_refuses_further_mail_and_says_so(still: Project) -> None:
     still.write("team.toml", "[mail]\nmax_inbox_bytes = 400\n")
     still.do("teamctl", "send", "ann", "x" * 300)
     refused = still.run("teamctl", "send", "ann", "x" * 300)

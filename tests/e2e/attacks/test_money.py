@@ -94,7 +94,7 @@ def held(project: Project, name: str) -> bool:
     return wakes(project, name) >= MOST
 
 
-def test_two_that_thank_each_other_stop_and_the_lead_is_told_once(team: Project) -> None:
+def test_two_teammates_that_thank_each_other_stop_and_the_lead_is_told_once(team: Project) -> None:
     """Also when one of them is killed meanwhile; what waits is read once a person wakes it."""
     play(team, "alice", "bob")
     wait_until(lambda: wakes(team, "bob") >= MOST // 2, what="they talk")
@@ -322,7 +322,7 @@ def test_a_model_of_unknown_price_is_refused_where_the_person_limits_money(
     project.wait_for("ann", "idle", turns=1)
 
 
-def test_a_model_of_unknown_price_starts_in_a_default_team_and_the_person_is_told(
+def test_a_model_without_a_known_price_starts_in_a_default_team_and_the_person_is_told(
     project: Project,
 ) -> None:
     """No local model has a price; which limit bounds it, the person hears at once."""

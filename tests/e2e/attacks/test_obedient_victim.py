@@ -62,7 +62,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 @pytest.mark.slow
-def test_whatever_strangers_order_nothing_happens_and_the_work_is_done(scene: Scene) -> None:
+def test_orders_of_strangers_have_no_effect_and_the_work_is_done(scene: Scene) -> None:
     project, before = scene.project, digest(*scene.protected)
     teamd = project.start()
     limits = read_limits(project)

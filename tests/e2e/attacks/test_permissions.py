@@ -169,7 +169,7 @@ def test_no_mail_no_tool_and_no_other_command_approves(guarded: Project) -> None
 
 
 @pytest.mark.slow
-def test_what_is_allowed_for_good_is_not_asked_until_it_is_taken_back(guarded: Project) -> None:
+def test_a_lasting_permission_is_not_asked_again_until_it_is_revoked(guarded: Project) -> None:
     turns = [use(deploy("four")), use(deploy("four")), use(deploy("five")), use(deploy("four"))]
     request = asked(guarded, "gina", *turns)
     guarded.do("teamctl", "approve", request, "--always")

@@ -67,7 +67,7 @@ def test_a_teammate_changes_nothing_but_its_workspace(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_what_stands_around_commands_is_told(project: Project) -> None:
+def test_the_sandbox_around_commands_is_reported(project: Project) -> None:
     project.write("team.toml", '[role.tester]\nhosts = ["docs.example.org"]\n')
     project.start()
     for name, role in (("ann", "coder"), ("bob", "tester")):

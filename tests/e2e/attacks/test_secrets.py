@@ -89,7 +89,7 @@ def holds_key(text: str) -> bool:
     return any(form in text for form in (KEY, encoded, KEY.encode().hex()))
 
 
-def test_the_key_stands_in_no_environment_and_no_command_line(team: Project) -> None:
+def test_the_key_is_in_no_environment_and_no_command_line(team: Project) -> None:
     """Of teamd, of its teammates and of their commands; the server got it all the same."""
     # Not before the person's own command has ended, which has the key in its environment.
     command = f"until [ -e look ]; do sleep 0.05; done; {LOOK}"
@@ -108,7 +108,7 @@ def test_the_key_stands_in_no_environment_and_no_command_line(team: Project) -> 
         assert b"ANTHROPIC_BASE_URL" in shown_by[team.supervisor], "the rest of it is there"
 
 
-def test_no_prompt_stands_in_a_command_line(team: Project) -> None:
+def test_no_prompt_is_in_a_command_line(team: Project) -> None:
     """Everybody on the machine can read those."""
     team.stage.play("ann", use(("bash", {"command": "touch begun; sleep 1000"})))
     team.do("teamctl", "spawn", "ann", "clerk", "-", stdin=f"{PROMPT}, {KEY}")
@@ -119,7 +119,7 @@ def test_no_prompt_stands_in_a_command_line(team: Project) -> None:
 
 
 @pytest.mark.slow
-def test_what_tools_print_of_the_key_is_masked(team: Project) -> None:
+def test_the_key_is_masked_in_the_output_of_tools(team: Project) -> None:
     """At once, in a job, at a cut, in an error, encoded, and in what one passes on to others."""
     slowly = "for c in $(fold -w 5 key.txt); do printf %s $c; sleep 0.01; done"
     team.stage.play(

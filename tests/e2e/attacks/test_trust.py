@@ -119,7 +119,9 @@ def test_neither_a_reload_nor_the_doctor_falls_for_it(cloned: Project, thief: St
     assert thief.requests == []
 
 
-def test_what_waits_is_said_wherever_a_person_looks(cloned: Project) -> None:
+def test_settings_that_wait_for_trust_are_mentioned_wherever_a_person_looks(
+    cloned: Project,
+) -> None:
     for command in (("teamd", "status"), ("teamctl", "team")):
         assert WAITING in cloned.do(*command)
         assert json.loads(cloned.do(*command, "--json"))["untrusted"] == WAITING.split(", ")

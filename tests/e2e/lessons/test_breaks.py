@@ -122,7 +122,7 @@ def test_the_person_answers_for_the_agent_that_leads(project: Project) -> None:
     assert f"request {asked['id']} was approved already" in result["content"]
 
 
-def test_an_agent_that_leads_and_fails_is_told_to_the_person(project: Project) -> None:
+def test_the_person_is_told_when_the_lead_agent_fails(project: Project) -> None:
     """Nobody else would: its own mail is read by nobody now."""
     project.write("team.toml", "[supervision]\ncrashes = 1\n")
     project.start()

@@ -73,7 +73,7 @@ BREAKS: Final = {
 COMPLAINTS: Final = {
     "messages marked read but never seen": (
         "test_ten_kills_with_a_message_in_hand_cost_nothing_but_time",
-        "test_mail_is_not_taken_when_whoever_would_see_it_has_gone",
+        "test_mail_is_not_taken_when_its_reader_has_gone",
         "test_mail_for_the_person_is_seen_after_the_agent_that_led_has_gone",
     ),
     "mail delivered only at the end of a long turn": (
