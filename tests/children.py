@@ -34,7 +34,7 @@ NOBODY: Final = ChildProgram(
 
 
 def make_context(paths: TeamPaths, journal: Journal, program: ChildProgram = NOBODY) -> TeamContext:
-    """Build it; nobody is forked until `children.begin` is called."""
+    """Build it; no process is forked until `children.begin` is called."""
     settings = LiveSettings(paths, paths.settings)
     post = MailRouter(paths, durable=False, max_bytes=9999)
     roster = RosterWriter(post, journal, team_name="default")
@@ -62,7 +62,7 @@ sys.stdin.read()
 def child(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     """A program with pipes to its standard input and from its standard output; killed at the end.
 
-    Closing `stdin` is how to tell it to go on.
+    Close `stdin` to let it continue.
     """
     with subprocess.Popen(
         _argv(code, arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -74,7 +74,7 @@ def child(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
 
 
 def adopt_orphans(*, adopts: bool = True) -> None:
-    """Have this process be a subreaper, as teammates and supervisors are, or be none. On Linux."""
+    """Switch this process's subreaper flag (Linux); teammates and supervisors have it on."""
     assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0) == 0
 
 
@@ -146,7 +146,7 @@ def holding(path: object) -> Iterator[subprocess.Popen[str]]:
 
 
 def said(code: str, *arguments: object, file_bytes: int | None = None) -> str:
-    """What a program prints; with `file_bytes` no file can grow over that, as on a full disk."""
+    """Return the output of a program; no file can grow beyond `file_bytes`, as on a full disk."""
     if file_bytes is not None:
         limit = f"({file_bytes}, {file_bytes})"
         code = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, {limit})\n{code}"
@@ -155,16 +155,16 @@ def said(code: str, *arguments: object, file_bytes: int | None = None) -> str:
 
 
 def survived(left: int, deed: Callable[[Callable[[], None]], object]) -> bool:
-    """Do something in a forked process that is killed before its so-manieth operation on a file.
+    """Run `deed` in a forked process that is killed before its n-th operation on a file.
 
-    Python tells audit hooks of each `open`, `flock`, `rename`, `truncate` and `unlink` beforehand.
+    Python calls audit hooks before each `open`, `flock`, `rename`, `truncate` and `unlink`.
 
     Args:
-        left: which operation is not done any more.
-        deed: is given what it calls where the count begins.
+        left: the number of the first operation that is not done.
+        deed: calls its argument when counting shall begin.
 
     Returns:
-        Whether it came to its end.
+        Whether the process reached its end.
     """
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""What tests of whole programs share."""
+"""Fixtures and the order of tests."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _VERSION_MANAGERS: Final = frozenset({".cargo", ".pyenv", ".rbenv", ".asdf"})
 
 
 def _keep_from_midnight() -> None:
-    """Have it be noon where the tests are, in a run that would see the end of a day.
+    """Set the time zone to noon if the day would end during the run.
 
-    What is told with an hour gets a date there, and what was spent is of the day before.
+    After midnight, times are printed with a date and budgets start a new day.
     """
     if not 1 <= time.localtime().tm_hour < 23:
         os.environ["TZ"] = f"NOON{time.gmtime().tm_hour - 12:+d}"  # POSIX: what is added for UTC
@@ -48,11 +48,11 @@ _keep_from_midnight()  # before anything reads a clock; workers and programs get
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have each file of tests compiled by one worker, whose bytecode the others read.
+    """Let each worker compile a share of the test files; the others read its bytecode.
 
-    Every worker imports all of them, and compiling takes twice as long as all else that it does
-    before its first test. So each begins elsewhere. What cannot be imported is told as ever: when
-    it is collected.
+    Every worker imports all of them, and compiling takes twice as long as the rest of the time
+    before its first test. So each begins at another file. Import errors are reported later, when
+    tests are collected.
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if worker:
@@ -74,18 +74,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return two a core: most tests wait, and no more, since some hold others to a deadline."""
+    """Return two per core, since most tests wait; with more, tests with deadlines would fail."""
     return 2 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that no worker is left alone with it in the end."""
+    """Start with the longest tests, so that no worker is left alone with them at the end."""
     items.sort(key=lambda item: _rank(item.path.parts))
 
 
 def pytest_collection_finish() -> None:
-    """Keep what was collected: no garbage collection looks at these million objects again.
+    """Exempt the million collected objects from garbage collection.
 
     Many tests fork this process, and each fork copies the table of all its pages: 8 ms, and as much
     for the child's end, where a quarter of that is enough.
@@ -112,7 +112,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what teamd logged beside a test that failed: CI keeps none of its files."""
+    """Show the end of teamd's log beside a failed test: CI keeps no files."""
     report = yield
     for project in map(getattr(item, "funcargs", {}).get, ("project", "running")):
         log = project and report.failed and call.when == "call" and project.paths.log("teamd")
@@ -124,7 +124,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session", autouse=True)
 def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a test trusts by itself is not what the person trusts who runs the tests."""
+    """Tests keep their own trust store, apart from that of the person who runs them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(STATE_VARIABLE, str(tmp_path_factory.mktemp("state")))
         patch.setenv("PATH", _path_without_version_managers(os.environ["PATH"]))
@@ -139,9 +139,9 @@ def _path_without_version_managers(path: str) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The workers of a run have one process in common that has imported the commands.
+    """All workers of a run share one process that has imported the commands.
 
-    Who measures what each worker takes gives them one each: `TESTS_SHARE= pytest`.
+    To measure each worker alone, give each its own process: `TESTS_SHARE= pytest`.
     """
     with pytest.MonkeyPatch.context() as patch:
         if "PYTEST_XDIST_WORKER" in os.environ and SHARED_VARIABLE not in os.environ:
@@ -153,9 +153,9 @@ def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def turn(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """A test that is marked `alone` measures: no test of another worker runs beside it.
+    """A test marked `alone` measures: no test of another worker runs beside it.
 
-    Who wants to be alone holds the door while it waits for those inside.
+    A test that wants to be alone locks the door while the tests inside finish.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
@@ -180,7 +180,7 @@ def project(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Project]
 def running(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Project]:
-    """A project whose teamd runs, for all tests of a file: each takes names of its own."""
+    """A project with a running teamd, shared by the tests of a file; each uses its own names."""
     with opened(tmp_path_factory.mktemp("running"), installed=_installed(request)) as made:
         made.start()
         yield made

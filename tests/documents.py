@@ -49,7 +49,7 @@ class Example:
 
     @property
     def place(self) -> str:
-        """Where it stands, for a failed assertion."""
+        """File and line, for a failed assertion."""
         return f"{self.page.name}:{self.line}"
 
     @property
@@ -106,7 +106,7 @@ def indented(page: Path) -> list[str]:
 
 
 def inline_code(text: str) -> list[str]:
-    """Return what stands between backquotes, on one line each, with a table's bars unescaped."""
+    """Return the texts between backquotes, each on one line, with a table's bars unescaped."""
     return [" ".join(code.split()).replace("\\|", "|") for code in _INLINE.findall(text)]
 
 

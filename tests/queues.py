@@ -1,4 +1,4 @@
-"""Teammates with working copies and a merge queue, for tests: the test does what they would."""
+"""Teammates with working copies and a merge queue; the test acts in their place."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCRIPT = "cat *.txt > all; ! { grep -q left all && grep -q right all; } || { ech
 class Yard:
     """A project with a queue.
 
-    It has no teamd, unless the test starts one: `empty` does what that would have done.
+    It has no teamd, unless the test starts one: `empty` does its work.
 
     Attributes:
         folder: the person's repository, in which `check.sh` is the check.
@@ -46,7 +46,7 @@ class Yard:
 
     @property
     def settings(self) -> Settings:
-        """What team.toml says now."""
+        """The current settings."""
         file = self.folder / "team.toml"
         return parse(file.read_bytes(), path=file)
 
@@ -63,12 +63,12 @@ class Yard:
         return git(self.copy(name), "rev-parse", "HEAD")
 
     def add(self, name: str) -> str:
-        """Queue what a teammate has committed, as the command does; the id."""
+        """Queue a teammate's commits as the command does; return the id."""
         return enqueue.add(self._queue, name, self.settings).id
 
     @contextmanager
     def emptied(self) -> Iterator[ForkedChild]:
-        """Run the process that teamd forks for the queue, beside what is done meanwhile."""
+        """Run the queue's process in the background during the block."""
         with forked(self._run_merger) as process:
             yield process
             assert process.stdout.read() == "it ended\n"
@@ -88,12 +88,12 @@ class Yard:
         return Queue(own_board(self.project.paths, self.settings))
 
     def entries(self) -> dict[str, dict[str, Any]]:
-        """What the command shows as JSON, by id."""
+        """The entries that the command shows as JSON, by id."""
         shown = queue.read(self.project.paths).all
         return {entry.id: json.loads(json.dumps(entry.to_json())) for entry in shown}
 
     def stored(self) -> dict[str, dict[str, Any]]:
-        """What the file says, by id."""
+        """The entries of the file, by id."""
         file = self.project.paths.queue
         found = json.loads(file.read_bytes())["queue"] if file.exists() else []
         return {entry["id"]: entry for entry in found}
@@ -123,7 +123,7 @@ class Yard:
         return git(self.folder, *words)
 
     def leftovers(self) -> list[str]:
-        """What an ended run should have removed."""
+        """Leftovers that a run should have removed."""
         paths = self.project.paths
         places = [paths.checks / "queue", paths.work / ".merging", *paths.homes.glob("check.*")]
         places += [*paths.work.glob(".scratch-*"), self.folder / ".git" / "index.lock"]
@@ -131,7 +131,7 @@ class Yard:
         return [*(str(place) for place in places if place.exists()), *refs]
 
     def merges(self, branch: str = "team/main") -> list[str]:
-        """The subjects of what the queue has merged, oldest first."""
+        """The subjects of merged commits, oldest first."""
         between = f"main..{branch}"
         return self.git("log", "--reverse", "--first-parent", "--format=%s", between).splitlines()
 
@@ -178,7 +178,7 @@ class Worker:
         return not self.changes and not self.entry
 
     def go_on(self) -> None:
-        """Make the next change, or try once more what was not merged."""
+        """Make the next change, or retry one that was not merged."""
         if self.entry:
             state = self.yard.stored()[self.entry]["state"]
             if state in ("waiting", "checking"):

@@ -60,7 +60,7 @@ class Server:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What shows the token."""
+        """The link that contains the token."""
         return {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
 
     def ask(self, path: str, **options: Any) -> tuple[int, dict[str, str], bytes]:
@@ -176,7 +176,7 @@ class Browser:
     """A browser with one page.
 
     Attributes:
-        driver: sends what this class has no word for.
+        driver: for actions that this class does not offer.
         opened: the link that was opened last.
     """
 
@@ -186,7 +186,7 @@ class Browser:
         self._elsewhere: list[ThreadingHTTPServer] = []
 
     def open(self, link: str) -> None:
-        """Open a link in place of what is shown."""
+        """Open a link in the current window."""
         self.opened = link
         self.driver.get("about:blank")
         self.driver.get(link)
@@ -209,7 +209,7 @@ class Browser:
         wait_until(lambda: words in self.text, what=f"the page shows {words!r}")
 
     def miss(self, words: str) -> None:
-        """Wait until something can be read no more."""
+        """Wait until a text has disappeared."""
         wait_until(lambda: words not in self.text, what=f"the page shows {words!r} no more")
 
     def find(self, selector: str) -> WebElement:
@@ -245,7 +245,7 @@ class Browser:
         self._command("Runtime.evaluate", expression=script)
 
     def wait_for_script(self, promise: str) -> Any:
-        """Run a script that takes a while, and return what comes of it."""
+        """Run an asynchronous script and return its result."""
         found = self._command(
             "Runtime.evaluate", expression=promise, awaitPromise=True, returnByValue=True
         )
@@ -253,12 +253,12 @@ class Browser:
         return found["result"].get("value")
 
     def settle(self) -> None:
-        """Wait until the page has drawn what it knows."""
+        """Wait until the page has drawn its state."""
         while self.wait_for_script(_DRAWN):  # what was loaded is drawn in a frame of its own
             self.miss("Loading …")
 
     def nameless(self) -> list[str]:
-        """Return the controls that have no name for those who do not see them."""
+        """Return the controls without an accessible name."""
         nodes = self._command("Accessibility.getFullAXTree")["nodes"]
         return [
             f"{one['role']['value']}: {one}"
@@ -285,7 +285,7 @@ class Browser:
         self.driver.get(f"http://127.0.0.1:{server.server_port}/")
 
     def close(self) -> None:
-        """End what was opened elsewhere."""
+        """Close the other windows."""
         for server in self._elsewhere:
             server.shutdown()
             server.server_close()
@@ -295,7 +295,7 @@ class Browser:
         return found
 
     def complaints(self) -> list[str]:
-        """Return what the console says of errors since the last call."""
+        """Return the console's errors since the last call."""
         entries: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [one["message"] for one in entries if one["level"] == "SEVERE"]
 

@@ -26,7 +26,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """A team that runs: alice has done something, and what bob wants to do has to be allowed."""
+    """A running team: alice has finished a turn, and bob waits for a permission."""
     with opened(tmp_path_factory.mktemp("busy")) as made:
         made.write("team.toml", RULE)
         failing = use(("bash", {"command": "echo hello; exit 3"}))
@@ -52,10 +52,10 @@ def server(busy: Project) -> Iterator[Server]:
 def page(
     browser: Browser, server: Server, request: pytest.FixtureRequest, opened_after: dict[str, int]
 ) -> Iterator[Browser]:
-    """The page at its first view; its console holds no error in the end.
+    """The page at its first view; the test ends without errors in the console.
 
-    To load it takes most of a second. So it is the one that the test before has looked at, unless
-    that opened another, or a test has failed since: nobody knows what it has left.
+    Loading takes most of a second. So the page of the test before is reused, unless that
+    opened another one or failed.
     """
     failed = request.session.testsfailed
     browser.resize(1280)

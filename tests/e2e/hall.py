@@ -1,4 +1,4 @@
-"""Somebody who watches the demo in a project of their own, and looks at what it leaves."""
+"""A person who watches the demo in a project, and checks that it leaves nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STORY: Final = Path(teamctl.demo.__file__).with_name("story.toml")
 
 
 class Hall:
-    """A project of somebody who watches the demo, and the folder for what it makes."""
+    """A project of a person who watches the demo, and the folder for its temporary files."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -60,7 +60,7 @@ class Hall:
 
 @contextmanager
 def opened(project: Project) -> Iterator[Hall]:
-    """A hall in a project whose server nobody asks anything."""
+    """A hall in a project whose model server is never asked."""
     yield Hall(project)
     assert not project.server.requests, "the demo has asked a model"
 

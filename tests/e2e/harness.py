@@ -48,14 +48,14 @@ class Ended:
 
     @property
     def complaint(self) -> str:
-        """The one line on standard error; fails where there are none or more."""
+        """The only line on standard error; fails if there is not exactly one."""
         assert self.stderr.count("\n") == 1, f"not one line on standard error: {self.stderr!r}"
         assert self.stderr.endswith("\n")
         return self.stderr.removesuffix("\n")
 
 
 class Stage:
-    """A model whose plays may be set while the server runs; who has none says `Nothing to do`."""
+    """A model whose plays may be set while the server runs; the default is `Nothing to do`."""
 
     def __init__(self) -> None:
         self._models: dict[str, Model] = {}
@@ -143,13 +143,13 @@ class Project:
         return ended
 
     def do(self, *argv: str, stdin: str = "") -> str:
-        """Run a command that must succeed; what it printed."""
+        """Run a command that must succeed; return its output."""
         done = self.run(*argv, stdin=stdin)
         assert done.status == 0, f"{argv} ended with {done.status}: {done.stderr}"
         return done.stdout
 
     def begin(self, *argv: str, **options: Any) -> subprocess.Popen[str]:
-        """Start a command that goes on; it is killed at the end at the latest.
+        """Start a command in the background; it is killed at the end of the test at the latest.
 
         Args:
             argv: the command.
@@ -174,7 +174,7 @@ class Project:
 
     @contextmanager
     def serving(self, *argv: str) -> Iterator[tuple[int, str]]:
-        """Run a command that serves until the end of the block; it ends as it should when told to.
+        """Run a command that serves until the end of the block, and stop it cleanly.
 
         Yields its pid and the first line that it prints.
         """
@@ -192,7 +192,7 @@ class Project:
         return self.supervisor
 
     def start_in(self, folder: Path) -> None:
-        """Start teamd in another folder, such as one that this one was renamed to."""
+        """Start teamd in another folder, such as a renamed project."""
         if self._installed or not forks().takes(("teamd",), self.environment):
             started = self.run("teamd", "start", cwd=folder)
             assert started.status == 0, started.stderr
@@ -212,7 +212,7 @@ class Project:
     def found(self, team: str) -> None:
         """Make another team, and start its teamd, as `teamctl create` does.
 
-        The command starts one that imports everything anew; it has tests of its own.
+        The command would start a new interpreter; it has its own tests.
         """
         teams.make(self.folder, team)
         self._fork_supervisor("--team", team)
@@ -257,7 +257,7 @@ class Project:
     def write(self, name: str, text: str, *, trusted: bool = True) -> Path:
         """Write a file into the project's folder, and the folders above it.
 
-        Settings are what the person wants, unless they are not trusted.
+        Settings are trusted, unless `trusted` is false.
         """
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -303,12 +303,12 @@ class Project:
         return [r for r in records if kind is None or r["record"] == kind]
 
     def mail(self, name: str) -> str:
-        """What stands in an inbox, as it stands there."""
+        """The raw text of an inbox."""
         inbox = self.paths.inbox(name)
         return inbox.read_text(encoding="utf-8") if inbox.exists() else ""
 
     def log(self, name: str, event: str) -> list[dict[str, Any]]:
-        """The entries of a log that tell of an event."""
+        """The entries of a log with an event."""
         path = self.paths.log(name)
         *lines, _ = path.read_text(encoding="utf-8").split("\n") if path.exists() else [""]
         return [entry for line in lines if (entry := json.loads(line))["event"] == event]
@@ -323,13 +323,13 @@ class Project:
         return accepted()
 
     def refusals(self) -> list[str]:
-        """Take what the server refused: the test wants it."""
+        """Return the requests that the server refused, so that they do not fail the test."""
         taken = [str(error) for error in self.server.refused]
         self.server.refused.clear()
         return taken
 
     def survivors(self) -> dict[int, str]:
-        """Every process whose environment holds the folder: its command line by its pid."""
+        """The command lines, by pid, of all processes whose environment contains the folder."""
         mark = f"{self.root}/".encode()
         found = {}
         for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 -- half of the time

@@ -1,4 +1,4 @@
-"""Plays for a model that wakes when it wants: a line is said when what it answers has come."""
+"""Models and settings that several end-to-end tests share."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Weather(Plan):
 
     @property
     def left(self) -> int:
-        """How many of those that were drawn no request has met."""
+        """How many of the drawn faults no request has met."""
         with self._lock:
             return sum(map(len, self._coming.values()))
 
@@ -107,7 +107,7 @@ def turn_of(asked: Asked) -> int:
 
 
 def words(name: str, turn: int) -> str:
-    """What a teammate says in a turn, and in no other."""
+    """The words of a teammate in this turn only."""
     return f"{name} has come to turn {turn}."
 
 
@@ -180,7 +180,7 @@ WORK = "touch busy-{name}; until [ -e go-{name} ]; do sleep 0.02; done; rm go-{n
 
 
 def at_work(team: Project, name: str) -> None:
-    """Have somebody run a command until `go-NAME` is there."""
+    """Have a teammate run a command until `go-NAME` exists."""
     team.do("teamctl", "spawn", name, "clerk", "Go.")
     wait_until((team.folder / f"busy-{name}").exists, what=f"{name} works")
 
@@ -188,14 +188,14 @@ def at_work(team: Project, name: str) -> None:
 def ask_at_work(
     team: Project, name: str, *command: str, inbox: Path | None = None
 ) -> tuple[int, str, str]:
-    """Ask somebody to shut down who is at work, and end that work once the request waits.
+    """Ask a working teammate to shut down, and end its work once the request waits.
 
     Asked between two pieces of work, it would answer at once, with the next model call.
 
     Args:
         team: where the command runs.
-        name: who is at work.
-        command: what asks, with the words behind `teamctl`.
+        name: the teammate at work.
+        command: the words after `teamctl` that ask for the shutdown.
         inbox: where the request waits; by default the one of this team.
 
     Returns:
@@ -241,7 +241,7 @@ def small(
     context_tokens: int = CONTEXT,
     no_page_status: int | None = None,
 ) -> Iterator[Project]:
-    """A project whose model has a small context, and whose settings say so."""
+    """A project whose model and settings have a small context."""
     with opened(root, context_tokens=context_tokens, no_page_status=no_page_status) as project:
         project.write(
             "team.toml",
@@ -256,7 +256,7 @@ def demands(asked: Asked) -> bool:
 
 
 def steps(last: int) -> Model:
-    """Do the steps by what the conversation tells of those done, and by nothing else."""
+    """Do the steps, counting those done only by the conversation."""
 
     def answer(asked: Asked) -> Answer:
         heard = asked.heard
@@ -288,7 +288,7 @@ Line = tuple[str, Answer | Callable[[re.Match[str]], Answer]]
 
 
 def told(*lines: Line) -> Model:
-    """Return a model that says its lines in their order, each once.
+    """Return a model that says its lines in order, each once, when a pattern matches.
 
     Args:
         lines: a pattern and what is answered as soon as the conversation holds it; a function

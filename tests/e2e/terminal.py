@@ -1,4 +1,4 @@
-"""A terminal with a command in it, as a person has it: keys go in, and what is shown comes out."""
+"""A terminal with a command in it: keys go in, the screen comes out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Multiplexer:
         wait_until(lambda: words in self.shown, timeout_seconds=timeout_seconds, what=repr(words))
 
     def misses(self, words: str) -> None:
-        """Wait until that is on the screen no more."""
+        """Wait until a text has disappeared from the screen."""
         wait_until(lambda: words not in self.shown, what=f"{words!r} is gone")
 
     def press(self, *keys: str) -> None:
@@ -56,7 +56,7 @@ class Multiplexer:
 
     @property
     def buffer(self) -> str:
-        """What programs have copied by the terminal."""
+        """The texts that programs have copied through the terminal."""
         return self._do("show-buffer")
 
     @property
@@ -69,7 +69,7 @@ class Multiplexer:
         self._do("set-option", "-s", "set-clipboard", "on")
 
     def close(self) -> None:
-        """End the server and what runs in it."""
+        """End the server and its programs."""
         self._do("kill-server")
         left = self._project.survivors
         wait_until(lambda: not any("teamctl top" in one for one in left().values()), what="its end")
@@ -129,7 +129,7 @@ class Terminal:
 
     @property
     def shown(self) -> str:
-        """All that was shown so far, without what moves the cursor."""
+        """All output so far, without control sequences."""
         return _ESCAPES.sub("", self.raw.decode(errors="replace"))
 
     @property
@@ -144,7 +144,7 @@ class Terminal:
 
     @property
     def rings(self) -> int:
-        """How often it rang; what ends a sequence of codes does not ring."""
+        """How often the bell rang; a BEL that ends a control sequence does not count."""
         return _ESCAPES.sub("", self.raw.decode(errors="replace")).count("\a")
 
     def sees(self, words: str) -> None:

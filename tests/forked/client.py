@@ -40,7 +40,7 @@ _INHERITED: Final = ("PYTHON", "COVERAGE")
 
 
 class Written(NamedTuple):
-    """How a command ended: its status, and what it wrote."""
+    """The exit status and output of a command."""
 
     status: int
     stdout: str
@@ -68,17 +68,17 @@ class Forked:
         return int(_line(self._channel))
 
     def close(self) -> None:
-        """Let it go; it is waited for no more."""
+        """Forget the command without waiting for it."""
         self._channel.close()
 
 
 class Server:
-    """A process that has imported the commands, under an environment that says little.
+    """A process that has imported the commands, with a small environment.
 
     Args:
-        interpreters: what it has of an environment.
+        interpreters: the part of the environment that it keeps.
         folder: is made, and removed when the server ends.
-        shared: whether others may stay with it.
+        shared: whether other workers may use it.
         program: the server's.
     """
 
@@ -101,7 +101,7 @@ class Server:
         atexit.register(self.close)
 
     def _join(self) -> socket.socket | None:
-        """Return a socket to a server that runs already; nothing where none does."""
+        """Return a socket to a running server, or None."""
         control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             control.connect(str(self._folder / SOCKET))
@@ -140,7 +140,7 @@ class Server:
         return self._folder / COMMANDS
 
     def takes(self, argv: Sequence[str], env: Mapping[str, str]) -> bool:
-        """Tell whether a command would be the same if it was started."""
+        """Whether a forked command behaves like a started one."""
         size = sum(len(key.encode()) + len(value.encode()) + 2 for key, value in env.items())
         interpreters = interpreters_part(env)
         path = interpreters.get(PATH_VARIABLE)
@@ -219,9 +219,9 @@ class Server:
 
 @cache
 def server() -> Server:
-    """Return the server of this process, which is started when it is needed first.
+    """Return the server of this process; it is started on first use.
 
-    Those who have a folder in common share one server for each kind of interpreter.
+    Workers with a common folder share one server for each kind of interpreter.
     """
     interpreters = interpreters_part(os.environ, _INHERITED)
     above = os.environ.get(SHARED_VARIABLE, "")
@@ -237,12 +237,12 @@ def server() -> Server:
 def interpreters_part(
     env: Mapping[str, str], prefixes: tuple[str, ...] = _INTERPRETERS
 ) -> dict[str, str]:
-    """Return what of an environment an interpreter takes once for all."""
+    """Return the part of an environment that an interpreter reads only when it starts."""
     return {key: value for key, value in env.items() if key.startswith(prefixes)}
 
 
 def _talk(pipes: Sequence[_Feeding | _Reading], deadline: float) -> None:
-    """Write to a command and read from it, all at the same time, until it has no more to say.
+    """Write to a command and read its output at the same time, until the output ends.
 
     Raises:
         TimeoutError: it goes on.
@@ -320,10 +320,10 @@ _FOR_EVER: Final = 1e6
 
 
 class Begun(subprocess.Popen[str]):
-    """Used as what `subprocess.Popen` returns for text, and made without starting a program.
+    """Stands in for a text `subprocess.Popen`, without starting a program.
 
     Args:
-        argv: what the server takes.
+        argv: the command line.
         streams: `stdin`, `stdout` and `stderr`, as for `subprocess.Popen`.
         terminal: whether it begins a session, whose terminal is its standard input.
     """
@@ -374,7 +374,7 @@ class Begun(subprocess.Popen[str]):
         input: str | None = None,  # noqa: A002 -- as its base has it
         timeout: float | None = None,
     ) -> tuple[Any, Any]:
-        """Write to it, read what it writes to its end, and wait for that."""
+        """Write to it, read its output, and wait for its end."""
         with ThreadPoolExecutor(2) as pool:
             read = [pool.submit(one.read) if one else None for one in (self.stdout, self.stderr)]
             try:

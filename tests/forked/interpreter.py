@@ -1,4 +1,4 @@
-"""What a forked command takes for Python: the `teamd` that it starts is forked as well.
+"""Stands in for Python in forked commands: the `teamd` that they start is forked as well.
 
 The server writes the first line, `#!…/python -IS`, and listens at the socket beside the file. What
 is not built in is not imported, since that is what takes time. All but `teamd` is run by Python.

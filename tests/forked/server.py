@@ -1,4 +1,4 @@
-"""A program that has imported the commands once, and forks a process for each that is run.
+"""A program that has imported the commands, and forks a process for each command.
 
 `python server.py FD LISTENER FOLDER ROOM …`: FD is a socket of packets. Each packet brings
 descriptors: a socket, then those that the command has as 0, 1, 2 and so on. The child reads what it
@@ -83,7 +83,7 @@ def load() -> None:
 
 
 class Server:
-    """Forks until nobody can ask any more.
+    """Forks commands until all its clients are gone.
 
     Args:
         control: where the tests ask that have started it.
@@ -144,7 +144,7 @@ class Server:
             asking.sendall(b"%d" % os.getpid())
 
     def _leave(self) -> bool:
-        """Give the name up, unless somebody has just come by it."""
+        """Remove the socket, unless a client has just connected."""
         with self._folder.with_suffix(LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if select.select([self._listener], [], [], 0)[0]:
@@ -173,7 +173,7 @@ class Server:
         return True
 
     def _kill_bound(self, asking: int) -> None:
-        """Kill the command whose asker has died, unless it has just ended."""
+        """Kill the command of a client that has died, unless the command has just ended."""
         pid = self._bound.pop(asking, None)
         if pid is not None:
             self._poll.unregister(asking)
@@ -192,7 +192,7 @@ class Server:
 
 
 def _write_interpreter(folder: Path) -> str:
-    """Write what forked commands take for Python; who looks beside it finds no programs."""
+    """Write the stand-in for Python into a folder without other programs."""
     path, commands = folder / "interpreter", folder / COMMANDS
     commands.mkdir()
     for name in PROGRAMS:
@@ -239,7 +239,7 @@ def be_command(asking: int, given: list[int], interpreter: str) -> NoReturn:
 
 
 def _put_descriptors(numbers: Sequence[int], given: Sequence[int], kept: int) -> None:
-    """Have the given ones under these numbers, and no other but one that is kept for a moment."""
+    """Move the given descriptors to these numbers and close all others except `kept`."""
     for number, fd in zip(numbers, given, strict=True):
         os.dup2(fd, number)
     for low, high in pairwise([-1, *sorted((*numbers, kept)), _ALL_DESCRIPTORS]):
@@ -248,7 +248,7 @@ def _put_descriptors(numbers: Sequence[int], given: Sequence[int], kept: int) ->
 
 
 def _put_environment(argv: list[str], env: dict[str, str]) -> None:
-    """Have an environment and a command line, also for whoever looks them up in /proc."""
+    """Set the environment and the command line, in /proc as well."""
     os.environ.clear()  # the C library points into that place no more
     pairs = [f"{key}={value}" for key, value in env.items()]
     for place, words in ((_ARGUMENTS, argv), (_ENVIRONMENT, pairs)):
@@ -260,7 +260,7 @@ def _put_environment(argv: list[str], env: dict[str, str]) -> None:
 
 
 def _preload() -> None:
-    """Import what an interpreter with this environment would have imported as it began."""
+    """Import the modules that an interpreter with this environment imports at its start."""
     folder = os.environ.get(PATH_VARIABLE)
     if folder is not None and folder != _PATH_BEFORE:
         sys.path.insert(0, folder)

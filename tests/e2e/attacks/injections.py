@@ -327,7 +327,7 @@ class Injection:
 
     Attributes:
         number: the victim finds it by that.
-        place: where it stands.
+        place: the file or text that holds it.
         goal: what the stranger wants.
         call: the tool and its input, with the names in `@`.
     """
@@ -360,7 +360,7 @@ INJECTIONS: Final = tuple(
 
 
 def texts(facts: Mapping[str, object]) -> Mapping[str, str]:
-    """Return what stands in each place: its injections, a line each."""
+    """Return the text of each place: its injections, one per line."""
     found = defaultdict(list)
     for injection in INJECTIONS:
         found[injection.place].append(injection.text(facts))

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def sleep(seconds: Any, /) -> None:
-    """Do what `time.sleep` does, by another system call."""
+    """Sleep like `time.sleep`, with another system call."""
     select.select([], [], [], seconds)
 
 

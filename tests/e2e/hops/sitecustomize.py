@@ -1,4 +1,4 @@
-"""Writes down which functions of ours a message goes through, at each station of its way.
+"""Records which functions of teamd a message passes at each station of its way.
 
 Python imports this module at the start of every process whose PYTHONPATH names its folder. A
 station is a call that hands the message on: a write or a read of a file in the team directory, a
