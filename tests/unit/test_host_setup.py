@@ -127,6 +127,10 @@ def test_systemd_finds_nothing_to_complain_about(tmp_path: Path) -> None:
         "[hosts]\noutbox_bytes = 5\n[team]\n",
         "[team]\r\nname = 'web'\r\n[hosts]\r\n",
         "[hosts.allow]\nspawn = ['h2']\n",
+        "[hosts.allow]\nspawn = ['h2']\n[team]\nname = 'web'\n[hosts]\noutbox_bytes = 5\n",
+        "hosts = { outbox_bytes = 5 }\n",
+        "hosts.outbox_bytes = 5\n[team]\n",
+        '[[teammate]]\nname = "a"\nrole = "b"\nprompt = """\n[hosts]\n"""\n',
     ],
 )
 def test_keys_are_put_into_their_section_and_all_else_stays(tmp_path: Path, old: str) -> None:
@@ -137,13 +141,6 @@ def test_keys_are_put_into_their_section_and_all_else_stays(tmp_path: Path, old:
     assert after == before
     assert with_keys(new.encode(), "hosts", keys, path=tmp_path / "team.toml") == new.encode()
     assert ("\r\n" in old) == ("\r\n" in new)
-
-
-def test_a_heading_inside_a_text_is_not_taken_for_one(tmp_path: Path) -> None:
-    old = b'[[teammate]]\nname = "a"\nrole = "b"\nprompt = """\n[hosts]\n"""\n'
-    with pytest.raises(SettingsError) as caught:
-        with_keys(old, "hosts", {"name": "h1"}, path=tmp_path / "team.toml")
-    assert str(caught.value).endswith('cannot be written there; write it by hand: name = "h1"')
 
 
 def test_a_key_with_another_value_is_not_overwritten(tmp_path: Path) -> None:

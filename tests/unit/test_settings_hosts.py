@@ -10,7 +10,6 @@ import pytest
 from teamd.errors import SettingsError
 from teamd.settings import Settings, changes, parse
 from teamd.settings.schema import ToolOverrides
-from teamd.settings.write import with_keys
 
 SERVERS = 'a list of addresses, such as ["tls://10.0.0.1:4222"] or ["tls://[fd00::1]:4222"]'
 ALLOW = 'a table of lists of hosts, such as { spawn = ["h1"] }'
@@ -76,13 +75,3 @@ def test_a_role_that_came_went_or_changed_is_told() -> None:
     coder = replace(ToolOverrides(), hosts=("a.org",))
     new = Settings(roles={"coder": coder, "same": ToolOverrides(), "writer": ToolOverrides()})
     assert changes(old, new) == ["role.coder.hosts", "role.tester", "role.writer"]
-
-
-def test_a_section_that_is_written_in_one_line_is_left_to_the_person(tmp_path: Path) -> None:
-    """A second `[hosts]` below it would be no TOML."""
-    old = b'hosts = { name = "h1" }\n'
-    with pytest.raises(SettingsError) as caught:
-        with_keys(old, "hosts", {"outbox_bytes": 5}, path=tmp_path / "team.toml")
-    assert caught.value.mistakes == (
-        "[hosts] cannot be written there; write it by hand: outbox_bytes = 5",
-    )
