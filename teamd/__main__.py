@@ -22,6 +22,7 @@ from teamd.errors import DeadlinePassed, ExitCode, NoTeamd, TeamError
 from teamd.files import directories, pidfile
 from teamd.files.paths import TeamPaths
 from teamd.model_server.connection import check_connection, server_address
+from teamd.overview.notices import NoticeKind
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.sandbox import SANDBOXED
 from teamd.service import READY, leave_terminal, notify, start_anew, start_in_background
@@ -128,7 +129,7 @@ def status(choice: TeamOptions, as_json: bool) -> int:  # noqa: FBT001 -- click'
         lines = []
         if pid is not None:
             lines.append(f"teamd (pid {pid}) runs for {paths.root}; {_summary(seen)}")
-        notices.sort(key=lambda notice: notice.kind != "teamd")  # that none runs comes first, too
+        notices.sort(key=lambda notice: notice.kind is not NoticeKind.TEAMD)
         lines += [line for notice in notices for line in notice.lines]
         lines += [f"sandbox: {seen.team.sandbox}"] * (pid is not None)
         lines += filter(None, [seen.untrusted_sentence])

@@ -183,6 +183,12 @@ def add_team_option(text: str, team: str | None) -> str:
     return re.sub(_COMMAND, lambda found: f"`{found[1]} --team {team} ", text)
 
 
+def team_command(command: str, team: str | None) -> str:
+    """Return a command about a team with `--team`; `None` is the team that it means by default."""
+    program, _, rest = command.partition(" ")
+    return command if team is None else f"{program} --team {team} {rest}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message of the mail.

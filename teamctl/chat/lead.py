@@ -15,7 +15,7 @@ from teamd.command_line.run import TeamOptions
 from teamd.files.paths import TeamPaths
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
 from teamd.overview.events import Event, EventKind
-from teamd.overview.members import WAITING
+from teamd.overview.notices import NoticeKind
 from teamd.overview.overview import OverviewReader
 from teamd.team.states import Status
 
@@ -40,10 +40,10 @@ def needs(paths: TeamPaths, told: Container[str]) -> Iterator[str]:
         told: the ids of requests that are told of anyway.
     """
     for one in OverviewReader(paths, costs=False).read().notices:
-        if one.kind == WAITING and one.id not in told:
+        if one.kind is NoticeKind.WAITING and one.request not in told:
             yield one.text
-            yield f"  {explain_answer(one.id)}"
-        elif one.kind in (Status.PAUSED, Status.FAILED):
+            yield f"  {explain_answer(one.request)}"
+        elif one.kind in (NoticeKind.PAUSED, NoticeKind.FAILED):
             yield from one.lines
 
 

@@ -23,7 +23,7 @@ from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
 from teamd.files import directories, pidfile
 from teamd.files.paths import TeamPaths
 from teamd.overview.members import count_rejected
-from teamd.overview.notices import of_rejected
+from teamd.overview.notices import describe_rejected
 from teamd.sandbox.build import check_workspace, judge_workspace
 from teamd.sandbox.outside_git import explain_git
 from teamd.sandbox.probe import WITHOUT, describe, probe
@@ -162,8 +162,8 @@ def _roster(paths: TeamPaths) -> Iterator[Finding]:
     except TeamError as error:
         yield Finding(Level.FAIL, str(error))
     for name, count in count_rejected(paths, team):
-        said = of_rejected(paths, name, count)
-        yield Finding(Level.NOTE, said.text, f"`{said.commands[0]}` {said.does}")
+        notice = describe_rejected(paths, name, count)
+        yield Finding(Level.NOTE, notice.text, f"`{notice.command}` {notice.effect}")
     yield from check_synced(paths, [member.name for member in team.members])
 
 

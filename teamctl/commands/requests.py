@@ -165,7 +165,7 @@ def _explain(seen: Overview, mate: MemberView, waiting: Sequence[Approval]) -> s
     if mate.state in _STATES:
         found = f"{nothing}: it {_STATES[mate.state].format(mate.name)}"
         return found if seen.supervisor else f"{found}; no teamd runs, `teamd start` starts it"
-    notes = [line for one in seen.notices if one.name == mate.name for line in one.lines]
+    notes = [line for one in seen.notices if one.about == mate.name for line in one.lines]
     return "; ".join([nothing, *notes])
 
 

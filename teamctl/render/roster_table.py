@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from teamctl.render import output, tables
 from teamctl.render.tables import Cell, Shape
 from teamd.files.paths import TeamPaths
-from teamd.overview.members import REJECTED, MemberView
+from teamd.overview.members import MemberView
+from teamd.overview.notices import NoticeKind
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.sandbox import SANDBOXED
 from teamd.team.member import COLOURS
@@ -102,7 +103,8 @@ def notes(seen: Overview) -> list[Cell]:
 def _notes(seen: Overview, view: MemberView) -> Iterator[Cell]:
     """Yield the lines about one member that its row has no column for."""
     member = view.member
-    told = any(one.name == member.name and one.kind != REJECTED for one in seen.notices)
+    own = (one.kind for one in seen.notices if one.about == member.name)
+    told = any(kind is not NoticeKind.REJECTED for kind in own)
     if member.reason and not told:
         yield f"{member.name}: {' '.join(member.reason.split())}", ""
     if view.copy:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamctl.render import output, roster_table
 from teamctl.top.columns import Line, cells, cut, in_a_line
-from teamd.overview.members import WAITING
+from teamd.overview.notices import NoticeKind
 from teamd.overview.overview import Overview
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def kind_of(one: OpenRequest) -> str:
 
 def notes(seen: Overview) -> list[Line]:
     """Return what a person should know besides: who needs one first, each with its command."""
-    others = [one for one in seen.notices if one.kind != WAITING]
+    others = [one for one in seen.notices if one.kind is not NoticeKind.WAITING]
     told = [(text, "yellow") for one in others for text in one.lines]
     return [((in_a_line(text), style),) for text, style in (*told, *roster_table.notes(seen))]
 

@@ -232,7 +232,7 @@ class Loop:
         known = about == self.env.conversation.paused_about  # maybe from an earlier process
         notice = "" if known else f"{self.env.name} is paused: {error}"
         self.env.conversation.end_turn(PAUSED, str(error), about=about, notice=notice)
-        self._report(Status.PAUSED, str(error), until=error.until)
+        self._report(Status.PAUSED, str(error), until=error.until, remedy=error.command)
         self._send_notices()
         seconds = math.inf if error.again_in_seconds is None else error.again_in_seconds
         await self.turn.run(self._rest(seconds, self._end_of_pause(error)))
@@ -256,13 +256,18 @@ class Loop:
         env.reporter.report(Status.WORKING)
 
     def _report(
-        self, status: Status, reason: str | None = None, *, until: float | None = None
+        self,
+        status: Status,
+        reason: str | None = None,
+        *,
+        until: float | None = None,
+        remedy: str = "",
     ) -> None:
         """Show and tell how it is from now on."""
         self.delivery.finish()
         model = self.compaction.model_asked if status is Status.WORKING else None
         self.env.presence.go_on(model, self.compaction.fill)
-        self.env.reporter.report(status, reason, until=until)
+        self.env.reporter.report(status, reason, until=until, remedy=remedy)
 
     def _end_of_pause(self, error: UnusableError) -> Callable[[], bool]:
         # At a limit mail stays in the inbox, unless it asks to shut down.

@@ -260,7 +260,9 @@ class Metered:
             raise
         except Exception as error:
             why = " ".join(str(error).split()) or type(error).__name__
-            raise UnusableError(f"the model cannot be asked from here: {why}; {_MEND}") from error
+            raise UnusableError(
+                f"the model cannot be asked from here: {why}; {_MEND}", command="teamctl doctor"
+            ) from error
 
     async def _reserve(self, ask: Ask, frame: str) -> Reservation:
         wanted = Reservation(
@@ -276,7 +278,8 @@ class Metered:
         while (refusal := self.ledger.reserve(wanted, self._priced)) is not None:
             if not refusal.passing:
                 sentence = refusal.sentence(self.name)
-                raise LimitError(sentence, refusal.key, self._lifted, refusal.until)
+                command = refusal.command(self.name)
+                raise LimitError(sentence, refusal.key, self._lifted, refusal.until, command)
             # Other calls are running, and mostly take less than their reservation.
             await asyncio.sleep(random.uniform(0.5, 1.5) * pause)  # noqa: S311 -- no secret
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

@@ -42,7 +42,12 @@ class Reporter:
     _again: Deadline = field(default_factory=lambda: Deadline.after(0.0))
 
     def report(
-        self, status: Status, reason: str | None = None, *, until: float | None = None
+        self,
+        status: Status,
+        reason: str | None = None,
+        *,
+        until: float | None = None,
+        remedy: str = "",
     ) -> None:
         """Tell the supervisor the teammate's state, unless it knows it already.
 
@@ -53,10 +58,12 @@ class Reporter:
             status: the status for the roster.
             reason: why, as a sentence.
             until: when that ends without help, in seconds since the epoch.
+            remedy: the command that ends it, as the reason names it; empty for none.
         """
         reason = None if reason is None else self.post.paths.add_team_option(reason)
         counts = {key: getattr(self.conversation, key) for key in _COUNTS}
         facts: dict[str, object] = {"status": str(status), "reason": reason, "until": until}
+        facts["remedy"] = remedy or None
         facts |= counts
         goes_on = status is Status.WORKING and {**self._last, **counts} == facts
         if facts == self._last or (goes_on and self._again.left > 0):

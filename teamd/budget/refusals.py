@@ -128,14 +128,19 @@ class Refusal:
         assert self.limit is not None  # noqa: S101 -- callers check `unit` first
         return Raise(limit=self.limit.name, of=self.of, amount=amount)
 
+    def command(self, name: str) -> str:
+        """Return the command that lets a teammate go on; it raises the limit where there is one."""
+        resume = f"teamctl resume {name}"
+        if self.limit is None:
+            return resume
+        return f"{resume} --{self.unit} {_round_up(self.lacking, self.unit)}"
+
     def sentence(self, name: str) -> str:
         """Return the reason and the remedies."""
-        resume = f"teamctl resume {name}"
-        in_file = f"{self.remedy} in team.toml, then `{resume}`"
+        in_file = f"{self.remedy} in team.toml, then `teamctl resume {name}`"
         if self.limit is None:
             return f"{self.why}; {in_file}"
-        today = _RAISED_FOR[self.limit.period]
-        raising = f"`{resume} --{self.unit} {_round_up(self.lacking, self.unit)}` raises it{today}"
+        raising = f"`{self.command(name)}` raises it{_RAISED_FOR[self.limit.period]}"
         return f"{self.why}; {raising}, or {in_file}{self._by_itself(name)}"
 
     def _by_itself(self, name: str) -> str:

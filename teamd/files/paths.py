@@ -13,7 +13,7 @@ from typing import Final
 
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files
-from teamd.messages import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER, add_team_option
+from teamd.messages import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER, add_team_option, team_command
 
 SETTINGS_FILE: Final = "team.toml"
 STATE_VARIABLE: Final = "XDG_STATE_HOME"
@@ -183,6 +183,10 @@ class TeamPaths:
     def add_team_option(self, text: str) -> str:
         """A sentence of ours about this team, with the commands that it names reaching it."""
         return add_team_option(text, self.own_name)
+
+    def team_command(self, command: str) -> str:
+        """Return a command such as `teamctl inbox` with `--team` where this team needs it."""
+        return team_command(command, self.own_name)
 
     @property
     def settings(self) -> Path:

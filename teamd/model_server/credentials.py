@@ -16,6 +16,7 @@ from teamd.secret_environment import KEY_VARIABLE, TOKEN_VARIABLE, secrets_in
 CREDENTIAL: Final = KEY_VARIABLE  # the name in LoadCredential=, and of the variable
 COMMAND_TIMEOUT_SECONDS: Final = 30.0
 _OWN: Final = frozenset({KEY_VARIABLE, TOKEN_VARIABLE})
+RESTART: Final = "teamd restart"  # the command that the sentences below name
 MISSING: Final = (
     "no key for the model: set ANTHROPIC_API_KEY (or [model] key_command in team.toml) "
     "and run `teamd restart`"

@@ -133,6 +133,7 @@ class UnusableError(ModelError):
         until: the same in seconds since the epoch.
         about: names the trouble if each try may give it another sentence; else empty.
         by_server: whether the server gave that time: mail is no reason to try earlier.
+        command: the command that the sentence names as the remedy; empty for none.
     """
 
     def __init__(
@@ -142,12 +143,14 @@ class UnusableError(ModelError):
         *,
         about: str = "",
         by_server: bool = False,
+        command: str = "",
     ) -> None:
         super().__init__(sentence)
         self.again_in_seconds = again_in_seconds
         self.until = None if again_in_seconds is None else time.time() + again_in_seconds
         self.about = about
         self.by_server = by_server
+        self.command = command
 
 
 class LaterError(UnusableError):
@@ -172,9 +175,14 @@ class LimitError(UnusableError):
     """
 
     def __init__(
-        self, sentence: str, key: str, lifted: Callable[[], bool], until: float | None = None
+        self,
+        sentence: str,
+        key: str,
+        lifted: Callable[[], bool],
+        until: float | None = None,
+        command: str = "",
     ) -> None:
-        super().__init__(sentence)
+        super().__init__(sentence, command=command)
         self.key = key
         self.lifted = lifted
         self.until = until

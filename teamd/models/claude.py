@@ -169,8 +169,8 @@ class Claude:
             return client
         await client.close()
         if self.key_command is not None:  # it may print a better one the next time
-            raise LaterError(wrong, about="key")
-        raise UnusableError(wrong)
+            raise LaterError(wrong, about="key", command=credentials.RESTART)
+        raise UnusableError(wrong, command=credentials.RESTART)
 
     def _make_client(self, key: str | None) -> AsyncAnthropic:
         timeout = anthropic.Timeout(self.timeout_seconds, connect=CONNECT_SECONDS)

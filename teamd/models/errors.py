@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from teamd.messages import respawn_command
 from teamd.model_server.connection import certificate_remedy, find_proxy, is_untrusted
+from teamd.model_server.credentials import RESTART
 from teamd.models import (
     LONG_WAIT_SECONDS,
     KeyRefusedError,
@@ -87,7 +88,7 @@ def find_account_error(refusal: ServerRefusal, url: str) -> LaterError | None:
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         wrong = f"{url} refused the key ({status}: {said})"
         remedy = "check ANTHROPIC_API_KEY or [model] key_command, then `teamd restart`"
-        return KeyRefusedError(f"{wrong}; {remedy}", wait, about="key")
+        return KeyRefusedError(f"{wrong}; {remedy}", wait, about="key", command=RESTART)
     return None
 
 
@@ -95,7 +96,7 @@ def find_connection_error(said: str, url: str) -> LaterError | None:
     """Return the error for a connection that fails until a setting is changed; else `None`."""
     if is_untrusted(said):
         wrong = f"the certificate of {url} is not trusted ({said})"
-        return LaterError(f"{wrong}; {certificate_remedy()}", about="certificate")
+        return LaterError(f"{wrong}; {certificate_remedy()}", about="certificate", command=RESTART)
     if find_proxy(url) and _PROXY_LOGIN.search(said):
         return _proxy_error(f"the proxy before {url} wants a login ({said})", url, None)
     return None
@@ -286,7 +287,8 @@ def _judge(refusal: ServerRefusal, *, model: str, url: str, name: str) -> ModelE
         return TooLongError(f"the conversation is too long for {model} ({said})", _limit(said))
     sentence = _sentence(status, said, model=model, url=url, name=name)
     refused = _find_message(said, sentence) if status in _BAD_REQUESTS else None
-    return refused or UnusableError(sentence)
+    command = RESTART if status == HTTPStatus.NOT_FOUND else ""
+    return refused or UnusableError(sentence, command=command)
 
 
 def _find_message(said: str, sentence: str) -> RefusedMessageError | None:

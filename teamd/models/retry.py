@@ -148,14 +148,18 @@ class Retrying:
         return UnusableError(f"{error}; {why}, {again}", again_in_seconds=rest)
 
     def _rest(self, error: LaterError, ask: Ask) -> UnusableError:
-        asked = error.again_in_seconds
+        asked, command = error.again_in_seconds, error.command
         rest = self.policy.rest(self.rests.count, asked)
         self.rests.count += 1
         again = f"next try in {rest:g} s or with the next mail"
         if by_server := rest == asked:
-            now = f"`teamctl resume {ask.asker or 'NAME'}` tries now"
-            again = f"the server takes the next try at {time_of_day(time.time() + rest)}; {now}"
-        return UnusableError(f"{error}; {again}", rest, about=error.about, by_server=by_server)
+            resume = f"teamctl resume {ask.asker or 'NAME'}"
+            moment = time_of_day(time.time() + rest)
+            again = f"the server takes the next try at {moment}; `{resume}` tries now"
+            command = command or resume
+        return UnusableError(
+            f"{error}; {again}", rest, about=error.about, by_server=by_server, command=command
+        )
 
     async def _pause(self, attempt: int, error: TransientError) -> None:
         pause = self.policy.pause(attempt, error)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from teamd.overview.requests import OpenRequest
 
 WAITING: Final = "waiting"
-REJECTED: Final = "rejected"
 _MINUTE: Final = 60
 
 

@@ -1,28 +1,40 @@
-"""What a person should see first of a team: who needs one, and the command that answers it."""
+"""Notices to the person: what needs them, and the command that answers it.
+
+`team`, `status`, `top`, `web`, `chat`, `requests` and `doctor` all render these.
+"""
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.mail.lines import explain_rejected
 from teamd.messages import LEAD
-from teamd.overview.members import REJECTED, WAITING, MemberView
+from teamd.overview.members import MemberView
 from teamd.team.member import Member
 from teamd.team.states import Status
 
 if TYPE_CHECKING:
     from teamd.overview.requests import OpenRequest
 
-_LONGEST: Final = 300  # characters of what is asked; `teamctl requests` shows the rest
-_BY_SOMEBODY: Final = "paused by "
-_COMMAND: Final = r"`(team(?:ctl|d) [^`…]+)`"
+_LONGEST: Final = 300  # characters of a request; `teamctl requests` shows the rest
+
+
+class NoticeKind(StrEnum):
+    """The kinds of notices, in the order of their urgency."""
+
+    WAITING = "waiting"  # a request waits for the person's answer
+    FAILED = "failed"
+    PAUSED = "paused"
+    TEAMD = "teamd"  # no teamd runs
+    REJECTED = "rejected"  # lines of an inbox are not messages
+    MAIL = "mail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,107 +42,117 @@ class Notice:
     """Something that needs a person.
 
     Attributes:
-        kind: `waiting`, `failed`, `paused`, `mail`, `rejected`, or `teamd` where none runs.
-        text: it, in a line.
-        commands: what answers it; the first is the usual one, the others do otherwise.
-        does: what the first does.
-        name: whom it is about; empty where it is the team.
-        id: of a request.
-        time: since when, in seconds since the epoch, where that is known.
+        about: the teammate that it is about; empty for the team.
+        text: one line.
+        commands: the answers to it, the usual one first.
+        effect: what the first command does; empty if the text says that, or for a request.
+        request: the id of the request.
+        time: since when, in seconds since the epoch, if known.
     """
 
-    kind: str
+    kind: NoticeKind
     text: str
     commands: tuple[str, ...]
-    does: str = ""
-    name: str = ""
-    id: str | None = None
+    effect: str = ""
+    about: str = ""
+    request: str | None = None
     time: float | None = None
 
     @property
+    def command(self) -> str:
+        """The usual answer."""
+        return self.commands[0]
+
+    @property
     def lines(self) -> list[str]:
-        """It and its commands, as a person reads it."""
-        if not self.does:
-            answers = " or ".join(f"`{command}`" for command in self.commands)
-            return [self.text, f"  {answers}"]
-        if self.commands[0] in self.text:  # a reason that names it
-            return [self.text]
-        return [f"{self.text}; `{self.commands[0]}` {self.does}"]
+        """The notice as a person reads it, with its commands."""
+        if self.kind is NoticeKind.WAITING:
+            return [self.text, "  " + " or ".join(f"`{command}`" for command in self.commands)]
+        return [f"{self.text}; `{self.command}` {self.effect}" if self.effect else self.text]
 
     def to_json(self) -> dict[str, Any]:
         """The notice as `--json` shows it."""
-        own = {key: getattr(self, key) for key in ("kind", "text", "name", "id", "time")}
-        return {**own, "command": self.commands[0], "commands": list(self.commands)}
+        return {
+            "kind": self.kind,
+            "text": self.text,
+            "name": self.about,
+            "id": self.request,
+            "time": self.time,
+            "command": self.command,
+            "commands": list(self.commands),
+        }
 
 
-def of_request(request: OpenRequest) -> Notice:
-    """Say that a request waits for the person."""
+def describe_request(request: OpenRequest) -> Notice:
+    """Return the notice that a request waits for the person."""
     asked, text = request.approval, request.sentence
     return Notice(
-        kind=WAITING,
-        text=text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… (`teamctl requests` shows it)",
-        commands=(request.approve, request.reject),
-        name=asked.asker,
-        id=asked.id,
+        NoticeKind.WAITING,
+        text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… (`teamctl requests` shows it)",
+        (request.approve, request.reject),
+        about=asked.asker,
+        request=asked.id,
         time=asked.asked,
     )
 
 
-def of_members(paths: TeamPaths, members: Iterable[MemberView]) -> list[Notice]:
-    """Say who has failed and who is paused, the failed ones first."""
+def describe_stopped(paths: TeamPaths, members: Iterable[MemberView]) -> list[Notice]:
+    """Return a notice for each failed or paused member, the failed ones first."""
     views = [view for view in members if view.state in (Status.FAILED, Status.PAUSED)]
-    return [_of_member(paths, view) for view in sorted(views, key=lambda one: one.state)]
+    return [_describe_member(paths, view) for view in sorted(views, key=lambda one: one.state)]
 
 
-def of_supervisor(paths: TeamPaths) -> Notice:
-    """Say that no teamd runs."""
-    text = f"no teamd runs for {paths.root}"
-    return _notice(paths, "teamd", text, "teamd start", "starts it")
-
-
-def of_mail(paths: TeamPaths, unread: int) -> Notice:
-    """Say that mail waits for the person."""
-    text = "1 message waits for you" if unread == 1 else f"{unread} messages wait for you"
-    return _notice(
-        paths, "mail", text, "teamctl inbox", "shows it" if unread == 1 else "shows them"
+def describe_no_teamd(paths: TeamPaths) -> Notice:
+    """Return the notice that no teamd runs."""
+    command = paths.team_command("teamd start")
+    return Notice(
+        NoticeKind.TEAMD, f"no teamd runs for {paths.root}", (command,), effect="starts it"
     )
 
 
-def of_rejected(paths: TeamPaths, name: str, count: int) -> Notice:
-    """Say that lines of an inbox were not messages."""
+def describe_mail(paths: TeamPaths, unread: int) -> Notice:
+    """Return the notice that mail waits for the person."""
+    text, them = ("1 message waits", "it") if unread == 1 else (f"{unread} messages wait", "them")
+    command = paths.team_command("teamctl inbox")
+    return Notice(NoticeKind.MAIL, f"{text} for you", (command,), effect=f"shows {them}")
+
+
+def describe_rejected(paths: TeamPaths, name: str, count: int) -> Notice:
+    """Return the notice that lines of an inbox were not messages."""
     file, why = paths.rejected(name), ""
-    with suppress(StoreError):  # the count is known, and names the file
+    with suppress(StoreError):  # the file cannot be read, but its lines were counted
         why = f" ({explain_rejected(file)})"
     lines, them = ("1 line", "it") if count == 1 else (f"{count} lines", "them")
     text = (
         f"{lines} of mail to {name} could not be read{why}: "
         f"send {them} again in the right form, then remove {file}"
     )
-    return _notice(paths, REJECTED, text, "teamctl help files", "shows the form", name=name)
+    command = paths.team_command("teamctl help files")
+    return Notice(NoticeKind.REJECTED, text, (command,), effect="shows the form", about=name)
 
 
-def _of_member(paths: TeamPaths, view: MemberView) -> Notice:
-    member, why = view.member, " ".join((view.member.reason or "").split())
-    what = f"{member.name} {'has failed' if member.status is Status.FAILED else 'is paused'}"
-    text = f"{what}: {why}" if why else what
-    if why.startswith(_BY_SOMEBODY):
-        text = f"{member.name} is {why}"
-    command, facts = _way_on(member), {"name": member.name, "time": view.since}
-    return _notice(paths, str(member.status), text, command, "lets it go on", **facts)
+def _describe_member(paths: TeamPaths, view: MemberView) -> Notice:
+    member, reason = view.member, " ".join((view.member.reason or "").split())
+    text = f"{member.name} {'has failed' if member.status is Status.FAILED else 'is paused'}"
+    by_somebody = member.pause is not None and reason == paths.add_team_option(member.pause)
+    if by_somebody:
+        text = f"{member.name} is {reason}"
+    elif reason:
+        text += f": {reason}"
+    named = by_somebody or member.remedy is not None  # the reason names the command
+    return Notice(
+        NoticeKind(member.status),
+        text,
+        (paths.team_command(member.remedy or _usual_remedy(member)),),
+        effect="" if named else "lets it go on",
+        about=member.name,
+        time=view.since,
+    )
 
 
-def _way_on(member: Member) -> str:
-    """Return the command that lets a paused or failed member go on."""
+def _usual_remedy(member: Member) -> str:
     if member.status is Status.PAUSED:
-        told = re.search(_COMMAND, member.reason or "")  # by how much a limit is to be raised, say
-        return told[1] if told else f"teamctl resume {member.name}"
+        return f"teamctl resume {member.name}"
     if member.name.lower() == LEAD:
         return "teamctl chat"
     return f"teamctl spawn {member.name} {shlex.quote(member.role or 'teammate')} 'Go on.'"
-
-
-def _notice(
-    paths: TeamPaths, kind: str, text: str, command: str, does: str, **facts: Any
-) -> Notice:
-    whole = paths.add_team_option(f"`{command}`").strip("`")
-    return Notice(kind=kind, text=text, commands=(whole,), does=does, **facts)

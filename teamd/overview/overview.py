@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from teamd.approvals.approval import Approval
 from teamd.budget.account import NOTHING, Account
@@ -19,13 +19,9 @@ from teamd.overview import notices
 from teamd.overview.members import MemberView, count_queued, count_rejected, look_at
 from teamd.overview.notices import Notice
 from teamd.team.roster import Roster, Team
-from teamd.team.states import Status
 
 if TYPE_CHECKING:
     from teamd.overview.requests import OpenRequest
-
-
-_STOPPED: Final = (Status.FAILED, Status.PAUSED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +52,14 @@ class Overview:
     @cached_property
     def notices(self) -> tuple[Notice, ...]:
         """What needs a person, with the command that answers it; what is most urgent first."""
-        stopped = any(view.state in _STOPPED for view in self.members)
-        quiet = self.supervisor is not None and not (self.unread or self.rejected)
-        if quiet and not (self.waiting or stopped):
-            return ()
-        found = [notices.of_request(request) for request in self.waiting]
-        found += notices.of_members(self.paths, self.members)
+        paths = self.paths
+        found = [notices.describe_request(request) for request in self.waiting]
+        found += notices.describe_stopped(paths, self.members)
         if self.supervisor is None:
-            found.append(notices.of_supervisor(self.paths))
-        found += [notices.of_rejected(self.paths, name, count) for name, count in self.rejected]
+            found.append(notices.describe_no_teamd(paths))
+        found += [notices.describe_rejected(paths, name, count) for name, count in self.rejected]
         if self.unread:
-            found.append(notices.of_mail(self.paths, self.unread))
+            found.append(notices.describe_mail(paths, self.unread))
         return tuple(found)
 
     @property

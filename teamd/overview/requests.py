@@ -69,6 +69,6 @@ def _open(paths: TeamPaths, team: Team, approval: Approval) -> OpenRequest:
     return OpenRequest(
         approval=approval,
         yours=persons and approval.may_be_answered_by(USER),
-        approve=paths.add_team_option(f"`teamctl approve {approval.id}`").strip("`"),
-        reject=paths.add_team_option(f"`teamctl reject {approval.id}`").strip("`"),
+        approve=paths.team_command(f"teamctl approve {approval.id}"),
+        reject=paths.team_command(f"teamctl reject {approval.id}"),
     )

@@ -189,8 +189,9 @@ class ControlInbox:
         try:
             values: dict[str, Any] = {key: int(reported[key]) for key in _COUNTS}
             values["status"] = Status(str(reported["status"]))
-            reason = reported.get("reason")
-            values["reason"] = None if reason is None else str(reason)
+            for key in ("reason", "remedy"):
+                said = reported.get(key)
+                values[key] = None if said is None else str(said)
         except (KeyError, ValueError, TypeError):
             self.context.journal.warn("unreadable report", name=message.sender)
             return

@@ -81,7 +81,7 @@ class RosterWriter:
         Who is shut down is paused no more.
         """
         if "reason" in values:
-            values = {"until": None, **values}
+            values = {"until": None, "remedy": None, **values}
         values["status_since"] = time.time()
         if values.get("status") is Status.SHUTDOWN:
             values = {"paused_by": None, **values}
@@ -91,7 +91,7 @@ class RosterWriter:
     def admit(self, name: str, role: str, **values: Any) -> None:
         """Add a member, or change what it is; it is at work from now on."""
         values |= {"role": role, "status": Status.WORKING}
-        values |= dict.fromkeys(("reason", "until", "paused_by"))
+        values |= dict.fromkeys(("reason", "remedy", "until", "paused_by"))
         values |= {"status_since": time.time(), "restarts": 0}
         self._hand_over_mail(name)
         self._apply(lambda team: _changed(_enrolled(team, name, role), name, values))

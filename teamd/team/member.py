@@ -17,7 +17,7 @@ from teamd.team.states import Status
 
 _KINDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("name", "agent_id", "role", "color"), str),
-    **dict.fromkeys(("model", "effort", "reason", "sandbox"), str | None),
+    **dict.fromkeys(("model", "effort", "reason", "remedy", "sandbox"), str | None),
     **dict.fromkeys(("spawned_by", "paused_by"), str | None),
     **dict.fromkeys(("turns", "input_tokens", "output_tokens", "restarts"), int),
     **dict.fromkeys(("started", "since", "until", "status_since"), int | float | None),
@@ -43,6 +43,7 @@ class Member:
         plan: whether it acts only once a plan of its own is approved.
         worktree: whether it works in a copy of its own.
         reason: why it is paused or failed, in a sentence.
+        remedy: the command that lets it go on, as the reason names it, without `--team`.
         sandbox: what stands around its commands, in a line.
         until: when that ends by itself, in seconds since the epoch; `None` where nobody knows.
         paused_by: who has paused it until somebody resumes it; `None` where nobody has.
@@ -68,6 +69,7 @@ class Member:
     plan: bool = False
     worktree: bool = False
     reason: str | None = None
+    remedy: str | None = None
     sandbox: str | None = None
     until: float | None = None
     paused_by: str | None = None

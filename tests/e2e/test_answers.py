@@ -59,10 +59,9 @@ def test_a_teammate_that_asks_for_nothing_is_named_with_its_state_and_the_next_s
     for status, state in said.items():
         project.enlist("bead", "ann", status=status)
         assert refused() == f"bead asks for nothing: it {state}; nobody else waits for you"
-    project.enlist("bead", status="paused", reason="paused by user", role="")
-    assert refused().startswith(
-        "bead asks for nothing; bead is paused by user; `teamctl resume bead` lets it go on; nobody"
-    )
+    reason = "paused by the person; `teamctl resume bead` lets it go on"
+    project.enlist("bead", status="paused", reason=reason, paused_by="user", role="")
+    assert refused().startswith(f"bead asks for nothing; bead is {reason}; nobody")
     project.enlist("bead", "ann")
     plan: dict[str, Any] = {"type": Kind.PLAN, "content": "This.", "asked": time.time()}
     approvals.ask(Approval(id="bead1234", asker="ann", to="lead", **plan))

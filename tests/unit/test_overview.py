@@ -167,7 +167,7 @@ def test_a_plan_for_the_agent_that_leads_waits_for_no_person(paths: TeamPaths) -
     seen = look(paths)
     assert [request.approval.type for request in seen.requests] == [PLAN_TYPE, PERMISSION_TYPE]
     assert [request.approval.id for request in seen.waiting] == [permission.id]
-    assert [one.id for one in seen.notices if one.kind == "waiting"] == [permission.id]
+    assert [one.request for one in seen.notices if one.kind == "waiting"] == [permission.id]
 
 
 def test_who_stopped_is_told_with_the_way_on_and_failed_ones_first(paths: TeamPaths) -> None:
@@ -185,7 +185,7 @@ def test_who_stopped_is_told_with_the_way_on_and_failed_ones_first(paths: TeamPa
 
 def test_a_pause_that_somebody_asked_for_is_told_in_its_own_words(paths: TeamPaths) -> None:
     why = "paused by the person; `teamctl resume ann` lets it go on"
-    add(paths, "ann", Status.PAUSED, reason=why)
+    add(paths, "ann", Status.PAUSED, reason=why, paused_by="user")
     assert look(paths).notices[0].lines == [f"ann is {why}"]
 
 

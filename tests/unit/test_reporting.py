@@ -59,6 +59,7 @@ def test_a_report_names_its_process_and_what_was_used(
         "status": "paused",
         "reason": "no key",
         "until": None,
+        "remedy": None,
         "turns": 1,
         "input_tokens": 60,
         "output_tokens": 4,

@@ -75,11 +75,12 @@ def test_why_somebody_is_paused_stands_above_the_table_with_the_way_on(paths: Te
 
 def test_a_reason_that_names_its_remedy_is_not_told_another(paths: TeamPaths) -> None:
     """The sentence of a limit says by how much to raise it; a plain resume would be refused."""
-    remedy = "`teamctl resume ann --usd 2` raises it"
-    add(paths, "ann", status="paused", reason=f"limits.team_usd is reached; {remedy}")
-    assert screen(paths, 200)[0].rstrip() == f"ann is paused: limits.team_usd is reached; {remedy}"
+    command = "teamctl resume ann --usd 2"
+    reason = f"limits.team_usd is reached; `{command}` raises it"
+    add(paths, "ann", status="paused", reason=reason, remedy=command)
+    assert screen(paths, 200)[0].rstrip() == f"ann is paused: {reason}"
     (notice, _) = OverviewReader(paths).read().notices
-    assert notice.commands == ("teamctl resume ann --usd 2",)
+    assert notice.commands == (command,)
 
 
 def test_lines_that_were_no_mail_are_told(paths: TeamPaths) -> None:
@@ -94,7 +95,7 @@ def test_lines_that_were_no_mail_are_told(paths: TeamPaths) -> None:
         "`teamctl help files` shows the form"
     )
     assert second.startswith("2 lines of mail to alice could not be read (it is not JSON): send")
-    (notice,) = (one for one in OverviewReader(paths).read().notices if one.name == "alice")
+    (notice,) = (one for one in OverviewReader(paths).read().notices if one.about == "alice")
     assert (notice.kind, notice.commands) == ("rejected", ("teamctl help files",))
 
 

@@ -14,6 +14,8 @@ from tests.waiting import until
 
 ALL_EIGHT = ["ann", "bob", "dan", "eve", "fay", "hal", "cid", "gus"]
 
+PAUSE = "paused by the person; `teamctl resume gus` lets it go on"
+
 
 def play_at(
     paths: TeamPaths, size: tuple[int, int], play: Callable[[Shown], Awaitable[None]]
@@ -31,7 +33,7 @@ def a_team_in_need(paths: TeamPaths) -> Approval:
     """Eight, of whom one has failed, one is paused and one waits for the person."""
     add(paths, "ann", "bob", "dan", "eve", "fay", "hal")
     add(paths, "cid", status="failed", reason=f"the process ended: {'why, ' * 30}and the end")
-    add(paths, "gus", status="paused", reason="paused by user")
+    add(paths, "gus", status="paused", reason=PAUSE, paused_by="user")
     return ask(paths, "dan", "git push origin main")
 
 
@@ -77,7 +79,7 @@ def test_a_usual_screen_shows_the_notes_without_being_asked(
     a_team_in_need(paths)
 
     async def play(screen: Shown) -> None:
-        await screen.sees("gus is paused by user; `teamctl resume gus`")
+        await screen.sees("gus is paused by the person; `teamctl resume gus`")
         assert screen.lines[0] == "default · 8 members · no teamd runs"
         assert screen.lines[1] == "1 waits for you"
         assert [line.split()[0] for line in screen.lines[4:12]] == ALL_EIGHT
@@ -88,10 +90,10 @@ def test_a_usual_screen_shows_the_notes_without_being_asked(
 
 def test_a_low_screen_that_holds_all_hides_nothing(paths: TeamPaths) -> None:
     add(paths, "ann")
-    add(paths, "gus", status="paused", reason="paused by user")
+    add(paths, "gus", status="paused", reason=PAUSE, paused_by="user")
 
     async def play(screen: Shown) -> None:
-        await screen.sees("gus is paused by user")
+        await screen.sees("gus is paused by the person")
         assert screen.lines[0] == "default · 2 members · no teamd runs"
         assert screen.lines[1] == "no request waits for you"
 
@@ -100,12 +102,12 @@ def test_a_low_screen_that_holds_all_hides_nothing(paths: TeamPaths) -> None:
 
 def test_a_low_screen_shows_a_note_that_it_has_room_for_whole(paths: TeamPaths) -> None:
     add(paths, *ALL_EIGHT[:-1])
-    add(paths, "gus", status="paused", reason="paused by user")
+    add(paths, "gus", status="paused", reason=PAUSE, paused_by="user")
 
     async def play(screen: Shown) -> None:
         await screen.sees("Tab 2 notes")
         shown = " ".join(screen.lines[-3:-1])
-        assert shown == "gus is paused by user; `teamctl resume gus` lets it go on"
+        assert shown == "gus is paused by the person; `teamctl resume gus` lets it go on"
         assert [line.split()[0] for line in screen.lines[2:10]] == ALL_EIGHT
 
     play_at(paths, (40, 13), play)
