@@ -89,7 +89,7 @@ class TeamActions:
         answered = Approvals(post.paths, post).answer(
             request, by=USER, approve=approve, reason=words, always=always
         )
-        return Outcome(f"{answered.status} {title(answered)}")
+        return Outcome(f"{answered.status} {describe_approval(answered)}")
 
     def send(self, to: str, text: str, key: str = "") -> Outcome:
         """Send mail; mail that is sent again with the same key arrives once."""
@@ -163,7 +163,7 @@ class TeamActions:
         return Outcome.of(control.ask(paths, command, facts, timeout_seconds=seconds))
 
 
-def title(approval: Approval) -> str:
+def describe_approval(approval: Approval) -> str:
     """Return the name of a request in sentences."""
     return f"the {kind_word(approval)} of {approval.asker} ({approval.id})"
 

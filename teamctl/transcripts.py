@@ -17,7 +17,7 @@ from teamd.messages import is_moment
 from teamd.transcript import records
 from teamd.transcript.file import is_checkpoint, parse
 
-Found = tuple[str, dict[str, Any]]  # the teammate's name, and the record as a JSON object
+NamedRecord = tuple[str, dict[str, Any]]  # the teammate's name, and the record as a JSON object
 
 # Records that begin an entry; calls and their results belong to the reply before them.
 _BEGINNINGS: Final = frozenset(
@@ -58,7 +58,7 @@ class Excerpt:
                 start, left = place, left - 1
         return start
 
-    def keep(self, found: Iterable[Found]) -> Iterable[Found]:
+    def keep(self, found: Iterable[NamedRecord]) -> Iterable[NamedRecord]:
         """Return the last entries of several conversations, each of which has as many."""
         if self.last is None:
             return found
@@ -103,20 +103,20 @@ class Transcripts:
         """Return the teammates whose conversations are read."""
         return list(self._growing)
 
-    def first(self) -> Iterable[Found]:
+    def first(self) -> Iterable[NamedRecord]:
         """Return the wanted part of the present records, by time."""
         if len(self._growing) == 1:
             return self._read(*self._growing.items())
         each = [self._read(one) for one in self._growing.items()]
         return self._window.keep(heapq.merge(*each, key=_by_time))
 
-    def more(self) -> list[Found]:
+    def more(self) -> list[NamedRecord]:
         """Return the records since the last look, by time."""
         for name in self._names():
             self._growing.setdefault(name, GrowingFile(self._paths.transcript(name)))
         return sorted(self._read(*self._growing.items()), key=_by_time)
 
-    def _read(self, *growing: tuple[str, GrowingFile]) -> Iterator[Found]:
+    def _read(self, *growing: tuple[str, GrowingFile]) -> Iterator[NamedRecord]:
         for name, file in growing:
             for line in file.lines():
                 found = None if is_checkpoint(line) else parse(line)
@@ -164,5 +164,5 @@ def moment_of(found: dict[str, Any]) -> float:
     return float(said) if is_moment(said) else 0.0
 
 
-def _by_time(found: Found) -> float:
+def _by_time(found: NamedRecord) -> float:
     return moment_of(found[1])

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator
 from typing import Final
 
 from teamctl.arguments import REQUEST_SECONDS, without_secrets
-from teamctl.events.stream import Stream
+from teamctl.events import EventStream
 from teamctl.mail.router import team_post
 from teamctl.render import output
 from teamd import control
@@ -25,7 +25,9 @@ _ENDED: Final = frozenset({"merged", "conflict", "failed"})
 
 def tell(paths: TeamPaths, since: float) -> Iterator[str]:
     """Yield a line for each thing that happened since a moment; the last ones where it is a lot."""
-    told = [(event.time, said) for event in Stream(paths, since).look() if (said := _say(event))]
+    told = [
+        (event.time, said) for event in EventStream(paths, since).look() if (said := _say(event))
+    ]
     if len(told) > _MOST:
         yield paths.add_team_option(f"… {len(told) - _MOST} earlier ones: `teamctl events`")
     for moment, said in told[-_MOST:]:

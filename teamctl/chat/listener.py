@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from teamctl.chat.lead import explain_answer, needs, short_moment, tell
 from teamctl.mail import request_notes as approval_text
-from teamctl.mail.inbox_reader import Unseen
+from teamctl.mail.inbox_reader import NewMailFinder
 from teamctl.mail.receipts import explain_end
 from teamctl.render import layout, output
 from teamctl.render.layout import Layout
@@ -119,7 +119,7 @@ class Listener:
         self._retries = Retries(paths.log(LEAD))
         self.doing = LeadProgress()
         self._own = Mailbox(paths, USER)
-        self._unseen = Unseen()
+        self._unseen = NewMailFinder()
         self._awaited: str | None = None
         self.arrived = False
         self.ended: records.TurnEnded | None = None

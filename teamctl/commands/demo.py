@@ -10,8 +10,8 @@ from typing import Final
 
 import click
 
-from teamctl.demo.copy_round import CopyRound, Evidence, find_lack, missing
-from teamctl.demo.demo_progress import Onlooker, Teller
+from teamctl.demo.copy_round import CopyRound, Evidence, find_lack, find_missing_step
+from teamctl.demo.demo_progress import ProgressFollower, ProgressPrinter
 from teamctl.demo.stage import (
     Interrupted,
     Stage,
@@ -19,7 +19,7 @@ from teamctl.demo.stage import (
     describe_end,
     failure,
     interruptible,
-    opened,
+    open_stage,
     temporary_folder,
 )
 from teamctl.render import output
@@ -50,9 +50,9 @@ def command(*, fast: bool, keep: bool, script: Path | None) -> int:
         with interruptible() as check:
             with (
                 temporary_folder(keep=keep) as folder,
-                opened(folder, story.script(paced=not fast), kept=keep) as stage,
+                open_stage(folder, story.script(paced=not fast), kept=keep) as stage,
             ):
-                _Play(stage, story, Teller(), check).run()
+                _Play(stage, story, ProgressPrinter(), check).run()
             check()
     except Interrupted as error:
         click.echo(f"teamctl: {error}; {describe_end(folder, kept=keep)}", err=True)
@@ -72,7 +72,7 @@ class _Play:
 
     stage: Stage
     story: Story
-    teller: Teller
+    teller: ProgressPrinter
     check: Callable[[], None]
 
     def run(self) -> None:
@@ -113,11 +113,11 @@ class _Play:
 
     def _work(self) -> None:
         names = [part.name for part in self.story.parts]
-        onlooker = Onlooker(self.stage.paths, names, self.teller, self.check)
+        onlooker = ProgressFollower(self.stage.paths, names, self.teller, self.check)
         onlooker.follow()
         team = Roster(self.stage.paths).read()
         mail = onlooker.mail.values()
-        step = missing(Evidence(self.stage.workspace, onlooker.records, mail, team))
+        step = find_missing_step(Evidence(self.stage.workspace, onlooker.records, mail, team))
         if step is not None or onlooker.trouble:
             raise self._failure(step or "all come to rest", onlooker.trouble)
 

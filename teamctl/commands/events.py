@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from teamctl.arguments import SINCE_HELP, parse_when
-from teamctl.events.stream import Stream
+from teamctl.events import EventStream
 from teamctl.render import output
 from teamctl.tail import Watched
 from teamd.command_line import terminal
@@ -44,7 +44,7 @@ def command(choice: TeamOptions, *, follow: bool, since: str | None, as_json: bo
     paths = choice.existing()
     now = time.time()
     began = parse_when(since) if since is not None else now if follow else now - _HOUR
-    stream = Stream(paths, began)
+    stream = EventStream(paths, began)
     if not follow:
         events = stream.look()
         if as_json:

@@ -174,10 +174,10 @@ def _list(choice: TeamOptions, *, as_json: bool) -> None:
         return
     if rows:
         headings, shape = host_table.HEADINGS, host_table.SHAPE
-        tables.print_table(headings, map(host_table.cells, rows), host_table.NUMBERS, shape)
+        tables.print_table(headings, map(host_table.host_cells, rows), host_table.NUMBERS, shape)
     else:
         click.echo(f"this host is {hosts.name}; no other was heard of yet")
-    for text, colour in host_table.notes(hosts, rows):
+    for text, colour in host_table.note_lines(hosts, rows):
         click.echo(terminal.style(plain(text), fg=colour or None))
 
 

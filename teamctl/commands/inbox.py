@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from teamctl.arguments import boxes
-from teamctl.mail.inbox_reader import Unseen
+from teamctl.mail.inbox_reader import NewMailFinder
 from teamctl.mail.request_notes import describe_request
 from teamctl.mail.router import team_post
 from teamctl.render import output
@@ -77,7 +77,7 @@ class _Looker:
     def __init__(self, boxes: Boxes, note: Note) -> None:
         self._boxes = boxes
         self._note = note
-        self._unseen = Unseen()
+        self._unseen = NewMailFinder()
 
     def read(self, form: MailFormat) -> int:
         messages = self._unseen.among([m for box in self._boxes() for m in box.peek()])

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from teamctl import arguments
-from teamctl.actions import TeamActions, kind_word, title
+from teamctl.actions import TeamActions, describe_approval, kind_word
 from teamctl.mail.router import team_post
 from teamctl.render import output
 from teamd.approvals.approval import Approval, Kind, NoSuchApproval
@@ -102,7 +102,7 @@ def _answer(
     """
     asked = _approvals(choice)
     approval = _find(choice.existing(), asked, beginning)
-    what = output.plain(title(approval))
+    what = output.plain(describe_approval(approval))
     if approval.always and not approve:
         asked.take_back(approval.id)
         click.echo(f"took back {what}: it is asked for again")

@@ -89,10 +89,10 @@ def _await_delivery(post: MailRouter, sent: Sent, message: Message, seconds: flo
     Raises:
         DeadlinePassed: it is not there within so many seconds.
     """
-    from teamctl.mail.receipts import Receipt  # noqa: PLC0415 -- only for --wait
+    from teamctl.mail.receipts import DeliveryWatch  # noqa: PLC0415 -- only for --wait
 
     there, to = post.at(sent.to)
-    receipt = Receipt(there, replace(message, to=to), told=sent.warning)
+    receipt = DeliveryWatch(there, replace(message, to=to), told=sent.warning)
     if wait_for(there.paths.transcripts, receipt.look, timeout_seconds=seconds) is None:
         why = f"{sent.to} has not taken it within {seconds:g} s"
         hint = f"`teamctl trace {message.id}` shows where it is"

@@ -74,7 +74,7 @@ def _show_everywhere(choice: TeamOptions, seen: Overview, *, as_json: bool) -> N
         _print_json(seen, {"hosts": [host.with_members() for host in far]})
         return
     rows = [row for host in far for row in host_table.member_cells(host, roster_table.HEADINGS)]
-    roster_table.show(seen, rows, list(host_table.notes(hosts, far)))
+    roster_table.show(seen, rows, list(host_table.note_lines(hosts, far)))
 
 
 def _print_json(seen: Overview, more: dict[str, Any]) -> None:
@@ -123,10 +123,10 @@ class Screen:
             return console.render_lines(group, options.update(height=None), pad=False)
 
         views = problems_first(self.seen.members)
-        table = roster_table.table([list(roster_table.cells(view)) for view in views])
+        table = roster_table.roster_table([list(roster_table.member_cells(view)) for view in views])
         rows = console.render_lines(table, options.update(height=None), pad=False)
         height = console.height - 1
-        above = render(*roster_table.notices(self.seen))
+        above = render(*roster_table.notice_lines(self.seen))
         below = render((total(self.seen), "bold"))[:1]
         most = max(1, height - min(len(rows), _LEAST_ROWS + 1) - len(below) - 1)
         if len(above) > most:
@@ -135,7 +135,7 @@ class Screen:
         room = max(2, height - len(above) - len(below))
         if len(rows) > room:
             rows = [*rows[: room - 1], *render((f"+{len(rows) - room + 1} more", "bright_black"))]
-        notes = render(*roster_table.notes(self.seen))
+        notes = render(*roster_table.note_lines(self.seen))
         shown = [*above, *rows, *notes[: max(0, room - len(rows))], *below]
         yield SegmentLines(shown[:height], new_lines=True)
 

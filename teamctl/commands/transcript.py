@@ -14,7 +14,7 @@ from teamctl.render import output
 from teamctl.render.layout import Layout
 from teamctl.render.transcript_view import TranscriptView
 from teamctl.tail import Watched
-from teamctl.transcripts import Excerpt, Found, Retries, Transcripts
+from teamctl.transcripts import Excerpt, NamedRecord, Retries, Transcripts
 from teamd.command_line import terminal
 from teamd.command_line.options import IntRange, team_options
 from teamd.command_line.run import TeamOptions
@@ -110,7 +110,7 @@ def _print(
                     _echo(view.note(moment, f"{name} is {what}"))
 
 
-def _show(view: TranscriptView, found: Iterable[Found]) -> None:
+def _show(view: TranscriptView, found: Iterable[NamedRecord]) -> None:
     for name, record in found:
         _echo(view.show(name, decode_object(record)))
 
@@ -124,7 +124,7 @@ def _print_json(found: Transcripts, paths: TeamPaths, *, alone: bool, follow: bo
     """Print the records just as they are, also those of a later version."""
     if follow:
         with Watched(paths.transcripts) as watched:
-            look: Callable[[], Iterable[Found]] = found.first
+            look: Callable[[], Iterable[NamedRecord]] = found.first
             while True:
                 for name, record in look():
                     output.print_json_line({"name": name, **record})

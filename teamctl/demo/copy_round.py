@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from teamctl.demo.demo_progress import Onlooker, TeamEvent, Teller
+from teamctl.demo.demo_progress import ProgressFollower, ProgressPrinter, TeamEvent
 from teamd.board.board import Board
 from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.copies.merge import merge
@@ -70,7 +70,7 @@ class Evidence:
         return {call["id"]: call["input"] for call in calls if call["name"] == tool}
 
 
-def missing(evidence: Evidence) -> str | None:
+def find_missing_step(evidence: Evidence) -> str | None:
     """Return the first step that did not happen, if there is one."""
     return next((step for step, happened in _STEPS if not happened(evidence)), None)
 
@@ -140,7 +140,7 @@ class CopyRound:
 
     stage: Stage
     told: TaskInCopy
-    teller: Teller
+    teller: ProgressPrinter
     check: Callable[[], None]
     trouble: str = field(default="", init=False)
 
@@ -156,7 +156,7 @@ class CopyRound:
         if not self._spawn():
             return f"lead spawns {self.told.part.name}"
         name, paths = self.told.part.name, self.stage.paths
-        onlooker = Onlooker(paths, [name], self.teller, self.check, proof)
+        onlooker = ProgressFollower(paths, [name], self.teller, self.check, proof)
         onlooker.mail.update({message.id: message for message in Mailbox(paths, LEAD).peek()})
         onlooker.follow()
         self.trouble = onlooker.trouble

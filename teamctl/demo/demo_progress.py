@@ -54,7 +54,7 @@ class TeamEvent:
     colour: str | None = None
 
 
-class Teller:
+class ProgressPrinter:
     """Prints events, one per line, aligned, and cut to the width of the terminal.
 
     Attributes:
@@ -124,7 +124,7 @@ class Proof(Protocol):
         """Return the state of the task; `None` while a check runs or its mail is under way."""
 
 
-class Onlooker:
+class ProgressFollower:
     """Prints the events of some teammates until they are done.
 
     Args:
@@ -141,7 +141,7 @@ class Onlooker:
         self,
         paths: TeamPaths,
         names: Iterable[str],
-        teller: Teller,
+        teller: ProgressPrinter,
         check: Callable[[], None],
         proof: Proof | None = None,
     ) -> None:

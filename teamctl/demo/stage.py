@@ -267,7 +267,7 @@ def interruptible() -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def opened(folder: Path, script: str, *, kept: bool) -> Iterator[Stage]:
+def open_stage(folder: Path, script: str, *, kept: bool) -> Iterator[Stage]:
     """Open a stage in an empty folder, and stop its teamd after the `with` block."""
     stage = Stage(folder, script, kept=kept)
     try:

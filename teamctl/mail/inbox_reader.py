@@ -87,7 +87,7 @@ class InboxReader:
         return not_yet_seen(messages, self._known)
 
 
-class Unseen:
+class NewMailFinder:
     """Finds the new messages in a queue of mail: it grows at the end and is taken at the front."""
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ _TOLD_SECONDS: Final = 1.0
 _BEGINNING_SECONDS: Final = 2.0  # a new process takes mail before it reaches the limit again
 
 
-class Arrival:
+class RecordsSinceMessage:
     """A growing conversation, from the record that contains a message.
 
     Args:
@@ -59,7 +59,7 @@ class Arrival:
                 yield record
 
 
-class Receipt:
+class DeliveryWatch:
     """The fate of one message that was sent.
 
     Args:
@@ -73,7 +73,9 @@ class Receipt:
         self._post = post
         self._message = Message.decode(message.encode(), to=message.to)  # as its receiver reads it
         self._told = told
-        self._arrivals = [Arrival(path, self._is_it) for path in paths.delivered(message.to)]
+        self._arrivals = [
+            RecordsSinceMessage(path, self._is_it) for path in paths.delivered(message.to)
+        ]
         self._rejected = GrowingFile(paths.rejected(message.to))
 
     def look(self) -> Record | None:
@@ -122,7 +124,7 @@ def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: floa
         DeadlinePassed: it did not end within `seconds`.
         TeamError: it was cut short, the teammate ended, or it does not read its mail.
     """
-    look = LastWords(paths, name, message).look
+    look = TurnEndWatch(paths, name, message).look
     ended = wait_for(paths.transcripts, look, timeout_seconds=seconds, also=[paths.root])
     if ended is None:
         hint = f"`teamctl transcript {name} --follow` shows what it does"
@@ -164,7 +166,7 @@ def explain_wait(paths: TeamPaths, member: Member) -> str | None:
     return f"{member.name} is paused: {member.reason}; the message waits in its inbox until then"
 
 
-class LastWords:
+class TurnEndWatch:
     """The end of the turn in which a teammate reads a message.
 
     Args:
@@ -175,7 +177,7 @@ class LastWords:
 
     def __init__(self, paths: TeamPaths, name: str, message: str) -> None:
         self._paths, self._name = paths, name
-        self._arrival = Arrival(paths.transcript(name), lambda mail: mail.id == message)
+        self._arrival = RecordsSinceMessage(paths.transcript(name), lambda mail: mail.id == message)
         self._ended: TurnEnded | None = None
 
     def look(self) -> TurnEnded | None:

@@ -67,7 +67,7 @@ def read_hosts(hosts: FarHosts, team: str) -> list[HostRow]:
     return [_read(hosts, view, team) for view in hosts.views()]
 
 
-def cells(row: HostRow) -> list[Cell]:
+def host_cells(row: HostRow) -> list[Cell]:
     """Return the cells of a host's row."""
     view, state = row.view, str(row.view.state)
     trip = "-" if view.round_trip_ms is None else f"{view.round_trip_ms:.1f}ms"
@@ -95,7 +95,7 @@ def member_cells(row: HostRow, columns: tuple[str, ...]) -> Iterator[list[Cell]]
         yield [found.get(column, ("-", "")) for column in columns]
 
 
-def notes(hosts: FarHosts, rows: list[HostRow]) -> Iterator[Cell]:
+def note_lines(hosts: FarHosts, rows: list[HostRow]) -> Iterator[Cell]:
     """Yield the lines about other hosts that belong below their table."""
     if not postman_runs(hosts.paths):
         fails = pidfile.supervisor(hosts.paths) is not None

@@ -53,7 +53,7 @@ def show_now(paths: TeamPaths) -> None:
     show(OverviewReader(paths).read())
 
 
-def drawn(seen: Overview) -> Group:
+def render_roster(seen: Overview) -> Group:
     """Return the roster with its notices and notes for rich."""
     return _draw(*_lay_out(seen))
 
@@ -62,27 +62,27 @@ def _draw(rows: list[list[Cell]], above: list[Cell], below: list[Cell]) -> Group
     from rich.console import Group  # noqa: PLC0415 -- only where something is drawn
 
     shown = [tables.cell(*one) for one in above]
-    parts: list[Any] = [*shown, table(rows)] if rows else [*shown]
+    parts: list[Any] = [*shown, roster_table(rows)] if rows else [*shown]
     return Group(*parts, *(tables.cell(*one) for one in below))
 
 
-def table(rows: Sequence[Sequence[Cell]]) -> tables.FittedTable:
+def roster_table(rows: Sequence[Sequence[Cell]]) -> tables.FittedTable:
     elsewhere = any("@" in row[0][0] for row in rows)
     return tables.FittedTable(HEADINGS, rows, NUMBERS, _FAR_SHAPE if elsewhere else SHAPE)
 
 
 def _lay_out(seen: Overview) -> tuple[list[list[Cell]], list[Cell], list[Cell]]:
     """Return the rows of the table, the lines above it, and the lines below it."""
-    return [list(cells(view)) for view in seen.members], notices(seen), notes(seen)
+    return [list(member_cells(view)) for view in seen.members], notice_lines(seen), note_lines(seen)
 
 
-def notices(seen: Overview) -> list[Cell]:
+def notice_lines(seen: Overview) -> list[Cell]:
     """Return the lines about members that need the person, with the commands that help."""
     lines = [(line, one.kind) for one in seen.notices for line in one.lines]
     return [(line, _NOTICE_COLOURS.get(kind, "yellow")) for line, kind in lines]
 
 
-def notes(seen: Overview) -> list[Cell]:
+def note_lines(seen: Overview) -> list[Cell]:
     """Return the other lines about the team and its members."""
     paths, found = seen.paths, list[tuple[str, str]]()
     if not seen.members:
@@ -124,7 +124,7 @@ def _describe_copy(copy: dict[str, Any]) -> str:
     return f"{where}, {commits}, {files} uncommitted file{'' if files == 1 else 's'}"
 
 
-def cells(view: MemberView) -> Iterator[Cell]:
+def member_cells(view: MemberView) -> Iterator[Cell]:
     """Yield the cells of a member's row."""
     member, alive = view.member, view.alive
     yield member.name, member.color if member.color in COLOURS else ""  # a style may hold a link

@@ -29,7 +29,7 @@ _SUMMARY: Final = "— its context was full: from here on it sees this summary o
 
 
 @dataclass(slots=True)
-class _Speaker:
+class _OpenCalls:
     """The open calls of one conversation.
 
     Attributes:
@@ -54,7 +54,7 @@ class TranscriptView:
         self._layout = layout
         self._full = full
         self._live = live
-        self._speakers: dict[str, _Speaker] = {}
+        self._speakers: dict[str, _OpenCalls] = {}
         self._shown = ""  # the speaker of the last text
         self._called = ""  # the last call, while nothing else was shown since
         self._day = ""
@@ -66,7 +66,7 @@ class TranscriptView:
             name: the teammate whose conversation it is.
             record: the next record of that conversation.
         """
-        speaker = self._speakers.setdefault(name, _Speaker())
+        speaker = self._speakers.setdefault(name, _OpenCalls())
         match record:
             case records.CallStarted():
                 speaker.begun[record.tool_use_id] = record.time
@@ -96,7 +96,7 @@ class TranscriptView:
                 yield f"{_INDENT}→ no result yet{since}"
 
     def _told(  # noqa: C901 -- one case a kind of record
-        self, name: str, speaker: _Speaker, record: records.Record
+        self, name: str, speaker: _OpenCalls, record: records.Record
     ) -> Iterator[str]:
         """Yield the lines of a record that is not a call or its result."""
         match record:
@@ -148,7 +148,7 @@ class TranscriptView:
         else:
             yield from self._layout.markdown(text, _INDENT)
 
-    def _call(self, name: str, speaker: _Speaker, call_id: str, moment: float) -> Iterator[str]:
+    def _call(self, name: str, speaker: _OpenCalls, call_id: str, moment: float) -> Iterator[str]:
         """Yield the lines that show a call, unless it was shown last."""
         if self._called == call_id:
             return
@@ -174,7 +174,7 @@ class TranscriptView:
         if change is not None:
             yield from self._clipped(self._layout.diff(*change, _INNER))
 
-    def _result(self, speaker: _Speaker, record: records.CallAnswered) -> Iterator[str]:
+    def _result(self, speaker: _OpenCalls, record: records.CallAnswered) -> Iterator[str]:
         speaker.calls.pop(record.tool_use_id, None)
         begun = speaker.begun.pop(record.tool_use_id, None)
         took = None if begun is None else _took(record.time - begun)

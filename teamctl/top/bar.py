@@ -88,7 +88,7 @@ def notes(seen: Overview) -> list[Line]:
     """Return what a person should know besides: who needs one first, each with its command."""
     others = [one for one in seen.notices if one.kind is not NoticeKind.WAITING]
     told = [(text, "yellow") for one in others for text in one.lines]
-    return [((in_a_line(text), style),) for text, style in (*told, *roster_table.notes(seen))]
+    return [((in_a_line(text), style),) for text, style in (*told, *roster_table.note_lines(seen))]
 
 
 def _count(seen: Overview) -> str:

@@ -21,7 +21,7 @@ HEADINGS: Final = (
 
 def read(view: MemberView) -> Cells:
     """Return the cells of a member, as `teamctl team` has them, by their headings."""
-    found = dict(zip(roster_table.HEADINGS, roster_table.cells(view), strict=True))
+    found = dict(zip(roster_table.HEADINGS, roster_table.member_cells(view), strict=True))
     return {heading: (in_a_line(found[heading][0]), found[heading][1]) for heading in HEADINGS}
 
 

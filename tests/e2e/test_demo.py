@@ -1,4 +1,4 @@
-"""`teamctl demo`: what it shows is real, and it leaves nothing."""
+"""`teamctl demo` shows real work, and leaves no files or processes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def changes(*folders: Path) -> dict[Path, int]:
 
 
 def watch_in_terminal(hall: Hall) -> tuple[int, str]:
-    """Run a demo in a narrow terminal; its status, and what was shown."""
+    """Run a demo in a narrow terminal; return its status and its output."""
     master, terminal = os.openpty()
     termios.tcsetwinsize(terminal, (50, NARROW))
     begun = hall.project.begin("teamctl", "demo", "--fast", stdout=terminal)
@@ -105,7 +105,7 @@ def watch_in_terminal(hall: Hall) -> tuple[int, str]:
 
 
 def lines_of(shown: str, who: str) -> list[str]:
-    """What the demo tells of somebody, without the times."""
+    """Return the demo's lines about a name, without the times."""
     return re.findall(rf"^ *[\d.]+s {who} +(.*)$", shown, re.MULTILINE)
 
 
@@ -185,7 +185,7 @@ def test_a_third_teammate_works_in_a_copy_until_its_check_passes_and_is_merged(
 
 @pytest.mark.slow
 def test_a_person_can_follow_it_and_it_takes_less_than_fifteen_seconds(hall: Hall) -> None:
-    """With nothing in the environment but a PATH, and in a folder where nothing can be written."""
+    """With only a PATH in the environment, and in a folder that is not writable."""
     home = hall.project.environment["HOME"]
     hall.project.environment = {
         key: value
@@ -203,7 +203,7 @@ def test_a_person_can_follow_it_and_it_takes_less_than_fifteen_seconds(hall: Hal
 
 @pytest.mark.slow
 def test_the_persons_own_team_is_neither_used_nor_touched(played: Performances) -> None:
-    """Also where its settings are none at all; and a service manager is told nothing either."""
+    """Even with invalid settings there; and it sends no message to a service manager."""
     assert played.statuses == (0, 0), played.shown
     assert played.after == played.before
     assert not played.told
@@ -242,7 +242,7 @@ def test_on_a_narrow_terminal_each_event_keeps_to_its_line(played: Performances)
 
 
 def read_terminal(master: int) -> bytes:
-    """Read what is shown; nothing once everybody has left the terminal."""
+    """Read the output; empty once every process has closed the terminal."""
     with suppress(OSError):  # EIO
         return os.read(master, 4096)
     return b""

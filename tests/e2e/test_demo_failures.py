@@ -1,4 +1,4 @@
-"""`teamctl demo` shows no more than happened, and leaves nothing however it ends."""
+"""`teamctl demo` notices steps that did not happen, and always cleans up."""
 
 from __future__ import annotations
 

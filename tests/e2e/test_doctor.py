@@ -1,4 +1,4 @@
-"""`teamctl doctor`: what is wrong, and what to do about it."""
+"""`teamctl doctor` reports problems and their remedies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each shell example of README and the topics does what it shows, in a project of one page."""
+"""Each shell example of README and the topics works as shown, in a project per page."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Reader:
         return len(steps)
 
     def _write(self, example: Example) -> None:
-        """Write a role file or a skill to where it is looked for."""
+        """Write a role file or a skill to its place."""
         if role := example.mark("role"):
             self._project.write(f".team/agents/{role}.md", example.text)
         if skill := example.mark("skill"):
@@ -81,7 +81,7 @@ class Reader:
         return text
 
     def _request(self) -> str:
-        """Return the id of the request that is open, or else of what is allowed for good."""
+        """Return the id of the open request, or of the permanent permission."""
 
         def found() -> list[str]:
             shown = json.loads(self._project.do("teamctl", "requests", "--json"))
@@ -170,7 +170,7 @@ PREPARE: Final[dict[str, Callable[[Project], None]]] = {
 
 @pytest.fixture(scope="module")
 def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """A running team with alice and bob, who have had a turn; carl is to submit a plan."""
+    """A running team: alice and bob have had a turn, and carl will submit a plan."""
     with opened(tmp_path_factory.mktemp("crew")) as project:
         project.start()
         project.stage.play("carl", use(("submit_plan", {"plan": "Two files."})), say("I wait."))

@@ -1,4 +1,4 @@
-"""The first hour with the program: what is missing is made or named, and what waits is told."""
+"""The first hour: missing files are created or named, and waiting work is reported."""
 
 from __future__ import annotations
 

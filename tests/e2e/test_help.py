@@ -23,7 +23,7 @@ BOLD, COLOUR = b"\x1b[1", b"\x1b[1;36m"
 
 
 def shown_on_terminal(project: Project, **variables: str) -> tuple[str, bytes]:
-    """Read a topic behind a terminal: its text without escapes, and all that came."""
+    """Read a topic in a terminal; return its text without escapes, and its raw output."""
     pager = project.root / "bin" / "less"
     pager.parent.mkdir(exist_ok=True)
     pager.write_text("#!/bin/sh\necho paged\nexec cat\n")

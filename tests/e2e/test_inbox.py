@@ -1,4 +1,4 @@
-"""`teamctl inbox`: who reads, follows, is interrupted, or reads twice at once."""
+"""`teamctl inbox`: reading, following, interruptions, and two readers at once."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_following_goes_on_where_an_agent_begins_to_lead(ann: Project) -> None:
 
 
 def stuck(project: Project) -> subprocess.Popen[str]:
-    """A reader in the middle of showing a long mail: nobody reads what it writes."""
+    """A reader that is blocked while it prints a long message."""
     project.do("teamctl", "send", "lead", "-", "--from", "ann", stdin=LONG)
     reader = project.begin("teamctl", "inbox", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert reader.stdout is not None
@@ -82,7 +82,7 @@ def stuck(project: Project) -> subprocess.Popen[str]:
 def test_mail_is_shown_again_after_an_interrupted_display(
     ann: Project, number: signal.Signals
 ) -> None:
-    """What was not shown to its end was not read."""
+    """A message that was not printed in full counts as unread."""
     with stuck(ann) as reader:
         os.kill(reader.pid, number)
         reader.communicate(timeout=20)

@@ -1,4 +1,4 @@
-"""What is happening, and who needs somebody: seen at a glance, with no look into a log."""
+"""`teamctl team` shows the work and the problems of a team without a look into a log."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_running_work_is_shown_and_a_killed_teammate_does_nothing(project: Proje
 
 
 def test_nothing_is_done_once_all_are_killed(project: Project) -> None:
-    """The last words of the dead stand in their files, and the roster says working."""
+    """After a kill, files and roster still say that the teammate works."""
     project.stage.play("ann", use(("bash", {"command": "sleep 1000"})))
     supervisor = project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.")

@@ -1,4 +1,4 @@
-"""What nobody needs any more is removed, and nothing else."""
+"""`teamctl prune` removes unneeded files, and no others."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_files_younger_than_the_given_days_stay(project: Project) -> None:
 
 
 def test_without_a_roster_nothing_is_removed(project: Project) -> None:
-    """Where nobody is known to be in the team, everybody's conversation would go."""
+    """Without a roster, it would remove every conversation."""
     stay, go = furnish(project)
     for content, sentence in (
         (None, f"there is no roster {project.paths.config}, so nothing tells what may go"),
@@ -128,7 +128,7 @@ def test_without_a_roster_nothing_is_removed(project: Project) -> None:
 
 
 def test_nobody_joins_the_team_while_it_is_pruned(project: Project) -> None:
-    """The old conversation of one who is just spawned again would go under its feet."""
+    """It would remove the conversation of a teammate that is just being spawned again."""
     furnish(project)
     with project.paths.config_lock.open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -27,7 +27,7 @@ def work(task: str, *commands: str) -> tuple[tuple[str, dict[str, str]], ...]:
 
 
 def states(project: Project) -> list[tuple[str, str]]:
-    """What the queue's file says: to ask the command again and again takes all of a processor."""
+    """Read the queue's file; polling the command would take a whole processor."""
     file = project.paths.queue
     there = json.loads(file.read_bytes())["queue"] if file.exists() else []
     return [(entry["teammate"], entry["state"]) for entry in there]

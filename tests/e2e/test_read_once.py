@@ -52,7 +52,7 @@ def test_mail_held_by_a_killed_reader_is_read_together_with_the_rest(project: Pr
 def test_mail_kept_by_a_killed_reader_hides_no_later_mail(
     project: Project, options: tuple[str, ...]
 ) -> None:
-    """It was killed before it forgot what it had shown: that batch has nothing new in it."""
+    """It was killed after it showed a batch; that batch has no new mail."""
     project.enlist("bob")
     box = Mailbox(project.paths, "lead")
     box.put(Message(sender="bob", to="lead", content="One."))

@@ -32,7 +32,7 @@ def write(project: Project, name: str, *records: Record) -> None:
 
 @pytest.fixture
 def two(project: Project) -> Project:
-    """A team without a process, of which two have said something by turns."""
+    """A team without processes; two members spoke by turns."""
     project.enlist("ann", "bob", "new")
     use = {"type": "tool_use", "id": "1", "name": "bash", "input": {"command": "make"}}
     write(
@@ -48,7 +48,7 @@ def two(project: Project) -> Project:
 
 
 def words(project: Project, *argv: str) -> list[str]:
-    """Return what of the known texts a call shows, in order."""
+    """Return the known texts in the output of a call, in order."""
     texts = {"A1", "A2", "B1", "Over.", "built", "bash: make", "— a new conversation —"}
     lines = project.do("teamctl", "transcript", *argv).splitlines()
     return [one for line in lines for one in texts if line.endswith(one)]

@@ -1,4 +1,4 @@
-"""What a person gives a command to pass on: as it is, but for the secrets of its environment."""
+"""Texts in arguments and on standard input pass unchanged, except for secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.life import enrol
 
 
 def test_no_known_secret_goes_into_mail_or_onto_the_board(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text may come from a file or a program: nobody has read it."""
+    """The text may come from a file or a program, unread."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-12345")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"log: sk-12345\n")))
     assert text_or_stdin("use sk-12345") == f"use {MASK}"

@@ -1,4 +1,4 @@
-"""Commands where there is little or nothing: no teamd, no team, nobody in it, no times."""
+"""Commands without a teamd, a team, members or times."""
 
 from __future__ import annotations
 

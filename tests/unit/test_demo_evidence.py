@@ -1,4 +1,4 @@
-"""What `teamctl demo` judges by: each of its steps is missed where what shows it is not there."""
+"""`teamctl demo` notices each step that did not happen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from teamctl.demo.copy_round import Evidence, missing
+from teamctl.demo.copy_round import Evidence, find_missing_step
 from teamd.messages import LEAD, Message
 from teamd.process_id import Identity
 from teamd.team.roster import Team
@@ -24,7 +24,7 @@ PASSED: Final = "Ran 3 tests in 0.001s\n\nOK"
 
 
 def call(tool: str, answer: str, *, is_error: bool = False, **given: Any) -> list[Record]:
-    """What a transcript has of a call."""
+    """Return the records of a call."""
     block = {"type": "tool_use", "id": f"{tool} {json.dumps(given)} {answer}", "name": tool}
     return [
         Replied(content=[{**block, "input": given}]),
@@ -42,7 +42,7 @@ def sends(to: str, content: str) -> list[Record]:
 
 @dataclass
 class Play:
-    """What is left of a play, to be changed."""
+    """The evidence of a complete demo, which tests change."""
 
     workspace: Path
     alice: list[list[Record]] = field(
@@ -68,7 +68,7 @@ class Play:
     status: Status = Status.IDLE
 
     def first_missing(self) -> str | None:
-        """Return what the demo says of it."""
+        """Return the step that the demo reports as missing."""
         told = {"alice": [*chain(*self.alice)], "bob": [*chain(*self.bob)]}
         team = Team()
         for name, pid in zip(told, self.alive, strict=True):
@@ -77,7 +77,7 @@ class Play:
                 name, role="x", status=Status.IDLE, pid=pid, started=process and process.started
             )
         team = team.with_member(replace(team.get("bob"), status=self.status))
-        return missing(Evidence(self.workspace, told, self.mail, team))
+        return find_missing_step(Evidence(self.workspace, told, self.mail, team))
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_what_a_whole_play_leaves_is_believed(play: Play) -> None:
 
 
 def spoil(whose: str, place: int, *records: Record) -> Callable[[Play], None]:
-    """Return what puts other records into a place of a conversation."""
+    """Return a function that replaces a record of a conversation."""
     return lambda play: getattr(play, whose).__setitem__(place, list(records))
 
 

@@ -1,4 +1,4 @@
-"""`teamctl doctor`: what is told of settings, files, the sandbox and the model's server."""
+"""`teamctl doctor`: its findings on settings, files, the sandbox and the model's server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.unit.screen import add
 
 
 class Answers(BaseHTTPRequestHandler):
-    """A server that answers whoever asks with one status and one text."""
+    """A server that answers each request with the same status and text."""
 
     given: ClassVar[tuple[int, bytes]]
     location: ClassVar[str] = "/elsewhere"
@@ -167,7 +167,7 @@ def test_hosts_without_their_package_are_a_failure(monkeypatch: pytest.MonkeyPat
 
 
 def findings(paths: TeamPaths, settings: str = "") -> tuple[int, dict[str, tuple[str, str]]]:
-    """Return the exit status, and what was found with its level and remedy."""
+    """Return the exit status, and the findings with their levels and remedies."""
     (paths.home / "turns.json").write_text('{"turns": {}}')
     file = paths.home / "team.toml"
     file.write_text(f'[model]\nscript = "turns.json"\n{settings}')
@@ -238,7 +238,7 @@ def test_a_name_that_no_team_can_have_is_a_failure_and_no_settings_are_looked_fo
 
 
 def test_mail_that_could_not_be_read_is_noted(paths: TeamPaths) -> None:
-    """Also that of the person, who is not in the roster."""
+    """Also the mail of the person, who is not in the roster."""
     paths.inbox("lead").write_bytes(b'\xef\xbb\xbf{"content": "a"}\n[{"content": "b"}]\n')
     Mailbox(paths, "lead", durable=False).take()
     status, found = findings(paths)

@@ -84,7 +84,7 @@ def test_a_team_that_never_ran_is_no_trouble(tmp_path: Path) -> None:
 def test_where_the_watches_are_used_up_mail_is_late(
     paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Linux allows 128 a user; who took them here would take them from all that runs beside."""
+    """Linux allows 128 per user, which other tests need too."""
 
     def refuse(*_: object) -> NoReturn:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from teamctl.events.stream import MailEvents, Stream
+from teamctl.events import EventStream, MailEvents
 from teamd.files.paths import TeamPaths
 from teamd.merges.queue import Entries, Entry, MergeState
 from teamd.messages import LEAD
@@ -20,13 +20,13 @@ def reply(paths: TeamPaths, name: str, at: float) -> None:
     Transcript(paths.transcript(name), durable=False).append(said)
 
 
-def look(stream: Stream) -> list[tuple[str, str, float]]:
+def look(stream: EventStream) -> list[tuple[str, str, float]]:
     return [(one.kind, one.name, one.time) for one in stream.look()]
 
 
 def test_a_conversation_goes_on_where_the_last_look_ended(paths: TeamPaths) -> None:
     reply(paths, "ada", 5.0)
-    stream = Stream(paths, 4.0)
+    stream = EventStream(paths, 4.0)
     assert look(stream) == [("turn_began", "ada", 5.0), ("replied", "ada", 5.0)]
     reply(paths, "ada", 6.0)
     assert look(stream) == [("replied", "ada", 6.0)], "the same turn"
@@ -34,8 +34,8 @@ def test_a_conversation_goes_on_where_the_last_look_ended(paths: TeamPaths) -> N
 
 
 def test_what_comes_to_be_between_looks_is_told_from_its_beginning(paths: TeamPaths) -> None:
-    """A clock may have been set back: only of what was there at first is the moment asked."""
-    stream = Stream(paths, 4.0)
+    """A clock may be set back: the moment only filters the events of the first look."""
+    stream = EventStream(paths, 4.0)
     assert look(stream) == []
     reply(paths, "bob", 1.0)
     ended = TurnEnded(outcome="end_turn", time=2.0)
@@ -47,7 +47,7 @@ def test_what_comes_to_be_between_looks_is_told_from_its_beginning(paths: TeamPa
 def test_mail_that_waits_since_somebody_only_talked_is_an_event(paths: TeamPaths) -> None:
     held = MailHeld(senders=("bob", LEAD), time=5.0)
     Transcript(paths.transcript("ada"), durable=False).append(held)
-    (found,) = Stream(paths, 0.0).look()
+    (found,) = EventStream(paths, 0.0).look()
     assert found.to_json() == {
         "time": 5.0, "kind": "mail_held", "name": "ada", "senders": ["bob", LEAD],
     }  # fmt: skip
@@ -61,7 +61,7 @@ def test_a_merge_is_told_as_its_state_changes(paths: TeamPaths) -> None:
         ]
         paths.queue.write_bytes(Entries(tuple(entries), len(states)).encode())
 
-    stream = Stream(paths, 0.0)
+    stream = EventStream(paths, 0.0)
     queue(MergeState.WAITING)
     (one,) = stream.look()
     assert (one.kind, one.name, one.facts["state"], one.time) == ("merge", "ada", "waiting", 5.0)
@@ -73,7 +73,7 @@ def test_a_merge_is_told_as_its_state_changes(paths: TeamPaths) -> None:
 
 
 def test_of_much_mail_the_oldest_is_forgotten_first(paths: TeamPaths) -> None:
-    """What is sent again is told once, as long as not very much came since."""
+    """A repeated send is one event, unless very many messages came since."""
     events = MailEvents(paths)
 
     def told(number: int) -> bool:

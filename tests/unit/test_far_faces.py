@@ -95,7 +95,7 @@ def rows_of(hosts: FarHosts) -> list[Any]:
 @pytest.mark.usefixtures("postman")
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_the_table_of_hosts_fits_and_says_how_each_is(hosts: FarHosts, width: int) -> None:
-    rows = [host_table.cells(row) for row in host_table.read_hosts(hosts, "default")]
+    rows = [host_table.host_cells(row) for row in host_table.read_hosts(hosts, "default")]
     shape, numbers = host_table.SHAPE, host_table.NUMBERS
     shown = drawn(tables.FittedTable(host_table.HEADINGS, rows, numbers, shape), width)
     assert max(map(len, shown)) <= width
@@ -114,7 +114,7 @@ def test_what_is_told_of_this_host_itself_is_shown_on_it(hosts: FarHosts) -> Non
     views = Views(hosts.paths)
     views.report("h1", Report(time.time(), "two hosts have that name"))
     views.write()
-    told = [text for text, _ in host_table.notes(hosts, [])]
+    told = [text for text, _ in host_table.note_lines(hosts, [])]
     assert told == ["h1 (this host): 0s ago: two hosts have that name"]
     found = [one.what for one in check_hosts(Settings(hosts=HOSTS), hosts.paths)]
     assert "h1 (this host): two hosts have that name" in found
@@ -123,7 +123,7 @@ def test_what_is_told_of_this_host_itself_is_shown_on_it(hosts: FarHosts) -> Non
 @pytest.mark.usefixtures("postman")
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_members_of_other_hosts_are_rows_and_never_failed(hosts: FarHosts, width: int) -> None:
-    shown = drawn(roster_table.table(rows_of(hosts)), width)
+    shown = drawn(roster_table.roster_table(rows_of(hosts)), width)
     assert max(map(len, shown)) <= width
     assert shown[1].startswith("bob@default@h2 ")
     assert " idle" in shown[1]
@@ -136,7 +136,9 @@ def test_members_of_other_hosts_are_rows_and_never_failed(hosts: FarHosts, width
 
 @pytest.mark.usefixtures("postman")
 def test_the_notes_say_since_when_what_waits_and_what_was_lost(hosts: FarHosts, now: float) -> None:
-    said = [text for text, _ in host_table.notes(hosts, host_table.read_hosts(hosts, "default"))]
+    said = [
+        text for text, _ in host_table.note_lines(hosts, host_table.read_hosts(hosts, "default"))
+    ]
     assert said == [
         f"h3: unreachable since {time_of_day(now - 7230)} (the wire is cut); 1 line waits for it",
         "h3: 1 more are not listed",
@@ -148,7 +150,7 @@ def test_without_a_postman_nobody_is_known_to_be_reachable(hosts: FarHosts) -> N
     far = host_table.read_hosts(hosts, "default")
     found = {row.view.name: (row.view.state, row.view.why) for row in far}
     assert found["h2"] == (HostState.UNREACHABLE, "no postman runs here")
-    first, *_ = (text for text, _ in host_table.notes(hosts, far))
+    first, *_ = (text for text, _ in host_table.note_lines(hosts, far))
     assert first.startswith("no postman runs here, so mail to other hosts waits")
     assert far[0].to_json().keys() >= {"name", "state", "since", "waiting", "round_trip_ms"}
 
@@ -167,7 +169,7 @@ def test_the_doctor_says_since_when_and_why(paths: TeamPaths) -> None:
 def test_a_postman_doubts_what_the_last_one_saw_before_its_lock_is_seen(
     paths: TeamPaths,
 ) -> None:
-    """Here it gets no further: a folder stands where its lock would be."""
+    """It fails early, because a folder is in place of its lock."""
     HostPlaces(paths).postman.mkdir()
     assert live(paths, Settings(hosts=HOSTS), Mask()) == ChildExit.IO
     seen = {one.name: one.state for one in read_views(paths)}

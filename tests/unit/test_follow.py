@@ -1,4 +1,4 @@
-"""`transcript --follow` and `team --watch`: what comes while somebody looks, and how it ends."""
+"""`transcript --follow` and `team --watch` show new records and changes until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.unit.life import Stream, call, enrol
 
 
 class Watching(Stream):
-    """Standard output of somebody who looks: as a word is shown, the next thing happens."""
+    """Standard output that runs the next action once a word is printed."""
 
     def __init__(self, **happening: Callable[[], object]) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def say(paths: TeamPaths, name: str, text: str, at: float) -> None:
 
 @pytest.fixture
 def two(paths: TeamPaths) -> TeamPaths:
-    """A team of two, of whom one has spoken."""
+    """A team of two; one has a conversation."""
     enrol(paths, ada=Status.IDLE, bob=Status.IDLE)
     say(paths, "ada", "one", 1.0)
     return paths
@@ -73,7 +73,7 @@ def test_what_comes_later_is_one_record_a_line_also_of_who_joins_later(two: Team
 
 
 def test_a_retry_and_an_entry_that_come_later_are_shown_as_they_come(two: TeamPaths) -> None:
-    """A model call that fails stands in no conversation; whoever watches would see nothing."""
+    """A failed model call is not part of the conversation, and would stay unseen."""
     facts = {"attempt": 2, "attempts": 9, "reason": "the server is busy", "seconds": 4}
 
     def fail() -> None:

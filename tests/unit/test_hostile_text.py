@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from teamctl.main import cli
 from teamctl.render import tables
-from teamctl.render.roster_table import cells
+from teamctl.render.roster_table import member_cells
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
@@ -204,7 +204,7 @@ def test_no_colour_of_the_roster_is_a_link(paths: TeamPaths) -> None:
     document["members"][0]["color"] = "link https://evil.example"
     paths.config.write_text(json.dumps(document))
     member = Roster(paths).read().get("bob")
-    assert next(cells(look_at(paths, member, None, None))) == ("bob", "")
+    assert next(member_cells(look_at(paths, member, None, None))) == ("bob", "")
     assert obeyed(call("team")[0]) == set()
 
 

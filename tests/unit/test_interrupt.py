@@ -26,7 +26,7 @@ def texts(life: Life, request: int = -1) -> str:
 
 
 def endless(folder: Path, *plays: object, calls: int = 1) -> tuple[Life, asyncio.Event]:
-    """Make a life whose tool call runs until it is cancelled, and what tells that it runs."""
+    """Return an agent whose tool call runs until it is cancelled, and an event for its start."""
     begun = asyncio.Event()
 
     async def never(_: str) -> None:
@@ -155,7 +155,7 @@ def test_it_ends_a_turn_that_is_paused(tmp_path: Path, trouble: Exception) -> No
 
 
 def test_it_reaches_who_reads_a_flood(tmp_path: Path) -> None:
-    """What stands behind more mail than one delivery takes ends the turn at once all the same."""
+    """An interrupt ends the turn at once, even behind more mail than one delivery takes."""
     life, begun = endless(tmp_path, say("I read."), say("I read it."))
 
     async def scenario() -> None:

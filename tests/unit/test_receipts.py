@@ -1,4 +1,4 @@
-"""Receipts: a message stands in a conversation, or its sender learns why it does not yet."""
+"""`--wait`: a message is in the conversation, or its sender learns why it is not yet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from teamctl.mail.receipts import Arrival, LastWords, Receipt
+from teamctl.mail.receipts import DeliveryWatch, RecordsSinceMessage, TurnEndWatch
 from teamd.errors import TeamError, UnknownTeammate
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
@@ -36,14 +36,14 @@ def mail(*messages: Message) -> Delivered:
     return Delivered(messages=messages)
 
 
-def receipt(paths: TeamPaths, message: Message, told: str | None = None) -> Receipt:
-    return Receipt(MailRouter(paths, durable=False, max_bytes=1000), message, told=told)
+def receipt(paths: TeamPaths, message: Message, told: str | None = None) -> DeliveryWatch:
+    return DeliveryWatch(MailRouter(paths, durable=False, max_bytes=1000), message, told=told)
 
 
 def test_a_conversation_is_read_from_the_message_on(paths: TeamPaths) -> None:
     transcript = Transcript(paths.transcript("bob"))
     one, two = (Message(sender="lead", to="bob", content="x") for _ in range(2))
-    arrival = Arrival(transcript.path, lambda mail: mail.id == two.id)
+    arrival = RecordsSinceMessage(transcript.path, lambda mail: mail.id == two.id)
     assert list(arrival.records()) == []
     transcript.append(Opened(), mail(one), TurnEnded(text="1"))
     assert list(arrival.records()) == []
@@ -57,7 +57,7 @@ def test_a_pause_is_told_once_the_roster_knows_of_it(paths: TeamPaths) -> None:
     """A command that follows would be refused before, for a teammate that works already."""
     sent = Message(sender="lead", to="ann", content="x")
     enrol(paths, ann=Status.WORKING)
-    last = LastWords(paths, "ann", sent.id)
+    last = TurnEndWatch(paths, "ann", sent.id)
     ended = TurnEnded(outcome=PAUSED, text="no such model", time=time.time())
     Transcript(paths.transcript("ann")).append(mail(sent), ended)
     assert [last.look(), last.look()] == [None, None]
@@ -76,11 +76,11 @@ def test_another_end_is_told_at_once(paths: TeamPaths, ended: TurnEnded) -> None
     sent = Message(sender="lead", to="ann", content="x")
     enrol(paths, ann=Status.WORKING)
     Transcript(paths.transcript("ann")).append(mail(sent), ended)
-    assert LastWords(paths, "ann", sent.id).look() == ended
+    assert TurnEndWatch(paths, "ann", sent.id).look() == ended
 
 
 def test_the_same_id_with_other_words_is_another_message(paths: TeamPaths) -> None:
-    """A foreign program may give an id twice; its second message is no receipt for the first."""
+    """A foreign program may use an id twice; its second message does not confirm the first."""
     sent = Message(id="1", sender="ci", to="bob", content="red")
     for other in (
         Message(id="1", sender="ci", to="bob", content="green"),
@@ -105,7 +105,7 @@ def test_what_is_changed_on_its_way_is_known_again(paths: TeamPaths) -> None:
 def test_the_persons_mail_has_arrived_once_it_was_read(
     paths: TeamPaths, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The person is no process: nothing needs to run for that, and nothing is said of it."""
+    """The person is not a process, so the sender is not warned that no teamd runs."""
     sent = Message(sender="bob", to=LEAD, content="x")
     assert receipt(paths, sent).look() is None
     Transcript(paths.transcript(USER)).append(mail(sent))

@@ -1,4 +1,4 @@
-"""What is made of teamd's replies: by commands, by `top` and the page, and by doctor."""
+"""Replies of teamd, as commands, `top`, the page and the doctor show them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.waiting import wait_until
 def teamd(
     paths: TeamPaths, text: str, *, code: int = 0, **data: Any
 ) -> Iterator[list[ControlRequest]]:
-    """Be a teamd that gets one request and replies so; yields what it is asked."""
+    """Act as a teamd that answers one request; yield the requests."""
     asked: list[ControlRequest] = []
 
     def found() -> bool:
@@ -84,7 +84,7 @@ def test_a_rejected_shutdown_is_an_error_with_all_answers(
 def test_a_shutdown_that_is_refused_as_such_is_an_error(
     paths: TeamPaths, actions: TeamActions
 ) -> None:
-    """Such as one of a name that nobody has: there are no members to tell of."""
+    """For an unknown name, the reply has no members."""
     with (
         teamd(paths, "no teammate named 'bbo'", code=ExitCode.REFUSED),
         pytest.raises(TeamError, match=r"^no teammate named 'bbo'$"),

@@ -1,4 +1,4 @@
-"""What mail that asks for an answer is shown with, also where it only claims to be the request."""
+"""The notes on mail that asks for an answer, also on mail that only claims to be a request."""
 
 from __future__ import annotations
 

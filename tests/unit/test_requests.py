@@ -1,4 +1,4 @@
-"""What the supervisor answers to requests that it refuses, or that change nobody's process."""
+"""The supervisor's answers to requests that it refuses, or that change no process."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def ask(context: TeamContext, command: str, sender: str = USER, **arguments: Any
 
 
 def spoil(context: TeamContext) -> None:
-    """Have no roster be written any more: a folder stands where its lock is."""
+    """Make every write of the roster fail: a folder is in place of its lock."""
     config = context.settings.paths.config
     config.unlink()
     config.mkdir()
@@ -126,7 +126,7 @@ def test_an_interrupt_of_who_is_paused_says_that_it_stays_so(context: TeamContex
 
 
 def test_what_the_person_has_paused_no_agent_resumes(context: TeamContext) -> None:
-    """Neither by pausing it once more: what the person wants, the person alone takes back."""
+    """A second pause does not change that: only the person ends the person's pause."""
     ask(context, "pause", name="ann")
     again = ask(context, "pause", "lead", name="ann")
     assert again.text.startswith("ann is paused until `teamctl resume ann`")
@@ -141,7 +141,7 @@ def test_what_the_person_has_paused_no_agent_resumes(context: TeamContext) -> No
 def test_what_cannot_be_written_into_the_roster_is_not_done(
     context: TeamContext, command: str
 ) -> None:
-    """The reply says why, and nobody is told anything else later."""
+    """The reply says why, and no later message contradicts it."""
     name = "cy" if command == "remove" else "ann"
     if command == "resume":
         ask(context, "pause", name=name)
@@ -173,7 +173,7 @@ def test_a_limit_that_stops_nobody_is_not_raised(context: TeamContext) -> None:
 def test_a_lead_that_waits_for_a_permission_gets_no_other_model_meanwhile(
     context: TeamContext,
 ) -> None:
-    """The call that it waits for is in its conversation: the sentence says what lets it go on."""
+    """The sentence names the command that lets it continue."""
     ask(context, "lead")
     context.roster.change("lead", status=Status.PAUSED, reason="there is no API key")
     asked = Approval(type=Kind.PERMISSION, asker="lead", to=USER, content="x", asked=time.time())
@@ -222,7 +222,7 @@ def test_a_changed_setting_says_when_it_counts(key: str, said: str) -> None:
 
 
 def test_mail_of_a_settings_file_with_a_mistake_is_read_as_before(context: TeamContext) -> None:
-    """Nobody sends by it, and what was sent was acknowledged."""
+    """No sender uses it, and all its mail was acknowledged."""
     paths = context.settings.paths
     text = b"[mail]\nmax_message_bytes = 5_000_000\n"
     paths.own_settings.write_bytes(text)

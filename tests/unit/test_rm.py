@@ -1,4 +1,4 @@
-"""`teamctl rm`: which files go with a name, and what is said of those that stay."""
+"""`teamctl rm` deletes the files of one name, and reports the files that stay."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_purge_follows_no_link(paths: TeamPaths, tmp_path: Path) -> None:
 
 
 def test_who_has_joined_again_loses_nothing(paths: TeamPaths) -> None:
-    """Between the question and the lock somebody may have been spawned under that name."""
+    """Between the question and the lock, a teammate may be spawned under that name."""
     enrol(paths, bob=Status.IDLE)
     paths.inbox("bob").touch()
     with pytest.raises(TeamError, match="bob is in the team again; nothing of it is deleted"):

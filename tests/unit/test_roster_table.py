@@ -1,4 +1,4 @@
-"""The roster at every width: what can be spared goes first, and numbers are never cut."""
+"""The roster at every width: columns are left out in their order, and numbers are never cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from teamctl.render.roster_table import HEADINGS, drawn
+from teamctl.render.roster_table import HEADINGS, render_roster
 from teamd.files.paths import TeamPaths
 from teamd.mail.lines import explain_rejected
 from teamd.overview.overview import OverviewReader
@@ -18,7 +18,7 @@ from teamd.team.states import Status
 
 def screen(paths: TeamPaths, width: int) -> list[str]:
     out = io.StringIO()
-    Console(file=out, width=width).print(drawn(OverviewReader(paths).read()))
+    Console(file=out, width=width).print(render_roster(OverviewReader(paths).read()))
     return out.getvalue().splitlines()
 
 

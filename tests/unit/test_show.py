@@ -34,7 +34,7 @@ def labels(lines: list[str]) -> list[str]:
 
 
 def test_who_has_no_process_and_nothing_special_has_few_lines(paths: TeamPaths) -> None:
-    """A line that is there only sometimes says something by being there."""
+    """A line without content would look like a fact."""
     add(paths, "ada")
     assert labels(shown(paths, "ada")) == ["name", "state", "used", "mail", "effort", "more"]
 

@@ -1,4 +1,4 @@
-"""Commands of the chat: what they stand for, how they are completed, and what was meant."""
+"""Commands of the chat: their meaning, their completion, and hints for misspelt ones."""
 
 from __future__ import annotations
 

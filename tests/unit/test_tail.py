@@ -92,7 +92,7 @@ def test_a_line_that_is_long_is_read_in_a_time_that_grows_with_it(tmp_path: Path
 def test_lines_from_the_last_to_the_first(
     tmp_path_factory: pytest.TempPathFactory, there: list[bytes], torn: bytes
 ) -> None:
-    """What has no end yet is no line; where each begins is told."""
+    """An unfinished line is left out, and the offset of each line is yielded."""
     torn = torn.replace(b"\n", b"")
     path = tmp_path_factory.mktemp("back") / "log"
     path.write_bytes(b"".join(one + b"\n" for one in there) + torn)
@@ -121,7 +121,7 @@ def test_reading_may_begin_at_a_later_line(log: Path) -> None:
 
 @pytest.mark.timeout(20)
 def test_a_signal_just_before_the_wait_ends_it(tmp_path: Path) -> None:
-    """Whoever presses Ctrl-C in that moment would wait for the next change, or half a minute."""
+    """Otherwise a Ctrl-C at that moment would wait for the next change, or half a minute."""
     came: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, _: came.append(number))
     try:

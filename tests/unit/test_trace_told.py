@@ -24,7 +24,7 @@ def put(paths: TeamPaths, content: str = "x") -> Message:
 
 
 def told(paths: TeamPaths, sent: Message) -> str:
-    """Return what is told of a message behind when and by whom it was sent."""
+    """Return the steps of a message after `sent … by …`."""
     done = call(paths, "trace", sent.id)
     first, _, rest = done.out.partition("; ")
     assert first.startswith(f"{sent.id} to {sent.to}: sent ")
@@ -69,7 +69,7 @@ def test_what_crosses_waits_in_a_file_of_its_host(paths: TeamPaths) -> None:
 
 
 def test_mail_that_is_read_while_one_looks_is_listed_once(paths: TeamPaths) -> None:
-    """Until its reader is done it stands in both places, and it waits no more twice."""
+    """Until its reader is done, the message is in both places, and is listed once."""
     enrol(paths, bob=Status.WORKING)
     sent, other = put(paths, "in hand"), Message(sender=LEAD, to="bob", content="read")
     record = Delivered(messages=(sent, other), time=2000.0, taken=1999.0)

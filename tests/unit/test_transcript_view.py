@@ -1,4 +1,4 @@
-"""A conversation on the screen: who says what, each result below its call, and nothing broken."""
+"""A conversation on the screen: each text below its speaker, each result below its call."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def changes(old: list[str], new: list[str]) -> list[str]:
 
 
 def test_a_change_of_very_many_lines_is_shown_without_being_compared() -> None:
-    """To compare takes the square of their number; of what is the same, all goes and comes."""
+    """The time to compare grows with the square of the lines, so equal lines show as changed."""
     old = [f"line {number}" for number in range(2001)]
     new = [*old[:-1], "another"]
     changed = changes(old, new)
@@ -223,7 +223,7 @@ def test_a_change_of_very_many_lines_is_shown_without_being_compared() -> None:
 
 
 def test_a_result_whose_call_is_not_shown_still_has_its_speaker() -> None:
-    """With -n, the reply that called may stand before what is shown."""
+    """With -n, the reply that made the call may be left out."""
     heading, took, result = shown(begun("1", 0), answered("1", 3, "built"))
     assert heading.endswith(" ann")
     assert (took.strip(), result.strip()) == ("→ 3 s", "built")

@@ -1,4 +1,4 @@
-"""Whether mail to a teammate is taken at all: at a limit it is not, and whoever waits is told."""
+"""Waiting for a turn fails early if the teammate takes no mail, as at a limit."""
 
 from __future__ import annotations
 
@@ -73,6 +73,6 @@ def test_in_the_middle_of_a_turn_that_waits_for_a_permission_mail_stays(paths: T
 
 
 def test_a_new_process_takes_its_mail_before_it_meets_the_limit(paths: TeamPaths) -> None:
-    """As after `teamd restart`, when the roster still says what was."""
+    """As after `teamd restart`, when the roster still has the old status."""
     assert explain_wait(paths, alice(paths, since=None)) is None
     assert explain_wait(paths, alice(paths, since=time.time())) is None

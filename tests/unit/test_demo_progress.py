@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from teamctl.demo.demo_progress import Onlooker, TeamEvent, Teller
+from teamctl.demo.demo_progress import ProgressFollower, ProgressPrinter, TeamEvent
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.team.states import Status
@@ -26,7 +26,6 @@ class Racing:
     then: str | None
 
     def rest(self) -> object | None:
-        """Return how it stands."""
         return self.state
 
     def news(self) -> Iterator[TeamEvent]:
@@ -54,7 +53,7 @@ def test_a_round_is_over_where_nothing_changed_during_the_look(
     transcript.append(TurnEnded(outcome="end_turn", time=1.0))
     proof = Racing(transcript, before, meanwhile)
     claim = pidfile.claim(paths)
-    onlooker = Onlooker(paths, ["carl"], Teller(), lambda: None, proof)
+    onlooker = ProgressFollower(paths, ["carl"], ProgressPrinter(), lambda: None, proof)
     assert onlooker.look() is over
     assert onlooker.look() is (None if proof.state is None else True)
     onlooker.close()

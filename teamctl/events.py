@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from teamctl.events.conversation import TranscriptEvents, sent
 from teamctl.tail import GrowingFile, end_of, lines_back
 from teamctl.transcripts import logged_at, moment_of
 from teamd.approvals.store import Approvals
@@ -16,11 +15,99 @@ from teamd.files.paths import TeamPaths
 from teamd.journal import LoggedEvent
 from teamd.mail.routing import MailRouter
 from teamd.merges import queue
-from teamd.messages import TEAMD, USER
+from teamd.messages import TEAMD, USER, Message, is_moment
 from teamd.overview.events import Event, EventKind
 from teamd.team.roster import Roster
-from teamd.transcript.file import is_checkpoint, message_in, parse
+from teamd.transcript import records
+from teamd.transcript.file import decode_object, is_checkpoint, message_in, parse
 from teamd.transcript.records import TurnEnded
+
+
+class TranscriptEvents:
+    """Finds the events in one teammate's conversation, record by record."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tools: dict[str, str] = {}  # of calls without a result
+        self._begun: dict[str, float] = {}
+        self._in_turn = False
+
+    def events(self, found: dict[str, Any]) -> Iterator[Event]:  # noqa: C901 -- a case a kind
+        """Yield the events of a record."""
+        record = decode_object(found)
+        match record:
+            case records.Delivered():
+                yield from self._begin(record.time)
+                for message in record.messages:
+                    yield from self._mail(message, record)
+            case records.Replied():
+                yield from self._begin(record.time)
+                yield self._reply(record)
+            case records.CallStarted():
+                self._begun[record.tool_use_id] = record.time
+                yield self._event(record, EventKind.TOOL_BEGAN, **self._call(record.tool_use_id))
+            case records.CallAnswered():
+                yield self._answer(record)
+            case records.MailHeld():
+                yield self._event(record, EventKind.MAIL_HELD, senders=list(record.senders))
+            case records.TurnEnded():
+                self._in_turn = False
+                facts = {"outcome": record.outcome, "about": record.about, "text": record.text}
+                yield self._event(record, EventKind.TURN_ENDED, **facts)
+            case records.Opened():
+                yield self._event(record, EventKind.CONVERSATION_OPENED)
+            case records.Summarised():
+                yield self._event(record, EventKind.SUMMARISED)
+
+    def _event(self, record: records.Record, kind: EventKind, **facts: Any) -> Event:
+        return Event(record.time, kind, self._name, facts)
+
+    def _begin(self, moment: float) -> Iterator[Event]:
+        """Yield the beginning of a turn, unless one is under way. The person has no turns."""
+        if not self._in_turn and self._name != "user":
+            self._in_turn = True
+            yield Event(moment, EventKind.TURN_BEGAN, self._name)
+
+    def _reply(self, record: records.Replied) -> Event:
+        self._tools |= {str(call["id"]): str(call["name"]) for call in record.calls}
+        usage = {
+            "input_tokens": record.usage.total_input_tokens,
+            "output_tokens": record.usage.output_tokens,
+        }
+        stopped = {"model": record.model, "stop_reason": record.stop_reason}
+        return self._event(record, EventKind.REPLIED, **stopped, **usage)
+
+    def _call(self, call_id: str) -> dict[str, Any]:
+        return {"id": call_id, "tool": self._tools.get(call_id)}
+
+    def _answer(self, record: records.CallAnswered) -> Event:
+        call = self._call(record.tool_use_id)
+        self._tools.pop(record.tool_use_id, None)
+        begun = self._begun.pop(record.tool_use_id, None)
+        seconds = None if begun is None else round(record.time - begun, 3)
+        return self._event(
+            record, EventKind.TOOL_ENDED, **call, seconds=seconds, failed=record.is_error
+        )
+
+    def _mail(self, message: Message, record: records.Delivered) -> Iterator[Event]:
+        yield mail_sent_event(message, message.to or self._name)
+        facts = mail_facts(message, message.to or self._name)
+        if record.taken is not None:
+            yield Event(record.taken, EventKind.MAIL_TAKEN, self._name, facts)
+        yield Event(record.time, EventKind.MAIL_DELIVERED, self._name, facts)
+
+
+def mail_sent_event(message: Message, to: str) -> Event:
+    """Return the event that a message was sent; it is about the sender."""
+    moment = float(message.timestamp) if is_moment(message.timestamp) else 0.0
+    return Event(moment, EventKind.MAIL_SENT, message.sender, mail_facts(message, to))
+
+
+def mail_facts(message: Message, to: str) -> dict[str, Any]:
+    """Return the facts of a message for its events; the text is left out."""
+    names = {"id": message.id, "from": message.sender, "to": to}
+    return {**names, "type": message.type, "summary": message.summary}
+
 
 _OWN: Final = frozenset({"time", "level", "event", "who", "name", "traceback"})
 
@@ -73,7 +160,7 @@ class MailEvents:
             for line in self._files.setdefault(path, GrowingFile(path)).lines():
                 message = message_in(parse(line))
                 if message is not None and message.id:  # without an id it gets one when it is read
-                    yield from self.unless_told(sent(message, to))
+                    yield from self.unless_told(mail_sent_event(message, to))
 
     def unless_told(self, event: Event) -> Iterator[Event]:
         """Yield the event that a message was sent, unless it was reported before."""
@@ -89,7 +176,7 @@ class MailEvents:
 Shown = Iterable[tuple[str, Event]]
 
 
-class Boards:
+class BoardEvents:
     """Finds the changes of the roster, the tasks, the approvals and the merge queue."""
 
     def __init__(self, paths: TeamPaths) -> None:
@@ -189,7 +276,7 @@ def _approvals(paths: TeamPaths) -> Shown:
 _FARTHEST_BACK: Final = 1 << 24  # bytes: for calls and turns that began before the moment
 
 
-class Stream:
+class EventStream:
     """Finds events in the files of a team.
 
     Args:
@@ -203,7 +290,7 @@ class Stream:
         self._first = True
         self._mail = MailEvents(paths)
         self._log_events = LogEvents()
-        self._boards = Boards(paths)
+        self._boards = BoardEvents(paths)
         self._conversations: dict[Path, tuple[TranscriptEvents, GrowingFile]] = {}
         self._logs: dict[Path, GrowingFile] = {}
 
@@ -236,8 +323,8 @@ class Stream:
             for line in growing.lines():
                 found = None if is_checkpoint(line) else parse(line)
                 for event in conversation.events(found) if found else ():
-                    sent = event.kind is EventKind.MAIL_SENT
-                    yield from self._mail.unless_told(event) if sent else (event,)
+                    mail_sent_event = event.kind is EventKind.MAIL_SENT
+                    yield from self._mail.unless_told(event) if mail_sent_event else (event,)
 
     def _start(self, path: Path) -> int:
         """Return the offset in a conversation of the turn that contains the moment."""

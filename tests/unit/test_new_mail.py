@@ -1,4 +1,4 @@
-"""Looking at mail again and again shows each message once, whoever takes it meanwhile."""
+"""Repeated looks at mail show each message once, also while its reader takes mail."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamctl.mail.inbox_reader import Unseen
+from teamctl.mail.inbox_reader import NewMailFinder
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.spool import BatchLimit
 
 
 class Onlooker:
-    """Somebody who looks at the mail of bob, who takes it."""
+    """A look at bob's mail, while bob takes it."""
 
     def __init__(self, folder: Path) -> None:
         self._paths = TeamPaths(folder / ".team")
         self._paths.create()
         self.box = Mailbox(self._paths, "bob", durable=False)
-        self._unseen = Unseen()
+        self._unseen = NewMailFinder()
 
     def put(self, content: str, **fields: str) -> None:
         """Append a line as a foreign program does."""
@@ -30,7 +30,7 @@ class Onlooker:
             inbox.write(json.dumps({"from": "cron", "content": content, **fields}) + "\n")
 
     def look(self) -> list[str]:
-        """What is new."""
+        """Return the new messages."""
         return [message.content for message in self._unseen.among(self.box.peek())]
 
 
@@ -95,7 +95,7 @@ STEPS = st.sampled_from(["put", "put with an id", "take", "take one", "look"])
 def test_whatever_is_put_and_taken_each_is_shown_once(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]
 ) -> None:
-    """What was taken and done with between two looks nobody could see."""
+    """A message that came and was taken between two looks is not visible."""
     onlooker = Onlooker(tmp_path_factory.mktemp("looks"))
     there: list[str] = []
     expected: list[str] = []

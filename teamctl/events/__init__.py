@@ -1,1 +1,0 @@
-"""Everything that happens in a team, found in its files alone."""
