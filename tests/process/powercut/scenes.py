@@ -136,7 +136,7 @@ def a_teammate_dies_with_a_record(scene: Scene) -> None:
 
 
 def mail_comes_while_a_teammate_reads(scene: Scene) -> None:
-    """What it is done with stays in the inbox before the rest, and is not read again."""
+    """The mail that comes meanwhile is the next batch; no message is read twice."""
     scene.do("create")
     scene.do("put", "bob", "a", sent=("bob", "a"))
     scene.do("talk_meanwhile", "b", sent=("bob", "b"))
@@ -144,8 +144,9 @@ def mail_comes_while_a_teammate_reads(scene: Scene) -> None:
     scene.do("talk")
     scene.do("put", "bob", "d", sent=("bob", "d"))
     scene.do("talk")
-    for place, content in (("inbox/bob.jsonl", "e"), ("bob.taken", "g")):
-        scene.kill_at("ftruncate", place, "after")
+    steps = (("ftruncate", "inbox/bob.jsonl", "e"), ("unlink", "bob.taken", "g"))
+    for call, place, content in steps:
+        scene.kill_at(call, place, "after")
         scene.do("put", "bob", content, sent=("bob", content))
         scene.do("talk", killed=True)
     scene.do("put", "bob", "f", sent=("bob", "f"))
@@ -485,19 +486,20 @@ def a_reader_dies_with_the_inbox_cut_off(scene: Scene) -> None:
 
 
 def mail_without_ids_is_named_where_it_stands(scene: Scene) -> None:
-    """Readers die with it at each step; each next one knows by its names what was delivered."""
+    """Readers are killed at each step; the next one recognizes by the ids what was delivered."""
     scene.do("create")
     scene.do("put", "bob")
     steps = (
         ("pwrite", "inbox/bob.jsonl", "after"),  # the marker
         ("sync", "inbox/bob.jsonl", "before"),
         ("sync", "inbox/bob.jsonl", "after"),
-        ("pwrite", "bob.taken", "after"),  # who has it in hand
-        ("sync", "transcripts/bob", "before"),
-        ("sync", "transcripts/bob", "after"),
+        ("rename", "bob.taken", "after"),
         ("ftruncate", "inbox/bob.jsonl", "before"),
         ("ftruncate", "inbox/bob.jsonl", "after"),
-        ("ftruncate", "bob.taken", "after"),
+        ("sync", "transcripts/bob", "before"),
+        ("sync", "transcripts/bob", "after"),
+        ("unlink", "bob.taken", "before"),
+        ("unlink", "bob.taken", "after"),
     )
     for number, step in enumerate(steps):
         scene.append(f"one-{number}", f"two-{number}")
