@@ -15,8 +15,7 @@ from teamd.command_line.run import TeamOptions
 from teamd.errors import DeadlinePassed, TeamError
 from teamd.files import pidfile
 from teamd.files.watch import wait_for
-from teamd.mail.everywhere import broadcast_far
-from teamd.mail.routing import MailRouter, Sent
+from teamd.mail.routing import MailRouter, Sent, broadcast_far
 from teamd.messages import Message, new_id
 
 _sender_option = click.option("--from", "sender", help="The sender  [default: you].")

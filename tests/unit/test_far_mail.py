@@ -30,8 +30,7 @@ from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarMember, FarRoster
 from teamd.hosts.view import HostState, HostView, Views, read_views
 from teamd.journal import Journal
-from teamd.mail.everywhere import broadcast_far
-from teamd.mail.routing import MailRouter, Sent
+from teamd.mail.routing import MailRouter, Sent, broadcast_far
 from teamd.mail.trace import DeliveryStage, trace
 from teamd.messages import INTERRUPT_TYPE, Message
 from teamd.postman.delivery import FarDelivery
