@@ -26,8 +26,8 @@ from teamd.journal import Journal, LoggedEvent
 from teamd.masking import Mask
 from teamd.messages import TEAMD
 from teamd.sandbox.build import build_policy, check_workspace
+from teamd.sandbox.policy import Readable
 from teamd.sandbox.probe import Probe
-from teamd.sandbox.readable import Readable
 from teamd.settings import Settings
 from teamd.team.child_exit import explain_exit
 from teamd.team.heartbeat import Heartbeat

@@ -21,7 +21,7 @@ from teamd.board.board import Board
 from teamd.files import directories
 from teamd.files.find_team import all_teams
 from teamd.sandbox.build import LazyShell, build_shell
-from teamd.sandbox.places import Place, find_places, protected_names
+from teamd.sandbox.protected_paths import Place, find_places, protected_names
 from teamd.settings import skills
 from teamd.settings.skills import Skill
 from teamd.team import teams

@@ -15,7 +15,7 @@ from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.checks.checker import own_board
 from teamd.checks.commands import NOT_STARTED, CheckKilled, Tail, run_commands
 from teamd.checks.places import CheckShells, CleanClone, NoPlace, empty
-from teamd.copies import merge, move_branch, record, repair_worktree
+from teamd.copies import merge, move_branch, record
 from teamd.copies.forbidden import CommitGate, Forbidden
 from teamd.copies.head import Head, read_head
 from teamd.copies.merge import pathspecs
@@ -185,7 +185,7 @@ class Endings:
             NotLanded: the person has work in the way.
             TeamError: the branch has moved meanwhile, or cannot be.
         """
-        move = partial(move_branch.land, self.source, self.into, entry.onto, entry.merge)
+        move = partial(move_branch.fast_forward, self.source, self.into, entry.onto, entry.merge)
         if self.queue.land(entry.id, move):
             self.note_merged(entry)
 
@@ -325,7 +325,7 @@ class Merger:
         remove_scratch(self._paths)
         merge.remove_left(self._paths)
         with suppress(TeamError):  # of a repository that is gone the entry says so
-            repair_worktree.clear_ref_locks(self._source, move_branch.ref_of(self._into))
+            move_branch.clear_ref_locks(self._source, move_branch.ref_of(self._into))
 
     async def _work(self) -> None:
         """Merge what waits, one after the other, until nothing is left that can be."""
@@ -385,7 +385,7 @@ class Merger:
             self._endings.finish(entry, MergeState.MERGED, "it was there already")
         else:
             if passed and entry.landing:  # killed in the middle of it
-                move_branch.mend(source, self._into, entry.onto, entry.merge)
+                move_branch.repair_half_moved(source, self._into, entry.onto, entry.merge)
                 self.queue.note(entry.id, landing=False)
             move_branch.check_ready(source, self._into)
             if not (passed and entry.onto == tip):

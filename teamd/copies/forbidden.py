@@ -17,7 +17,7 @@ from teamd.copies.source import Source, last_words
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.sandbox.build import own_places
-from teamd.sandbox.places import find_places, protected_names
+from teamd.sandbox.protected_paths import find_places, protected_names
 from teamd.settings import Settings
 from teamd.team.roster import Roster
 

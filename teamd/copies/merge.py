@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from teamd.copies import copy_status, record, repair_worktree
+from teamd.copies import copy_status, move_branch, record
 from teamd.copies.clone import hand_over, remove_tree
 from teamd.copies.copy_status import WorkState, name_files
 from teamd.copies.forbidden import CommitGate
@@ -322,7 +322,9 @@ def _do_merge(
     if done.status != 0 and not source.holds(commit, within="HEAD"):  # or it failed behind that
         if done.status < 0:  # killed: it leaves its lock, and files that no abort knows of
             with suppress(TeamError):
-                repair_worktree.mend(source, at[1], _foresee(source, at[1], commit) or commit)
+                move_branch.repair_worktree(
+                    source, at[1], _foresee(source, at[1], commit) or commit
+                )
         conflicts = _conflicts(source)
         _restore(source)
         stuck = _describe_stuck(source, copy)

@@ -26,9 +26,8 @@ from teamd.programs.run_program import run_to_end
 from teamd.programs.seccomp import filter_to_read
 from teamd.sandbox.bubblewrap import build_arguments, is_empty
 from teamd.sandbox.build import build_policy
-from teamd.sandbox.policy import Origin, Policy
+from teamd.sandbox.policy import Origin, Policy, Readable
 from teamd.sandbox.probe import PROGRAM, find_program, probe
-from teamd.sandbox.readable import Readable
 from teamd.settings.schema import ToolSettings
 
 LONG_SECONDS: Final = 600.0

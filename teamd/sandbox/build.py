@@ -21,12 +21,11 @@ from teamd.files.paths import TeamPaths, home_folder, user_name, workspaces_fold
 from teamd.programs import Sink
 from teamd.programs.cgroup import Cgroup
 from teamd.programs.sandboxed import Bounds
-from teamd.sandbox.links import leads_through
 from teamd.sandbox.outside_git import linked_repository
 from teamd.sandbox.placeholders import Placeholders
-from teamd.sandbox.places import GIT
 from teamd.sandbox.policy import Origin, Policy
 from teamd.sandbox.probe import PROGRAM, WITHOUT, Probe
+from teamd.sandbox.protected_paths import GIT, leads_through
 from teamd.sandbox.repair import repair
 from teamd.sandbox.shells import ClosedShell, Command, OpenShell, SandboxedShell, Shell, make_home
 

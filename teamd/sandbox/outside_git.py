@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from teamd.files.paths import home_folder
-from teamd.sandbox.places import GIT
 from teamd.sandbox.probe import WITHOUT
+from teamd.sandbox.protected_paths import GIT
 
 if TYPE_CHECKING:
     from teamd.settings.schema import ToolSettings

@@ -27,7 +27,7 @@ from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.files.safe_open import FOLDER
 from teamd.process_id import Identity
-from teamd.sandbox.places import Place
+from teamd.sandbox.protected_paths import Place
 
 SAME_FOLDER: Final = b".\n"  # in `.git/commondir`, where git takes nothing else but a folder's name
 _LINGER_SECONDS: Final = 0.2  # between two commands of one reply, or around a quick model's

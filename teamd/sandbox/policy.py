@@ -3,18 +3,99 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from teamd.sandbox import toolchains
-from teamd.sandbox.links import leads_through
+from teamd.files.paths import home_folder
+from teamd.sandbox.protected_paths import leads_through
 
 if TYPE_CHECKING:
     from teamd.programs.sandboxed import Bounds
+
+
+_PROGRAMS: Final = "bin"
+_BESIDE_PROGRAMS: Final = ("lib", "lib64", "libexec", "pyvenv.cfg")
+_SHIMS: Final = "shims"
+_BESIDE_SHIMS: Final = (
+    "bin", "libexec", "plugins", "pyenv.d", "version", "versions", "installs",
+)  # fmt: skip
+_RUSTUP: Final = "rustup"
+_RUSTUP_HOME: Final = "RUSTUP_HOME"
+_MOST_STEPS: Final = 4  # from a link to a link to an interpreter, each in an environment
+_MOST_CACHED: Final = 1000
+
+
+def needed_by_programs(folder: Path) -> Iterator[Path]:
+    """Yield a folder on the PATH, and what its programs need; some of it may not be there."""
+    for programs in (folder, *_environments(folder)):
+        yield programs
+        if programs.name == _PROGRAMS:
+            yield from (programs.parent / name for name in _BESIDE_PROGRAMS)
+    if folder.name == _SHIMS:
+        yield from (folder.parent / name for name in _BESIDE_SHIMS)
+    if _has_rustup(folder) and (rustup := _rustup_home(os.environ)) is not None:
+        yield rustup
+
+
+def toolchain_variables(path: Iterable[Path], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables without which programs on the PATH do not find what they need."""
+    home = _rustup_home(environment) if any(map(_has_rustup, path)) else None
+    return {} if home is None else {_RUSTUP_HOME: str(home)}
+
+
+def _has_rustup(folder: Path) -> bool:
+    return os.path.exists(folder / _RUSTUP)  # noqa: PTH110 -- false in a folder that is closed
+
+
+def _rustup_home(environment: Mapping[str, str]) -> Path | None:
+    if named := environment.get(_RUSTUP_HOME):
+        return Path(named)
+    home = home_folder()
+    return None if home is None else home / ".rustup"
+
+
+def _environments(folder: Path) -> list[Path]:
+    """Return the folders of programs of the environments that links in a folder lead to."""
+    found: dict[Path, None] = {}
+    steps = [folder]
+    for _ in range(_MOST_STEPS):
+        steps = [
+            one for step in steps for one in _linked(step, changed_at(step)) if one not in found
+        ]
+        found.update(dict.fromkeys(steps))
+    return list(found)
+
+
+def changed_at(folder: Path) -> int:
+    """Return when the entries of a folder have changed, in nanoseconds; 0 for none."""
+    with suppress(OSError):
+        return folder.stat().st_mtime_ns
+    return 0
+
+
+@lru_cache(_MOST_CACHED)
+def _linked(folder: Path, _changed: int) -> tuple[Path, ...]:
+    """Return where the links in a folder lead, as far as these are programs of environments."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        links = [os.readlink(entry.path) for entry in entries if entry.is_symlink()]  # noqa: PTH115 -- text
+        targets = (Path(os.path.normpath(folder / link)).parent for link in links)
+        return tuple(one for one in dict.fromkeys(targets) if one != folder and _is_programs(one))
+    return ()
+
+
+def _is_programs(folder: Path) -> bool:
+    """Return whether a folder holds the programs of an environment or an installation of Python."""
+    above = folder.parent
+    return folder.name == _PROGRAMS and (
+        os.path.exists(above / "pyvenv.cfg")  # noqa: PTH110
+        or any(above.glob("lib/python3*/os.py"))
+    )
+
 
 # Where they stand inside, whoever's they are: what a command keeps of them works with any team.
 HOME: Final = "/home/teammate"
@@ -66,7 +147,7 @@ class Policy:
         temporary: its folder for temporary files outside; it lasts as long as its process.
         readable: folders of the person that they may read besides those of the system.
         hidden: folders within reach that nobody sees, such as the team directory.
-        protected: places in the workspace that stay as they are, besides `places.BUILT_IN`.
+        protected: read-only paths in the workspace, besides those of `protected_paths`.
         allowed: those of them that may be changed all the same.
         network: whether they reach every host.
         hosts: otherwise the names that they reach, through the proxy.
@@ -139,7 +220,7 @@ class Policy:
         proxied = inside and self.hosts and not self.network
         return {
             **_WITHOUT_TERMINAL,
-            **(toolchains.variables(self.path, self.environment) if inside else {}),
+            **(toolchain_variables(self.path, self.environment) if inside else {}),
             **self.environment,
             **({"PATH": self._search_path()} if inside and "PATH" in self.environment else {}),
             **(self._proxy_variables() if proxied else {}),
@@ -160,3 +241,113 @@ def _absolute(path: str) -> tuple[Path, ...]:
     """Return the folders that a PATH names; those that are sought from here are left out."""
     folders = map(Path, path.split(os.pathsep))
     return tuple(folder for folder in folders if folder.is_absolute())
+
+
+SYSTEM_FOLDERS: Final = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
+    "/gnu/store",
+)  # fmt: skip
+_MOST_ROUNDS: Final = 10  # a link may lead to below itself, and further down at each look
+_SYSTEM: Final = tuple(f"{folder}{os.sep}" for folder in SYSTEM_FOLDERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """Folders and files that commands may read.
+
+    Attributes:
+        folders: as they are named, those that hold others first.
+        reach: where they really are, and the system's, each with a slash behind it.
+        linked: those of them that are named by way of a link.
+    """
+
+    folders: tuple[str, ...]
+    reach: tuple[str, ...]
+    linked: tuple[str, ...] = ()
+
+    @classmethod
+    def find(cls, policy: Policy) -> Readable:
+        """Look for what a policy lets commands read."""
+        folders = tuple(map(str, _find_readable(policy)))
+        real = {folder: os.path.realpath(folder) for folder in (*SYSTEM_FOLDERS, *folders)}
+        reach = (f"{folder}{os.sep}" for folder in dict.fromkeys(real.values()))
+        linked = tuple(folder for folder in folders if real[folder] != folder)
+        return cls(folders, tuple(reach), linked)
+
+
+@dataclass(slots=True)
+class ReadableCache:
+    """What a policy lets commands read, looked for again when a folder on the PATH has changed.
+
+    What another command could change is not among it.
+    """
+
+    policy: Policy
+    _seen: list[int] | None = None
+    _found: Readable = field(init=False)
+
+    def get(self) -> Readable:
+        """Return it as it is now."""
+        seen = [changed_at(folder) for folder in self.policy.path]
+        if seen != self._seen:
+            self._found, self._seen = Readable.find(self.policy), seen
+        return self._found
+
+
+def is_of_system(place: Path) -> bool:
+    """Return whether it lies in one of the system's folders."""
+    return f"{place}{os.sep}".startswith(_SYSTEM)
+
+
+def _find_readable(policy: Policy) -> list[Path]:
+    """Return the folders on the PATH, with what their programs need, and those that are named."""
+    found = dict.fromkeys(policy.readable)
+    inner = _inner(policy)
+    for folder in policy.path:
+        # Some may not be looked into: they are passed over, as a shell does.
+        if not is_of_system(folder) and os.path.isdir(folder):  # noqa: PTH112
+            needed = (
+                place for place in needed_by_programs(folder) if _may_show(place, inner, policy)
+            )
+            found.update(dict.fromkeys(needed))
+    places = [place for place in found if not _is_shown_anyway(place, policy)]
+    for _ in range(_MOST_ROUNDS):  # what a link leads to may hold others
+        if (shown := _outermost(places)) == places:
+            break
+        places = [place for place in shown if not _is_shown_anyway(place, policy)]
+    return places
+
+
+def _is_shown_anyway(place: Path, policy: Policy) -> bool:
+    return place.is_relative_to(policy.workspace) or is_of_system(place)
+
+
+def _outermost(places: Iterable[Path]) -> list[Path]:
+    """Return them without those that another shows: bubblewrap takes a while for each.
+
+    Where a link in the other leads away, it is where that leads: nothing can be mounted at a link.
+    """
+    found: dict[Path, str] = {}
+    for place in sorted(places, key=lambda place: len(place.parts)):
+        real = os.path.realpath(place)
+        holders = [one for one in place.parents if one in found]
+        shown = (os.path.join(found[one], place.relative_to(one)) for one in holders)  # noqa: PTH118 -- text, as `real`
+        if real not in shown:
+            found[Path(real) if holders else place] = real
+    return list(found)
+
+
+def _inner(policy: Policy) -> list[str]:
+    """Return what no folder for programs holds, each with a slash behind it."""
+    home = home_folder()
+    person = [] if home is None else [os.path.realpath(home)]
+    return [f"{one}{os.sep}" for one in (*person, "/run", policy.workspace, *policy.hidden)]
+
+
+def _may_show(folder: Path, inner: Sequence[str], policy: Policy) -> bool:
+    """Return whether a folder for programs holds no more than these, and is the person's alone.
+
+    A command may lead a path through its own folders to anything.
+    """
+    place = os.path.realpath(folder).rstrip(os.sep) + os.sep
+    return not (any(one.startswith(place) for one in inner) or leads_through(folder, policy.own))

@@ -20,7 +20,7 @@ from teamd.files import directories
 from teamd.files.safe_open import FOLDER
 from teamd.sandbox.git_settings import keep_harmless
 from teamd.sandbox.placeholders import SAME_FOLDER, RunningCommand
-from teamd.sandbox.places import GIT
+from teamd.sandbox.protected_paths import GIT
 
 _STANDARD_HOOK: Final = ".sample"
 _FOREIGN: Final = ("config.worktree", "modules", "worktrees")

@@ -19,14 +19,19 @@ from teamd.programs.cgroup import Cgroup
 from teamd.programs.reaped import Reaped
 from teamd.programs.run_program import run_briefly
 from teamd.programs.sandboxed import Sandboxed
-from teamd.sandbox.bubblewrap import build_arguments
-from teamd.sandbox.mounts import MeantMounts, read_mounts
-from teamd.sandbox.network import Network, Networks, Visit
+from teamd.sandbox.bubblewrap import MeantMounts, build_arguments, read_mounts
 from teamd.sandbox.placeholders import Placeholders, RunningCommand, Tidying
-from teamd.sandbox.places import GIT, Place, PlaceState, Standing, find_places, protected_names
-from teamd.sandbox.policy import Policy
+from teamd.sandbox.policy import Policy, ReadableCache
 from teamd.sandbox.probe import find_program
-from teamd.sandbox.readable import ReadableCache
+from teamd.sandbox.protected_paths import (
+    GIT,
+    Place,
+    PlaceState,
+    Standing,
+    find_places,
+    protected_names,
+)
+from teamd.sandbox.proxy import Network, Networks, Visit
 from teamd.sandbox.repair import repair
 
 Command = Reaped | Sandboxed

@@ -17,8 +17,8 @@ from typing import Final
 import anthropic
 
 from teamd.sandbox.bubblewrap import build_arguments
-from teamd.sandbox.places import BUILT_IN, find_places
-from teamd.sandbox.readable import Readable
+from teamd.sandbox.policy import Readable
+from teamd.sandbox.protected_paths import BUILT_IN, find_places
 from tests.bench import imitation
 from tests.bench.ruler import interleave, machine, median, options, percentile, table
 from tests.shells import sandboxed_shell

@@ -26,8 +26,8 @@ from teamd.files.paths import STATE_VARIABLE
 from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD
 from teamd.sandbox.build import build_shell
-from teamd.sandbox.places import find_places, protected_names
 from teamd.sandbox.probe import probe
+from teamd.sandbox.protected_paths import find_places, protected_names
 from teamd.tools import Toolbox
 from teamd.tools.board import board_tools
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile

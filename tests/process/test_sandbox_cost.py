@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 
 from teamd.sandbox.bubblewrap import build_arguments
-from teamd.sandbox.places import BUILT_IN, find_places
-from teamd.sandbox.readable import Readable
+from teamd.sandbox.policy import Readable
+from teamd.sandbox.protected_paths import BUILT_IN, find_places
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
 from tests.shells import sandboxed_shell

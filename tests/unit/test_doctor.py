@@ -24,7 +24,7 @@ from teamd.mail.mailbox import Mailbox
 from teamd.process_id import Identity
 from teamd.sandbox.build import placeholders_of
 from teamd.sandbox.placeholders import RunningCommand
-from teamd.sandbox.places import Place, PlaceState
+from teamd.sandbox.protected_paths import Place, PlaceState
 from teamd.settings import Settings
 from teamd.settings.schema import HostSettings, ModelSettings
 from teamd.settings.trust import TrustStore

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from teamd.sandbox.mounts import MeantMounts, Mount, decode_mounts, read_mounts
-from teamd.sandbox.places import Place, PlaceState
+from teamd.sandbox.bubblewrap import MeantMounts, Mount, decode_mounts, read_mounts
+from teamd.sandbox.protected_paths import Place, PlaceState
 
 WORKSPACE = Path("/home/me/work")
 ARGV = (

@@ -24,18 +24,19 @@ from teamd.process_id import Identity
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.build import build_policy, clear_dead, own_places, placeholders_of
 from teamd.sandbox.git_settings import keep_harmless, named_by_settings
-from teamd.sandbox.links import follow, leads_through
 from teamd.sandbox.placeholders import Placeholders, RunningCommand, Tidying
-from teamd.sandbox.places import (
+from teamd.sandbox.policy import Readable
+from teamd.sandbox.probe import Probe, describe, find_program, probe
+from teamd.sandbox.protected_paths import (
     Place,
     PlaceState,
     Standing,
     find_places,
+    follow,
     is_protected,
+    leads_through,
     protected_names,
 )
-from teamd.sandbox.probe import Probe, describe, find_program, probe
-from teamd.sandbox.readable import Readable
 from teamd.settings.schema import Settings, Teammate, ToolOverrides, ToolSettings
 from tests.waiting import until
 

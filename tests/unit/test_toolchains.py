@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.sandbox.toolchains import needed_by, variables
+from teamd.sandbox.policy import needed_by_programs, toolchain_variables
 
 
 def made(path: Path) -> Path:
@@ -18,7 +18,7 @@ def made(path: Path) -> Path:
 def there(folder: Path) -> set[str]:
     """The places that are needed and exist, relative to the home."""
     home = next(one for one in folder.parents if one.name == "home")
-    return {str(place.relative_to(home)) for place in needed_by(folder) if place.exists()}
+    return {str(place.relative_to(home)) for place in needed_by_programs(folder) if place.exists()}
 
 
 def test_a_link_to_an_environment_brings_it_and_its_interpreter(tmp_path: Path) -> None:
@@ -85,6 +85,8 @@ def test_rustup_finds_its_toolchains(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("RUSTUP_HOME", raising=False)
     monkeypatch.setenv("HOME", str(home))
     assert there(home / ".cargo/bin") == {".cargo/bin", ".rustup"}
-    assert variables([home / ".cargo/bin"], {}) == {"RUSTUP_HOME": str(home / ".rustup")}
-    assert variables([home], {}) == {}
-    assert variables([home / ".cargo/bin"], {"RUSTUP_HOME": "/opt/r"}) == {"RUSTUP_HOME": "/opt/r"}
+    assert toolchain_variables([home / ".cargo/bin"], {}) == {"RUSTUP_HOME": str(home / ".rustup")}
+    assert toolchain_variables([home], {}) == {}
+    assert toolchain_variables([home / ".cargo/bin"], {"RUSTUP_HOME": "/opt/r"}) == {
+        "RUSTUP_HOME": "/opt/r"
+    }
