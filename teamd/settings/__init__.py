@@ -1,4 +1,4 @@
-"""The settings that a person makes in `team.toml`: each key is declared once, in `schema`."""
+"""The settings in `team.toml`; `schema` declares each key once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markdown with front matter: YAML between two `---` lines, and the text behind it."""
+"""Markdown with front matter: YAML between two `---` lines, and the text after it."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _FIELD: Final = re.compile(r"([A-Za-z][\w-]*):[ \t]*(.*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The contents of such a file."""
+    """The front matter and body of a file."""
 
     path: Path
     fields: Mapping[str, Any]
     body: str
 
     def text(self, key: str) -> str:
-        """A field's text on one line, empty where it is missing or no single value."""
+        """Return a field's text on one line; empty if it is missing or not a single value."""
         value = self.fields.get(key)
-        # YAML takes some words for numbers or dates.
+        # YAML reads some words as numbers or dates.
         return " ".join(_shown(value).split()) if isinstance(value, _SINGLE) else ""
 
     def words(self, key: str) -> tuple[str, ...] | None:
-        """A field's words, from a list or from text with commas; `None` where it is missing."""
+        """Return a field's words, from a list or from text with commas; `None` if it is missing."""
         value = self.fields.get(key)
         if isinstance(value, str):
             value = value.split(",")
         if not isinstance(value, list):
             return None
-        # Anything else is no word, and a few nested aliases would make gigabytes of text.
+        # Nested lists are skipped: a few nested aliases would make gigabytes of text.
         words = (_shown(word).strip() for word in value if isinstance(word, (str, int, float)))
         return tuple(word for word in words if word)
 
@@ -54,10 +54,10 @@ def _shown(value: object) -> str:
 
 
 def read(path: Path) -> Document:
-    """Read a file; one without front matter is all body.
+    """Read a file; without front matter the whole text is the body.
 
     Raises:
-        SettingsError: it is too long, no text, or cannot be read.
+        SettingsError: it is too long, is not text, or cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -70,7 +70,7 @@ def read(path: Path) -> Document:
     if len(data) > MAX_BYTES:
         raise SettingsError(path, [f"it is larger than {MAX_BYTES} bytes; shorten it"])
     if "\0" in text:
-        raise SettingsError(path, ["it holds a NUL character, so it is no text"])
+        raise SettingsError(path, ["it holds a NUL character, so it is not text"])
     front = _FRONT.match(text)
     fields = {} if front is None else _fields(front[1])
     body = text if front is None else text[front.end() :]
@@ -81,9 +81,8 @@ def _fields(front: str) -> dict[str, Any]:
     try:
         found = yaml.safe_load(front)
     except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError, TypeError):
-        # The last three are what PyYAML's own constructors raise, for `!!bool maybe`, say.
-        # Such files are full of `description: Use when: …`, which is no YAML, and which every
-        # other reader of them takes for what it means.
+        # PyYAML's constructors raise the last three, for `!!bool maybe`, for example. Many files
+        # have `description: Use when: …`, which is not YAML but which other readers accept.
         found = dict(_plain(front))
     return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
 

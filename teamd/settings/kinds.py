@@ -102,7 +102,7 @@ def _integer(must_be: str, least: int, most: int) -> ValueKind:
 
 
 def _number(must_be: str, most: float, *, zero: bool = True) -> ValueKind:
-    """Numbers from 0, or above it; the description ends with the largest. NaN is none of them."""
+    """Numbers from 0, or above 0; NaN does not fit. The description ends with the largest."""
 
     def fits(value: Any) -> bool:
         return type(value) in (int, float) and 0 <= value <= most and (zero or value > 0)

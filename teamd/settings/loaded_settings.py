@@ -1,4 +1,4 @@
-"""The settings in force: those of the file, except what loosens it without the person's trust."""
+"""The settings in force: those of the file, except loosening ones that nobody has confirmed."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class _Confining:
         return replace(section, **kept)
 
     def table(self, field: str, table: Any, before: Any) -> Any:
-        """Return the tables of one name, such as `[[teammate]]`, without what loosens."""
+        """Return the tables of one name, such as `[[teammate]]`, without the values that loosen."""
         known = {} if before is None else _rows(before)
         kept = {}
         for name, row in _rows(table).items():
@@ -230,7 +230,7 @@ class _Confining:
 
 
 def _tighter(loosens: Loosens, default: Any, last: Any) -> Any:
-    """Return what was confirmed last if it is tighter than the default; otherwise the default."""
+    """Return the confirmed value if it is tighter than the default; otherwise the default."""
     return last if loosens(default, last) and not loosens(last, default) else default
 
 

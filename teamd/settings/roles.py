@@ -1,8 +1,8 @@
-"""Role files: Markdown that says what a role is, as `.claude/agents/` holds them.
+"""Role files: Markdown that describes a role, in the format of `.claude/agents/`.
 
-`spawn alice reviewer` finds `reviewer.md`. Its front matter may name a `model`, an `effort`, the
-`tools` that such a teammate may use and the `disallowedTools` that it goes without; the text behind
-it becomes a part of the system prompt.
+`spawn alice reviewer` reads `reviewer.md`. Its front matter may set a `model`, an `effort`, the
+`tools` that such a teammate may use and the `disallowedTools` that it lacks; the text after it
+becomes a part of the system prompt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 INHERIT: Final = "inherit"
 ALL_TOOLS: Final = frozenset({"*", "all"})
 BASIC: Final = "basic"
-# The short names that such files use; each means the newest of its kind that the SDK knows.
+# The short names in such files; each means the newest model of its kind that the SDK knows.
 _MODELS: Final = {
     "haiku": "claude-haiku-5-5",
     "sonnet": "claude-sonnet-5-5",
@@ -36,11 +36,11 @@ class Role:
 
     Attributes:
         model: `None` for that of the team.
-        effort: of its model; `None` for that of the team.
-        tools: those of the workspace that it may use; `None` for all.
-        dropped: tools of any kind that it goes without.
-        basic: whether it has the basic tools alone; `None` leaves that to `[model] tools`.
-        instructions: become a part of the system prompt.
+        effort: that of its model; `None` for that of the team.
+        tools: the tools of the workspace that it may use; `None` for all.
+        dropped: tools of any kind that it lacks.
+        basic: whether it has only the basic tools; `None` leaves that to `[model] tools`.
+        instructions: a part of the system prompt.
     """
 
     model: str | None = None
@@ -51,18 +51,18 @@ class Role:
     instructions: str = ""
 
     def dropped_tools(self, model_tools: str) -> frozenset[str]:
-        """Return the tools that it goes without in a team with such a `[model] tools`."""
+        """Return the tools that it lacks in a team with this `[model] tools`."""
         basic = model_tools == BASIC if self.basic is None else self.basic
         return self.dropped | (frozenset(TOOLS) - BASIC_TOOLS if basic else frozenset())
 
 
 def folders(team: Path, workspace: Path) -> list[Path]:
-    """Return where role files are: the team's folder of them counts before the workspace's."""
+    """Return the folders of role files: the team's folder comes before the workspace's."""
     return [team, workspace / ".claude" / "agents"]
 
 
 def mistakes(folders: Iterable[Path]) -> list[SettingsError]:
-    """Return what is wrong with the files that `find` might come upon."""
+    """Return the mistakes in all role files of these folders."""
     found = []
     for folder in folders:
         for path in sorted(folder.glob("*.md")):
@@ -74,10 +74,10 @@ def mistakes(folders: Iterable[Path]) -> list[SettingsError]:
 
 
 def find(role: str, folders: Iterable[Path]) -> Role | None:
-    """The file of a role, from the first folder that has one.
+    """Return the role from the first folder that has its file, if one has.
 
     Raises:
-        SettingsError: there is one, and it cannot be understood.
+        SettingsError: the file is wrong or cannot be read.
     """
     if not _FILE_NAME.fullmatch(role):
         return None
@@ -108,5 +108,5 @@ def _role(document: front_matter.Document) -> Role:
 
 def _known(tools: Iterable[str]) -> Iterable[str]:
     for tool in tools:
-        plain = tool.partition("(")[0].strip()  # `Bash(git *)`: the permissions are not read here
+        plain = tool.partition("(")[0].strip()  # the permissions in `Bash(git *)` are ignored
         yield from resolve_alias(plain)  # a tool that is not here grants nothing

@@ -1,4 +1,4 @@
-"""Every setting, declared once: its type, its default, what it must be and what it is for."""
+"""Every setting, declared once: its type, default, kind and help text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _WILDCARDS: Final = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamSettings:
-    """`[team]`: who works where. `workspace` is absolute once a file was read."""
+    """`[team]`. `workspace` is absolute once a file was read."""
 
     name: str = setting("default", kinds.TEAM_NAME, "what the team is called")
     workspace: Path = setting(
@@ -56,7 +56,7 @@ class TeamSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """`[model]`: who answers. `script` is absolute once a file was read."""
+    """`[model]`. `script` is absolute once a file was read."""
 
     name: str = setting("claude-sonnet-5-5", TEXT, "any model of the server that is asked")
     base_url: str | None = setting(
@@ -102,7 +102,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """`[limits]`: where a teammate pauses until a person says go on."""
+    """`[limits]`: at a limit a teammate pauses until a person resumes it."""
 
     calls_per_wake: int = setting(
         50, WHOLE, "model calls of one wake, foreground subagents' too; then it is idle",
@@ -139,7 +139,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervision:
-    """`[supervision]`: how processes are watched."""
+    """`[supervision]`: how teamd watches the teammates' processes."""
 
     crashes: int = setting(5, WHOLE, "a teammate that crashes more often than this ...")
     within_seconds: float = setting(60.0, SECONDS, "... in this time has failed, and stays down")
@@ -157,7 +157,7 @@ class Supervision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
-    """`[mail]`: what becomes of messages."""
+    """`[mail]`: how messages are stored."""
 
     durability: Literal["disk", "os"] = setting(
         "disk", kinds.DURABILITY, '"disk" outlives a power cut; "os", faster, only a crash'
@@ -191,24 +191,24 @@ class TaskSettings:
 
     @property
     def protected_places(self) -> tuple[str, ...]:
-        """The places that stay as they are where teammates share one folder.
+        """The paths that teammates cannot change while they share one folder.
 
-        There is nothing there to take them from that no teammate may change. Of a pattern that is
-        the folder above its first wildcard; one that begins with a wildcard names none.
+        In a shared folder a check cannot take them from a protected base. For a pattern it is the
+        folder above its first wildcard; a pattern that begins with a wildcard protects nothing.
         """
         found = (_folder_of(pattern) for pattern in self.protect)
         return tuple(dict.fromkeys(place for place in found if place))
 
 
 def _folder_of(pattern: str) -> str:
-    """Return the part of a pattern that has no wildcard."""
+    """Return the folders of a pattern before its first wildcard."""
     plain = takewhile(lambda part: not _WILDCARDS & set(part), PurePosixPath(pattern).parts)
     return "/".join(plain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSettings:
-    """`[merge]`: the queue that merges what teammates did in their copies."""
+    """`[merge]`: the queue that merges the teammates' work in their copies."""
 
     into: str = setting(
         "team/main", kinds.BRANCH, "the branch that work in the queue is merged into",
@@ -223,7 +223,7 @@ class MergeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
-    """`[hosts]`: nothing of it is used until this host has a name. Names are in lower case."""
+    """`[hosts]`: unused until this host has a name. Names are in lower case."""
 
     name: str | None = setting(
         None, kinds.HOST, "this host's in the team; no two have the same", "h1", loosens=if_set
@@ -255,13 +255,13 @@ class HostSettings:
     )
 
     def allows(self, host: str, what: str) -> bool:
-        """Return whether a host may ask for something here: one of `HOST_REQUESTS`."""
+        """Return whether a host may make a request here: one of `HOST_REQUESTS`."""
         return host.lower() in self.allow.get(what, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSettings:
-    """`[tools]`: what a teammate's tools may reach and take."""
+    """`[tools]`: the files, hosts and resources that a teammate's tools may use."""
 
     sandbox: Literal["auto", "bubblewrap", "external", "off"] = setting(
         "auto", kinds.SANDBOX, 'around commands; "external": a container is it, "off": none',
@@ -304,7 +304,7 @@ class ToolSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOverrides:
-    """The reach of one role or one teammate; what is left out is as `[tools]` says."""
+    """The settings of tools for one role or one teammate; `[tools]` decides about the others."""
 
     sandbox: Literal["auto", "bubblewrap", "external", "off"] | None = setting(
         None, kinds.SANDBOX, "around its commands", loosens=disables_sandbox
@@ -325,14 +325,14 @@ class ToolOverrides:
     )
 
     def applied_to(self, tools: ToolSettings) -> ToolSettings:
-        """Return the settings of tools with what is said here."""
+        """Return the settings of tools with these overrides."""
         said = {one.name: getattr(self, one.name) for one in fields(ToolOverrides)}
         kept = {key: value for key, value in said.items() if value is not None}
         return replace(tools, **{**kept, "protect": (*tools.protect, *kept.get("protect", ()))})
 
 
 def common_tool_settings(one: ToolSettings, other: ToolSettings) -> ToolSettings:
-    """Return what the tools of both may reach."""
+    """Return the settings that allow only what both allow."""
     walled = other if one.sandbox in ("external", "off") else one
     return replace(
         one,
@@ -399,7 +399,7 @@ class Settings:
     """All of `team.toml`; every section has its defaults.
 
     Attributes:
-        given: the dotted keys of the sections that stand in the file, whatever their values.
+        given: the dotted keys of the sections that are set in the file.
     """
 
     team: TeamSettings = field(default_factory=TeamSettings)
@@ -418,7 +418,7 @@ class Settings:
     given: frozenset[str] = field(default=frozenset(), compare=False)
 
     def places_allowed_to(self, name: str) -> list[str]:
-        """Return the places that a rule lets a teammate write to, though they are protected."""
+        """Return the protected places that a rule allows a teammate to write."""
         return [
             rule.path
             for rule in self.permissions
@@ -437,13 +437,13 @@ class Settings:
     def in_copy(self, folder: Path) -> Settings:
         """Return the settings of a teammate that works in a copy of the workspace.
 
-        What its checks take from the base it may change there.
+        It may change `[tasks] protect` there: its checks take those files from the base.
         """
         team, tasks = replace(self.team, workspace=folder), replace(self.tasks, protect=())
         return replace(self, team=team, tasks=tasks)
 
     def tools_of(self, name: str, role: str) -> ToolSettings:
-        """Return what the tools of one teammate may take: the team's, the role's, its own."""
+        """Return the tool settings of a teammate: the team's, then the role's, then its own."""
         tools = self.roles.get(role, ToolOverrides()).applied_to(self.tools)
         tools = replace(tools, protect=(*tools.protect, *self.tasks.protected_places))
         own = (one for one in self.teammates if one.name.lower() == name.lower())
@@ -456,7 +456,7 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
     for one in fields(Settings)
     if is_dataclass(getattr(_DEFAULTS, one.name))
 }
-HOSTS: Final = "hosts"  # a section, which is of one team alone
+HOSTS: Final = "hosts"  # a section that belongs to one team
 TEAMMATE: Final = "teammate"  # the tables `[[teammate]]`
 ROLE: Final = "role"  # the tables `[role.NAME]`
 PERMISSION: Final = "permission"  # the tables `[[permission]]`
@@ -470,10 +470,10 @@ TABLES: Final = {
 
 
 def changes(old: Settings, new: Settings) -> list[str]:
-    """The dotted keys that differ, in the order of `team.toml`.
+    """Return the dotted keys that differ, in the order of `team.toml`.
 
-    A teammate that came or went is `teammate.alice`; one that changed, `teammate.alice.prompt`.
-    The order of teammates is no difference; that of permissions is, and they are one key.
+    An added or removed teammate is `teammate.alice`; a changed one is `teammate.alice.prompt`.
+    The order of teammates does not matter; that of permissions does, and they are one key.
     """
     different = []
     for section in SECTIONS:

@@ -1,4 +1,4 @@
-"""Skills: folders with a `SKILL.md`, known by name and description, read when they are needed.
+"""Skills: folders with a `SKILL.md`, listed by name and description, read on demand.
 
 The format is that of the open Agent Skills specification.
 """
@@ -23,7 +23,7 @@ class Skill:
     """One skill.
 
     Attributes:
-        folder: holds `SKILL.md` and whatever belongs to it.
+        folder: contains `SKILL.md` and the other files of the skill.
     """
 
     name: str
@@ -31,32 +31,32 @@ class Skill:
     folder: Path
 
     def read(self, file: str = FILE_NAME) -> str:
-        """The text of `SKILL.md` without its front matter, or of another file of the skill.
+        """Return the text of `SKILL.md` without its front matter, or of another file of the skill.
 
         Raises:
-            SettingsError: there is no such file in the folder, or it is no text.
+            SettingsError: the file is not in the folder, or is not text.
         """
         path = (self.folder / file).resolve()
         if not path.is_relative_to(self.folder.resolve()):
-            raise SettingsError(self.folder / file, ["it lies outside the skill's folder"])
+            raise SettingsError(self.folder / file, ["it is outside the skill's folder"])
         return front_matter.read(path).body
 
     def files(self) -> list[str]:
-        """The other files of the skill, as paths within it."""
+        """Return the other files of the skill, as paths relative to its folder."""
         paths = (path for path in self.folder.rglob("*") if path.is_file())
         found = sorted(str(path.relative_to(self.folder)) for path in paths)
         return [name for name in found if name != FILE_NAME][:_MOST_FILES]
 
 
 def folders(team: Path, workspace: Path) -> list[Path]:
-    """Return where skills are: the team's folder of them counts before the workspace's."""
+    """Return the folders of skills: the team's folder comes before the workspace's."""
     return [team, workspace / ".claude" / "skills"]
 
 
 def find(folders: Iterable[Path]) -> tuple[list[Skill], list[SettingsError]]:
-    """The skills of these folders, by name, and what is wrong with those that are none.
+    """Return the skills of these folders, sorted by name, and the mistakes in others.
 
-    Of two with one name the one in the earlier folder counts.
+    Of two skills with the same name the one in the earlier folder counts.
     """
     found: dict[str, Skill] = {}
     mistakes: list[SettingsError] = []

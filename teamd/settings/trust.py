@@ -1,8 +1,8 @@
 """The settings files that the person has confirmed with `teamctl trust`.
 
-They are kept outside of every project, in the person's state folder, one file for each place. It
-holds a hash that covers the place, the file behind a symbolic link and the content; and the content
-itself, since what is written there later may only tighten what was confirmed.
+They are recorded outside of every project, in the person's state folder, one entry for each path.
+An entry has a hash of the path, the target of a symbolic link and the content; and the content
+itself, since a later, unconfirmed content may only tighten it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Confirmed:
     """A settings file as the person has confirmed it.
 
     Attributes:
-        place: where it stands, with no link in its folders.
-        hashes: of the contents that count, the last one first; none once it was revoked.
-        content: what was confirmed last.
-        time: when, in seconds since the epoch.
+        place: its path, without links in the folders.
+        hashes: of the contents that count, the last one first; empty once it was revoked.
+        content: the content that was confirmed last.
+        time: of the confirmation, in seconds since the epoch.
     """
 
     place: str
@@ -45,7 +45,7 @@ class Confirmed:
         return hash_of(path, data) in self.hashes
 
     def encode(self) -> bytes:
-        """Return the entry as it stands in the store."""
+        """Return the entry as the store keeps it."""
         known = {"format": _FORMAT, "path": self.place, "hashes": self.hashes, "time": self.time}
         return json.dumps({**known, "content": self.content.decode("latin-1")}).encode()
 
@@ -54,7 +54,7 @@ class Confirmed:
         """Read an entry.
 
         Raises:
-            ValueError: it is none, or one of a later version.
+            ValueError: it is damaged, or from a later version.
         """
         try:
             found = json.loads(data)
@@ -67,66 +67,66 @@ class Confirmed:
                 time=float(found["time"]),
             )
         except (TypeError, KeyError, RecursionError) as error:
-            raise ValueError("no entry") from error
+            raise ValueError("not an entry") from error
 
 
 class TrustStore:
     """The files that one person has confirmed.
 
     Args:
-        environment: names the person's state folder.
+        environment: its variables name the person's state folder.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._folder = trust_folder(environment)
 
     def find(self, path: Path) -> Confirmed | None:
-        """Return what was confirmed of the file of that name, if anything was."""
-        if self._folder is None or not os.path.lexists(self._folder):  # nothing was, ever
+        """Return the entry of a file, if the person has confirmed one."""
+        if self._folder is None or not os.path.lexists(self._folder):
             return None
         return _read(self._folder / _entry_name(path))
 
     def confirmed(self) -> Iterator[Confirmed]:
-        """Yield all that was confirmed."""
+        """Yield every entry."""
         entries = [] if self._folder is None else directories.list_files(self._folder, _ENTRIES)
         yield from filter(None, map(_read, entries))
 
     def confirm(self, path: Path, data: bytes, *, earlier: bytes | None = None) -> None:
-        """Note that the person has confirmed these bytes under that name, and no others.
+        """Record that the person has confirmed these bytes of a file, and no others.
 
-        It is on disk when this returns.
+        The entry is on disk when this returns.
 
         Args:
             path: the settings file.
-            data: what it says, or will say.
-            earlier: bytes that go on to count, for a file that is about to be replaced: whoever
-                does that may be killed before or after.
+            data: its content, now or soon.
+            earlier: a content that still counts, for a file that is about to be replaced: the
+                process may be killed before or after that.
 
         Raises:
-            StoreError: it cannot be kept; the sentence says what to do.
+            StoreError: the entry cannot be written; the sentence has a remedy.
         """
         contents = [data] if earlier is None else [data, earlier]
         self._put(path, tuple(hash_of(path, one) for one in contents), data)
 
     def extend(self, path: Path, old: bytes, new: bytes) -> None:
-        """Note that a file is about to be changed by the person: it is trusted as it was.
+        """Trust the new content of a file that teamctl changes, if the old one is trusted.
 
         Raises:
-            StoreError: it cannot be kept.
+            StoreError: the entry cannot be written.
         """
         found = self.find(path)
         if found is not None and found.covers(path, old):
             self.confirm(path, new, earlier=old)
 
     def forget(self, path: Path) -> bool:
-        """Forget what was confirmed of a file; returns whether anything was.
+        """Revoke a file; return whether it was confirmed.
 
         Raises:
-            StoreError: that cannot be kept.
+            StoreError: the entry cannot be written.
         """
         if self.find(path) is None:
             return False
-        self._put(path, (), b"")  # not removed: so it is as safe from a power cut as the rest
+        self._put(path, (), b"")  # not removed: a written entry is synced to disk
         return True
 
     def _put(self, path: Path, hashes: tuple[str, ...], content: bytes) -> None:
@@ -141,7 +141,7 @@ class TrustStore:
     def _made(self) -> Path:
         if self._folder is None:
             raise StoreError(
-                "there is no place to keep what you trust: HOME is not set; "
+                "there is no folder to record what you trust: HOME is not set; "
                 "set HOME or XDG_STATE_HOME to a folder of yours"
             )
         try:
@@ -153,17 +153,17 @@ class TrustStore:
 
 
 def hash_of(path: Path, data: bytes) -> str:
-    """Hash a place, what a link there leads to, and content.
+    """Return a hash of a path, the target of a link there, and the content.
 
-    The place counts besides the file itself: paths in a file are relative to where it was found, so
-    a link to a trusted file elsewhere is another file.
+    The path counts besides the target: paths in the file are relative to its folder, so a link to a
+    trusted file elsewhere is another file.
     """
     head = json.dumps([str(_place(path)), os.path.realpath(path)]).encode()
     return hashlib.sha256(head + b"\0" + data).hexdigest()
 
 
 def _place(path: Path) -> Path:
-    """Return where a file stands, whatever it links to."""
+    """Return the path of a file without links in its folders; the file itself may be a link."""
     return Path(os.path.realpath(path.parent), path.name)
 
 
@@ -172,7 +172,7 @@ def _entry_name(path: Path) -> str:
 
 
 def _read(entry: Path) -> Confirmed | None:
-    """Read an entry; one that is damaged, revoked or another user's confirms nothing."""
+    """Return an entry; `None` if it is damaged, revoked or belongs to another user."""
     try:
         with files.opened(entry) as fd:
             if fd is None or os.fstat(fd).st_uid != os.geteuid():
@@ -186,6 +186,6 @@ def _read(entry: Path) -> Confirmed | None:
 def _unkept(folder: Path, error: StoreError) -> StoreError:
     why = getattr(error.__cause__, "strerror", None) or error
     return StoreError(
-        f"what you trust cannot be kept in {folder}: {why}; "
+        f"what you trust cannot be recorded in {folder}: {why}; "
         "set XDG_STATE_HOME to a folder that you may write to"
     )

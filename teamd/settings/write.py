@@ -1,4 +1,4 @@
-"""The text that the program itself writes into `team.toml`: the first one, or one more teammate."""
+"""Writes `team.toml`: the commented example, another teammate, or keys of a section."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ BOB: Final = '''\
 
 
 def init_text() -> str:
-    """The commented example that `teamctl init` writes; it loads as it stands."""
+    """Return the commented example that `teamctl init` writes."""
     defaults = Settings()
     sections = [
         f"[{name}]\n{_commented(shape, getattr(defaults, name))}"
@@ -130,15 +130,15 @@ def init_text() -> str:
 
 
 def with_teammate(old: bytes, teammate: Teammate, *, path: Path) -> bytes:
-    """Return the file's bytes with one `[[teammate]]` more, all of the old ones in front.
+    """Return the file's bytes with another `[[teammate]]` at the end.
 
     Args:
-        old: what stands in the file; empty for a new one.
-        teammate: whom to add.
-        path: the file, for the folder it stands in and for the sentences; it is not touched.
+        old: the content of the file; empty for a new one.
+        teammate: the teammate to add.
+        path: names the file in the sentences, and its folder; it is not touched.
 
     Raises:
-        SettingsError: what stands there is wrong, or would be with this teammate.
+        SettingsError: the file is wrong, or would be with this teammate.
     """
     known = parse(old, path=path).teammates
     if teammate.name.lower() in {other.name.lower() for other in known}:
@@ -147,18 +147,18 @@ def with_teammate(old: bytes, teammate: Teammate, *, path: Path) -> bytes:
     try:
         parse(new, path=path)
     except SettingsError as error:
-        if isinstance(error.__cause__, ValueError):  # both parts are TOML, only not together
-            why = "its teammates stand in `teammate = […]`; write each under a [[teammate]]"
+        if isinstance(error.__cause__, ValueError):  # each part is TOML, but not the sum
+            why = "its teammates are in `teammate = […]`; write each under a [[teammate]]"
             raise SettingsError(path, [why]) from error
         raise
     return new
 
 
 def _appendix(old: bytes, teammate: Teammate, path: Path) -> bytes:
-    """The table as it follows the old bytes, with the line ends that those have."""
+    """Return the new table, with the line ends of the old bytes."""
     default = {one.name: one.default for one in fields(teammate)}
     given = {key: value for key, value in asdict(teammate).items() if value != default[key]}
-    # In a text over several lines TOML reads \r\n as \n, so one that holds it stays on one line.
+    # In a multi-line string TOML may read \r\n as \n, so a text with \r\n is put on one line.
     over_lines = not any("\r\n" in str(value) for value in given.values())
     text = "[[teammate]]\n" + tomli_w.dumps(given, multiline_strings=over_lines)
     if old:
@@ -166,12 +166,12 @@ def _appendix(old: bytes, teammate: Teammate, path: Path) -> bytes:
     try:
         encoded = text.encode()
     except UnicodeEncodeError as error:  # half a surrogate pair, from an argument that is no UTF-8
-        raise SettingsError(path, ["a teammate's words must be UTF-8; mend them"]) from error
+        raise SettingsError(path, ["a teammate's words must be UTF-8; correct them"]) from error
     return encoded.replace(b"\n", b"\r\n") if b"\r\n" in old else encoded
 
 
 def _commented(shape: type[Any], values: object, *, but: type[Any] | None = None) -> str:
-    """A commented line for each setting, with the explanations below each other."""
+    """Return a commented line for each setting, with aligned explanations."""
     lines = {}
     shown_already = keys_of(but) if but else {}
     for name, key in keys_of(shape).items():
@@ -185,7 +185,7 @@ def _commented(shape: type[Any], values: object, *, but: type[Any] | None = None
 
 
 def _literal(value: object) -> str:
-    """A default as TOML spells it."""
+    """Return a default as TOML spells it."""
     match value:
         case bool() | int():
             return shown(value)

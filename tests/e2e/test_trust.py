@@ -143,7 +143,7 @@ def test_a_file_that_cannot_be_confirmed_is_refused_in_one_sentence(project: Pro
     refused = project.run("teamctl", "trust", env=empty)
     assert refused.status == 1
     assert refused.complaint == (
-        "teamctl: there is no place to keep what you trust: HOME is not set; "
+        "teamctl: there is no folder to record what you trust: HOME is not set; "
         "set HOME or XDG_STATE_HOME to a folder of yours"
     )
     refused = project.run("teamctl", "trust", env={**empty, "HOME": "/proc"})

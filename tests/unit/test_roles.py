@@ -1,4 +1,4 @@
-"""Role files: which one is found, and what it grants."""
+"""Role files: finding them, and the tools that they grant."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_first_folder_that_has_the_role_counts(tmp_path: Path) -> None:
     assert roles.find("cook", [ours, theirs, tmp_path / "missing"]) is None
 
 
-def test_tools_of_other_programs_are_known_by_what_they_are_here(tmp_path: Path) -> None:
+def test_tool_names_of_other_programs_are_translated(tmp_path: Path) -> None:
     folder = write(tmp_path / "a", "r", "---\ntools: Read, Grep, Bash(git *), send_message\n---\n")
     found = roles.find("r", [folder])
     assert found is not None
@@ -42,7 +42,7 @@ def test_tools_of_other_programs_are_known_by_what_they_are_here(tmp_path: Path)
 
 @pytest.mark.parametrize("tools", ['"*"', "*", '["*"]', "Read, *"])
 def test_a_star_among_the_tools_means_all(tmp_path: Path, tools: str) -> None:
-    """It is no tool's name: taken for one, it would take every tool away."""
+    """Read as the name of a tool it would remove every tool."""
     found = roles.find("r", [write(tmp_path / "a", "r", f"---\ntools: {tools}\n---\nBody")])
     assert found is not None
     assert found.tools is None
@@ -100,8 +100,8 @@ def test_a_model_is_a_name_or_the_short_form_of_one(
 
 
 @given(st.text())
-def test_no_role_reaches_outside_its_folder(role: str) -> None:
-    """A role is any text that a person gives; only plain names are ever file names."""
+def test_a_role_cannot_name_a_file_outside_its_folder(role: str) -> None:
+    """A role is any text; only plain names are looked up as files."""
 
     class Trap:
         def __truediv__(self, name: str) -> Trap:
@@ -115,7 +115,7 @@ def test_no_role_reaches_outside_its_folder(role: str) -> None:
     assert roles.find(role, [Trap()]) is None  # type: ignore[list-item]
 
 
-def test_a_role_has_an_effort_or_that_of_the_team(tmp_path: Path) -> None:
+def test_a_role_may_set_an_effort(tmp_path: Path) -> None:
     folder = write(tmp_path / "a", "hard", "---\neffort: xhigh\n---\nBody")
     write(folder, "same", "---\neffort: inherit\n---\nBody")
     hard, same = roles.find("hard", [folder]), roles.find("same", [folder])
@@ -124,7 +124,7 @@ def test_a_role_has_an_effort_or_that_of_the_team(tmp_path: Path) -> None:
     assert (hard.effort, same.effort) == ("xhigh", None)
 
 
-def test_an_effort_that_no_model_has_is_named(tmp_path: Path) -> None:
+def test_an_unknown_effort_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path / "a", "r", "---\neffort: 11\n---\nBody")
     with pytest.raises(SettingsError) as caught:
         roles.find("r", [folder])

@@ -1,4 +1,4 @@
-"""What `teamd reload` tells of."""
+"""The changes that `teamd reload` reports."""
 
 from __future__ import annotations
 

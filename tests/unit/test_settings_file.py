@@ -1,4 +1,4 @@
-"""The file itself: what cannot be read, and what is no TOML."""
+"""The file itself: files that cannot be read, and text that is not TOML."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WIM = '[[teammate]]\nname = "wim"\nrole = "coder"\nprompt = "Go."\n'
 @pytest.mark.parametrize(
     ("own", "calls"), [(WIM, 7), ("[limits]\n" + WIM, 50), ("", 50), ("# " + WIM[:12], 50)]
 )
-def test_a_file_that_only_says_who_is_in_a_team_leaves_the_rest_to_the_projects(
+def test_a_file_with_only_teammates_leaves_the_rest_to_the_projects_file(
     file: Path, own: str, calls: int
 ) -> None:
     """`spawn --save` makes such a file, and the team must not lose its server and its limits."""
@@ -58,7 +58,7 @@ def test_a_file_that_only_says_who_is_in_a_team_leaves_the_rest_to_the_projects(
         (b"#" * (MAX_FILE_BYTES + 1), "it is larger than 1048576 bytes; shorten it"),
     ],
 )
-def test_what_is_no_toml_is_told_with_its_place(text: bytes, sentence: str, file: Path) -> None:
+def test_a_syntax_error_is_reported_with_its_line(text: bytes, sentence: str, file: Path) -> None:
     assert mistakes(text, file) == (sentence,)
 
 
@@ -76,7 +76,9 @@ def test_the_largest_file_is_read(file: Path) -> None:
         (lambda path: path.symlink_to("gone.toml"), "it is a link to gone.toml, which does not"),
     ],
 )
-def test_what_is_no_file_is_refused_without_waiting(make: Any, sentence: str, file: Path) -> None:
+def test_a_folder_pipe_or_dangling_link_is_refused_without_waiting(
+    make: Any, sentence: str, file: Path
+) -> None:
     make(file)
     with pytest.raises(SettingsError) as caught:
         load(file, folder=file.parent)
@@ -84,14 +86,14 @@ def test_what_is_no_file_is_refused_without_waiting(make: Any, sentence: str, fi
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_a_file_that_may_not_be_read_is_told(file: Path) -> None:
+def test_an_unreadable_file_is_reported(file: Path) -> None:
     file.touch(mode=0)
     with pytest.raises(SettingsError, match="it cannot be read: Permission denied"):
         load(file, folder=file.parent)
 
 
 def test_a_file_of_another_user_is_refused(file: Path) -> None:
-    """It could loosen what agents may do in one's own name."""
+    """Otherwise another user could loosen the rights of agents."""
     stranger = Path("/etc/hosts")
     if os.geteuid() == 0:
         stranger = file

@@ -1,4 +1,4 @@
-"""Mistakes in `[hosts]` and beside it, and what other hosts may ask for."""
+"""Mistakes in `[hosts]`, and the requests that other hosts may make."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def mistake(text: str, folder: Path) -> str:
         ('allow = { spawn = ["*"] }', f"allow must be {ALLOW}; spawn is not a list of host names"),
     ],
 )
-def test_a_mistake_in_hosts_is_told(line: str, sentence: str, tmp_path: Path) -> None:
+def test_a_mistake_in_hosts_is_reported(line: str, sentence: str, tmp_path: Path) -> None:
     assert mistake(f"[hosts]\n{line}\n", tmp_path) == f"hosts.{sentence}"
 
 
-def test_a_host_may_ask_for_what_it_is_allowed_and_nothing_else(tmp_path: Path) -> None:
+def test_a_host_may_make_only_the_requests_it_is_allowed(tmp_path: Path) -> None:
     text = b'[hosts.allow]\nspawn = ["H1", "h2"]\ninterrupt = []\n'
     hosts = parse(text, path=tmp_path / "team.toml").hosts
     asked = ("spawn", "shutdown", "interrupt")
@@ -61,14 +61,14 @@ def test_a_host_may_ask_for_what_it_is_allowed_and_nothing_else(tmp_path: Path) 
         ("write_file", "path = 5", 'path must be a pattern of paths, such as "docs/**", not 5'),
     ],
 )
-def test_a_rule_whose_command_or_path_is_no_text_is_told(
+def test_a_rule_whose_command_or_path_is_not_a_string_is_reported(
     tool: str, line: str, sentence: str, tmp_path: Path
 ) -> None:
     found = mistake(RULE.format(tool=tool) + line, tmp_path)
     assert found == f"permission.{sentence} (in [[permission]] number 1)"
 
 
-def test_a_role_that_came_went_or_changed_is_told() -> None:
+def test_an_added_removed_or_changed_role_is_reported() -> None:
     old = Settings(
         roles={"coder": ToolOverrides(), "tester": ToolOverrides(), "same": ToolOverrides()}
     )

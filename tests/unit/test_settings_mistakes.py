@@ -150,20 +150,20 @@ def mistakes(text: str, file: Path) -> tuple[str, ...]:
         ("tools", "env = [1]", f"tools.env must be {VARIABLES}; {NOT_SUCH}"),
     ],
 )
-def test_a_value_that_cannot_stand_is_told_with_its_key(
+def test_a_wrong_value_is_reported_with_its_key(
     section: str, line: str, sentence: str, file: Path
 ) -> None:
     assert mistakes(f"[{section}]\n{line}\n", file) == (sentence,)
 
 
 @pytest.mark.parametrize("address", ["http://a/v1", "https://a.b:8/api/v1/", "HTTP://a/v1"])
-def test_a_base_url_says_that_v1_is_added_to_it(address: str, file: Path) -> None:
-    """The SDK adds `/v1/messages`; who gives `/v1` would get a 404 that explains nothing."""
+def test_a_base_url_that_ends_in_v1_is_refused(address: str, file: Path) -> None:
+    """The SDK adds `/v1/messages`; the server would answer a puzzling 404."""
     (sentence,) = mistakes(f'[model]\nbase_url = "{address}"', file)
     assert sentence == "model.base_url must not end in /v1, which is added to it; leave /v1 out"
 
 
-def test_a_workspace_or_a_script_that_is_not_there_is_a_mistake(file: Path) -> None:
+def test_a_missing_workspace_or_script_is_a_mistake(file: Path) -> None:
     folder = file.parent
     assert mistakes('[team]\nworkspace = "src"\n[model]\nscript = "."', file) == (
         f"team.workspace names no folder: {folder / 'src'} does not exist; make it or name another",
@@ -175,14 +175,14 @@ def test_a_workspace_or_a_script_that_is_not_there_is_a_mistake(file: Path) -> N
         load(folder / "gone" / "team.toml", folder=folder / "gone")
 
 
-def test_a_folder_in_the_home_of_nobody_is_a_mistake(file: Path) -> None:
+def test_a_folder_in_an_unknown_home_is_a_mistake(file: Path) -> None:
     assert mistakes('[tools]\nread = ["~nosuchuser/data"]', file) == (
         "tools.read has a path with `~`, and that home is not known; write it out",
     )
 
 
 @pytest.mark.parametrize("path", ["x" * 5000, r"a\u0000b", "circle"])
-def test_a_path_that_no_system_takes_is_a_mistake(path: str, file: Path) -> None:
+def test_an_impossible_path_is_a_mistake(path: str, file: Path) -> None:
     (file.parent / "circle").symlink_to("circle")
     (sentence,) = mistakes(f'[team]\nworkspace = "{path}"', file)
     assert sentence.startswith("team.workspace must be the path of a folder, not ")
@@ -208,7 +208,9 @@ def test_a_path_that_no_system_takes_is_a_mistake(path: str, file: Path) -> None
         ("teammate = [5]", "teammate must be tables, each under a [[teammate]]"),
     ],
 )
-def test_what_is_no_setting_is_told_with_the_nearest(text: str, sentence: str, file: Path) -> None:
+def test_an_unknown_key_is_reported_with_the_nearest_one(
+    text: str, sentence: str, file: Path
+) -> None:
     whole = sentence.replace("{no}", "is not a setting").replace("{limits}", LIMITS)
     assert mistakes(text, file) == (whole,)
 
@@ -225,8 +227,8 @@ def test_what_is_no_setting_is_told_with_the_nearest(text: str, sentence: str, f
         ('team_usd = "5 $"', f'limits.team_usd must be {USD}, not "5 $"'),
     ],
 )
-def test_a_limit_that_limits_nothing_is_refused(line: str, sentence: str, file: Path) -> None:
-    """A figure that compares with nothing, as nan does, would never be reached."""
+def test_an_ineffective_limit_is_refused(line: str, sentence: str, file: Path) -> None:
+    """A limit of nan, for example, would never be reached."""
     assert mistakes(f"[limits]\n{line}", file) == (sentence,)
 
 
@@ -253,7 +255,7 @@ def test_a_limit_that_limits_nothing_is_refused(line: str, sentence: str, file: 
         ),
     ],
 )
-def test_a_mistaken_price_is_told(text: str, sentence: str, file: Path) -> None:
+def test_a_mistake_in_a_price_is_reported(text: str, sentence: str, file: Path) -> None:
     assert mistakes(text, file) == (sentence,)
 
 
@@ -317,12 +319,12 @@ IN_RULE = " (in [[permission]] number 1)"
         ),
     ],
 )
-def test_a_mistaken_rule_is_told(text: str, sentence: str, file: Path) -> None:
-    """A rule that no call can match guards nothing, and nobody would notice."""
+def test_a_mistake_in_a_rule_is_reported(text: str, sentence: str, file: Path) -> None:
+    """A rule that no call can match would guard nothing, unnoticed."""
     assert mistakes(text, file) == (sentence,)
 
 
-def test_all_mistakes_are_told_at_once(file: Path) -> None:
+def test_all_mistakes_are_reported_at_once(file: Path) -> None:
     text = f'x = 1\n[model]\nmax_tokens = 0\ncache = 1\n[mail]\nfoo = 1\n{ALICE}model = ""'
     told = mistakes(text, file)
     keys = [sentence.split()[0] for sentence in told]
@@ -339,7 +341,7 @@ def test_a_long_value_is_cut_in_its_sentence(file: Path) -> None:
     "server",
     ["tls://[::1:4222", "tls://fd00::1:4222", "tls://h1:99999", "tls://h1:port", "tls://:4222"],
 )
-def test_an_address_that_nobody_can_connect_to_is_a_mistake(server: str, file: Path) -> None:
-    """The postman would end with it, again and again, and mail of all hosts would wait."""
+def test_an_impossible_server_address_is_a_mistake(server: str, file: Path) -> None:
+    """The postman would crash on it, and mail to all hosts would wait."""
     (said,) = mistakes(f'[hosts]\nservers = ["tls://h1:4222", "{server}"]\n', file)
     assert said.endswith(f'or ["tls://[fd00::1]:4222"]; "{server}" cannot be in it')

@@ -33,7 +33,7 @@ def test_a_teammate_needs_name_role_and_prompt(file: Path) -> None:
     )
 
 
-def test_a_teammate_says_more_than_white_space(file: Path) -> None:
+def test_a_text_must_not_be_blank_or_hold_nuls(file: Path) -> None:
     (sentence,) = mistakes(ALICE.replace("work", r"\n "), file)
     where = "(in [[teammate]] number 1)"
     assert sentence == rf'teammate.prompt must be non-empty text, not "\u000a " {where}'
@@ -48,7 +48,7 @@ def test_a_reserved_name_is_refused(name: str, file: Path) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("alice", "Alice"), ("Alice", "alice")])
-def test_a_name_stands_once_whatever_its_case(first: str, second: str, file: Path) -> None:
+def test_a_name_is_unique_whatever_its_case(first: str, second: str, file: Path) -> None:
     text = ALICE.replace("alice", first) + ALICE.replace("alice", second)
     (sentence,) = mistakes(text, file)
     assert sentence == (

@@ -1,4 +1,4 @@
-"""What the program writes into `team.toml`: the commented example, and one more teammate."""
+"""Writing `team.toml`: the commented example, and another teammate."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ENDS = st.sampled_from(["", "\n", "\n\n", "# a comment", "# a comment\n", "[mail
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A path in a folder with the one file that the example's lines need."""
+    """A path in a folder with the only file that the example needs."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "turns.json").touch()
     return folder / "team.toml"
@@ -57,7 +57,7 @@ def defaults(file: Path) -> Settings:
 
 
 def sections() -> str:
-    """The example up to the prices and the teammates, of which there may be any number."""
+    """Return the sections of the example, without its tables."""
     return init_text().partition("# [prices")[0]
 
 
@@ -89,7 +89,7 @@ def test_the_example_shows_every_setting_once() -> None:
 def test_a_line_of_the_example_holds_the_default_when_it_is_uncommented(
     line: str, file: Path, defaults: Settings
 ) -> None:
-    """Only what is marked `e.g.` has no default, and changes itself alone."""
+    """Only a line that is marked `e.g.` has no default; it changes its own setting."""
     settings = parse(init_text().replace(f"# {line}", line).encode(), path=file)
     keys = [key.rpartition(".")[2] for key in changes(defaults, settings)]
     assert keys == ([line.partition(" = ")[0]] if "# e.g.; " in line else [])
@@ -124,7 +124,7 @@ def test_the_example_fits_a_terminal() -> None:
     assert max(map(len, init_text().splitlines())) <= 100
 
 
-def test_a_teammate_is_added_as_a_person_would_write_it(file: Path) -> None:
+def test_a_teammate_is_added_in_readable_toml(file: Path) -> None:
     mate = Teammate(name="bob", role="reviewer", prompt="Read.\nThen mail.", model="small")
     added = '[[teammate]]\nname = "bob"\nrole = "reviewer"\nprompt = """\nRead.\nThen mail."""\n'
     added += 'model = "small"\n'
@@ -152,7 +152,7 @@ def test_a_teammate_that_could_not_be_loaded_is_refused(file: Path) -> None:
     (sentence,) = refusal(b"", replace(ALICE, role=" "), file)
     assert sentence.startswith("teammate.role must be non-empty text")
     (sentence,) = refusal(b"", replace(ALICE, prompt="\udcff"), file)
-    assert sentence == "a teammate's words must be UTF-8; mend them"
+    assert sentence == "a teammate's words must be UTF-8; correct them"
     (sentence,) = refusal(b"", replace(ALICE, prompt="x" * 2_000_000), file)
     assert sentence == "it is larger than 1048576 bytes; shorten it"
 
@@ -165,10 +165,10 @@ def test_nothing_is_added_to_a_file_that_does_not_load(file: Path) -> None:
 @pytest.mark.parametrize(
     "old", [b"teammate = []\n", b'teammate = [{name="b",role="r",prompt="p"}]']
 )
-def test_teammates_in_one_list_take_no_more(old: bytes, file: Path) -> None:
-    """TOML forbids to add to a list in brackets, and its own sentence about that is a riddle."""
+def test_a_teammate_cannot_be_added_to_an_inline_list(old: bytes, file: Path) -> None:
+    """TOML forbids it, and the parser's own sentence does not explain why."""
     assert refusal(old, ALICE, file) == (
-        "its teammates stand in `teammate = […]`; write each under a [[teammate]]",
+        "its teammates are in `teammate = […]`; write each under a [[teammate]]",
     )
 
 

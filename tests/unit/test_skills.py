@@ -1,4 +1,4 @@
-"""Skills: listed, loaded on demand, and never a way out of their folder."""
+"""Skills: listed, loaded on demand, and confined to their folder."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def load(folder: Path, name: str, limit: int = 1000) -> Result:
     return asyncio.run(box.run("load_skill", {"name": name}))
 
 
-def test_a_pipe_in_the_place_of_a_skill_is_passed_over(folder: Path) -> None:
-    """Whoever opened it would wait for its writer for ever."""
+def test_a_pipe_in_place_of_a_skill_is_skipped(folder: Path) -> None:
+    """Opening it would block for ever."""
     (folder / "pipe").mkdir()
     os.mkfifo(folder / "pipe" / "SKILL.md")
     assert [skill.name for skill in skills.find([folder])[0]] == ["pdf"]
@@ -60,7 +60,7 @@ def test_loading_gives_the_text_and_names_the_other_files(folder: Path) -> None:
     assert load(folder, "pdf/notes/tables.md").text == "Tables are hard."
 
 
-def test_a_name_may_hold_a_slash_and_the_longest_one_is_meant(folder: Path) -> None:
+def test_a_name_may_contain_a_slash_and_the_longest_match_counts(folder: Path) -> None:
     write(folder, "deep", "---\nname: pdf/forms\ndescription: Fills in\n---\nUse pdftk.")
     assert "Use pdftk." in load(folder, "pdf/forms").text
     assert "pdf/forms/SKILL.md" not in load(folder, "pdf/forms").text
@@ -68,21 +68,21 @@ def test_a_name_may_hold_a_slash_and_the_longest_one_is_meant(folder: Path) -> N
     assert load(folder, "pd").is_error
 
 
-def test_what_yaml_takes_for_a_date_or_a_number_is_a_description(folder: Path) -> None:
+def test_a_date_or_a_number_in_yaml_is_a_description(folder: Path) -> None:
     write(folder, "dated", "---\nname: 7\ndescription: 2026-11-21\n---\n")
     found, mistakes = skills.find([folder])
     assert (found[0].name, found[0].description) == ("7", "2026-11-21")
     assert mistakes == []
 
 
-def test_an_unknown_skill_is_an_error_that_names_those_that_are_there(folder: Path) -> None:
+def test_an_unknown_skill_is_an_error_that_names_the_known_ones(folder: Path) -> None:
     assert load(folder, "docx") == Result(
         text="no skill named 'docx'; there are: pdf", is_error=True
     )
 
 
 @pytest.mark.parametrize("way", ["../../secret.txt", "/etc/passwd", "link.txt", "notes/../../x"])
-def test_no_name_leads_out_of_the_folder(folder: Path, way: str) -> None:
+def test_a_name_cannot_leave_the_folder(folder: Path, way: str) -> None:
     for outside in (folder / "x", folder.parent / "secret.txt"):
         outside.write_text("secret", encoding="utf-8")
     (folder / "pdf" / "link.txt").symlink_to(folder.parent / "secret.txt")
@@ -97,7 +97,7 @@ def test_a_long_text_is_cut_in_the_middle(folder: Path) -> None:
     assert "bytes cut" in load(folder, "long", limit=200).text
 
 
-def test_one_without_a_description_is_no_skill_and_spoils_no_other(folder: Path) -> None:
+def test_a_skill_without_a_description_is_skipped(folder: Path) -> None:
     write(folder, "bad", "No front matter.")
     found, mistakes = skills.find([folder])
     assert [skill.name for skill in found] == ["pdf"]

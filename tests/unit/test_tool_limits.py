@@ -1,4 +1,4 @@
-"""The reach that two teammates have in common."""
+"""The tool settings that two teammates have in common."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ DATA, DOCS = Path("/data"), Path("/docs")
         ),
     ],
 )
-def test_nobody_reaches_more_by_the_other(
+def test_the_common_settings_allow_no_more_than_each(
     one: ToolSettings, other: ToolSettings, both: ToolSettings
 ) -> None:
     assert common_tool_settings(one, other) == both

@@ -1,4 +1,4 @@
-"""What the person has confirmed: kept outside of the project, and true of one text in one place."""
+"""The confirmed files: stored outside of the project, for one text in one place."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_one_text_in_one_place_is_trusted(store: TrustStore, file: Path) -> None
     assert not trusts(store, copy)
 
 
-def test_a_later_text_takes_the_place_of_the_former(store: TrustStore, file: Path) -> None:
-    """What was loosened for a day does not come back when an agent restores the file."""
+def test_a_later_text_replaces_the_former_one(store: TrustStore, file: Path) -> None:
+    """An agent cannot restore an old file that was looser."""
     store.confirm(file, TEXT)
     store.confirm(file, b"")
     assert trusts(store, file, b"")
@@ -76,7 +76,7 @@ def test_a_file_that_is_moved_is_not_trusted_in_its_new_place(
 
 
 def test_a_link_to_a_trusted_file_is_another_file(store: TrustStore, file: Path) -> None:
-    """Its relative paths mean other files: a cloned repository could bring such a link."""
+    """Its relative paths name other files: a cloned repository could contain such a link."""
     store.confirm(file, TEXT)
     clone = file.parent.with_name("clone")
     clone.mkdir()
@@ -86,8 +86,8 @@ def test_a_link_to_a_trusted_file_is_another_file(store: TrustStore, file: Path)
     assert hash_of(link, TEXT) != hash_of(file, TEXT)
 
 
-def test_a_link_that_leads_elsewhere_is_trusted_no_more(store: TrustStore, file: Path) -> None:
-    """Even if what is there says the same at the moment."""
+def test_a_link_with_a_new_target_is_not_trusted(store: TrustStore, file: Path) -> None:
+    """Even if the new target has the same content at the moment."""
     link = file.with_name("link.toml")
     link.symlink_to(file)
     store.confirm(link, TEXT)
@@ -106,7 +106,7 @@ def test_a_link_among_the_folders_is_the_same_place(store: TrustStore, file: Pat
     assert trusts(store, file)
 
 
-def test_what_is_revoked_confirms_and_bounds_nothing(store: TrustStore, file: Path) -> None:
+def test_a_revoked_file_confirms_and_limits_nothing(store: TrustStore, file: Path) -> None:
     assert not store.forget(file)
     store.confirm(file, TEXT)
     assert store.forget(file)
@@ -118,7 +118,7 @@ def test_what_is_revoked_confirms_and_bounds_nothing(store: TrustStore, file: Pa
 def test_a_change_of_the_program_itself_keeps_a_file_as_trusted_as_it_was(
     store: TrustStore, file: Path
 ) -> None:
-    """Before and after the new text stands there, since a kill may come between the two."""
+    """Both before and after the file is replaced, since a kill may come in between."""
     new = TEXT + b"[mail]\n"
     store.extend(file, TEXT, new)
     assert not trusts(store, file, new)
@@ -133,7 +133,7 @@ def test_a_change_of_the_program_itself_keeps_a_file_as_trusted_as_it_was(
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])
-def test_nobody_else_can_look_into_it(
+def test_other_users_cannot_read_the_store(
     umask: int, store: TrustStore, file: Path, environment: Mapping[str, str]
 ) -> None:
     """A header may hold a secret."""
@@ -159,14 +159,14 @@ def test_many_may_confirm_at_the_same_time(store: TrustStore, file: Path) -> Non
 
 
 @given(data=st.binary() | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(repr))
-def test_whatever_stands_in_an_entry_it_is_read_or_refused(data: bytes | str) -> None:
+def test_any_content_of_an_entry_is_read_or_refused(data: bytes | str) -> None:
     raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
     with suppress(ValueError):
         assert Confirmed.decode(raw).encode()
 
 
 @given(content=st.binary(), place=st.text(st.characters(exclude_categories=["Cs"])))
-def test_an_entry_is_read_as_it_was_written(content: bytes, place: str) -> None:
+def test_an_entry_survives_encoding(content: bytes, place: str) -> None:
     entry = Confirmed(place=place, hashes=("a", "b"), content=content, time=1.5)
     assert Confirmed.decode(entry.encode()) == entry
 
@@ -198,7 +198,7 @@ def test_an_entry_of_another_user_confirms_nothing(
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
-def test_an_entry_that_is_no_file_is_not_waited_for(
+def test_a_pipe_in_place_of_an_entry_does_not_block(
     make: Callable[[Path], None],
     store: TrustStore,
     file: Path,
@@ -231,22 +231,22 @@ def test_without_a_home_nothing_is_trusted_and_trusting_says_what_to_set(
     with pytest.raises(StoreError) as caught:
         store.confirm(file, TEXT)
     assert str(caught.value) == (
-        "there is no place to keep what you trust: HOME is not set; "
+        "there is no folder to record what you trust: HOME is not set; "
         "set HOME or XDG_STATE_HOME to a folder of yours"
     )
 
 
-def test_a_home_that_cannot_be_written_is_told(file: Path) -> None:
+def test_a_read_only_home_is_reported(file: Path) -> None:
     store = TrustStore({"HOME": "/proc"})
     with pytest.raises(StoreError) as caught:
         store.confirm(file, TEXT)
     assert str(caught.value) == (
-        "what you trust cannot be kept in /proc/.local/state/teamd/trust: No such file or "
+        "what you trust cannot be recorded in /proc/.local/state/teamd/trust: No such file or "
         "directory; set XDG_STATE_HOME to a folder that you may write to"
     )
 
 
-def test_what_cannot_be_kept_leaves_what_was(
+def test_a_failed_write_leaves_the_former_entry(
     store: TrustStore, file: Path, environment: Mapping[str, str]
 ) -> None:
     store.confirm(file, TEXT)
@@ -254,20 +254,22 @@ def test_what_cannot_be_kept_leaves_what_was(
     kept = entry.read_bytes()
     entry.unlink()
     entry.mkdir()
-    with pytest.raises(StoreError, match=r"cannot be kept in .*/trust: Is a directory; set XDG_"):
+    with pytest.raises(
+        StoreError, match=r"cannot be recorded in .*/trust: Is a directory; set XDG_"
+    ):
         store.confirm(file, TEXT)
     assert [one.name for one in entry.parent.iterdir()] == [entry.name]
     assert json.loads(kept)["path"] == str(file)
 
 
-def test_no_tool_reaches_what_the_person_trusts(tmp_path: Path) -> None:
-    """A team whose workspace is the person's home has it within reach."""
+def test_tools_cannot_reach_the_store(tmp_path: Path) -> None:
+    """Even if the workspace is the person's home."""
     assert state_folder() in TeamPaths(tmp_path / ".team").off_limits(tmp_path)
 
 
-def test_where_it_cannot_be_seen_nothing_was_trusted(
+def test_an_unreadable_store_trusts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A start must not end with an internal error for it."""
+    """A start must not fail with an internal error."""
     monkeypatch.setenv(STATE_VARIABLE, str(tmp_path / ("a" * 300)))  # no name is as long
     assert TeamOptions().waiting(TeamPaths(tmp_path / ".team")) == ([], "")

@@ -1,4 +1,4 @@
-"""What counts of a settings file that nobody has confirmed."""
+"""The settings in force of a file that the person has not confirmed."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def all_keys() -> Iterator[tuple[str, Key]]:
         yield from ((f"{name}.{key}", declared) for key, declared in keys_of(shape).items())
 
 
-def test_what_loosens_waits_and_everything_else_counts(file: Path) -> None:
+def test_a_setting_that_loosens_waits_and_others_count(file: Path) -> None:
     found = read_text(file, LOOSE)
     assert keys(found) == KEYS
     mine, default = found.settings, parse(b"", path=file)
@@ -118,7 +118,7 @@ def test_what_loosens_waits_and_everything_else_counts(file: Path) -> None:
     )
 
 
-def test_all_of_it_counts_once_it_is_trusted(file: Path) -> None:
+def test_every_setting_counts_once_the_file_is_trusted(file: Path) -> None:
     trust(file, LOOSE)
     found = read_text(file, LOOSE)
     assert found.settings == parse(LOOSE.encode(), path=file)
@@ -128,7 +128,7 @@ def test_all_of_it_counts_once_it_is_trusted(file: Path) -> None:
     assert keys(changed) == KEYS
 
 
-def test_what_tightens_counts_at_once(file: Path) -> None:
+def test_a_setting_that_tightens_counts_at_once(file: Path) -> None:
     tight = "[limits]\ncalls_per_wake = 2\nteam_usd = 1.5\n[tools]\nenv = []\noutput_bytes = 9\n"
     found = read_text(file, tight)
     assert keys(found) == []
@@ -150,10 +150,10 @@ LIMITS: Final = "[limits]\ncalls_per_wake = 3\nteam_usd = 5.0\n[tools]\nenv = ['
         ("", ["limits.calls_per_wake", "limits.team_usd", "tools.env"]),
     ],
 )
-def test_what_was_confirmed_is_not_loosened_even_within_the_defaults(
+def test_a_confirmed_limit_is_not_loosened_even_within_the_defaults(
     text: str, waiting: list[str], file: Path
 ) -> None:
-    """An agent that could raise a limit by removing its line would not need another number."""
+    """Otherwise an agent could raise a limit by removing its line."""
     trust(file, LIMITS)
     found = read_text(file, text)
     assert keys(found) == waiting
@@ -162,7 +162,7 @@ def test_what_was_confirmed_is_not_loosened_even_within_the_defaults(
     assert found.settings.tools.env == ("PATH",)
 
 
-def test_a_file_that_was_removed_loosens_what_it_bounded(file: Path) -> None:
+def test_a_removed_file_restores_the_defaults(file: Path) -> None:
     trust(file, LIMITS)
     found = read(file, folder=file.parent)
     assert keys(found) == ["limits.calls_per_wake", "limits.team_usd", "tools.env"]
@@ -179,7 +179,7 @@ def test_a_limit_above_the_default_that_was_confirmed_is_the_default_in_a_change
         assert found.settings.limits.calls_per_wake == 50
 
 
-def test_a_teammate_that_needs_a_plan_goes_on_needing_one(file: Path) -> None:
+def test_a_teammate_that_needs_a_plan_keeps_needing_one(file: Path) -> None:
     ann = '[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Go."\n'
     trust(file, f"{ann}plan = true\n")
     found = read_text(file, ann)
@@ -188,8 +188,8 @@ def test_a_teammate_that_needs_a_plan_goes_on_needing_one(file: Path) -> None:
     assert keys(read_text(file, ann.replace("ann", "bob"))) == []
 
 
-def test_what_was_confirmed_stays_protected_and_asked_for(file: Path) -> None:
-    """A file that an agent could change would otherwise open what it is to be kept from."""
+def test_confirmed_protections_and_rules_stay(file: Path) -> None:
+    """Otherwise an agent that changes the file could remove its own restrictions."""
     protect = '[tools]\nprotect = ["deploy"]\n[role.coder]\nprotect = ["infra"]\n'
     rule = '[[permission]]\ntool = "bash"\ncommand = "git push"\nthen = "deny"\n'
     trust(file, protect + rule)
@@ -200,7 +200,7 @@ def test_what_was_confirmed_stays_protected_and_asked_for(file: Path) -> None:
 
 
 def test_a_workspace_outside_of_the_files_folder_waits(file: Path) -> None:
-    """A cloned repository would hand the person's home to agents."""
+    """Otherwise a cloned repository could give the person's home to agents."""
     (file.parent / "src").mkdir()
     (file.parent / "up").symlink_to("..")
     for inside in (".", "src", "src/.."):
@@ -213,7 +213,7 @@ def test_a_workspace_outside_of_the_files_folder_waits(file: Path) -> None:
 
 @pytest.mark.parametrize("name", [".git", ".git/hooks", "src/.git", ".claude", ".GIT", "by-link"])
 def test_a_workspace_whose_files_run_by_themselves_waits(name: str, file: Path) -> None:
-    """Protected places are counted from the workspace, so there would be none."""
+    """Protected places are relative to the workspace, so there would be none."""
     (file.parent / ".git").mkdir()
     (file.parent / "by-link").symlink_to(".git")
     (file.parent / name).mkdir(parents=True, exist_ok=True)
@@ -230,8 +230,8 @@ def test_a_confirmed_workspace_is_not_widened(file: Path) -> None:
     assert found.settings.team.workspace == file.parent / "src"
 
 
-def test_what_was_confirmed_bounds_though_a_folder_of_it_is_gone(file: Path) -> None:
-    """Or whoever removes that folder could raise every limit."""
+def test_confirmed_limits_stay_though_a_folder_in_the_file_is_gone(file: Path) -> None:
+    """Otherwise removing that folder would allow every limit to be raised."""
     (file.parent / "src").mkdir()
     trust(file, f"[team]\nworkspace = 'src'\n[model]\nscript = 'turns.json'\n{LIMITS}")
     (file.parent / "src").rmdir()
@@ -241,7 +241,7 @@ def test_what_was_confirmed_bounds_though_a_folder_of_it_is_gone(file: Path) -> 
     assert found.settings.team.workspace == file.parent
 
 
-def test_the_two_files_of_a_team_by_name_are_confirmed_each(file: Path) -> None:
+def test_the_two_files_of_a_named_team_are_confirmed_separately(file: Path) -> None:
     own = file.parent / ".teams" / "web" / "team.toml"
     own.parent.mkdir(parents=True)
     ann = '[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Go."\n'
@@ -266,7 +266,7 @@ def test_the_sentence_names_the_command_for_another_file(file: Path) -> None:
     )
 
 
-def test_a_sentence_stays_one_line_however_much_waits(file: Path) -> None:
+def test_a_sentence_stays_on_one_line_however_many_settings_wait(file: Path) -> None:
     prices = "".join(f'[prices."m\\u001b{n}"]\ninput = 0\noutput = 0\n' for n in range(99))
     sentence = read_text(file, prices).explain_waiting(None)
     assert sentence.isprintable()
@@ -284,8 +284,8 @@ def test_a_value_is_shown_whole_and_harmless() -> None:
     assert '{"input": 1, "output": 2, ' in str(price)
 
 
-def test_every_setting_of_a_kind_that_loosens_declares_it() -> None:
-    """A setting that is added must say in its own line whether it loosens."""
+def test_every_setting_of_a_risky_kind_declares_how_it_loosens() -> None:
+    """A new setting must declare in its own line whether it loosens."""
     silent = [
         name
         for name, key in all_keys()
@@ -306,7 +306,7 @@ def test_every_limit_declares_how_it_loosens() -> None:
 
 
 def test_a_table_of_allow_rules_needs_one_line_to_wait() -> None:
-    """A row that loosens by a key which has no default is left out as a whole."""
+    """A row that loosens by a key without a default is left out as a whole."""
     evil = {"m": PriceSettings(input=0, output=0)}
     settings, loosened = confine(Settings(prices=evil), Settings(), None)
     assert settings.prices == {}
