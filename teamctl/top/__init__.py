@@ -1,1 +1,1 @@
-"""`teamctl top`: a team on the whole screen. It looks at files, and asks as the commands do."""
+"""`teamctl top`: a full-screen view of a team, which reads files and acts as the commands do."""

@@ -1,4 +1,4 @@
-"""The keys that do something to a teammate, on the screen of the team and on its own."""
+"""The keys that act on a teammate, for the screens of the team and of one teammate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ENDED: Final = {Status.SHUTDOWN: "is shut down", Status.FAILED: "has failed"}
 
 
 class Acting(Face):
-    """A screen on which a teammate is chosen."""
+    """A screen with a selected teammate."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("s", "send", "send mail to the teammate"),
@@ -32,11 +32,11 @@ class Acting(Face):
 
     @property
     def mate(self) -> MemberView | None:
-        """The teammate that is chosen, if there is one."""
+        """The selected teammate, if any."""
         raise NotImplementedError
 
     def able(self) -> bool:
-        """Return whether teamd can be asked for anything; if not, say so."""
+        """Return whether teamd takes requests; if not, tell the person."""
         if not self.may():
             return False
         if self.top.seen.supervisor is None:
@@ -44,10 +44,10 @@ class Acting(Face):
         return self.top.seen.supervisor is not None
 
     def find_running(self, *, failed: bool = False) -> MemberView | None:
-        """Return the teammate that is chosen, if it runs; if not, say why nothing can be done.
+        """Return the selected teammate if it runs; otherwise tell the person why not.
 
         Args:
-            failed: whether one that has failed counts as well.
+            failed: whether a failed teammate counts as running.
         """
         mate = self.mate
         if mate is None or not self.able():
@@ -60,7 +60,6 @@ class Acting(Face):
         return None
 
     def action_send(self) -> None:
-        """Send mail to the teammate."""
         if (mate := self.mate) is not None:
             self.fill(
                 f"Send to {mate.name}",
@@ -69,7 +68,7 @@ class Acting(Face):
             )
 
     def action_shut_down(self) -> None:
-        """Ask the teammate to end, if that is meant."""
+        """Shut the teammate down after a confirmation."""
         mate = self.find_running(failed=True)
         if mate is None:
             return
@@ -81,7 +80,7 @@ class Acting(Face):
         self.app.push_screen(Confirm(f"Shut {mate.name} down?"), go_on)
 
     def action_interrupt(self) -> None:
-        """Break off the turn of the teammate."""
+        """Interrupt the teammate's turn."""
         if (mate := self.find_running()) is not None:
             idle = mate.state == Status.IDLE
             self.fill(
@@ -91,7 +90,7 @@ class Acting(Face):
             )
 
     def action_pause(self) -> None:
-        """Pause the teammate; one that is paused goes on."""
+        """Pause the teammate, or resume a paused one."""
         mate = self.find_running()
         if mate is None:
             return
@@ -117,7 +116,7 @@ class Acting(Face):
 
 
 def _more(usd: str, tokens: str) -> dict[str, float]:
-    """Return by how much limits are raised, of what was typed."""
+    """Return the amounts that were typed."""
     typed: tuple[tuple[str, str, type[int | float]], ...] = (
         ("usd", usd, float),
         ("tokens", tokens, int),

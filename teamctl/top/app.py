@@ -1,4 +1,4 @@
-"""The program behind `teamctl top`: one watcher reads the files, the screens draw what it found."""
+"""The textual app of `teamctl top`: a watcher thread reads the files, the screens draw them."""
 
 from __future__ import annotations
 
@@ -33,42 +33,40 @@ from teamd.files.watch import Watch, watch
 from teamd.overview.members import MemberView
 from teamd.overview.overview import Overview, OverviewReader
 
-PAUSE_SECONDS: Final = 0.25  # between two looks: at most four a second
-_REST_SECONDS: Final = 2.0  # what no file tells, such as CPU and memory, is looked at so often
-_REST_TIMES: Final = 200  # and costs at most this part of a core
+PAUSE_SECONDS: Final = 0.25  # between two reads
+_REST_SECONDS: Final = 2.0  # between two reads without changed files, for CPU and memory
+_REST_TIMES: Final = 200  # a pause lasts at least so many times as long as the read before it
 
 
 class FolderWatcher(Thread):
-    """Calls `look` when files of some folders have changed, and now and then.
+    """Calls `look` when files in some folders have changed, and every few seconds.
 
     Args:
-        folders: what is watched.
         look: called in this thread, at most four times a second.
     """
 
     def __init__(self, folders: Iterable[Path], look: Callable[[], None]) -> None:
-        super().__init__(name="watcher", daemon=True)  # a slow disk does not keep anybody here
+        super().__init__(name="watcher", daemon=True)  # a slow disk must not delay the exit
         self._folders = tuple(folders)
         self._look = look
         self._ended = Event()
         self._ears, self._bell = os.pipe()
         os.set_blocking(self._bell, False)
-        self._closing = Lock()  # nobody writes to a descriptor that may be another's by now
+        self._closing = Lock()  # prevents a write to a closed, reused descriptor
         self._open = True
 
     def look_soon(self) -> None:
-        """Have it look though nothing has changed."""
+        """Call `look` soon, even without changes."""
         with self._closing, suppress(BlockingIOError):
             if self._open:
                 os.write(self._bell, b"!")
 
     def end(self) -> None:
-        """Have it end; does not wait."""
+        """End the thread without waiting for it."""
         self._ended.set()
         self.look_soon()
 
     def run(self) -> None:
-        """Look until told to end."""
         try:
             self._watch()
         finally:
@@ -100,16 +98,15 @@ _SIGNS: Final = {"slash": "/", "question_mark": "?"}
 _TICK_SECONDS: Final = 1.0
 _CALM_TICKS: Final = 5
 _UNTRUSTED_SECONDS: Final = 10.0
-_CALM_SECONDS: Final = 0.5  # a request has to stand in its place so long before a key answers it
+_CALM_SECONDS: Final = 0.5  # a request must keep its place so long before a key answers it
 
 
 class Top(App[None]):
-    """The program.
+    """The app.
 
     Args:
-        choice: the team that is meant.
-        seen: the team, so that there is something to show at once.
-        readonly: whether nothing may be changed.
+        seen: the state that is shown first.
+        readonly: whether actions are refused.
         calm_seconds: see `Face.draw`.
     """
 
@@ -152,73 +149,68 @@ class Top(App[None]):
 
     @property
     def sources(self) -> list[Tab]:
-        """The tabs that are open and live; also asked by the watcher's thread."""
+        """The open live tabs; the watcher's thread reads this too."""
         sources = [face.source for face in self.faces if isinstance(face, MateScreen)]
         return [source for source in sources if source is not None and source.live]
 
     def get_default_screen(self) -> Screen[None]:
-        """Return the screen of the team."""
         return TeamScreen()
 
     def on_mount(self) -> None:
-        """Begin to watch, and to count the seconds."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
-            with suppress(ValueError, RuntimeError):  # not in a main thread
+            with suppress(ValueError, RuntimeError):  # not in the main thread
                 loop.add_signal_handler(number, self.exit)
         self.set_interval(_TICK_SECONDS, self._tick)
         self._watcher.start()
 
     def on_unmount(self) -> None:
-        """Watch no more."""
         self._watcher.end()
 
     @property
     def faces(self) -> list[Face]:
-        """The screens that show the team, also those behind a dialog."""
+        """The screens that show the team, including those behind a dialog."""
         return [screen for screen in self.screen_stack if isinstance(screen, Face)]
 
     def find(self, name: str | None) -> MemberView | None:
-        """Return a member of the team, if it is one."""
         return self.seen.find(name or "")
 
     def redraw(self) -> None:
-        """Draw what has changed since."""
         for face in self.faces[-1:]:
             face.draw()
 
     def _tick(self) -> None:
-        """Count on; where all rest, seconds do not matter, and the machine rests as well."""
+        """Redraw each second while anyone works, and every few seconds otherwise."""
         self._ticks += 1
         busy = self.seen.waiting or any(view.doing for view in self.seen.members)
         if busy or self._ticks % _CALM_TICKS == 0:
             self.redraw()
 
     def tell(self, text: str) -> None:
-        """Tell the person something, until something else is told."""
+        """Show a text in the status line until the next one."""
         self.status = in_a_line(text)
         self.redraw()
 
     def do(self, action: Callable[[TeamActions], Outcome]) -> None:
-        """Do something to the team, in a thread: the screen goes on, and can be left."""
+        """Run an action in a thread, so that the screen stays responsive."""
         self.tell("…")
         Thread(target=self._do, args=(action, self._actions), daemon=True).start()
 
     def read(self, source: Tab) -> None:
-        """Read a tab now, in a thread; the watcher goes on with one that is live."""
+        """Read a tab in a thread; the watcher reads live tabs."""
         if source.live:
             self._watcher.look_soon()
         else:
             Thread(target=self._read, args=(source,), daemon=True).start()
 
     def copy(self, text: str) -> None:
-        """Copy a text by the terminal (OSC 52)."""
+        """Copy a text to the clipboard with OSC 52."""
         self.copy_to_clipboard(text[:_MOST_COPIED])
         lines = len(text.splitlines())
         self.tell(f"copied {lines} line{'' if lines == 1 else 's'}")
 
     def keys_of(self, face: Face) -> Iterator[tuple[str, str, str]]:
-        """Yield the keys of a screen, the actions behind them, and what they do."""
+        """Yield the keys of a screen with their actions and descriptions."""
         for kind in type(face).__mro__:
             if issubclass(kind, Face):
                 for binding in kind.BINDINGS:
@@ -228,7 +220,7 @@ class Top(App[None]):
         yield ":", "app.command_palette", "all of this by name"
 
     def action_team(self, number: int) -> None:
-        """Go to another team of this project."""
+        """Switch to another team of this project."""
         there = all_teams(self.paths.home)
         if not 0 < number <= len(there):
             self.tell(f"there is no team {number}; there are {len(there)}")
@@ -236,14 +228,14 @@ class Top(App[None]):
             self._go(finish(there[number - 1]))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """Yield what the palette offers: the keys of the screen by what they do."""
+        """Yield the entries of the palette: the keys of the screen by their descriptions."""
         if isinstance(screen, Face):
             for key, action, what in self.keys_of(screen):
                 if action != "app.command_palette":
                     yield SystemCommand(what, f"key {key}", partial(self._act, screen, action))
 
     def on_roster_updated(self, found: RosterUpdated) -> None:
-        """Draw what the watcher has found; ring once for each new request."""
+        """Draw the new state; ring the bell once for each new request."""
         if found.paths != self.paths:
             return
         self.teams = found.teams
@@ -261,13 +253,11 @@ class Top(App[None]):
         self.redraw()
 
     def on_tab_loaded(self, found: TabLoaded) -> None:
-        """Give what was read to the screen that asked for it."""
         for face in self.faces:
             if isinstance(face, MateScreen):
                 face.take(found.source, found.rows)
 
     def on_status_message(self, told: StatusMessage) -> None:
-        """Tell it."""
         self.tell(told.text)
         self._watcher.look_soon()
 
@@ -293,21 +283,21 @@ class Top(App[None]):
         )
 
     def _look(self, paths: TeamPaths, reader: OverviewReader) -> None:
-        """Look at the team and at the tab that is open; runs in the watcher's thread."""
+        """Read the team and the open tabs; runs in the watcher's thread."""
         seen, trouble = None, ""
         teams: tuple[str, ...] = ()
         try:
             teams = tuple(one.own_name or "" for one in all_teams(paths.home))
             seen = reader.read(self._read_untrusted(paths))
-        except Exception as error:  # noqa: BLE001 -- the edge of a thread, as are those below
+        except Exception as error:  # noqa: BLE001 -- a thread's outermost call, like those below
             trouble = explain(error)
         self._post(RosterUpdated(paths, seen, trouble, teams))
-        with suppress(ScreenStackError):  # the program ends
+        with suppress(ScreenStackError):  # the app is ending
             for source in self.sources:
                 self._read(source)
 
     def _read_untrusted(self, paths: TeamPaths) -> tuple[list[str], str]:
-        """Return what waits for trust; to read all settings takes longer than all other looks."""
+        """Return the untrusted settings; they are read rarely, since that is slow."""
         now = time.monotonic()
         if now >= self._untrusted_at:
             self._untrusted = self._choice.waiting(paths)
@@ -329,7 +319,7 @@ class Top(App[None]):
         self._post(StatusMessage(text))
 
     def _post(self, message: Message) -> None:
-        with suppress(RuntimeError):  # the program has ended meanwhile
+        with suppress(RuntimeError):  # the app has ended
             self.post_message(message)
 
 

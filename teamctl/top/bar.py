@@ -1,4 +1,4 @@
-"""The lines above the roster: which team, who waits for the person, and what is wrong."""
+"""The title, request and key lines, and the notes about the team."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 _KEYS: Final = ("a approve", "r reject", "e all of it", "s send")
 _READ_ONLY_KEYS: Final = ("e all of it", "Enter look")
-_ALWAYS: Final = ("? keys", "q quit")  # by these all others are found
+_ALWAYS: Final = ("? keys", "q quit")  # these lead to all others
 
 
 def title(seen: Overview, width: int, teams: Sequence[str] = ()) -> Line:
-    """Return the first line: the team, how many are in it, and whether teamd runs.
+    """Return the title: the team's name and size, and whether teamd runs.
 
     Args:
-        seen: the team.
+        seen: the state of the team.
         width: of the screen.
-        teams: the names of all teams of the project, in the order of their keys.
+        teams: the names of the project's teams, in the order of their keys.
     """
     count = len(seen.members)
     members = "1 member" if count == 1 else f"{count} members"
@@ -36,13 +36,13 @@ def title(seen: Overview, width: int, teams: Sequence[str] = ()) -> Line:
 
 
 def folded_title(seen: Overview, width: int, teams: Sequence[str] = ()) -> Line:
-    """Return `title` and `waiting` in one line; a fact that does not fit is left out whole."""
+    """Return `title` and `waiting` as one line, without the facts that do not fit."""
     count, name = len(seen.members), in_a_line(seen.team.name)
     stopped = "no teamd" if seen.supervisor is None else ""
     members = "1 member" if count == 1 else f"{count} members"
     others = [stopped, members]
     shown = _count(seen)
-    # Which of several teams it is comes first of these: it is asked for by a number.
+    # With several teams the name comes first, since number keys switch between them.
     for fact in filter(None, [name, *others] if len(teams) > 1 else [*others, name]):
         if cells(f"{shown} · {fact}") <= width:
             shown += f" · {fact}"
@@ -50,12 +50,12 @@ def folded_title(seen: Overview, width: int, teams: Sequence[str] = ()) -> Line:
 
 
 def keys(width: int, *, readonly: bool, notes: int = 0) -> Line:
-    """Return the line that says which keys there are; the last before `?` goes first.
+    """Return the line of keys; on a narrow screen the last one before `?` is left out first.
 
     Args:
         width: of the screen.
-        readonly: whether nothing may be changed.
-        notes: how many notes are out of sight.
+        readonly: whether actions are refused.
+        notes: the number of notes out of sight.
     """
     there = f"Tab {notes} note{'' if notes == 1 else 's'}"
     named = [*([there] if notes else []), *(_READ_ONLY_KEYS if readonly else _KEYS)]
@@ -65,27 +65,27 @@ def keys(width: int, *, readonly: bool, notes: int = 0) -> Line:
 
 
 def waiting(seen: Overview) -> Line:
-    """Return the line that says how many requests wait for the person."""
+    """Return the line that counts the open requests."""
     if not seen.waiting:
         return (("no request waits for you", ""),)
     return ((_count(seen), "bold yellow"),)
 
 
 def ask(one: OpenRequest) -> Line:
-    """Return a request as a line, with exactly what it asks for."""
+    """Return a request as a line, with its exact text."""
     asked = one.approval
     who = f"{in_a_line(asked.asker)} {output.ago(asked.asked)} {kind_of(one)}  "
     return (who, "yellow"), (in_a_line(asked.what), "bold")
 
 
 def kind_of(one: OpenRequest) -> str:
-    """Return what is asked for, in a word."""
+    """Return the kind of a request in a word."""
     kind = one.approval.type.removesuffix("_request").removesuffix("_approval")
     return in_a_line(kind)
 
 
 def notes(seen: Overview) -> list[Line]:
-    """Return what a person should know besides: who needs one first, each with its command."""
+    """Return the other notices with their commands, then the notes about the team."""
     others = [one for one in seen.notices if one.kind is not NoticeKind.WAITING]
     told = [(text, "yellow") for one in others for text in one.lines]
     return [((in_a_line(text), style),) for text, style in (*told, *roster_table.note_lines(seen))]

@@ -1,4 +1,4 @@
-"""The roster as lines of any width: what can be spared most is left out first."""
+"""The roster as lines of any width; the least important columns are left out first."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ HEADINGS: Final = (
 
 
 def read(view: MemberView) -> Cells:
-    """Return the cells of a member, as `teamctl team` has them, by their headings."""
+    """Return the cells of a member by heading, as `teamctl team` shows them."""
     found = dict(zip(roster_table.HEADINGS, roster_table.member_cells(view), strict=True))
     return {heading: (in_a_line(found[heading][0]), found[heading][1]) for heading in HEADINGS}
 
 
 def fit(rows: Iterable[Cells], width: int) -> dict[str, int]:
-    """Return the columns that there is room for, and how wide each is."""
+    """Return the columns that fit, with their widths."""
     wide = {heading: len(heading) for heading in HEADINGS}
     for row in rows:
         wide = {heading: max(most, cells(row[heading][0])) for heading, most in wide.items()}
@@ -34,42 +34,39 @@ def fit(rows: Iterable[Cells], width: int) -> dict[str, int]:
 
 
 def header(widths: Widths) -> Line:
-    """Return the headings as a line."""
     return tuple((_padded(head, head, wide), "bold") for head, wide in widths.items())
 
 
 def line(row: Cells, widths: Widths) -> Line:
-    """Return the cells of a member as a line."""
     return tuple((_padded(head, row[head][0], wide), row[head][1]) for head, wide in widths.items())
 
 
 def text_of(shown: Line) -> str:
-    """Return a line without its styles."""
     return "".join(text for text, _ in shown)
 
 
 def cut(text: str, wide: int) -> str:
-    """Return a text in so many cells of a terminal, with an ellipsis where it is longer."""
+    """Shorten a text to so many cells of a terminal, with an ellipsis if needed."""
     if cells(text) <= wide:
         return text
     if text.isascii():
         return f"{text[: wide - 1]}…"
-    from rich.cells import set_cell_size  # noqa: PLC0415 -- only for what is not ASCII
+    from rich.cells import set_cell_size  # noqa: PLC0415 -- only for non-ASCII text
 
     return f"{set_cell_size(text, wide - 1)}…"
 
 
 def cells(text: str) -> int:
-    """Return how many cells of a terminal a text takes."""
+    """Return the width of a text in terminal cells."""
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len  # noqa: PLC0415 -- only for what is not ASCII
+    from rich.cells import cell_len  # noqa: PLC0415 -- only for non-ASCII text
 
     return cell_len(text)
 
 
 def in_a_line(text: str) -> str:
-    """Return a text from elsewhere as one line that a terminal may be given."""
+    """Return untrusted text as one line without control characters."""
     return " ".join(output.plain(text).split())
 
 

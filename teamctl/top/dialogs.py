@@ -1,4 +1,4 @@
-"""What `top` asks the person, and the pages that it shows over a screen."""
+"""The dialogs of `top`, and the messages that its threads post."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RosterUpdated(Message):
-    """The watcher has looked; `seen` is `None` where the team could not be read."""
+    """The watcher has read the team; `seen` is `None` if it could not."""
 
     paths: TeamPaths
     seen: Overview | None
@@ -37,7 +37,7 @@ class RosterUpdated(Message):
 
 @dataclass
 class TabLoaded(Message):
-    """A tab was read."""
+    """A tab has been read."""
 
     source: Tab
     rows: Sequence[Row]
@@ -45,13 +45,13 @@ class TabLoaded(Message):
 
 @dataclass
 class StatusMessage(Message):
-    """Something was done, or refused."""
+    """An action was carried out or refused."""
 
     text: str
 
 
 def explain(error: Exception) -> str:
-    """Return the sentence about what went wrong in a thread."""
+    """Return the sentence about an error in a thread."""
     if isinstance(error, TeamError):
         return error.for_person()
     return f"internal error ({type(error).__name__}: {error}); please report it"
@@ -66,12 +66,11 @@ _STYLE: Final = """
 
 
 class Form(ModalScreen[list[str] | None]):
-    """Asks for some words; gives them back, or `None` where the person thought better of it.
+    """A form of text fields; returns their values, or `None` if the person cancels.
 
     Args:
-        title: what it is for.
-        fields: what each word is.
-        given: what stands in them at first.
+        fields: the labels.
+        given: the initial values.
     """
 
     DEFAULT_CSS: ClassVar[str] = _STYLE.format("Form")
@@ -84,7 +83,6 @@ class Form(ModalScreen[list[str] | None]):
         self._given = (*given, *("" for _ in fields[len(given) :]))
 
     def compose(self) -> ComposeResult:
-        """Build the fields."""
         with Vertical():
             yield Static(Text(self._title, style="bold"))
             for field, given in zip(self._fields, self._given, strict=True):
@@ -93,7 +91,6 @@ class Form(ModalScreen[list[str] | None]):
             yield Static(Text("Enter: next, and done behind the last   Esc: leave it"))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go on to the next field, or be done."""
         inputs = list(self.query(Input))
         if event.input is inputs[-1]:
             self.dismiss([one.value for one in inputs])
@@ -101,12 +98,11 @@ class Form(ModalScreen[list[str] | None]):
             inputs[inputs.index(event.input) + 1].focus()
 
     def action_cancel(self) -> None:
-        """Give nothing back."""
         self.dismiss(None)
 
 
 class Confirm(ModalScreen[bool]):
-    """Asks whether something is meant; only `y` says so."""
+    """A question that only `y` confirms."""
 
     DEFAULT_CSS: ClassVar[str] = _STYLE.format("Confirm")
 
@@ -115,23 +111,20 @@ class Confirm(ModalScreen[bool]):
         self._question = question
 
     def compose(self) -> ComposeResult:
-        """Build the question."""
         with Vertical():
             yield Static(Text(f"{self._question}  y: yes, any other key: no", style="bold"))
 
     def on_key(self, event: Key) -> None:
-        """Take the answer."""
         event.stop()
         self.dismiss(event.key == "y")
 
 
 class TextDialog(ModalScreen[str | None]):
-    """Shows a text whole; gives back the key that it was left by, if that has a meaning.
+    """Shows a whole text; returns the answer key that closed it, if any.
 
     Args:
-        title: what it is.
-        text: from elsewhere.
-        answers: the keys that have a meaning, with what it is.
+        text: untrusted; control characters are removed.
+        answers: the keys that close the dialog, with their descriptions.
     """
 
     DEFAULT_CSS: ClassVar[str] = "Page Static { height: 1; }"
@@ -147,27 +140,22 @@ class TextDialog(ModalScreen[str | None]):
         self._answers = answers or {}
 
     def compose(self) -> ComposeResult:
-        """Build the page."""
         keys = "  ".join(f"{key} {what}" for key, what in self._answers.items())
         yield Static(Text(self._title, style="bold"))
         yield RowList(name="page", wrapped=True)
         yield Static(Text(f"{keys}  y copy  Esc back".strip()))
 
     def on_mount(self) -> None:
-        """Show the text."""
         lines = plain(self._text).splitlines()
         self.query_one(RowList).show([Row(str(n), Text(line)) for n, line in enumerate(lines)])
 
     def on_key(self, event: Key) -> None:
-        """Leave by a key that has a meaning."""
         if event.key in self._answers:
             event.stop()
             self.dismiss(event.key)
 
     def action_leave(self) -> None:
-        """Leave without any."""
         self.dismiss(None)
 
     def action_copy(self) -> None:
-        """Copy the text by the terminal."""
         self.app.copy_to_clipboard(self._text)

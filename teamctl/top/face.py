@@ -1,4 +1,4 @@
-"""What both screens of `top` have: who waits for the person, the list, its filter, and copying."""
+"""The common part of both screens of `top`: requests, list, filter and copying."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from teamctl.top.app import Top
     from teamd.overview.requests import OpenRequest
 
-_PART: Final = 4  # of the screen that requests take at most
+_PART: Final = 4  # requests take at most this fraction of the screen
 
 
 class Face(Screen[None]):
-    """A screen with the requests above its list, and below it the last answer and the keys.
+    """A screen with requests above its list, and the status and keys below it.
 
     Attributes:
-        view: names the filter that applies to the list.
+        view: the name of the list's filter.
     """
 
     DEFAULT_CSS: ClassVar[str] = """
@@ -58,7 +58,7 @@ class Face(Screen[None]):
 
     @property
     def top(self) -> Top:
-        """The program."""
+        """The app."""
         return cast("Top", self.app)
 
     @property
@@ -68,11 +68,10 @@ class Face(Screen[None]):
 
     @property
     def body(self) -> RowList:
-        """The list that the screen is about."""
+        """The main list of the screen."""
         return self.query_one("#list", RowList)
 
     def compose(self) -> ComposeResult:
-        """Build the lines, from the top of the screen down."""
         yield Static(id="title")
         yield Static(id="waiting")
         yield RowList(name="asks", chosen=True, wrapped=True)
@@ -82,34 +81,33 @@ class Face(Screen[None]):
         yield Static(id="keys")
 
     def compose_body(self) -> ComposeResult:
-        """Build what is between the requests and the filter."""
+        """Build the part between the requests and the filter."""
         raise NotImplementedError
 
     def draw(self) -> None:
-        """Draw the team as it is now; what has not changed is left alone."""
-        if len(self.query("#title, #keys")) > 1:  # neither being built nor being left
+        """Draw the current state; unchanged parts are not redrawn."""
+        if len(self.query("#title, #keys")) > 1:  # the screen is neither being built nor removed
             self.draw_parts()
 
     def draw_parts(self) -> None:
-        """Draw each part; all are there."""
+        """Draw each part of a complete screen."""
         self.draw_asks()
         self.draw_edges()
 
     def draw_asks(self) -> None:
-        """Draw the requests."""
         asks, before = self.asks, self.asks.key
         waiting = ((one.approval.id, bar.ask(one)) for one in self.top.seen.waiting)
         asks.show(asks.rows_of(waiting))
-        if asks.key != before:  # whoever presses a key now may have meant the one before
+        if asks.key != before:  # a key pressed now may have been meant for the previous request
             self._calm_at = time.monotonic() + self.top.calm_seconds
         self.fit(asks)
 
     def draw_edges(self, *, folded: bool = False, notes: int = 0) -> None:
-        """Draw the lines above and below; one that says nothing leaves its place to the list.
+        """Draw the lines above and below the list; empty ones are hidden.
 
         Args:
-            folded: whether the title says how many requests wait.
-            notes: how many notes there are out of sight.
+            folded: whether the title counts the open requests.
+            notes: the number of notes out of sight.
         """
         self.write("waiting", () if folded else bar.waiting(self.top.seen))
         told = " · ".join(filter(None, (self._filtered(), self.top.status)))
@@ -118,28 +116,28 @@ class Face(Screen[None]):
         self.write("keys", keys)
 
     def write(self, where: str, line: Line) -> None:
-        """Write a line of its own, if it is another one than before."""
+        """Update a one-line widget if its text has changed."""
         place, text = self.query_one(f"#{where}", Static), Text.assemble(*line)
         if place.content != text:
             place.update(text)
         place.display = bool(line)
 
     def fit(self, lines: RowList) -> None:
-        """Make a list as high as it needs to be, up to a part of the screen."""
+        """Set the height of a list to its content, up to a part of the screen."""
         lines.styles.height = self.room_of(lines)
 
     def room_of(self, lines: RowList, part: int = _PART) -> int:
-        """Return how many lines of the screen a list needs: at most such a part of them all."""
+        """Return the height of a list, at most a fraction of the screen."""
         return min(lines.height, max(1, self.size.height // part))
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show rows in the list, those that the filter lets through."""
+        """Show the rows that match the filter."""
         self._rows = rows
         wanted = self.top.filters.get(self.view, "").lower()
         self.body.show([row for row in rows if wanted in row.text.plain.lower()])
 
     def fill(self, title: str, fields: Sequence[str], use: Callable[..., None]) -> None:
-        """Have the person fill in a form, and use what was filled in; not where one only looks."""
+        """Show a form and use its values, unless this top is read-only."""
         if not self.may():
             return
 
@@ -150,13 +148,13 @@ class Face(Screen[None]):
         self.app.push_screen(Form(columns.in_a_line(title), *fields), take)
 
     def may(self) -> bool:
-        """Return whether anything may be changed; if not, say so."""
+        """Return whether actions are allowed; if not, tell the person."""
         if self.top.readonly:
             self.top.tell("this top only looks (--readonly); start one without it to act")
         return not self.top.readonly
 
     def action_approve(self) -> None:
-        """Approve the request that is chosen, once it was there to be read whole."""
+        """Approve the selected request, but only if all of it was visible."""
         ask = self._chosen_ask()
         if ask is None or not self.may():
             return
@@ -168,13 +166,12 @@ class Face(Screen[None]):
             self._answer(ask, "a")
 
     def action_reject(self) -> None:
-        """Reject it, with a reason."""
         ask = self._chosen_ask()
         if ask is not None:
             self._answer(ask, "r")
 
     def action_whole(self) -> None:
-        """Show all of it, and take the answer there as well."""
+        """Show the whole request in a dialog that also takes the answer."""
         ask = self._chosen_ask()
         if ask is not None:
             answers = {} if self.top.readonly else {"a": "approve", "r": "reject"}
@@ -185,53 +182,48 @@ class Face(Screen[None]):
             )
 
     def action_turn_focus(self) -> None:
-        """Go to the next list that has something in it."""
+        """Focus the next list that is not empty."""
         there = [self.body, *(one for one in self.query(RowList) if one is not self.body)]
         filled = [one for one in there if one is self.body or one.height]
         at = next((n for n, one in enumerate(filled) if one.has_focus), -1)
-        self.set_focus(filled[(at + 1) % len(filled)])  # at once: the key may be pressed again
+        self.set_focus(filled[(at + 1) % len(filled)])  # not deferred: the key may be pressed again
 
     def action_copy(self) -> None:
-        """Copy the request or the row that is chosen, or all that is shown, by the terminal."""
+        """Copy the selected request or row, or all rows."""
         ask = self._chosen_ask() if self.asks.has_focus else None
         self.top.copy(self.body.copied if ask is None else ask.approval.what)
 
     def action_filter(self) -> None:
-        """Ask for the filter, with the one that applies to begin with."""
+        """Show the filter field with the current filter."""
         field = self.query_one("#filter", Input)
         field.value = self.top.filters.get(self.view, "")
         field.display = True
         field.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter as it is typed."""
         if event.input.display:
             self.top.filters[self.view] = event.value
             self.show(self._rows)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go back to the list."""
         event.input.display = False
         self.body.focus()
         self.draw()
 
     def action_keys(self) -> None:
-        """Show the keys of this screen."""
         keys = {key: what for key, _, what in self.top.keys_of(self)}
         wide = max(map(len, keys))
         text = "\n".join(f"{key:{wide}}  {what}" for key, what in keys.items())
         self.app.push_screen(TextDialog("The keys of this screen", text))
 
     def on_screen_resume(self) -> None:
-        """Draw what has changed while another screen was in front."""
         self.draw()
 
     def on_resize(self) -> None:
-        """Draw it for another size."""
         self.call_after_refresh(self.draw)
 
     def _answer(self, ask: OpenRequest, key: str | None) -> None:
-        """Do what a key says about a request."""
+        """Answer a request as the key says."""
         asked = ask.approval
         if key == "a":
             self.top.do(lambda actions: actions.answer(asked.id, approve=True))

@@ -1,6 +1,6 @@
-"""The first picture, drawn before textual is loaded, which takes longer than a glance.
+"""The first screen, drawn before textual is loaded, so that it appears at once.
 
-Keys that are typed meanwhile stay in the terminal until textual reads them.
+Keys typed in the meantime stay in the terminal until textual reads them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _COLOURS: Final = frozenset({"black", "red", "green", "yellow", "blue", "magenta
 
 @contextmanager
 def taken_terminal() -> Iterator[None]:
-    """Take the whole screen for a block: what is typed is not shown, and is kept for who reads."""
+    """Use the alternate screen for a block; typed keys are not echoed and stay unread."""
     _settle_size()
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     quiet = termios.tcgetattr(fd)
-    quiet[0] &= ~(termios.ICRNL | termios.INLCR)  # Enter stays what it is
-    quiet[3] &= ~(termios.ECHO | termios.ICANON)  # Ctrl-C goes on to end the program
+    quiet[0] &= ~(termios.ICRNL | termios.INLCR)  # Enter is not translated
+    quiet[3] &= ~(termios.ECHO | termios.ICANON)  # Ctrl-C still ends the program
     termios.tcsetattr(fd, termios.TCSANOW, quiet)
     try:
         _write(_ENTER)
@@ -43,14 +43,14 @@ def taken_terminal() -> Iterator[None]:
 
 
 def draw(seen: Overview) -> None:
-    """Draw a team; the terminal is taken."""
+    """Draw a team on the alternate screen."""
     width, height = get_terminal_size()
     lines = [_styled(line) for line in compose(seen, width)[:height]]
     _write("\r\n".join(lines))
 
 
 def compose(seen: Overview, width: int) -> list[Line]:
-    """Return the lines of a team, from the top of the screen down."""
+    """Return the lines of the screen from top to bottom."""
     asks = [_cut(bar.ask(one), width) for one in seen.waiting[:_MOST_ASKS]]
     rows = [columns.read(view) for view in seen.members]
     widths = columns.fit(rows, width)
@@ -59,9 +59,9 @@ def compose(seen: Overview, width: int) -> list[Line]:
 
 
 def _settle_size() -> None:
-    """Take a usual size where the terminal tells none, such as a serial line.
+    """Set a usual size if the terminal reports none, as on a serial line.
 
-    Textual would take two in turn, and draw without end.
+    Textual would alternate between two sizes and redraw forever.
     """
     if 0 in os.get_terminal_size(sys.stdout.fileno()):
         os.environ |= {"COLUMNS": "80", "LINES": "24"}

@@ -1,4 +1,4 @@
-"""Lines on the screen: the one widget for the roster, the requests, and every tab and log."""
+"""The list widget for the roster, the requests and the tabs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from textual.strip import Strip
 if TYPE_CHECKING:
     from teamctl.top.columns import Line
 
-MOST: Final = 2000  # lines of a log that are kept
-# Without the focus it is still seen: keys are about that row all the same.
+MOST: Final = 2000  # rows kept of a log
+# The cursor stays visible without the focus, since keys still act on its row.
 _CURSOR: Final = {True: Style(reverse=True, bold=True), False: Style(reverse=True, dim=True)}
 
 
 class Row:
-    """A line with the key by which it is known; it is drawn once for each width."""
+    """A line of text with a key; it is rendered once for each width."""
 
     __slots__ = ("_drawn", "_width", "key", "text")
 
@@ -34,13 +34,12 @@ class Row:
         self._width = 0
 
     def __eq__(self, other: object) -> bool:
-        """Return whether it looks the same."""
         return isinstance(other, Row) and (self.key, self.text) == (other.key, other.text)
 
-    __hash__ = None  # type: ignore[assignment] # it is drawn anew at need
+    __hash__ = None  # type: ignore[assignment] # mutable cache
 
     def strips(self, view: RowList, width: int) -> list[Strip]:
-        """Return it as the lines of the screen that it takes."""
+        """Return the rendered screen lines of the row."""
         if self._width != width:
             console = view.app.console
             parts = self.text.wrap(console, width) if view.wrapped else [self.text]
@@ -50,17 +49,16 @@ class Row:
 
 
 def row_of(key: str, line: Line) -> Row:
-    """Return a line of the face as a row."""
     return Row(key, Text.assemble(*line))
 
 
 class RowList(ScrollView, can_focus=True):
-    """Rows of text to scroll through, and with a cursor to choose from.
+    """A scrollable list of rows, optionally with a cursor.
 
     Args:
         chosen: whether there is a cursor.
-        wrapped: whether a line that is too long goes on below; otherwise it is cut off.
-        following: whether the end stays in sight as rows are added, once it is.
+        wrapped: whether long lines are wrapped rather than cut off.
+        following: whether a list that shows its end scrolls on with new rows.
     """
 
     DEFAULT_CSS: ClassVar[str] = "RowList { overflow-x: hidden; scrollbar-size-vertical: 1; }"
@@ -82,38 +80,38 @@ class RowList(ScrollView, can_focus=True):
         self._following = following
         self._rows: list[Row] = []
         self._strips: list[Strip] = []
-        self._starts: list[int] = []  # where each row begins on the screen
+        self._starts: list[int] = []  # the first screen line of each row
         self._known: dict[str, tuple[Line, Row]] = {}
-        self._at = 0  # the row of the cursor
+        self._at = 0  # the cursor's row
 
     @property
     def key(self) -> str | None:
-        """The key of the row that is chosen; `None` where there is none."""
+        """The key of the selected row; `None` without one."""
         return self._rows[self._at].key if self.chosen and self._rows else None
 
     @property
     def height(self) -> int:
-        """How many lines of the screen all rows take."""
+        """The number of screen lines of all rows."""
         return len(self._strips)
 
     def fit_whole(self, most: int) -> int:
-        """Return how many lines the first rows take of which so many lines show all."""
+        """Return the height of the first rows that fit whole into so many lines."""
         ends = (*self._starts[1:], len(self._strips))
         return max((end for end in ends if end <= most), default=0)
 
     @property
     def copied(self) -> str:
-        """The row that is chosen as text; all rows where none can be."""
+        """The text of the selected row, or of all rows without a cursor."""
         rows = self._rows[self._at : self._at + 1] if self.chosen else self._rows
         return "\n".join(row.text.plain.rstrip() for row in rows)
 
     def follow(self) -> None:
-        """Go to the end, and stay there as rows are added."""
-        # By force: there is no scroll bar yet where rows have just outgrown the screen.
+        """Scroll to the end."""
+        # Forced, since there is no scroll bar yet when rows have just outgrown the screen.
         self.scroll_end(animate=False, immediate=True, force=True)
 
     def rows_of(self, lines: Iterable[tuple[str, Line]]) -> list[Row]:
-        """Return lines by their keys as rows: those that are as they were are the same rows."""
+        """Return rows for keyed lines; unchanged lines keep their row objects."""
         before, self._known = self._known, {}
         for key, line in lines:
             old = before.get(key)
@@ -121,7 +119,7 @@ class RowList(ScrollView, can_focus=True):
         return [row for _, row in self._known.values()]
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show these rows; the cursor stays with the key that it was at."""
+        """Show these rows; the cursor stays at its key."""
         if rows == self._rows:
             return
         key, last = self.key, self._at_end()
@@ -133,13 +131,13 @@ class RowList(ScrollView, can_focus=True):
             self.follow()
 
     def choose(self, key: str) -> None:
-        """Move the cursor to a row, if it is there."""
+        """Move the cursor to the row of a key, if it exists."""
         for number, row in enumerate(self._rows):
             if row.key == key:
                 self._go(number)
 
     def shows_whole(self, key: str) -> bool:
-        """Return whether all of a row is in sight, with nothing of it cut off."""
+        """Return whether a row is completely visible."""
         number = next((n for n, row in enumerate(self._rows) if row.key == key), None)
         if number is None:
             return False
@@ -149,7 +147,6 @@ class RowList(ScrollView, can_focus=True):
         return inside and all(one.cell_length <= width for one in self._strips[start:end])
 
     def render_line(self, y: int) -> Strip:
-        """Draw one line of the screen."""
         number = y + round(self.scroll_y)
         base = self.rich_style
         if number >= len(self._strips):
@@ -160,22 +157,19 @@ class RowList(ScrollView, can_focus=True):
         return strip.apply_style(base + _CURSOR[self.has_focus] if shown else base)
 
     def on_resize(self, _: Resize) -> None:
-        """Lay the rows out for another width."""
         self._lay_out(())
 
     def action_move(self, by: int) -> None:
-        """Move the cursor or the view by lines."""
         if self.chosen:
             self._go(self._at + by)
         else:
             self.scroll_relative(y=by, animate=False, immediate=True)
 
     def action_page(self, by: int) -> None:
-        """Move by what is in sight."""
+        """Move by one page."""
         self.action_move(by * max(1, self.size.height - 1))
 
     def action_edge(self, by: int) -> None:
-        """Move to the first or the last line."""
         if self.chosen:
             self._go(0 if by < 0 else len(self._rows) - 1)
         else:
@@ -183,7 +177,7 @@ class RowList(ScrollView, can_focus=True):
 
     @property
     def _width(self) -> int:
-        """The room for a row; that of the screen, until this has a place on it."""
+        """The width of a row; the screen's width before the first layout."""
         return self.scrollable_content_region.width or max(1, self.app.size.width)
 
     def _go(self, number: int) -> None:
@@ -201,14 +195,14 @@ class RowList(ScrollView, can_focus=True):
         width, shown, self._strips, self._starts = self._width, self._strips, [], []
         same = ((known.get(row.key), row) for row in self._rows)
         self._rows = [old if old is not None and old == row else row for old, row in same]
-        for row in self._rows:  # those that were there are drawn already
+        for row in self._rows:  # unchanged rows are already rendered
             self._starts.append(len(self._strips))
             self._strips += row.strips(self, width)
         self.virtual_size = Size(width, len(self._strips))
         self._refresh_changed(shown)
 
     def _refresh_changed(self, before: Sequence[Strip]) -> None:
-        """Have those lines drawn anew that look otherwise than before; mostly they are few."""
+        """Redraw only the screen lines that have changed."""
         if len(before) != len(self._strips):
             self.refresh()
             return
@@ -218,7 +212,7 @@ class RowList(ScrollView, can_focus=True):
                 self.refresh_line(number)
 
     def _span(self, number: int) -> tuple[int, int]:
-        """Return the lines of the screen that a row takes."""
+        """Return the first screen line of a row and the one after its last."""
         if number >= len(self._starts):
             return 0, 0
         after = self._starts[number + 1 : number + 2]

@@ -17,13 +17,13 @@ from teamctl.top.sources import TABS, Tab
 from teamd.overview.members import MemberView
 
 _NUMBERS: Final = "123456789"
-_LOW: Final = 20  # lines; on a higher screen the notes with their commands stay in sight
-_HALF: Final = 2  # of a low screen for notes that are looked at
-_LINES_AROUND: Final = 4  # title, how many wait, headings, keys
+_LOW: Final = 20  # lines; a higher screen always shows the notes
+_HALF: Final = 2  # focused notes take at most this fraction of a low screen
+_LINES_AROUND: Final = 4  # title, request count, headings, keys
 
 
 class TeamScreen(Acting):
-    """The team: its members, one a row, and what a person should know besides."""
+    """The screen of the team: one row for each member, and the notes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("enter", "open", "look at the teammate: transcript, mail, log, tasks, diff"),
@@ -37,22 +37,21 @@ class TeamScreen(Acting):
 
     @property
     def mate(self) -> MemberView | None:
-        """The teammate of the row that is chosen."""
+        """The teammate of the selected row."""
         return self.top.find(self.body.key)
 
     @property
     def notes(self) -> RowList:
-        """What a person should know besides."""
+        """The list of notes."""
         return self.query_one("#notes", RowList)
 
     def compose_body(self) -> ComposeResult:
-        """Build the table and the notes below it."""
         yield Static(id="header")
         yield RowList(name="list", chosen=True)
         yield RowList(name="notes", wrapped=True)
 
     def draw_parts(self) -> None:
-        """Draw the roster, which has the room that the rest leaves."""
+        """Draw the roster in the space that the other parts leave."""
         seen, width = self.top.seen, self.size.width
         rows = {view.name: columns.read(view) for view in seen.members}
         widths = columns.fit(rows.values(), width)
@@ -65,11 +64,11 @@ class TeamScreen(Acting):
         self._draw_around(len(told))
 
     def on_descendant_focus(self) -> None:
-        """Show the notes while they are looked at, also on a low screen."""
+        """Show focused notes, even on a low screen."""
         self.draw()
 
     def _draw_around(self, notes: int) -> None:
-        """Draw what is around the roster: on a low screen that has no room for all, folded."""
+        """Draw the parts around the roster, folded if a low screen lacks the space."""
         seen, (width, height) = self.top.seen, self.size
         left = height - _LINES_AROUND - self.room_of(self.asks) - len(seen.members)
         shown = self.room_of(self.notes)
@@ -77,7 +76,7 @@ class TeamScreen(Acting):
         if folded and self.notes.has_focus:
             shown = self.room_of(self.notes, _HALF)
         elif folded:
-            # Title and who waits share a line; half a note would say something else.
+            # Title and request count share a line; a cut note would be misread.
             shown = self.notes.fit_whole(min(shown, left + 1))
         title = bar.folded_title if folded else bar.title
         self.write("title", title(seen, width, self.top.teams))
@@ -86,14 +85,13 @@ class TeamScreen(Acting):
         self.draw_edges(folded=folded, notes=notes if unseen else 0)
 
     def action_open(self) -> None:
-        """Look at the teammate that is chosen, or at the request."""
+        """Open the selected teammate or request."""
         if self.asks.has_focus:
             self.action_whole()
         elif (mate := self.mate) is not None:
             self.app.push_screen(MateScreen(mate.name))
 
     def action_spawn(self) -> None:
-        """Spawn a teammate."""
         if not self.able():
             return
         self.fill(
@@ -104,11 +102,7 @@ class TeamScreen(Acting):
 
 
 class MateScreen(Acting):
-    """One teammate: its state, and a tab of what it reads, says and does.
-
-    Args:
-        name: the teammate's.
-    """
+    """The screen of one teammate: its state, and tabs for transcript, mail, log, tasks and diff."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("right,l", "turn(1)", "next tab"),
@@ -124,38 +118,34 @@ class MateScreen(Acting):
 
     @property
     def mate(self) -> MemberView | None:
-        """The teammate that this is about, unless it has left the team."""
+        """The teammate, unless it has left the team."""
         return self.top.find(self._of)
 
     def compose_body(self) -> ComposeResult:
-        """Build the tabs, and the list below them."""
         yield Static(id="tabs")
         yield RowList(name="list", wrapped=True, following=True)
 
     def on_mount(self) -> None:
-        """Open the first tab."""
         self._open()
 
     def draw_parts(self) -> None:
-        """Draw the state of the teammate; its tab is drawn when it was read."""
+        """Draw the state; the tab is drawn once it has been read."""
         self.write("title", _title(self._of, self.mate, self.size.width))
         self.write("tabs", tuple(_tab(tab, opened=tab == self.view) for tab in TABS))
         super().draw_parts()
 
     def take(self, source: Tab, rows: Sequence[Row]) -> None:
-        """Show what was read, if that is still what is looked at."""
+        """Show the rows of a tab if it is still open."""
         if source is self.source and self.query("#list"):
             self.show(rows)
 
     def action_turn(self, by: int) -> None:
-        """Go to another tab."""
         tabs = list(TABS)
         self.view = tabs[(tabs.index(self.view) + by) % len(tabs)]
         self._open()
         self.draw()
 
     def action_leave(self) -> None:
-        """Go back to the team."""
         self.source = None
         self.dismiss()
 

@@ -1,4 +1,4 @@
-"""The tabs of a teammate: each reads files, bounded and without a lock, and gives rows to show."""
+"""The tabs of a teammate: each reads a bounded part of files, without a lock, into rows."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from teamd.transcript.file import decode_lines
 from teamd.transcript.live import split
 from teamd.transcript.records import mail_in
 
-_MOST_BYTES: Final = 1 << 21  # of a file that is looked at from its end
+_MOST_BYTES: Final = 1 << 21  # read from the end of a file
 _OWN: Final = ("time", "event", "level", "who")
 _SIGNS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
 class Tab(Protocol):
-    """What a tab shows; it is read in a thread.
+    """The content of a tab, read in a thread.
 
     Attributes:
-        live: whether it is read whenever files have changed; otherwise when it is opened.
+        live: whether changed files update it; otherwise it is read once, when opened.
     """
 
     live: bool
 
     def read(self) -> list[Row]:
-        """Return the rows of now.
+        """Return the current rows.
 
         Raises:
-            TeamError: they cannot be read.
+            TeamError: the files cannot be read.
         """
 
 
 class TranscriptTab:
-    """The conversation of a teammate, its end first and then live, with the reply under way."""
+    """The end of a teammate's conversation, updated live, with the reply in progress."""
 
     live = True
 
@@ -62,7 +62,7 @@ class TranscriptTab:
         self._view = TranscriptView(Layout(), full=False, live=True)
 
     def read(self) -> list[Row]:
-        """Return the last lines, and what the model has said so far of the next ones."""
+        """Return the last lines, and the reply in progress."""
         for entry in decode_lines(self._grown.lines()):
             self._grown.add(self._view.show(self._name, entry))
         return [*self._grown.rows, *self._under_way()]
@@ -83,14 +83,13 @@ class LogTab:
         self._grown = _Grown(paths.log(name))
 
     def read(self) -> list[Row]:
-        """Return its last lines."""
         for line in self._grown.lines():
             self._grown.add([_entry(line)])
         return list(self._grown.rows)
 
 
 class MailTab:
-    """The mail of a teammate: what was delivered of late, and what waits; none of it is taken."""
+    """The recently delivered and the waiting mail of a teammate; it is not taken."""
 
     live = True
 
@@ -100,7 +99,7 @@ class MailTab:
         self._grown = _Grown(paths.transcript(name))
 
     def read(self) -> list[Row]:
-        """Return what was delivered, and what waits."""
+        """Return the delivered, then the waiting messages."""
         for entry in decode_lines(self._grown.lines()):
             for message in mail_in(entry):
                 self._grown.add(_shown(message, "delivered"))
@@ -114,7 +113,7 @@ class MailTab:
                     yield Row(f"waits {next(numbers)}", line)
 
     def _messages(self, path: Path) -> Iterator[Message]:
-        """Yield the mail in a file; a line that somebody is writing comes with the next look."""
+        """Yield the messages in a file; an incomplete line is read the next time."""
         for line in islice(lines.read_lines(path), MOST):
             try:
                 yield Message.decode(line, to=self._name)
@@ -123,7 +122,7 @@ class MailTab:
 
 
 class TasksTab:
-    """The board: the tasks of a teammate, and those of nobody."""
+    """The tasks of a teammate, and those without an owner."""
 
     live = True
 
@@ -132,7 +131,7 @@ class TasksTab:
         self._files = TaskFiles(paths)
 
     def read(self) -> list[Row]:
-        """Return its tasks first, the others behind them."""
+        """Return the teammate's tasks, then those without an owner."""
         tasks = self._files.read().by_id.values()
         own = [task for task in tasks if task.is_of(self._name)]
         free = [task for task in tasks if not task.owner]
@@ -149,8 +148,7 @@ class DiffTab:
         self._name = name
 
     def read(self) -> list[Row]:
-        """Return its first lines."""
-        from teamd.copies.copy_status import opened_diff  # noqa: PLC0415 -- the same
+        from teamd.copies.copy_status import opened_diff  # noqa: PLC0415 -- only for this tab
 
         try:
             copy = record.get(self._paths, self._name)
@@ -162,11 +160,7 @@ class DiffTab:
 
 
 class _Grown:
-    """The last lines of a file that grows, as rows; no more than are kept.
-
-    Attributes:
-        rows: so far.
-    """
+    """The last `MOST` rows of a growing file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -175,21 +169,21 @@ class _Grown:
         self.rows: deque[Row] = deque(maxlen=MOST)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines that came since the last call."""
-        if self._file is None:  # here, since this is called in a thread
+        """Yield the lines added since the last call."""
+        if self._file is None:  # opened here, in the reading thread
             self._file = GrowingFile(self._path, _start_of_last(self._path))
-            weakref.finalize(self, self._file.close)  # once nobody looks at the tab any more
+            weakref.finalize(self, self._file.close)  # when the tab is closed
         return self._file.lines()
 
     def add(self, shown: Iterable[str | Text]) -> None:
-        """Add rows; a text may hold the codes of styles, and nothing else that a terminal obeys."""
+        """Add rows; a string may contain ANSI styles, but no other control codes."""
         for line in shown:
             text = line if isinstance(line, Text) else Text.from_ansi(line)
             self.rows.append(Row(str(next(self._numbers)), text))
 
 
 def _start_of_last(path: Path) -> int:
-    """Return where the last lines of a file begin, as many as are kept."""
+    """Return the offset of the last `MOST` lines of a file."""
     size, start = files.size(path), 0
     for number, start in enumerate(lines.find_lines(path, b"")):
         if number >= MOST or size - start > _MOST_BYTES:
@@ -198,7 +192,7 @@ def _start_of_last(path: Path) -> int:
 
 
 def _entry(line: bytes) -> Text:
-    """Return an entry of a log as a line."""
+    """Return a log entry as a line."""
     try:
         entry = json.loads(line)
         when, event = str(entry["time"]), str(entry["event"])

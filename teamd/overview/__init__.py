@@ -1,1 +1,1 @@
-"""The picture of a team that every face shows: from its files alone; nothing is touched."""
+"""The state of a team, read from its files only; `team`, `top`, `web` and `chat` show it."""

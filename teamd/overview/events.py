@@ -1,4 +1,4 @@
-"""One event of a team: what `teamctl events`, `chat` and scripts are told."""
+"""The events of a team, as `teamctl events` and `chat` show them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Event:
 
     Attributes:
         time: seconds since the epoch.
-        name: whom it is about: a teammate, `user` or `teamd`.
+        name: its subject: a teammate, `user` or `teamd`.
         facts: further keys of `--json`, which depend on the kind alone.
     """
 

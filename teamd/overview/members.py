@@ -1,4 +1,4 @@
-"""A member of a team and what can be seen of it right now."""
+"""The current state of each member of a team."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _MINUTE: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """A member and what can be seen of it.
+    """The current state of a member.
 
     Attributes:
         alive: whether its process runs.
-        activity: what that has said last; `None` where it has said nothing.
-        context: the share of the context that its conversation takes, as was said last.
-        request: of its own, that waits for an answer.
-        account: what it has used; `None` where that is not known.
-        queued: the messages in its inbox; `None` where they cannot be counted.
-        rejected: the lines that were none.
+        activity: the last report of the process; `None` if there is none.
+        context: the share of the context that the conversation takes, as last reported.
+        request: its own request that waits for an answer.
+        account: its use of tokens and money; `None` if unknown.
+        queued: the number of messages in its inbox; `None` if they cannot be counted.
+        rejected: the number of inbox lines that were not messages.
         trouble: why its mail cannot be counted.
-        copy: its working copy as `--json` shows it; `None` where it has none.
-        cpu_seconds: computing time of its process.
-        memory_bytes: memory of its process, with its share of what it shares.
+        copy: its working copy as `--json` shows it; `None` without one.
+        cpu_seconds: CPU time of its process.
+        memory_bytes: memory of its process, including its part of shared pages.
     """
 
     member: Member
@@ -61,24 +61,23 @@ class MemberView:
 
     @property
     def name(self) -> str:
-        """The member's name."""
         return self.member.name
 
     @property
     def doing(self) -> Doing | None:
-        """What is under way; whoever is dead or paused does nothing."""
+        """The current step; `None` for a dead or paused member."""
         if self.activity is None or self.member.status is Status.PAUSED:
             return None
         return self.activity.doing
 
     @property
     def retry(self) -> Retry | None:
-        """The attempt that comes next, where a model call has failed."""
+        """The next attempt after a failed model call."""
         return None if self.activity is None or self.doing is None else self.activity.retry
 
     @property
     def state(self) -> str:
-        """How it is, in the roster's words, but `waiting` where it rests until it is answered."""
+        """Its status in the roster, or `waiting` while it rests until its request is answered."""
         status = self.member.status
         if self.doing is not None:
             return str(Status.WORKING)
@@ -88,7 +87,7 @@ class MemberView:
 
     @property
     def since(self) -> float | None:
-        """When what it does began, or else its state, in seconds since the epoch."""
+        """When its current step or state began, in seconds since the epoch."""
         if self.doing is not None and self.activity is not None:
             return self.activity.since
         if self.request is not None and self.state == WAITING:
@@ -97,7 +96,7 @@ class MemberView:
 
     @property
     def describes(self) -> str:
-        """What it does or waits for, in a line; empty where that is nothing."""
+        """The step or the request as one line; empty for neither."""
         if self.retry is not None:
             return describe_retry(self.retry)
         if self.doing is not None:
@@ -133,7 +132,7 @@ class MemberView:
 
     @staticmethod
     def _status_of_waiting(request: OpenRequest) -> Status:
-        """Return the status of one that waits: in the middle of a turn, or after one."""
+        """Return the status of a member that waits for this request, within a turn or after it."""
         permission = request.approval.type == PERMISSION_TYPE
         return Status.PAUSED if permission else Status.IDLE
 
@@ -141,7 +140,7 @@ class MemberView:
 def look_at(
     paths: TeamPaths, member: Member, account: Account | None, request: OpenRequest | None
 ) -> MemberView:
-    """Look at a member and its files."""
+    """Read the state of a member from its files."""
     process = member.process
     alive = process is not None and process.alive
     said = read_activity(paths.activity(member.name))
@@ -168,14 +167,14 @@ def look_at(
 
 
 def describe_retry(retry: Retry) -> str:
-    """Say which attempt comes next, why, and when."""
+    """Describe the next attempt with its cause and time."""
     said = f"retrying {retry.attempt}/{retry.attempts}: {retry.cause}"
     left = 0.0 if retry.next is None else retry.next - time.time()
     return f"{said}, next in {left:.0f} s" if left >= 1 else said
 
 
 def _speaks(said: Activity, member: Member, *, alive: bool) -> bool:
-    """Return whether the process that has said it still is the member's."""
+    """Return whether the reporting process is still the member's process."""
     if not member.status.wants_process:
         return False
     # A new process may speak before the roster names it.
@@ -183,11 +182,11 @@ def _speaks(said: Activity, member: Member, *, alive: bool) -> bool:
 
 
 def _count_mail(paths: TeamPaths, name: str) -> tuple[int | None, int, str | None]:
-    """Return how much is queued and how much was rejected, or why that cannot be told."""
+    """Return the queued and the rejected count, or the error that prevents counting."""
     try:
         rejected = lines.count(paths.rejected(name))
         return count_queued(paths, name), rejected, None
-    except StoreError as error:  # one file of one member hides nobody
+    except StoreError as error:  # one unreadable file must not hide the other members
         return None, 0, str(error)
 
 
@@ -195,7 +194,7 @@ def count_queued(paths: TeamPaths, name: str) -> int:
     """Count the messages in an inbox.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: the inbox cannot be read.
     """
     if not files.size(paths.taken(name)):
         return lines.count(paths.inbox(name))
@@ -203,16 +202,16 @@ def count_queued(paths: TeamPaths, name: str) -> int:
 
 
 def count_rejected(paths: TeamPaths, team: Team) -> Iterator[tuple[str, int]]:
-    """Yield whose mail held lines that were not messages, and how many; the person's too."""
+    """Yield each name, the person's included, whose inbox had invalid lines, with their count."""
     names = dict.fromkeys((LEAD, USER, *(member.name for member in team.members)))
     for name in names:
-        with suppress(StoreError):  # one file of one member hides nobody
+        with suppress(StoreError):  # one unreadable file must not hide the other members
             if count := lines.count(paths.rejected(name)):
                 yield name, count
 
 
 def _look_at_copy(paths: TeamPaths, member: Member) -> dict[str, Any]:
-    from teamd.copies import copy_status, record  # noqa: PLC0415 -- only where there is one
+    from teamd.copies import copy_status, record  # noqa: PLC0415 -- only for members with a copy
 
     try:
         return copy_status.to_json(paths, record.get(paths, member.name))

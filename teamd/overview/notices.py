@@ -1,4 +1,4 @@
-"""Notices to the person: what needs them, and the command that answers it.
+"""Notices to the person, with the commands that answer them.
 
 `team`, `status`, `top`, `web`, `chat`, `requests` and `doctor` all render these.
 """
@@ -45,7 +45,7 @@ class Notice:
         about: the teammate that it is about; empty for the team.
         text: one line.
         commands: the answers to it, the usual one first.
-        effect: what the first command does; empty if the text says that, or for a request.
+        effect: a verb phrase for the first command; empty if the text says that, or for a request.
         request: the id of the request.
         time: since when, in seconds since the epoch, if known.
     """

@@ -1,4 +1,4 @@
-"""The whole picture of a team at one moment."""
+"""The state of a team at one moment."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
-    """A team as it is at one moment.
+    """The state of a team at one moment.
 
     Attributes:
-        supervisor: the pid of its teamd; `None` while none runs.
-        requests: those that wait for an answer, the oldest first.
-        unread: the messages that wait for the person; `None` where they cannot be counted.
-        rejected: how many lines of whose mail were not messages.
-        untrusted: the settings that wait for trust.
-        untrusted_sentence: says so, and what to do.
-        trouble: why the costs are not known, or nothing.
+        supervisor: the pid of its teamd; `None` if teamd does not run.
+        requests: the open requests, the oldest first.
+        unread: the number of messages for the person; `None` if they cannot be counted.
+        rejected: names and the number of their inbox lines that were not messages.
+        untrusted: the settings that the person has yet to trust.
+        untrusted_sentence: names them and the command that trusts them.
+        trouble: why the costs are unknown; empty if they are known.
     """
 
     paths: TeamPaths
@@ -51,7 +51,7 @@ class Overview:
 
     @cached_property
     def notices(self) -> tuple[Notice, ...]:
-        """What needs a person, with the command that answers it; what is most urgent first."""
+        """The notices to the person, the most urgent first."""
         paths = self.paths
         found = [notices.describe_request(request) for request in self.waiting]
         found += notices.describe_stopped(paths, self.members)
@@ -68,7 +68,7 @@ class Overview:
         return tuple(request for request in self.requests if request.yours)
 
     def find(self, name: str) -> MemberView | None:
-        """The member of that name, compared without case."""
+        """Return the member of a name, ignoring case."""
         wanted = name.lower()
         return next((view for view in self.members if view.name.lower() == wanted), None)
 
@@ -87,13 +87,12 @@ class Overview:
 
 
 class OverviewReader:
-    """Looks at one team, again and again; what has not changed is not read again.
+    """Reads the state of one team repeatedly; unchanged files are not read again.
 
-    Nothing is locked and nothing is written.
+    It takes no locks and writes nothing.
 
     Args:
-        paths: of the team.
-        costs: whether to find out what members have used, which takes as long as all the rest.
+        costs: whether to read the use of each member, which takes as long as all the rest.
     """
 
     def __init__(self, paths: TeamPaths, *, costs: bool = True) -> None:
@@ -104,11 +103,10 @@ class OverviewReader:
         self._costs = remember(paths.ledger, self._read_costs)
 
     def read(self, untrusted: tuple[Sequence[str], str] = ((), "")) -> Overview:
-        """Look at the team.
+        """Read the state of the team.
 
         Args:
-            untrusted: the settings that wait for trust, and the sentence that says so, as
-                `TeamOptions.waiting` returns them.
+            untrusted: the result of `TeamOptions.waiting`.
 
         Raises:
             StoreError: the roster cannot be read.
@@ -135,7 +133,7 @@ class OverviewReader:
     def _look(
         self, team: Team, requests: Sequence[OpenRequest], used: Mapping[str, Account] | None
     ) -> list[MemberView]:
-        # The first that somebody asked for; shutdowns are asked of others.
+        # The oldest request of each member. The leader, not the member, requests a shutdown.
         waiting = {
             one.approval.asker: one
             for one in reversed(requests)
@@ -151,14 +149,14 @@ class OverviewReader:
         approvals = self._approvals()
         if not approvals:
             return []
-        from teamd.overview.requests import describe_requests  # noqa: PLC0415 -- only with some
+        from teamd.overview.requests import describe_requests  # noqa: PLC0415 -- only with open requests
 
         return describe_requests(self._paths, team, approvals)
 
     def _read_approvals(self) -> list[Approval]:
         if not directories.list_files(self._paths.requests, "*.json"):
             return []
-        from teamd.overview.requests import read_approvals  # noqa: PLC0415 -- only with some
+        from teamd.overview.requests import read_approvals  # noqa: PLC0415 -- only with open requests
 
         return read_approvals(self._paths)
 

@@ -1,4 +1,4 @@
-"""Requests that wait for an answer, as a person sees them: what is asked, and how to answer."""
+"""Open requests, with the commands that answer them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ _ASKS: Final = {Kind.PERMISSION: "asks to run", Kind.PLAN: "asks to approve a pl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRequest:
-    """A request that nobody has answered.
+    """An unanswered request.
 
     Attributes:
-        approval: as it stands.
-        yours: whether it is addressed to the person, and not to an agent.
+        yours: whether the person, not an agent, is to answer it.
         approve: the command that approves it.
-        reject: the one that rejects it.
+        reject: the command that rejects it.
     """
 
     approval: Approval
@@ -34,7 +33,7 @@ class OpenRequest:
 
     @property
     def sentence(self) -> str:
-        """What is asked for, in a line: a command to its end, of a plan how it begins."""
+        """The request as one line: the whole command, or the beginning of the plan."""
         asks = _ASKS.get(self.approval.type, f"asks ({self.approval.type})")  # type: ignore[call-overload] # a type is a text
         return f"{self.approval.asker} {asks}: {' '.join(self.approval.what.split())}"
 
@@ -46,21 +45,21 @@ class OpenRequest:
 
 
 def read_requests(paths: TeamPaths, team: Team) -> list[OpenRequest]:
-    """Return the requests that wait for an answer, the oldest first."""
+    """Return the open requests, the oldest first."""
     return describe_requests(paths, team, read_approvals(paths))
 
 
 def read_approvals(paths: TeamPaths) -> list[Approval]:
-    """Return the approvals that nobody has answered, the oldest first."""
+    """Return the unanswered approvals, the oldest first."""
     return Approvals(
         paths, MailRouter(paths, durable=False, max_bytes=0)
-    ).open_ones()  # sends nothing
+    ).open_ones()  # the router sends nothing here
 
 
 def describe_requests(
     paths: TeamPaths, team: Team, approvals: Iterable[Approval]
 ) -> list[OpenRequest]:
-    """Return those of the approvals that still wait, as a person of the team sees them."""
+    """Return the approvals that are not overdue, with the commands that answer them."""
     return [_open(paths, team, one) for one in approvals if not one.overdue]
 
 

@@ -1,4 +1,4 @@
-"""Tokens and cost of each member and of the team, and how much of the limits that is."""
+"""Tokens and cost of each member and of the team, and their share of the limits."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PER_MONTH: Final = "_per_month"
 
 @dataclass(frozen=True, slots=True)
 class LimitShare:
-    """A limit in force, and the share of it that is used, from 0 to 1.
+    """A limit in force, and its used share from 0 to 1.
 
     Attributes:
-        name: without whom it is for: `usd`, `tokens_per_day`.
+        name: without `team_` or `teammate_`, such as `tokens_per_day`.
     """
 
     name: str
@@ -32,13 +32,14 @@ class LimitShare:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What somebody has used, what is kept back for calls under way, and how much there may be.
+    """The use of a member or the team, with its reservations and limits.
 
     Attributes:
-        today: what was used today; `None` where no limit of a day counts it.
-        month: the same of this month.
-        limits: by their names without whom they are for: `usd`, `tokens_per_day`; 0 for none.
-        raised: the parts of them that are due to `teamctl resume`.
+        held: the reservations of running calls.
+        today: the use of today; `None` for members, which have no limit per day.
+        month: the use of this month; `None` for members.
+        limits: by names as in `LimitShare`; 0 for no limit.
+        raised: the part of each limit that `teamctl resume` added.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Use:
 
     @property
     def shares(self) -> list[LimitShare]:
-        """Each limit in force, with the share of it that is used."""
+        """The limits in force with their used shares."""
         return [
             LimitShare(name, most, float(self._used(name) / most))
             for name, most in self.limits.items()
@@ -60,11 +61,11 @@ class Use:
 
     @property
     def nearest(self) -> LimitShare | None:
-        """The limit of which most is used; `None` where there is none."""
+        """The limit with the largest used share; `None` without limits."""
         return max(self.shares, key=lambda one: one.share, default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """The use as `--json` shows it; 0 calls of unknown price leave the cost known."""
+        """The use as `--json` shows it."""
         return {
             **self.account.encode(),
             "tokens": self.account.tokens,
@@ -88,7 +89,7 @@ class Use:
 
 
 def read_uses(paths: TeamPaths, accounts: Accounts) -> tuple[list[Use], Use]:
-    """Return the use of each member and of those who once were in the team, and that of all."""
+    """Return the use of each present and former member, and the total."""
     roster = [member.name for member in Roster(paths).read().members]
     held = tuple(accounts.held.values())
     names = dict.fromkeys([*roster, *accounts.used, *(kept.teammate for kept in held)])
@@ -107,7 +108,7 @@ def read_uses(paths: TeamPaths, accounts: Accounts) -> tuple[list[Use], Use]:
 def _limits(
     accounts: Accounts, who: str, name: str
 ) -> tuple[dict[str, Decimal], dict[str, Decimal]]:
-    """Return what the limits on a teammate or the team allow, and by how much they are raised."""
+    """Return the limits of a teammate or of the team, and the raise of each."""
     limits, raised = {}, {}
     for limit in LIMITS:
         if limit.who == who:
