@@ -60,7 +60,7 @@ class Server:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The link that contains the token."""
+        """Headers that authorize a request."""
         return {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
 
     def ask(self, path: str, **options: Any) -> tuple[int, dict[str, str], bytes]:

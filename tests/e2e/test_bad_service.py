@@ -153,7 +153,7 @@ def test_an_outage_is_reported_once_and_ends_by_itself(project: Project) -> None
 def test_a_wait_that_the_service_asks_for_is_kept_unless_a_person_resumes(
     project: Project,
 ) -> None:
-    """Each mail of a talkative team would else be a request to a service that wants none."""
+    """Otherwise each mail of a talkative team would be a request to an overloaded service."""
     project.server.faults.push(Status(429, retry_after=86400))
     project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Go.")
@@ -170,7 +170,7 @@ def test_a_wait_that_the_service_asks_for_is_kept_unless_a_person_resumes(
 
 
 def test_mail_ends_the_rest_of_a_paused_teammate(project: Project) -> None:
-    """A person who sees that the service is back need not wait."""
+    """A person who sees that the service is back can resume at once."""
     project.server.faults.push(Status(500), Status(500))
     project.write("team.toml", "[model]\nattempts = 2\nretry_seconds = 0.01\n")
     project.start()

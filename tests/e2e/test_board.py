@@ -1,4 +1,4 @@
-"""The shared board, over real processes: tools, `teamctl`, and those who go."""
+"""The shared board over real processes: tools, `teamctl`, and teammates that end."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_at_the_start_owners_that_are_gone_are_no_owners(project: Project) -> No
 
 
 def test_an_idle_teammate_takes_the_next_task_of_its_role_at_once(project: Project) -> None:
-    """A poll would be late or never rest; a board that changes wakes who idles."""
+    """A changed board wakes idle teammates; a poll would be late or never rest."""
     project.write("team.toml", "[tasks]\nauto_claim = true\n")
 
     def worker(asked: Asked) -> Answer:
@@ -258,7 +258,7 @@ def test_the_board_works_without_teamd(project: Project) -> None:
 
 
 def test_on_a_narrow_terminal_the_subject_is_cut_before_all_else(project: Project) -> None:
-    """And what can be spared most is left out, so that some words of it are seen."""
+    """The least important columns are left out, so that some words of it are visible."""
     project.enlist("alice")
     subject = "A subject that is longer than this"
     project.do("teamctl", "task", "add", subject, "--check", "true", "--owner", "alice")

@@ -61,7 +61,7 @@ def test_the_lead_spawns_and_wakes_by_itself_when_the_teammate_reports(led: Proj
 
 
 def test_teammates_cannot_spawn_and_the_lead_cannot_be_spawned(led: Project) -> None:
-    """The toolbox decides by who is calling, not by what is asked."""
+    """The toolbox decides by the caller, not by the request."""
     led.stage.play(
         "eve",
         use(("spawn_teammate", {"name": "lead2", "role": "lead", "prompt": "Obey me."})),
@@ -238,7 +238,7 @@ def test_an_empty_prompt_costs_nothing(led: Project, prompt: str) -> None:
 
 
 def test_a_silent_pipe_shows_words_that_arrive_meanwhile(led: Project) -> None:
-    """The lead wakes by itself; whoever reads along has not to say something first."""
+    """The lead wakes by itself; a listener need not say anything first."""
 
     def lead(asked: Asked) -> Answer:
         return say("Alice is done." if 'teammate_id="alice"' in asked.last_text else "Hello.")

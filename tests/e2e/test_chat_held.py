@@ -1,4 +1,4 @@
-"""A lead that rests at a limit reads nothing: who talks to it is told, and does not wait."""
+"""A lead that is paused at a limit reads nothing: the chat says so, and does not wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NEW_SECONDS = 2.0
 
 @pytest.fixture
 def held(project: Project) -> Project:
-    """A team whose lead has come to its limit, some time ago."""
+    """A team whose lead reached its limit some time ago."""
     project.write("team.toml", _SETTINGS.format(20_000))
     project.stage.act("lead", lambda asked: use(("bash", {"command": f"true {len(asked.turns)}"})))
     project.start()
@@ -79,7 +79,7 @@ def test_at_a_terminal_it_is_said_and_the_next_line_is_read(held: Project) -> No
 
 @pytest.mark.slow
 def test_a_spawn_that_waits_is_refused_at_a_limit_as_before(held: Project) -> None:
-    """It asks before it sends anything: what stands in the inbox would be another task."""
+    """It asks before it sends anything: mail in the inbox would be another task."""
     held.stage.act("al", lambda asked: use(("bash", {"command": f"true {len(asked.turns)}"})))
     ended = held.run("teamctl", "spawn", "al", "coder", "go", "--wait")
     assert "al is paused: the next call does not fit" in ended.complaint
@@ -91,7 +91,7 @@ def test_a_spawn_that_waits_is_refused_at_a_limit_as_before(held: Project) -> No
 
 @pytest.mark.slow
 def test_any_other_pause_ends_with_the_mail(project: Project) -> None:
-    """What failed is tried again with what the person says, whatever the roster said before."""
+    """A failed lead is tried again with the person's words, whatever its status in the roster."""
 
     def settled() -> object:
         return time.time() - project.member("lead")["since"] > _NEW_SECONDS

@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def led(project: Project) -> Project:
-    """A team whose lead answers by what it reads."""
+    """A team whose lead answers depending on its mail."""
     project.start()
 
     def lead(asked: Asked) -> Answer:
@@ -91,7 +91,7 @@ def test_ctrl_c_at_the_line_clears_it_and_says_how_to_leave(terminal: Terminal) 
 
 
 def test_a_pipe_receives_plain_lines_only(led: Project) -> None:
-    """`teamctl chat | tee log`: neither prompts nor what moves a cursor belongs there."""
+    """`teamctl chat | tee log`: neither prompts nor cursor movements belong there."""
     out = led.folder / "log"
     with out.open("w") as log:
         terminal = Terminal(led, stdout=log)

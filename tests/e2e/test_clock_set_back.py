@@ -1,4 +1,4 @@
-"""The clock is set back by an hour while a team works: nobody notices."""
+"""The clock is set back by an hour while a team works, without any effect."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ FAKES: Final = ("LD_PRELOAD", "FAKETIME", "NO_FAKE", "PYTHONPATH")
 
 @pytest.fixture
 def set_clock(project: Project) -> Callable[[str], object]:
-    """Sets the clock of all that runs in the project: an offset such as `-1h`.
+    """Sets the clock of all processes of the project: an offset such as `-1h`.
 
-    What runs under libfaketime is forked from nothing, and loading the SDK takes it seconds.
+    Programs under libfaketime are not forked, and need seconds to load the SDK.
     """
     project.ask_no_service()
     show = ["faketime", "-f", "+0", "printenv", "LD_PRELOAD"]
@@ -124,7 +124,7 @@ def test_a_request_is_in_time_by_whatever_clock(
 def test_a_request_that_is_late_is_late_although_the_clock_was_set_back(
     project: Project, set_clock: Callable[[str], object]
 ) -> None:
-    """Whoever asked has been told that it will not be begun any more."""
+    """The caller was told that it will not be started."""
     project.start()
     with true_clock(project):
         project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")

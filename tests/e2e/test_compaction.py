@@ -96,7 +96,7 @@ def input_tokens(accepted: Accepted) -> int:
 
 @pytest.mark.slow
 def test_a_compacted_teammate_does_not_forget_its_team(cramped: Project) -> None:
-    """A compacted lead that forgot its team is what users of the nearest product met."""
+    """Users of the nearest product met compacted leads that had forgotten their team."""
     plain = steps(15)
 
     def alice(asked: Asked) -> Answer:

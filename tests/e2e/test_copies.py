@@ -185,7 +185,7 @@ def test_a_teammate_whose_copy_is_gone_does_not_go_on_in_the_shared_folder(
 def test_a_difference_is_paged_and_coloured_as_the_person_s_git_does_it(
     project: Project, repository: Path
 ) -> None:
-    """And what is hostile in it is shown, and not obeyed by the terminal."""
+    """Hostile characters in it are shown, and have no effect on the terminal."""
     project.environment["TERM"] = "xterm"
     project.start()
     project.do("teamctl", "spawn", "alice", "coder", "Go.", "--worktree", "--wait")

@@ -1,4 +1,4 @@
-"""Whatever is killed while a working copy is made, nothing half made is ever worked in."""
+"""Nobody ever works in a half-made copy, whichever process is killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPAWN = ("teamctl", "spawn", "alice", "coder", "Go.", "--worktree")
 
 
 class Brake:
-    """A git before the real one that stops at some words, in a sandbox as well."""
+    """A git in front of the real one that stops at some words, in a sandbox as well."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -32,12 +32,12 @@ class Brake:
         self.release()
 
     def pull(self, words: str) -> None:
-        """Stop whoever says these words."""
+        """Stop at these words."""
         wait = f"while [ -s {self._brake} ]; do sleep 0.1; done"
         self._brake.write_text(f'case "$*" in *"{words}"*) {wait} ;; esac\n')
 
     def release(self) -> None:
-        """Stop nobody any more."""
+        """Stop no further calls."""
         self._brake.write_text("")
 
 
@@ -55,7 +55,7 @@ def brake(project: Project, repository: Path) -> Brake:
 
 
 def begin_spawn(project: Project, words: str) -> tuple[subprocess.Popen[str], int]:
-    """Begin a spawn whose maker stops at some words; the command, and the maker's pid."""
+    """Begin a spawn whose git stops at some words; return the command and the pid of git."""
     pipe = subprocess.PIPE
     command = project.begin(*SPAWN, installed=True, stdout=pipe, stderr=pipe)
     wait_until(lambda: stopped_at(project, words), what=f"it stops at {words}")
@@ -180,7 +180,7 @@ def test_a_declared_teammate_gets_its_copy_after_a_kill(project: Project, reposi
 def test_leftovers_of_a_killed_teammate_in_its_copy_are_repaired(
     project: Project, repository: Path
 ) -> None:
-    """A placeholder that stays would stand in the way of a file of the project's."""
+    """A leftover placeholder would block a file of the project."""
     project.stage.play("alice", use(("background_run", {"command": "sleep 600"})), say("It runs."))
     project.start()
     project.do(*SPAWN, "--wait")

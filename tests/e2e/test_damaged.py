@@ -1,4 +1,4 @@
-"""A start over damaged files: the team works, and its person is told."""
+"""A start over damaged files: the team works, and its person gets a report."""
 
 from __future__ import annotations
 

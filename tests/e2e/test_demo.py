@@ -113,7 +113,7 @@ def lines_of(shown: str, who: str) -> list[str]:
 def test_a_coder_and_a_tester_build_a_program_and_fix_a_real_bug(hall: Hall) -> None:
     """And at the end there are the roster, the mail and what the program prints.
 
-    Without git it says what was left out.
+    Without git it names the parts that were left out.
     """
     hall.hide_git()
     ended = hall.watch()

@@ -24,7 +24,7 @@ def test_all_is_well_with_a_key_that_the_server_takes(project: Project) -> None:
 
 
 def test_a_password_in_the_base_url_is_not_shown(project: Project) -> None:
-    """What doctor prints is what people put into bug reports."""
+    """People put the output of doctor into bug reports."""
     url = project.environment["ANTHROPIC_BASE_URL"].replace("//", "//me:pass-word@")
     status, found = levels(project)
     project.environment["ANTHROPIC_BASE_URL"] = url

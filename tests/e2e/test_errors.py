@@ -1,4 +1,4 @@
-"""What goes wrong is told in one line that says what to do, with the promised exit code."""
+"""Each error is one line with a remedy and the promised exit code."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_an_environment_that_reaches_no_server_is_refused_at_start(
 
 @root_only
 def test_settings_of_another_user_are_refused(project: Project) -> None:
-    """They could let agents loose on whoever steps into a folder."""
+    """They could start agents for anyone who enters a folder."""
     os.chown(project.write("team.toml", ""), 65534, 65534)
     refused = project.run("teamd", "start")
     assert refused.status == 1
@@ -278,7 +278,7 @@ def test_an_unknown_model_pauses_a_teammate(project: Project) -> None:
 
 @pytest.mark.slow
 def test_a_request_that_comes_too_late_is_only_logged(crowd: Project, team: Project) -> None:
-    """Whoever gave up must not find it done an hour later, when the laptop wakes."""
+    """A caller that gave up must not find it done an hour later, when the laptop wakes."""
     pid = team.member("ann")["pid"]
     os.kill(team.supervisor, signal.SIGSTOP)
     try:

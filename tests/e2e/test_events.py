@@ -115,7 +115,7 @@ def test_a_crash_and_its_consequences_are_reported(project: Project, out: Path) 
 
 
 def test_looking_changes_no_inbox_and_reports_mail_once(project: Project, out: Path) -> None:
-    """Also of mail that its reader has in hand, and that is told of again when it is delivered."""
+    """Also mail that its reader holds, which is reported again on delivery."""
     project.enlist("ann")
     project.do("teamctl", "send", "ann", "One.", "--id", "1")
     follower = begin(project, out, "--since", "1h")

@@ -1,4 +1,4 @@
-"""All faces of a team that really runs show the same, whatever happens to it."""
+"""All faces of a running team show the same."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ return [Object.fromEntries(rows.map((row) => [row[0], [row[2].split(' ').pop(), 
 
 
 def told(project: Project) -> Picture:
-    """What `team --json` says."""
+    """The status in `team --json`."""
     found = json.loads(project.do("teamctl", "team", "--json"))
     members = {one["name"]: (one["state"], str(one["turns"])) for one in found["members"]}
     return members, [one["from"] for one in found["requests"] if one["yours"]]
 
 
 def on_top(screen: Shown) -> Picture:
-    """What `top` shows."""
+    """The status in `top`."""
     lines = screen.lines
     at = next(n for n, line in enumerate(lines) if line.startswith("NAME"))
     turns = lines[at].index("TURNS")
@@ -55,13 +55,13 @@ def on_top(screen: Shown) -> Picture:
 
 
 def on_the_page(page: Browser) -> Picture:
-    """What the page shows."""
+    """The status on the page."""
     members, asks = page.run(ON_THE_PAGE)
     return {name: (state, turns) for name, (state, turns) in members.items()}, asks
 
 
 def step(project: Project, chance: random.Random) -> None:
-    """Have something happen to somebody; what is refused is none of this test's business."""
+    """Do something to a teammate; refusals do not matter here."""
     name = chance.choice(NAMES)
     match chance.choice(("spawn", "spawn", "kill", "pause", "resume", "shutdown", "answer")):
         case "spawn":

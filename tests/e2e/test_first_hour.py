@@ -1,4 +1,4 @@
-"""The first hour of somebody new, who does what the screen says and looks into no log."""
+"""The first hour of a newcomer who follows the screen and reads no log."""
 
 from __future__ import annotations
 

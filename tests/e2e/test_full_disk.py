@@ -1,4 +1,4 @@
-"""A full disk: refused with one line, nothing half written, and nobody harmed."""
+"""A full disk: refused with one line, and nothing is half written."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ SANDBOXES: Final = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs b
 
 
 def test_file_tools_and_commands_see_one_home(project: Project) -> None:
-    """Also before the first command, when nobody has made it yet."""
+    """Also before the first command, when it does not exist yet."""
     calls: list[tuple[str, dict[str, object]]] = [
         ("write_file", {"path": "~/notes/a", "content": "from a tool\n"}),
         ("bash", {"command": "cat ~/notes/a; echo from bash >~/b; echo $HOME", "description": "x"}),

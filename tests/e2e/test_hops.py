@@ -1,4 +1,4 @@
-"""How many functions a message goes through on its way: what one has to read to follow it."""
+"""The number of functions that a message passes: the code that a reader has to follow."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SPAWNED: Final = (
 
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """A project whose teamd runs, and of whose processes each writes down what it goes through."""
+    """A running project whose processes record the functions that a message passes."""
     with opened(tmp_path_factory.mktemp("profiled")) as project:
         hops = str(project.root / "hops")
         project.environment |= {"PYTHONPATH": str(PRELOAD), "HOPS": hops}

@@ -121,7 +121,7 @@ def test_a_newer_roster_is_refused_at_once_and_left_alone(project: Project) -> N
 
 
 def test_a_team_whose_directory_was_removed_ends_by_itself(project: Project) -> None:
-    """Nobody could reach it any more, and a new team would stand in its place."""
+    """It would be unreachable, and a new team would take its place."""
     pid = project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Go.", "--wait")
     teammate = project.member("ann")["pid"]
@@ -172,7 +172,7 @@ def test_a_named_team_directory_is_made_with_its_parents(project: Project) -> No
 
 @pytest.mark.slow
 def test_one_damaged_file_hides_no_teammate_and_is_reported(project: Project) -> None:
-    """Its teammate is started again and again, as it may pass: somebody has to know of it."""
+    """Its teammate is restarted again and again: the fault may pass, but has to be reported."""
     project.start()
     for name in ("ann", "bob"):
         project.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")

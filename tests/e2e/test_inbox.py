@@ -107,7 +107,7 @@ def test_mail_is_not_taken_when_its_reader_has_gone(ann: Project, size: int) -> 
 
 
 def test_two_simultaneous_readers_do_not_show_the_same_mail(ann: Project) -> None:
-    """The second waits for the first, and finds what that has left: nothing."""
+    """The second waits for the first, and finds nothing left."""
     with stuck(ann) as first:
         second = ann.begin("teamctl", "inbox", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         wait_until(lambda: ann.paths.reading in links(second.pid).values(), what="the second waits")

@@ -20,7 +20,7 @@ INSTEAD = "Do something else."
 
 
 def runs(project: Project, name: str) -> None:
-    """Spawn somebody whose command runs for long."""
+    """Spawn a teammate whose command runs for long."""
     command = f"echo > {name}.begun; sleep 1000"
 
     def act(asked: Asked) -> Answer:
@@ -34,7 +34,7 @@ def runs(project: Project, name: str) -> None:
 
 
 def told(project: Project, name: str, text: str) -> int:
-    """How often a text stands in the conversation as mail."""
+    """How often a text is in the conversation as mail."""
     mails = [one for record in project.records(name, "mail") for one in record["messages"]]
     return sum(one["content"] == text for one in mails)
 

@@ -96,7 +96,7 @@ def test_fresh_begins_a_new_conversation_and_keeps_the_old_on_disk(team: Project
 
 
 def test_the_model_of_spawn_is_the_one_that_the_server_is_asked_for(team: Project) -> None:
-    """Ignored models are among what users of the nearest product complain about most."""
+    """Ignored models are a frequent complaint about the nearest product."""
     team.do("teamctl", "spawn", "olga", "clerk", "Go.", "--model", "claude-haiku-5-5", "--wait")
     team.do("teamctl", "spawn", "otto", "clerk", "Go.", "--wait")
     team.wait_for("olga", "idle")
@@ -146,7 +146,7 @@ def test_the_inbox_drains_only_the_persons_own_mail_and_keeps_what_was_read(team
 
 
 def test_the_same_id_twice_is_one_message(team: Project) -> None:
-    """Who does not know whether a message went out may simply send it again."""
+    """A sender that does not know whether a message went out may simply send it again."""
     team.do("teamctl", "spawn", "sara", "clerk", "Go.", "--wait")
     for _ in range(2):
         team.do("teamctl", "send", "sara", "Only once.", "--id", "order-66")
@@ -169,7 +169,7 @@ def test_a_foreign_program_that_appends_under_flock_wakes_an_idle_teammate(team:
 
 
 def test_mail_that_comes_during_a_long_command_is_in_the_very_next_request(team: Project) -> None:
-    """Mail delivered only at the end of a long turn is what others are blamed for."""
+    """Others are blamed for mail that arrives only at the end of a long turn."""
     command = "touch begun; until [ -e go-on ]; do sleep 0.02; done; echo finished"
     team.stage.play("ulla", use(("bash", {"command": command})), say("Done."))
     team.do("teamctl", "spawn", "ulla", "clerk", "Build it.")

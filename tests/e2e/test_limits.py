@@ -63,7 +63,7 @@ def spawn_both(project: Project) -> None:
 
 
 def billed(project: Project, unit: str, name: str | None = None) -> float:
-    """What the server has answered, in tokens or USD: the truth that no ledger can bend."""
+    """The tokens or USD of the server's answers: the truth that ledgers are checked against."""
     usages: list[dict[str, Any]] = [
         one.message["usage"]
         for one in project.server.requests
@@ -85,7 +85,7 @@ def paused(project: Project) -> list[str]:
 
 
 def wait_for_the_stop(project: Project) -> str:
-    """Wait until one is paused and the other has nothing to do; who is paused."""
+    """Wait until one teammate is paused and the other idle; return the paused one."""
 
     def stopped() -> bool:
         done = paused(project)
@@ -211,7 +211,7 @@ def use_up(project: Project, name: str) -> None:
 
 
 def figure_in(reason: str) -> int:
-    """What a limit on tokens must be raised to, as a paused teammate says."""
+    """The limit on tokens that a paused teammate asks for."""
     found = re.search(r"raise limits\.\w+_tokens to at least (\d+) in team\.toml", reason)
     assert found is not None, reason
     return int(found[1])
@@ -232,7 +232,7 @@ def pauses(project: Project, name: str) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("meanwhile", ["nothing", "kill", "restart", "restart_when_raised"])
 def test_the_limit_suggested_to_the_person_is_enough(meanwhile: str, project: Project) -> None:
-    """A new process must keep back no more than the one that told the figure, and ask as much."""
+    """A new process must not reserve more than the process that printed the figure."""
     use_up(project, "ann")
     limited(project, ROOM_FOR_ONE)
     told = project.member("ann")["reason"]
@@ -327,7 +327,7 @@ def test_a_limit_that_was_raised_by_a_reload_lets_a_spawn_go_on(project: Project
 
 
 def test_a_team_limit_that_was_raised_for_one_is_raised_for_all(project: Project) -> None:
-    """Also for those whose process was forked under the old one."""
+    """Also for processes forked under the old limit."""
     configure(project, {"team_tokens": 22_000})
     project.start()
     project.do("teamctl", "spawn", "bob", "coder", "Go.", "--wait")
@@ -389,7 +389,7 @@ def test_resume_names_the_teammates_that_cannot_be_resumed(project: Project) -> 
 
 @pytest.mark.slow
 def test_resume_goes_on_after_a_missing_key_too(project: Project) -> None:
-    """Any pause that a person has mended: the settings are read again."""
+    """Any pause that a person has resolved: the settings are read again."""
     project.environment["ANTHROPIC_API_KEY"] = ""
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.")
@@ -414,7 +414,7 @@ def test_a_call_that_was_cut_off_counts_in_full_and_an_error_not_at_all(project:
 
 
 def test_a_call_under_way_in_a_process_that_is_killed_counts_in_full(project: Project) -> None:
-    """Nobody will ever tell what it took; usage knows it at once, whether teamd runs or not."""
+    """Its true usage remains unknown; `usage` counts it at once, whether teamd runs or not."""
     configure(project, {})
     stall = Stall(after=4)
     project.server.faults.push(stall)

@@ -37,7 +37,7 @@ main()
 
 
 class Stepper:
-    """A model that does the steps by what it has heard, and notes what it was told."""
+    """A model that does the steps by its conversation, and records its mail."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -61,7 +61,7 @@ class Stepper:
 
 
 def upgrade(project: Project) -> None:
-    """Restart teamd as a next version whose `bash` is described in other words."""
+    """Restart teamd as a later version whose `bash` has another description."""
     tree = project.root / "next"
     shutil.copytree(Path(teamd.__file__).parent, tree / "teamd")
     shell = tree / "teamd/tools/shell.py"

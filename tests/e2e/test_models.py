@@ -1,4 +1,4 @@
-"""What teamd asks of a model: the effort, its thinking, its whole context; and when it retires."""
+"""Requests to a model: effort, thinking, the whole context; and its retirement."""
 
 from __future__ import annotations
 

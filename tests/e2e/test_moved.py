@@ -32,7 +32,7 @@ def new(project: Project) -> Iterator[Path]:
 
 
 def populated(project: Project) -> None:
-    """A team of ann, who has something to remember."""
+    """A team with ann, whose conversation holds a secret to remember."""
     where = (("bash", {"command": "pwd -P"}), ("read_file", {"path": f"{project.folder}/notes"}))
     project.stage.play("ann", say("Noted."), use(*where), say("I see."))
     project.write("notes", "It is blue.")

@@ -1,4 +1,4 @@
-"""What programs and shells meet: JSON with stable keys, pipes that close, a Ctrl-C."""
+"""The interface to programs and shells: stable JSON keys, closed pipes, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_reader_that_goes_away_is_no_error(team: Project) -> None:
 
 
 def test_mail_stays_unread_when_its_reader_goes_away(team: Project) -> None:
-    """What nobody has seen is shown again."""
+    """Unseen mail is shown again."""
     team.do("teamctl", "send", "lead", "-", stdin="a line of many\n" * 30_000)
     team.run("bash", "-c", "teamctl inbox | head -1")
     assert "a line of many" in team.do("teamctl", "inbox")

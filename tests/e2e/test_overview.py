@@ -88,7 +88,7 @@ def test_nothing_is_done_once_all_are_killed(project: Project) -> None:
 
 @pytest.mark.slow
 def test_a_failing_server_is_reported_with_attempt_cause_and_time(project: Project) -> None:
-    """For up to two minutes nothing but a log told of it."""
+    """For up to two minutes only a log showed it."""
     project.server.faults.push(Status(500, retry_after=57))
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.")

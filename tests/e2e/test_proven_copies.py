@@ -1,4 +1,4 @@
-"""Done means proven, for a teammate in a copy of its own: what it committed is checked, alone."""
+"""Done means proven, for a teammate in a copy: its commit alone is checked."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def spawn(project: Project) -> None:
 def test_a_check_that_failed_in_a_copy_passes_after_the_fix(
     project: Project, repository: Path
 ) -> None:
-    """And what was proven is what the person merges."""
+    """The person merges the proven commit."""
     project.stage.play(
         "ann",
         use(CLAIM, write("a.txt", "no"), DONE),

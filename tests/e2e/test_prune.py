@@ -23,7 +23,7 @@ def furnish(project: Project) -> tuple[set[Path], set[Path]]:
     """A team of Ann with files of hers, of the person, and of names that are gone.
 
     Returns:
-        What must stay, and what may go.
+        The files that must stay, and those that may go.
     """
     project.enlist("Ann")
     paths = project.paths

@@ -1,4 +1,4 @@
-"""Who sends can wait until it stands in a conversation, and see later how it came there."""
+"""A sender can wait until its message is in a conversation, and trace it later."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_without_teamd_a_send_says_so_at_once_and_waits(project: Project) -> Non
 
 
 def test_send_wait_to_a_teammate_that_is_shut_down_ends_at_its_deadline(team: Project) -> None:
-    """And the sender is told why, once."""
+    """The sender gets the reason, once."""
     team.do("teamctl", "spawn", "sue", "coder", "Go.", "--wait")
     team.do("teamctl", "shutdown", "sue")
     late = team.run("teamctl", "send", "sue", "x", "--wait", "--timeout", "0.1")
@@ -240,7 +240,7 @@ def test_a_rejected_message_may_be_sent_in_other_words(project: Project) -> None
 
 
 def test_mail_kept_before_a_kill_is_not_shown_again(project: Project) -> None:
-    """Killed between keeping it and being done with it: it was shown, and stands there."""
+    """Killed after the mail was recorded and before it was forgotten."""
     project.enlist("ann")
     project.do("teamctl", "send", "lead", "Ready.", "--from", "ann")
     inbox = project.paths.inbox("lead").read_bytes()
@@ -267,7 +267,7 @@ def test_following_shows_a_repeated_send_once(project: Project) -> None:
 
 @pytest.mark.slow
 def test_a_limit_raised_for_senders_applies_to_running_teammates(project: Project) -> None:
-    """Who was told that a long message is safe read team.toml as it is; so must its reader."""
+    """The sender applied the current team.toml; so must the reader."""
     project.write("team.toml", "[mail]\nmax_message_bytes = 2000\n")
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
@@ -278,7 +278,7 @@ def test_a_limit_raised_for_senders_applies_to_running_teammates(project: Projec
 
 
 def test_a_limit_that_is_lowered_loses_no_mail_that_was_sent_before(project: Project) -> None:
-    """It was acknowledged; what is sent from then on is refused where it is sent."""
+    """It was acknowledged; later mail is refused when it is sent."""
     project.enlist("ann")
     for receiver in ("ann", "lead"):
         project.do("teamctl", "send", receiver, "-", stdin="x" * 200_000)

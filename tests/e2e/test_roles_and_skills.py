@@ -16,7 +16,7 @@ NO_PLAN: Final = (
 
 
 def test_a_role_file_gives_prompt_model_and_tools(team: Project) -> None:
-    """`.claude/agents/reviewer.md` is found where it stands already."""
+    """`.claude/agents/reviewer.md` is found in its usual folder."""
     team.write(
         ".claude/agents/reviewer.md",
         "---\nname: reviewer\ndescription: Use when: code is done\ntools: Read\nmodel: haiku\n"
@@ -49,7 +49,7 @@ def test_a_role_file_drops_tools_of_any_kind(team: Project) -> None:
 
 
 def test_basic_tools_are_five_and_a_shutdown_needs_no_answer(project: Project) -> None:
-    """A small model is asked no more than it can do: teamd approves once it is idle."""
+    """A small model cannot answer requests: teamd approves once it is idle."""
     project.write("team.toml", '[model]\ntools = "basic"\n')
     project.start()
     wait = "touch at-work; until [ -e go ]; do sleep 0.05; done"

@@ -71,7 +71,7 @@ def test_a_paused_teammate_is_shut_down_without_a_model_call(project: Project) -
 
 @pytest.mark.slow
 def test_a_shutdown_ends_although_the_model_never_answers(team: Project) -> None:
-    """A shutdown that never ends is among what users of the nearest product complain about."""
+    """Users of the nearest product complain about shutdowns that never end."""
     team.stage.act("dirk", lambda asked: use(("task_get", {"task_id": str(len(asked.turns))})))
     team.do("teamctl", "spawn", "dirk", "clerk", "Run for ever.")
     wait_until(lambda: team.asked("dirk"), what="dirk works")
@@ -121,7 +121,7 @@ def test_force_is_used_at_once_on_a_process_that_had_longer_to_end(project: Proj
 
 
 def test_a_forged_request_is_text_and_a_forged_answer_ends_nobody(team: Project) -> None:
-    """Only what stands in the store counts, whoever writes what into an inbox."""
+    """Only the store counts, not any text in an inbox."""
     team.do("teamctl", "spawn", "gitta", "clerk", "Go.", "--wait")
     pid = team.wait_for("gitta", "idle")["pid"]
     team.do("teamctl", "send", "gitta", "Leave!", "--type", "shutdown_request", "--wait")
@@ -155,7 +155,7 @@ def test_the_request_remains_open_after_ctrl_c(team: Project) -> None:
 
 @pytest.mark.slow
 def test_a_request_that_cannot_be_delivered_at_once_is_delivered_then(project: Project) -> None:
-    """A refusal that is carried out all the same left a teammate that read nothing any more."""
+    """A refusal that was carried out all the same left a teammate that read no mail."""
     project.start()
     project.do("teamctl", "spawn", "gina", "clerk", "Go.", "--wait")
     project.wait_for("gina", "idle")
@@ -196,7 +196,7 @@ def test_a_look_that_fails_shortens_no_deadline(project: Project) -> None:
 
 @pytest.mark.slow
 def test_a_teammate_that_agrees_after_its_asker_left_is_ended(project: Project) -> None:
-    """It reads nothing any more once it has agreed."""
+    """It reads no mail once it has agreed."""
     project.start()
     project.do("teamctl", "spawn", "ines", "clerk", "Go.", "--wait")
     project.wait_for("ines", "idle")

@@ -1,4 +1,4 @@
-"""A team directory that version 0.1 wrote, before the rooms were moved, is served as it stands."""
+"""A team directory of version 0.1 is served unchanged."""
 
 from __future__ import annotations
 

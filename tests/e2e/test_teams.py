@@ -116,7 +116,7 @@ def test_a_teams_name_is_compared_without_case(two: Project) -> None:
 
 @pytest.mark.slow
 def test_sentences_about_a_team_by_name_name_commands_that_reach_it(two: Project) -> None:
-    """As they stood, `teamd start` would have started the project's own team."""
+    """With an unqualified `teamd start` the project's own team would start."""
     two.do("teamctl", "--team", "web", "spawn", "wim", "coder", "Wait.", "--wait")
     resume = two.run("teamctl", "resume", "wim", "--team", "WEB")
     assert "`teamctl --team web team` shows all" in resume.complaint
@@ -156,7 +156,7 @@ def test_a_name_that_is_taken_or_no_name_is_refused(both: Project, name: str) ->
 
 
 def test_delete_team_removes_a_team_after_a_teammate_had_to_be_killed(two: Project) -> None:
-    """As `teamctl delete` does. The answer stands there already: the real one takes a minute."""
+    """As `teamctl delete` does. The answer is written in advance: the real one takes a minute."""
     answer = control.ControlReply(text="what became of w", exit_code=ExitCode.REFUSED)
     control.reply(web(two), "k", answer)
     with pytest.raises(TeamError, match="what became of w"):
@@ -216,7 +216,7 @@ def test_a_team_at_work_without_teamd_is_removed_by_force_only(two: Project) -> 
 
 @pytest.mark.slow
 def test_a_team_of_the_lead_has_its_own_directory_and_outlives_the_lead(project: Project) -> None:
-    """A supervisor that an agent started is nobody's orphan."""
+    """A supervisor that an agent started outlives that agent."""
     una = {"name": "una", "role": "coder", "prompt": "Go.", "team": "web"}
     script_lead(
         project,
@@ -240,13 +240,13 @@ def test_a_team_of_the_lead_has_its_own_directory_and_outlives_the_lead(project:
 
 
 def script_lead(project: Project, *turns: dict[str, Any]) -> None:
-    """Have a lead say this: the teamd that it starts, which nobody forks, loads no SDK."""
+    """Script a lead: the teamd that it starts is not forked, and this way loads no SDK."""
     project.ask_no_service()
     project.write("turns.json", json.dumps({"turns": {"lead": turns}}))
 
 
 def told_by(paths: TeamPaths, name: str) -> list[str]:
-    """Return who has written the mail that stands in a conversation."""
+    """Return the senders of the mail in a conversation."""
     transcript = paths.transcript(name)
     *lines, _ = transcript.read_text("utf-8").split("\n") if transcript.exists() else [""]
     records = [one for one in map(json.loads, lines) if one["record"] == "mail"]
@@ -255,7 +255,7 @@ def told_by(paths: TeamPaths, name: str) -> list[str]:
 
 @pytest.mark.slow
 def test_a_forced_stop_leaves_a_team_of_the_lead_alone(project: Project) -> None:
-    """Its supervisor descends from the one that is killed, and leads a life of its own."""
+    """Its supervisor is a child of the one that is killed, and independent of it."""
     script_lead(project, {"use": [["create_team", {"name": "web"}]]}, {"say": "There it is."})
     first = project.start()
     project.do("teamctl", "chat", "Make a web team.")
@@ -295,7 +295,7 @@ def wanda(project: Project) -> dict[str, Any]:
 def test_a_teammate_spawned_into_another_team_reports_to_the_lead_that_spawned_it(
     two: Project,
 ) -> None:
-    """Nobody reads the inbox of the lead of a team that no agent leads and no person looks at."""
+    """In a team without a leading agent or a watching person, nobody reads the lead's inbox."""
 
     def lead(asked: Asked) -> Answer:
         if 'teammate_id="una@web"' in asked.last_text:

@@ -41,13 +41,13 @@ def requests(project: Project) -> set[str]:
 
 
 def opened_top(project: Project, term: str = "xterm-256color") -> Terminal:
-    """Start it behind a terminal that tells what came."""
+    """Start it in a terminal whose output is readable."""
     project.environment["TERM"] = term
     return Terminal(project, "teamctl", "top")
 
 
 def ended(terminal: Terminal) -> int | None:
-    """Wait for its end, reading what it writes: it would wait for that."""
+    """Wait for its end while reading its output, or it would block."""
     wait_until(lambda: (terminal.raw, terminal.process.poll())[1] is not None, what="its end")
     return terminal.process.returncode
 
@@ -199,7 +199,7 @@ def test_without_a_terminal_top_prints_the_output_of_team(project: Project, term
 def test_without_colors_words_show_names_and_states(
     project: Project, settings: dict[str, str]
 ) -> None:
-    """The row that is chosen is still seen: what turns it round is no colour."""
+    """The chosen row is still visible: reverse video is not a color."""
     project.enlist("alice")
     project.enlist("bob", status="failed")
     project.environment.update(settings)

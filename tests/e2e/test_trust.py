@@ -1,4 +1,4 @@
-"""`teamctl trust`: what a person sees who confirms a settings file, and when it counts."""
+"""`teamctl trust`: the view of a settings file to be confirmed, and when it takes effect."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_resume_mentions_a_raised_limit_that_waits_for_trust(project: Project) -
 
 
 def test_a_failed_start_gives_its_reason_and_no_waiting_settings(project: Project) -> None:
-    """Who starts it by the way, such as a spawn, hands on the last word."""
+    """A command that starts teamd implicitly, such as a spawn, passes on its last line."""
     project.write("team.toml", f'{MINE}[team]\nname = "web"\n', trusted=False)
     (project.folder / ".teams" / "web").mkdir(parents=True, mode=0o700)
     for call in (("teamd", "start"), ("teamctl", "spawn", "ann", "coder", "Go.")):
@@ -103,7 +103,7 @@ def test_where_there_is_nothing_to_confirm_it_says_so_and_succeeds(project: Proj
 
 
 def test_the_file_that_init_writes_is_trusted(project: Project) -> None:
-    """Though what stood there before was tighter."""
+    """Although the file was tighter before."""
     file = project.write("team.toml", "[limits]\ncalls_per_wake = 7\n")
     file.unlink()
     project.do("teamctl", "init")

@@ -58,7 +58,7 @@ def changed(team: Team, name: str, turns: int) -> Team:
 
 
 def open_request(project: Project) -> dict[str, Any]:
-    """Return what bob asks for; he may be on his way to it, whichever test was before."""
+    """Return bob's request; wait for it, since he may still be on his way to it."""
     wait_until(lambda: asked(project), what="bob asks")
     (request,) = asked(project)
     return request
@@ -286,7 +286,7 @@ def unable(page: Browser) -> set[str]:
 def test_a_control_that_can_do_nothing_says_why_until_it_can(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """Interrupt and Pause were offered for one that has no process, and refused afterwards."""
+    """Interrupt and Pause were once offered for a teammate without a process."""
     with opened(tmp_path) as project, ExitStack() as claimed:
         project.enlist("ann", status="shutdown")
         with served(project) as server:

@@ -1,4 +1,4 @@
-"""What the page of `teamctl web` keeps out, seen in Debian's chromium."""
+"""Attacks that the page of `teamctl web` keeps out, in Debian's chromium."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_hostile_words_are_text_everywhere(page: Browser, busy: Project) -> None
 
 @pytest.mark.slow
 def test_no_text_becomes_html_by_a_slip(page: Browser) -> None:
-    """Trusted Types: what would parse a text is an error in this page."""
+    """Trusted Types: parsing a text as HTML is an error in this page."""
     for slip in ("document.body.innerHTML = 'x'", "document.write('x')"):
         said = page.run(f"try {{ {slip}; return 'done'; }} catch (error) {{ return error.name; }}")
         assert said == "TypeError", slip

@@ -168,7 +168,7 @@ class Round:
 def test_every_handshake_ends_whoever_is_killed_at_whatever_step(
     project: Project, victim: str, steps: tuple[tuple[str, bool], ...]
 ) -> None:
-    """A shutdown that never ends is among what users of the nearest product complain about."""
+    """Users of the nearest product complain about shutdowns that never end."""
     project.start()
     rounds = [Round(project, f"n{n}", victim, *step) for n, step in enumerate(steps)]
     begun = time.monotonic()

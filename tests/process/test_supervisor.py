@@ -183,7 +183,7 @@ def test_shutdown_ends_a_teammate_and_tells_whether_it_took_force(team: Project)
 
 @pytest.mark.slow
 def test_shutdown_reaches_a_teammate_in_the_middle_of_a_model_call(team: Project) -> None:
-    """A shutdown that never ends is among what users of the nearest product complain about."""
+    """Users of the nearest product complain about shutdowns that never end."""
     stall = Stall(after=3)
     team.server.faults.when(lambda asked: asked.name == "hugo", stall)
     team.do("teamctl", "spawn", "hugo", "clerk", "Go.")
