@@ -210,7 +210,7 @@ def refuse_options(host: str, given: Mapping[str, bool]) -> None:
     """
     if found := [name for name, is_given in given.items() if is_given]:
         why = f"the settings of {host} decide there"
-        raise click.UsageError(f"{', '.join(found)} cannot be said of a teammate on {host}: {why}")
+        raise click.UsageError(f"{', '.join(found)} cannot be used for a teammate on {host}: {why}")
 
 
 def ask_host(

@@ -105,7 +105,7 @@ def discard(choice: TeamOptions, name: str, *, force: bool, as_json: bool) -> No
     if done.kept:
         text += f"; what was in it is kept as {done.kept}"
     if removed:
-        text += f"; not in the queue any more: {', '.join(removed)}"
+        text += f"; no longer in the queue: {', '.join(removed)}"
     choice.done = text
     facts = {"name": name, "base": done.base, "kept": done.kept, "removed": removed}
     output.print_either(text, facts, as_json=as_json)

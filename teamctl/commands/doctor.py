@@ -94,7 +94,7 @@ def _settings(choice: TeamOptions, team: TeamPaths | None) -> Iterator[Finding]:
         found = choice.read_settings(paths)
     except SettingsError as error:
         for mistake in error.mistakes:
-            yield Finding(Level.FAIL, f"{error.path}: {mistake}", "mend it in the file")
+            yield Finding(Level.FAIL, f"{error.path}: {mistake}", "correct it in the file")
         return
     except TeamError:
         return  # reported above
@@ -173,4 +173,4 @@ def _texts(settings: Settings, team: TeamPaths) -> Iterator[Finding]:
     _, unread = skills.find(skills.folders(team.skills, workspace))
     for error in (*roles.mistakes(roles.folders(team.agents, workspace)), *unread):
         for mistake in error.mistakes:
-            yield Finding(Level.FAIL, f"{error.path}: {mistake}", "mend it in the file")
+            yield Finding(Level.FAIL, f"{error.path}: {mistake}", "correct it in the file")

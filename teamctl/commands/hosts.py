@@ -142,7 +142,7 @@ def remove(choice: TeamOptions, name: str) -> None:
         except TeamError as trouble:
             click.echo(plain(f"warning: {trouble}"), err=True)
         raise
-    click.echo(plain(f"{removed.host} belongs to the team no more"))
+    click.echo(plain(f"{removed.host} no longer belongs to the team"))
     _tell_reload(removed.broker, removed.record)
 
 

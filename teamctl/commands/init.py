@@ -23,7 +23,7 @@ def command() -> None:
     file = find_team.here() / SETTINGS_FILE
     directories.remove_placeholder(file)
     if os.path.lexists(file):
-        raise TeamError(f"{file} is there already; edit it, or move it away first")
+        raise TeamError(f"{file} exists already; edit it, or move it away first")
     text = init_text().encode()
     with suppress(StoreError):  # no setting in it loosens, so the file counts without trust
         TrustStore().confirm(file, text)

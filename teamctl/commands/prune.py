@@ -85,7 +85,7 @@ def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]
 def _members(paths: TeamPaths) -> set[str]:
     """Return the names of the team in lower case; without a roster, no file may be removed."""
     if not paths.config.exists():
-        why = f"there is no roster {paths.config}, so nothing tells what may go"
+        why = f"there is no roster {paths.config}, so the files to keep are unknown"
         raise TeamError(f"{why}; `teamd start` makes one")
     return {member.name.lower() for member in Roster(paths).read().members} | RESERVED
 

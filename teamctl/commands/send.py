@@ -79,7 +79,7 @@ def _check_wait(post: MailRouter, name: str, *, wait: bool) -> None:
     """Refuse --wait for a receiver on another host, whose conversation is not visible here."""
     if wait and post.far(name) is not None:
         why = "only the host of its receiver knows when it is read"
-        raise click.UsageError(f"--wait cannot be said of {name}: {why}")
+        raise click.UsageError(f"--wait cannot be used for {name}: {why}")
 
 
 def _await_delivery(post: MailRouter, sent: Sent, message: Message, seconds: float) -> None:

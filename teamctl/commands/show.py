@@ -139,4 +139,4 @@ def _used(member: Member, facts: dict[str, Any]) -> str:
 def _rejected(paths: TeamPaths, member: Member, facts: dict[str, Any]) -> str:
     if not facts["rejected"]:
         return ""
-    return f"; {facts['rejected']} lines were no mail: {paths.rejected(member.name)}"
+    return f"; {facts['rejected']} lines were not mail: {paths.rejected(member.name)}"

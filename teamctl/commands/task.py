@@ -153,7 +153,7 @@ def _print_changed(changed: Changed, board: Board, *, as_json: bool) -> None:
     tasks = board.read()
     _print_line(changed.task, tasks)
     if changed.freed:
-        click.echo(f"not blocked any more: {', '.join(changed.freed)}")
+        click.echo(f"no longer blocked: {', '.join(changed.freed)}")
     if changed.task.status is TaskStatus.CHECKING:
         nobody = pidfile.is_teamd_down(board.paths)
         when = "its check runs as soon as teamd does" if nobody else "its check runs"

@@ -99,7 +99,7 @@ def delete(choice: TeamOptions, name: str, *, force: bool, yes: bool, timeout: f
     team = teams.deletable(teams.found(_project(choice), name))
     if not force and (unmerged := discard.describe_unmerged(team.paths)):
         raise TeamError(
-            f"nobody has merged what these did: {unmerged}; `teamctl --team {team.name} merge NAME`"
+            f"these have unmerged work: {unmerged}; `teamctl --team {team.name} merge NAME`"
             " takes it, --force keeps it for 30 days and deletes the team"
         )
     if not (yes or force):

@@ -20,7 +20,7 @@ _NEXT = "it counts from the next `teamd start` or `teamd reload` on"
 
 @click.command()
 @click.option("--list", "listed", is_flag=True, help="List the files that you trust.")
-@click.option("--revoke", is_flag=True, help="Trust the file no more.")
+@click.option("--revoke", is_flag=True, help="Stop trusting the file.")
 @output.json_option
 @team_options
 def command(choice: TeamOptions, *, listed: bool, revoke: bool, as_json: bool) -> None:
@@ -77,7 +77,7 @@ def _revoke(choice: TeamOptions, *, as_json: bool) -> None:
     file = paths.settings if choice.config is None else Path(choice.config).absolute()
     known = TrustStore().forget(file)
     path = output.plain(str(file))
-    text = f"{path} is trusted no more" if known else f"{path} was not trusted"
+    text = f"{path} is no longer trusted" if known else f"{path} was not trusted"
     later = f"; {choice.add_team_option('what it loosens ends with the next `teamd reload`')}"
     document = {"path": str(file), "revoked": known}
     output.print_either(text + (later if known else ""), document, as_json=as_json)

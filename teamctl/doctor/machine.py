@@ -112,6 +112,6 @@ def _lingering() -> Iterator[Finding]:
 def _suspend() -> Iterator[Finding]:
     laptop = _BATTERIES.is_dir() and any(_BATTERIES.glob("BAT*"))
     if laptop and _SLEEP_STATES.is_file() and _SLEEP_STATES.read_text().strip():
-        what = "this machine may suspend: teammates stand still meanwhile and go on afterwards"
+        what = "this machine may suspend: teammates stop meanwhile, and continue afterwards"
         remedy = "systemd-inhibit --what=sleep:handle-lid-switch sleep infinity  keeps it awake"
         yield Finding(Level.NOTE, what, remedy)

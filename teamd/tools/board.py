@@ -197,7 +197,7 @@ def _line(task: Task, tasks: Tasks) -> str:
 
 def _describe_change(changed: Changed, tasks: Tasks) -> str:
     freed = [tasks.by_id[task_id] for task_id in changed.freed if task_id in tasks.by_id]
-    told = [f"not blocked any more: {_line(task, tasks)}" for task in freed]
+    told = [f"no longer blocked: {_line(task, tasks)}" for task in freed]
     if changed.task.status is TaskStatus.CHECKING:
         told.append("its check runs now: it completes the task, or you get mail about what failed")
     return "\n".join([_line(changed.task, tasks), *told])

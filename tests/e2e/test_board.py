@@ -236,7 +236,7 @@ def test_the_board_works_without_teamd(project: Project) -> None:
     assert json.loads(project.do("teamctl", "task", "claim", "1", "--json"))["owner"] == "lead"
     assert project.do("teamctl", "task", "update", "1", "--status", "completed").splitlines() == [
         "task 1 (completed; owner lead): one",
-        "not blocked any more: 2",
+        "no longer blocked: 2",
     ]
     project.do("teamctl", "task", "update", "2", "--status", "deleted")
     assert list(board(project)) == ["1"]

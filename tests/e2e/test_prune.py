@@ -114,7 +114,7 @@ def test_without_a_roster_nothing_is_removed(project: Project) -> None:
     """Without a roster, it would remove every conversation."""
     stay, go = furnish(project)
     for content, sentence in (
-        (None, f"there is no roster {project.paths.config}, so nothing tells what may go"),
+        (None, f"there is no roster {project.paths.config}, so the files to keep are unknown"),
         ("{", "config.json is damaged"),
     ):
         project.paths.config.unlink()

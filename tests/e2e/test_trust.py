@@ -54,7 +54,7 @@ def test_loosening_settings_are_printed_and_apply_from_the_next_reload(project: 
     assert listed(project) == {str(file): "trusted"}
     assert project.do("teamd", "reload").startswith("teammate.wim has changed: ")
 
-    assert "is trusted no more" in project.do("teamctl", "trust", "--revoke")
+    assert "is no longer trusted" in project.do("teamctl", "trust", "--revoke")
     assert "limits.calls_per_wake has changed" in project.do("teamd", "reload")
     project.do("teamctl", "spawn", "bob", "coder", "Go.", "--save", "--wait")
     assert listed(project) == {}, "what was not trusted is not by a change of ours"

@@ -121,7 +121,7 @@ def test_what_cannot_be_said_of_another_host_is_refused_before_anything_is_sent(
     assert "only the host of its receiver knows when it is read" in refused.stderr
     refused = town.on("h1", "spawn", "carol@h2", "coder", "Begin.", "--model", "m", "--fresh")
     assert refused.status == 2
-    assert "--model, --fresh cannot be said of a teammate on h2" in refused.stderr
+    assert "--model, --fresh cannot be used for a teammate on h2" in refused.stderr
     for words, sentence in (
         (("send", "bob@h2", "x"), "h2 is a host, not a team; write bob@default@h2"),
         (("send", "bob@default@h9", "x"), "no host named 'h9'; the others are: h2"),

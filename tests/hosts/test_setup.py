@@ -389,7 +389,7 @@ def test_add_and_remove_are_known_to_the_broker_that_runs(
         done = second.run("teamctl", "hosts", "join", token(project, "h3"))
         assert (done.status, done.stderr) == (0, "")
         assert project.do("teamctl", "hosts", "remove", "h3").splitlines() == [
-            "h3 belongs to the team no more",
+            "h3 no longer belongs to the team",
             "the broker has taken it",
         ]
         assert not Path(token(project, "h3")).exists()

@@ -27,7 +27,7 @@ def test_what_is_discarded_leaves_the_queue_and_is_kept(project: Project) -> Non
     yard.add("bob")
     git(yard.copy("ann"), "commit", "-q", "--amend", "-m", "another")
     said = project.do("teamctl", "discard", "ann", "--force")
-    assert said.endswith("; not in the queue any more: 1\n")
+    assert said.endswith("; no longer in the queue: 1\n")
     assert [entry["teammate"] for entry in yard.entries().values()] == ["bob"]
     kept = yard.git("for-each-ref", "--format=%(objectname)", "refs/teamd/discarded/ann")
     assert queued in kept, "what was queued is not in the copy any more"
@@ -52,7 +52,7 @@ def test_a_team_with_work_that_nobody_merged_is_not_deleted(project: Project, zo
     refused = project.run("teamctl", "delete", "other")
     assert refused.status == 1
     assert refused.complaint == (
-        "teamctl: nobody has merged what these did: zoe (1 commit and 0 files); `teamctl --team "
+        "teamctl: these have unmerged work: zoe (1 commit and 0 files); `teamctl --team "
         "other merge NAME` takes it, --force keeps it for 30 days and deletes the team"
     )
     tip = git(zoe, "rev-parse", "HEAD")

@@ -45,7 +45,7 @@ def test_a_task_is_made_claimed_and_completed(board: Board) -> None:
     ]
     assert run(board, "task_update", task_id="1", status="completed").text.splitlines() == [
         "task_id: 1 [completed, owner alice] Write it",
-        "not blocked any more: task_id: 2 [pending, for a tester] Test it",
+        "no longer blocked: task_id: 2 [pending, for a tester] Test it",
     ]
     shown = json.loads(run(board, "task_get", task_id="2").text)
     assert (shown["status"], shown["blocked_by"], shown["blocked"]) == ("pending", ["1"], False)

@@ -62,7 +62,7 @@ def test_init_keeps_the_settings_that_are_there(empty: Path) -> None:
     (empty / "team.toml").write_text("# mine\n")
     done = call(None, "init")
     file = empty / "team.toml"
-    told = f"teamctl: {file} is there already; edit it, or move it away first\n"
+    told = f"teamctl: {file} exists already; edit it, or move it away first\n"
     assert (done.status, done.err) == (1, told)
     assert file.read_text() == "# mine\n"
 

@@ -51,7 +51,7 @@ def test_who_has_joined_again_loses_nothing(paths: TeamPaths) -> None:
     """Between the question and the lock, a teammate may be spawned under that name."""
     enrol(paths, bob=Status.IDLE)
     paths.inbox("bob").touch()
-    with pytest.raises(TeamError, match="bob is in the team again; nothing of it is deleted"):
+    with pytest.raises(TeamError, match="bob is in the team again; no file is deleted"):
         _purge(paths, "bob")
     assert paths.inbox("bob").exists()
 

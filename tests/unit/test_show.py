@@ -73,7 +73,7 @@ def test_lines_that_were_no_mail_are_counted_where_they_are_kept(paths: TeamPath
     paths.inbox("ada").write_bytes(b"what is this\n")
     Mailbox(paths, "ada", durable=False).take()
     kept = paths.rejected("ada")
-    assert f"mail       0 wait; 1 lines were no mail: {kept}" in shown(paths, "ada")
+    assert f"mail       0 wait; 1 lines were not mail: {kept}" in shown(paths, "ada")
 
 
 def test_what_it_said_last_stands_below_itself(paths: TeamPaths) -> None:
