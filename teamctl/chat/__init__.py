@@ -1,1 +1,1 @@
-"""Talking to the agent that leads: what it says as it says it, and what the team writes."""
+"""The chat with the lead: its replies as they stream in, and mail from the team."""

@@ -1,4 +1,4 @@
-"""The chat at a terminal: line editing and history, while the team goes on writing."""
+"""The chat at a terminal: line editing and history while the team's output comes in."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _CONTINUED = "  "
 
 
 def make_session(paths: TeamPaths) -> PromptSession[str]:
-    """Return what reads lines: Enter ends one, Alt-Enter begins another one within it."""
+    """Return the line editor: Enter sends the text, Alt-Enter adds a line to it."""
     return PromptSession(
         history=FileHistory(str(paths.chat_history)),
         completer=_SlashCompleter(paths),
-        complete_style=CompleteStyle.READLINE_LIKE,  # as in a shell, and without empty lines
+        complete_style=CompleteStyle.READLINE_LIKE,  # as in a shell
         complete_while_typing=False,
         auto_suggest=_SlashSuggestion(paths),
         multiline=True,
@@ -72,7 +72,7 @@ def _keys() -> KeyBindings:
 def _found(paths: TeamPaths, typed: str) -> list[str]:
     try:
         return slash.complete(paths, typed)
-    except TeamError:  # whoever types wants no error
+    except TeamError:  # an error must not disturb typing
         return []
 
 
@@ -91,7 +91,7 @@ class _SlashCompleter(Completer):
 
 
 class _SlashSuggestion(AutoSuggest):
-    """Shows the rest of the first command that a line may become; the right arrow takes it."""
+    """Suggests the first matching command; the right arrow accepts it."""
 
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
@@ -113,18 +113,18 @@ Run = Callable[[Sequence[str]], None]
 _PROMPT: Final = "> "
 _CLEAR_LINE: Final = "\r\x1b[K"
 _PART_BYTES: Final = 1 << 16
-_LOOK_SECONDS: Final = 1.0  # whatever a watch may miss; also how soon a dead team is noticed
+_LOOK_SECONDS: Final = 1.0  # finds changes that a watch missed, and a dead team
 
 
 def talk(lead: Lead, run: Run) -> None:
-    """Talk until the person leaves; the team lives on.
+    """Talk until the person leaves; the team keeps running.
 
     Args:
-        lead: has been called.
+        lead: it must have been called.
         run: runs a `teamctl` command of this team.
 
     Raises:
-        TeamError: the lead or its supervisor has gone.
+        TeamError: the lead or its supervisor has ended.
     """
     asyncio.run(_Chat(lead, run).hold())
 
@@ -137,12 +137,12 @@ class _Chat:
         self._typing = False
         self._heard = asyncio.Event()
         self._person = sys.stdin.isatty()
-        # Who pipes what is shown into a file wants neither prompts nor what is drawn over.
+        # Piped output has neither prompts nor progress lines.
         self._drawn = self._person and sys.stdout.isatty()
-        self._progress = False  # whether a line that is drawn over stands there
+        self._progress = False  # whether a progress line is shown
 
     async def hold(self) -> None:
-        """Take lines of the person and wait for turns of the lead, one after the other."""
+        """Read lines from the person, and wait for the lead's turn after each."""
         if self._person:
             self._listener.catch_up()
         else:
@@ -153,7 +153,7 @@ class _Chat:
                     return
 
     async def _take(self, line: str) -> bool:
-        """Do what a line says, or have the lead do it; returns whether the chat goes on."""
+        """Run a slash command or send the line to the lead; return whether the chat continues."""
         command = line.split(maxsplit=1)[0].lower() if line.startswith("/") else None
         if command == slash.COMPACT:
             await self._say("Sum up our conversation.", kind=COMPACT_TYPE)
@@ -168,7 +168,7 @@ class _Chat:
         await self._turn()
 
     async def _turn(self) -> None:
-        """Wait for the end of the turn that answers; Ctrl-C breaks it off, twice leaves it."""
+        """Wait for the answering turn to end; Ctrl-C interrupts it, a second one stops waiting."""
         interrupts = 0
 
         def interrupt() -> None:
@@ -195,7 +195,7 @@ class _Chat:
             self._write(terminal.style(f"· {turn.cost()}", dim=True) + "\n")
 
     def _show_progress(self, turn: Turn | None) -> None:
-        """Draw what the lead does below all that was said, to be drawn over by what comes next."""
+        """Draw a progress line, which the next output overwrites."""
         doing = self._listener.doing
         if turn is None or not doing.what or self._listener.in_line or _dumb():
             return
@@ -208,16 +208,17 @@ class _Chat:
         self._progress = True
 
     def _over(self) -> bool:
-        """Return true once there is nothing to wait for any more.
+        """Return whether the wait is over.
 
         Raises:
-            TeamError: the lead or its supervisor has gone; without a person to tell, also where
-                the lead does not read.
+            TeamError: the lead or its supervisor has ended; in a script, also if the lead does not
+                read its mail.
         """
         pidfile.check(self._lead.paths)
         member = Roster(self._lead.paths).read().get(LEAD)
         why_waiting = explain_wait(self._lead.paths, member)
-        self._listener.look()  # after the roster: what it wrote before it went, it wrote
+        # Read after the roster, so that the last records of an ended lead are seen.
+        self._listener.look()
         if self._listener.ended is not None:
             return True
         if member.status in GONE:
@@ -232,7 +233,7 @@ class _Chat:
 
     @contextmanager
     def _listened(self) -> Iterator[None]:
-        """Tell what happens for the length of a block, also while a line is typed."""
+        """Show events during a block, even while a line is typed."""
         loop = asyncio.get_running_loop()
         with ExitStack() as stack:
             for folder in (self._lead.paths.transcripts, self._lead.paths.inboxes):
@@ -252,15 +253,15 @@ class _Chat:
         self._heard.set()
 
     async def _typed(self) -> AsyncIterator[str]:
-        from prompt_toolkit.patch_stdout import patch_stdout  # noqa: PLC0415 -- the same
+        from prompt_toolkit.patch_stdout import patch_stdout  # noqa: PLC0415 -- slow, only at a terminal
 
         from teamctl.chat.console import make_session  # noqa: PLC0415 -- 100 ms, only at a terminal
 
-        # Made here, so that it is private.
+        # Created here with private permissions.
         files.append(self._lead.paths.chat_history, b"", durable=False)
         session = make_session(self._lead.paths)
         while True:
-            self._typing = True  # what is told meanwhile stands above the line, in whole lines
+            self._typing = True  # output appears above the line, in whole lines
             try:
                 with patch_stdout(raw=True):
                     line = await session.prompt_async(_PROMPT)
@@ -278,20 +279,20 @@ class _Chat:
             sys.stdout.write(_CLEAR_LINE)
             self._progress = False
         sys.stdout.write(text if sys.stdout.isatty() else click.unstyle(text))
-        if not self._typing:  # half a line would be drawn over by the one that is typed
+        if not self._typing:  # the prompt would overwrite a partial line
             sys.stdout.flush()
 
 
 def _obey(word: str, rest: str, run: Run) -> bool:
-    """Do what a command says.
+    """Run a slash command.
 
     Args:
-        word: with its slash, in lower case.
-        rest: what stands behind it.
+        word: the command with its slash, in lower case.
+        rest: its arguments.
         run: runs a `teamctl` command of this team.
 
     Returns:
-        Whether the chat goes on.
+        Whether the chat continues.
     """
     found = slash.COMMANDS.get(word)
     if word == slash.QUIT:
@@ -308,12 +309,12 @@ def _obey(word: str, rest: str, run: Run) -> bool:
 
 
 def _dumb() -> bool:
-    """Return whether the terminal cannot draw over a line."""
+    """Return whether the terminal cannot overwrite a line."""
     return os.environ.get("TERM") == "dumb"
 
 
 async def _lines(fd: int) -> AsyncIterator[str]:
-    """Yield lines as they come; the loop goes on meanwhile. What is not UTF-8 is no crash."""
+    """Yield lines as they arrive without blocking the loop; invalid UTF-8 is replaced."""
     rest = b""
     while part := await _read(fd):
         *whole, rest = (rest + part).split(b"\n")
@@ -328,7 +329,7 @@ async def _read(fd: int) -> bytes:
     readable = asyncio.Event()
     try:
         loop.add_reader(fd, readable.set)
-    except PermissionError:  # epoll(7) takes no regular file, which lets nobody wait
+    except PermissionError:  # epoll(7) rejects regular files, which never block
         return os.read(fd, _PART_BYTES)
     try:
         await readable.wait()

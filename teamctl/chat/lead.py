@@ -1,4 +1,4 @@
-"""The agent that leads, as the person's side reaches it: by requests, mail and its conversation."""
+"""The chat's side of the lead: requests and mail to it, and the news about its team."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENDED: Final = frozenset({"merged", "conflict", "failed"})
 
 
 def tell(paths: TeamPaths, since: float) -> Iterator[str]:
-    """Yield a line for each thing that happened since a moment; the last ones where it is a lot."""
+    """Yield a line for each of the last events since a moment."""
     told = [
         (event.time, said) for event in EventStream(paths, since).look() if (said := _say(event))
     ]
@@ -35,11 +35,11 @@ def tell(paths: TeamPaths, since: float) -> Iterator[str]:
 
 
 def needs(paths: TeamPaths, told: Container[str]) -> Iterator[str]:
-    """Yield a line for each that waits for the person, is paused or has failed, and what to do.
+    """Yield the notices about open requests and stopped teammates.
 
     Args:
         paths: the team.
-        told: the ids of requests that are told of anyway.
+        told: the ids of requests to leave out.
     """
     for one in OverviewReader(paths, costs=False).read().notices:
         if one.kind is NoticeKind.WAITING and one.request not in told:
@@ -50,12 +50,12 @@ def needs(paths: TeamPaths, told: Container[str]) -> Iterator[str]:
 
 
 def explain_answer(request: str | None) -> str:
-    """Return what answers a request in a chat."""
+    """Return the slash commands that answer a request."""
     return f"/approve {request} or /reject {request} WHY answers it"
 
 
 def _say(event: Event) -> str | None:
-    """Return an event in a sentence, if it is worth one."""
+    """Return the sentence for an event; `None` for minor ones."""
     facts = event.facts
     match event.kind:
         case EventKind.SPAWNED:
@@ -79,11 +79,11 @@ def short_moment(seconds: float) -> str:
 
 
 class Lead:
-    """One team's leading agent.
+    """The lead of one team.
 
     Args:
-        fresh: whether the first thing that it is told begins a new conversation.
-        model: its model from now on, where another one is wanted.
+        fresh: whether the first message begins a new conversation.
+        model: its new model; `None` keeps the present one.
     """
 
     def __init__(self, choice: TeamOptions, *, fresh: bool, model: str | None) -> None:
@@ -93,14 +93,14 @@ class Lead:
         self._model = model
 
     def call(self, *, scripted: bool) -> str | None:
-        """Have it there; returns what the person should know of it.
+        """Start the lead if needed; return a warning for the person, if any.
 
         Args:
-            scripted: whether nobody is there to know: why it is paused is told in its answer.
+            scripted: whether the caller is a script, which learns of a pause later.
 
         Raises:
-            NoTeamd: nobody could start it.
-            TeamError: it is at work, and would have to begin anew or with another model.
+            NoTeamd: teamd does not run.
+            TeamError: it is working, so a new conversation or model is refused.
         """
         arguments = {"fresh": self._fresh, "model": self._model}
         reply = control.ask(self.paths, LEAD, arguments, timeout_seconds=REQUEST_SECONDS)
@@ -111,7 +111,7 @@ class Lead:
         return None if warning is None else str(warning)
 
     def tell(self, text: str, *, kind: str = "message") -> str:
-        """Send it what the person says; returns the message's id."""
+        """Send the person's text; return the message's id."""
         extra = {PROMPT_KEY: True, FRESH_KEY: True} if self._fresh else {}
         content = without_secrets(text)
         message = Message(type=kind, sender=USER, to=LEAD, content=content, extra=extra)
@@ -120,10 +120,10 @@ class Lead:
         return message.id
 
     def interrupt(self) -> None:
-        """Break off its turn, if it has one; does not wait for it.
+        """Interrupt its turn without waiting for the end.
 
         Raises:
-            NoTeamd: nobody could.
+            NoTeamd: teamd does not run.
         """
         whom = {"name": LEAD}
         request = control.ControlRequest.within(REQUEST_SECONDS, "interrupt", arguments=whom)

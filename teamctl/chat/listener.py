@@ -1,4 +1,4 @@
-"""The lead's conversation as a person reads it along."""
+"""The lead's conversation as the chat shows it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from teamd.transcript.file import decode_lines
 
 
 class LeadProgress:
-    """Follows what the lead does, record by record."""
+    """The lead's current step, from the records of its conversation."""
 
     def __init__(self) -> None:
         self._tools: dict[str, str] = {}
@@ -40,7 +40,6 @@ class LeadProgress:
         self.since = 0.0
 
     def note(self, record: records.Record) -> None:
-        """Take in what has happened."""
         match record:
             case records.Delivered() | records.CallAnswered() | records.NoteAdded():
                 self.what, self.since = "thinking", record.time
@@ -54,7 +53,7 @@ class LeadProgress:
 
 
 class Turn:
-    """What a turn that the person waits for has taken so far."""
+    """The time and cost of the current turn."""
 
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
@@ -62,7 +61,7 @@ class Turn:
         self._before = self._account()
 
     def cost(self) -> str:
-        """Return the seconds and the money."""
+        """Return the time and cost so far."""
         now, before = self._account(), self._before
         spent = replace(
             now,
@@ -75,7 +74,7 @@ class Turn:
     def _account(self) -> Account:
         try:
             return Ledger(self._paths.ledger).read().used.get(LEAD, NOTHING)
-        except TeamError:  # what it costs can be told later as well
+        except TeamError:  # a later call may read it
             return NOTHING
 
 
@@ -87,7 +86,7 @@ def describe_call(call: records.Block) -> str:
 
 
 _REPLY: Final = b'"reply"'
-_LAST: Final = 3  # replies that a person is shown of those that were missed
+_LAST: Final = 3  # missed replies to show
 _REPLY_LINES: Final = 8
 _WHOLE: Final = f"`teamctl transcript {LEAD}` shows it whole"
 _MARK: Final = (live.BEGINS, live.ENDS)
@@ -97,14 +96,14 @@ _WHOLE_OWN: Final = "/inbox shows it whole"
 
 
 class Listener:
-    """Tells what is new in the conversation since the last look.
+    """Shows new records of the conversation, and new mail for the person.
 
     Args:
-        write: takes text; a line may come in pieces.
+        write: called with text, which may be a part of a line.
 
     Attributes:
-        arrived: whether the message that is waited for stands in the conversation.
-        ended: the end of the turn in which it does.
+        arrived: whether the awaited message was delivered.
+        ended: the end of the turn that read it.
     """
 
     def __init__(self, paths: TeamPaths, write: Callable[[str], None]) -> None:
@@ -114,7 +113,7 @@ class Listener:
         self._marks = False
         self._place = 0
         self._layout = Layout.of_output()
-        on_terminal = self._layout.width is not None  # a program wants the reply alone
+        on_terminal = self._layout.width is not None  # a program reads only the reply
         self._reply_shown = LiveReply(paths.partial(LEAD), thinking=on_terminal)
         self._retries = Retries(paths.log(LEAD))
         self.doing = LeadProgress()
@@ -125,12 +124,12 @@ class Listener:
         self.ended: records.TurnEnded | None = None
 
     def skip(self) -> None:
-        """Pass over what was before the chat."""
+        """Skip the conversation before the chat."""
         for _ in self._lines():
             pass
 
     def catch_up(self) -> None:
-        """Tell what the lead has said while no person listened; from now on somebody does."""
+        """Show the replies and events since the last chat, and move the mark."""
         before, left = self._read_mark(), self._left()
         missed = [line for line in self._lines() if self._place > before and _REPLY in line]
         replies = [record for record in decode_lines(missed) if isinstance(record, records.Replied)]
@@ -156,13 +155,13 @@ class Listener:
         self._move_mark()
 
     def wait_for(self, message_id: str) -> None:
-        """Look for the end of the turn in which this message is read; `ended` tells of it."""
+        """Await the end of the turn that reads this message; it sets `ended`."""
         self._awaited = message_id
         self.arrived = False
         self.ended = None
 
     def look(self) -> None:
-        """Tell what is new."""
+        """Show new records and mail."""
         before = self._place
         for record in decode_lines(self._lines()):
             self._tell(record)
@@ -176,31 +175,31 @@ class Listener:
             self._mail(message, "you")
 
     def notice(self, text: str) -> None:
-        """Tell the person something that nobody has said."""
+        """Show a text of the chat's own."""
         self._line(output.plain(self._paths.add_team_option(text)), fg="yellow")
 
     def _read_mark(self) -> int:
-        """Up to where the conversation has been shown, in bytes; 0 where that is not known.
+        """Return the offset up to which the conversation was shown; 0 if unknown.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: the mark cannot be read.
         """
         said = (files.read(self._paths.chat_mark) or b"").strip()
         place = int(said) if said.isdigit() else 0
-        there = files.size(self._paths.transcript(LEAD))  # less where that file is gone
+        there = files.size(self._paths.transcript(LEAD))  # 0 if the file is gone
         return place if place <= there else 0
 
     def _left(self) -> float | None:
-        """Return when a person was in the chat last; `None` for never."""
+        """Return the time of the last chat; `None` for the first."""
         try:
             left = self._paths.chat_mark.stat().st_mtime
         except OSError:
             return None
-        return math.floor(left * 1000) / 1000  # logs tell milliseconds, cut off
+        return math.floor(left * 1000) / 1000  # logs truncate to milliseconds
 
     def _move_mark(self) -> None:
-        """Note up to where it has been shown; what is lost of that is shown once more."""
-        with suppress(StoreError):  # a full disk keeps nobody from talking
+        """Store the offset; if that fails, replies are shown again."""
+        with suppress(StoreError):  # a full disk must not end the chat
             files.replace(self._paths.chat_mark, b"%d\n" % self._place, durable=False)
 
     def _lines(self) -> Iterator[bytes]:
@@ -249,14 +248,14 @@ class Listener:
             self._line(f"  {self._describe_request(message)}", fg="yellow")
 
     def _describe_request(self, message: Message) -> str:
-        """Return how a request is answered here, or how it was: its text may be clipped."""
+        """Return the commands that answer a request, or its outcome."""
         ended = approval_text.describe_end(self._paths, message)
         request = layout.clip_line(str(message.extra.get("request_id", "ID")))
         return ended or explain_answer(request)
 
     @property
     def in_line(self) -> bool:
-        """Return whether what was shown last did not end its line."""
+        """Return whether the last output ended within a line."""
         return self._reply_shown.open_line
 
     def _end_line(self) -> None:
@@ -265,13 +264,13 @@ class Listener:
             self._reply_shown.open_line = False
 
     def _line(self, text: str, **style: Any) -> None:
-        self._end_line()  # half a reply that broke off may stand there
+        self._end_line()  # a partial reply may precede it
         for row in list(self._layout.wrap(text)) or [""]:
             self._write(terminal.style(row, **style) + "\n")
 
 
 def _news(message: Message) -> str | None:
-    """Return what a message of the program's own says, in a line; `None` for mail of somebody."""
+    """Return the line for a message of the program; `None` for mail from a teammate."""
     if message.type == SHUTDOWN_ANSWER_TYPE and message.extra.get("approve") is True:
         return f"{message.sender} is shut down"
     if message.type == "message" and "task_id" in message.extra:
@@ -280,14 +279,14 @@ def _news(message: Message) -> str | None:
 
 
 class LiveReply:
-    """The words of a reply that is under way, and how many of them have been shown.
+    """The text of the reply in progress, and the part that was shown.
 
     Args:
-        path: where they are.
-        thinking: whether thinking is shown, too.
+        path: the file of the partial reply.
+        thinking: whether thinking is shown.
 
     Attributes:
-        open_line: whether what was shown last did not end its line.
+        open_line: whether the last output ended within a line.
     """
 
     def __init__(self, path: Path, *, thinking: bool = True) -> None:
@@ -299,19 +298,19 @@ class LiveReply:
         self.open_line = False
 
     def more(self) -> str:
-        """Return what came since the last look."""
+        """Return the new text since the last call."""
         attempt, newline, said = (files.read(self._path) or b"").partition(b"\n")
         if not newline:
             return ""
         again = ""
         if attempt != self._attempt:
-            again = "\n" if self.open_line else ""  # it broke off, and is said anew
+            again = "\n" if self.open_line else ""  # the reply begins again
             self._attempt, self._shown, self._dim = attempt, "", False
-        whole = self._plain(said.decode(errors="ignore"))  # a character may be half there
+        whole = self._plain(said.decode(errors="ignore"))  # the last character may be incomplete
         return again + self._show(whole[len(self._shown) :])
 
     def rest(self, whole: str) -> str:
-        """Return what is left to show of a reply that stands in the conversation now.
+        """Return the part of a complete reply that was not shown yet.
 
         Args:
             whole: the reply, see `live.compose`.
@@ -326,7 +325,7 @@ class LiveReply:
         return left
 
     def _plain(self, text: str) -> str:
-        """Return what may be shown of a text; the marks around thinking stay."""
+        """Remove control characters, but keep the marks around thinking."""
         parts = _MARKS.split(text)
         return "".join(part if part in _MARK else output.plain(part) for part in parts)
 
@@ -335,7 +334,7 @@ class LiveReply:
         return "".join(map(self._styled, _MARKS.split(text)))
 
     def _styled(self, part: str) -> str:
-        """Return a part as it is shown: thinking is dim, and has lines of its own."""
+        """Style a part: thinking is dim and on lines of its own."""
         if part in _MARK:
             self._dim = part == live.BEGINS
             if not self._thinking:

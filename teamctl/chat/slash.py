@@ -1,4 +1,4 @@
-"""What a person can type in the chat besides words to the lead: commands with a slash."""
+"""The slash commands of the chat."""
 
 from __future__ import annotations
 
@@ -18,14 +18,11 @@ QUIT: Final = "/quit"
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
-    """One command.
+    """A slash command.
 
     Attributes:
-        usage: what to type.
-        help: what it does.
-        argv: makes of the words behind it the call of `teamctl` that it stands for; `None` where
-            the chat does it itself.
-        names: finds what may stand behind it, to be completed.
+        argv: turns its arguments into those of `teamctl`; `None` for commands of the chat itself.
+        names: returns the completions of its first argument.
     """
 
     usage: str
@@ -35,7 +32,7 @@ class SlashCommand:
 
     @property
     def word(self) -> str:
-        """The command itself, with its slash."""
+        """The command with its slash, without arguments."""
         return self.usage.partition(" ")[0]
 
 
@@ -44,7 +41,7 @@ def _call(name: str) -> Callable[[str], list[str]]:
 
 
 def _answer(name: str, option: str) -> Callable[[str], list[str]]:
-    """Return what makes the call that answers a request; the words behind its id are the reason."""
+    """Return an `argv` function for answers; the words after the id are the reason."""
 
     def argv(rest: str) -> list[str]:
         request, _, words = rest.partition(" ")
@@ -92,25 +89,24 @@ COMMANDS: Final = {
 
 
 def describe() -> str:
-    """Return the list of all commands."""
     width = max(len(one.usage) for one in COMMANDS.values())
     return "\n".join(f"{one.usage:{width}}  {one.help}" for one in COMMANDS.values())
 
 
 def find_near(word: str) -> str | None:
-    """Return the command that was probably meant by an unknown one."""
-    from difflib import get_close_matches  # noqa: PLC0415 -- only for a mistake
+    """Return the command closest to an unknown one."""
+    from difflib import get_close_matches  # noqa: PLC0415 -- only for unknown commands
 
     begun = [name for name in COMMANDS if name.startswith(word)]
     return next(iter(begun or get_close_matches(word, COMMANDS, n=1)), None)
 
 
 def complete(paths: TeamPaths, typed: str) -> list[str]:
-    """Return what the last word of a line may become; nothing where the line is for the lead.
+    """Return the completions of a line's last word; none for a line to the lead.
 
     Args:
         paths: the team.
-        typed: the line as far as it goes.
+        typed: the line so far.
     """
     word, space, rest = typed.partition(" ")
     if not word.startswith("/") or " " in rest:

@@ -1,4 +1,4 @@
-"""The team as a page: a server on loopback that only reads files, and acts as commands do.
+"""The team as a web page: a server on loopback that reads files and acts as commands do.
 
-It is a process of its own. It needs the extra `web`, and is loaded by `teamctl web` alone.
+It is a separate process, needs the extra `web`, and only `teamctl web` imports it.
 """

@@ -14,15 +14,15 @@ from teamd.errors import WrongUsage
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The values that a page has sent with one action."""
+    """The values that a page sent with an action."""
 
     values: Mapping[str, Any]
 
     def text(self, key: str) -> str:
-        """Return a text that has to have something in it.
+        """Return a text that must not be empty.
 
         Raises:
-            WrongUsage: it has not.
+            WrongUsage: it is empty.
         """
         found = self.words(key)
         if not found.strip():
@@ -30,18 +30,17 @@ class Asked:
         return found
 
     def words(self, key: str) -> str:
-        """Return a text that may be missing."""
+        """Return an optional text."""
         found = self.values.get(key, "")
         if not isinstance(found, str):
             raise WrongUsage(f"{key} has to be a text")
         return arguments.without_secrets(found)
 
     def flag(self, key: str) -> bool:
-        """Return whether that is wanted."""
         return self.values.get(key) is True
 
     def amount(self, key: str) -> float | None:
-        """Return a number that may be missing."""
+        """Return an optional number."""
         found = self.values.get(key)
         if found is None or (isinstance(found, int | float) and not isinstance(found, bool)):
             return found
@@ -49,7 +48,7 @@ class Asked:
 
 
 def act(choice: TeamOptions, name: str, asked: Asked) -> str:
-    """Do what is asked; return the sentence that says so.
+    """Run an action; return its sentence for the person.
 
     Raises:
         TeamError: it is refused, or failed.

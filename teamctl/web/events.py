@@ -1,4 +1,4 @@
-"""The state of the team as pages know it, and the events that change it, each with an id."""
+"""The connections of pages, and the stream of state changes with ids."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MOST_STRANGERS: Final = 128  # connections over which nothing was asked with a token
-MOST_READERS: Final = 256  # the others
-BACKLOG: Final = 256  # as many are accepted in one go, before any of them is counted
-STRANGER_SECONDS: Final = 15.0  # until a connection has asked for something
-STUCK_SECONDS: Final = 10.0  # until a reader takes what is sent to it
-_DESCRIPTORS: Final = 1024  # what these take at most, watches and files included
+MOST_STRANGERS: Final = 128  # connections without a valid token so far
+MOST_READERS: Final = 256  # connections with one
+BACKLOG: Final = 256  # accepted at once, before they are counted
+STRANGER_SECONDS: Final = 15.0  # until the first request with a token
+STUCK_SECONDS: Final = 10.0  # until a reader must have read the sent data
+_DESCRIPTORS: Final = 1024  # the most that these need, including watches and files
 
 
 class ConnectionLimit:
-    """All connections, the oldest first; beyond the bound the oldest stranger has to go.
+    """All connections, the oldest first; beyond the limit the oldest stranger is closed.
 
-    So whoever opens thousands pushes out its own: one that asks at once is answered. Of those that
-    showed a token none is pushed out, and one too many is refused.
+    A flood of connections thus closes its own. Connections that showed a token are never closed;
+    beyond their limit, new ones are refused.
     """
 
     def __init__(self, *, strangers: int = MOST_STRANGERS, readers: int = MOST_READERS) -> None:
@@ -34,13 +34,13 @@ class ConnectionLimit:
         self._readers: dict[Connection, None] = {}
 
     def enter(self, one: Connection) -> None:
-        """Count a new one."""
+        """Count a new connection."""
         self._strangers[one] = None
         if len(self._strangers) > self._most[0]:
             next(iter(self._strangers)).abort()
 
     def know(self, one: Connection) -> bool:
-        """Count it among those that showed a token; return whether there is room for it."""
+        """Count a connection with a valid token; return whether there is room."""
         if one in self._readers:
             return True
         if len(self._readers) >= self._most[1]:
@@ -50,13 +50,12 @@ class ConnectionLimit:
         return True
 
     def leave(self, one: Connection) -> None:
-        """Count it no more."""
         self._strangers.pop(one, None)
         self._readers.pop(one, None)
 
 
 class Connection(H11Protocol):
-    """One connection. `crowd` is set by `protocol`, for uvicorn makes connections itself."""
+    """One connection. `protocol` sets `crowd`, since uvicorn makes the connections."""
 
     crowd: ConnectionLimit
 
@@ -66,44 +65,43 @@ class Connection(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's
-        """Begin."""
+        """Count the connection, and limit its time without a token."""
         super().connection_made(transport)
         self.crowd.enter(self)
         self._limit(STRANGER_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Release the connection."""
         self._limit(None)
         self.crowd.leave(self)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Note that the other side does not read: it is cut off unless it goes on soon."""
+        """Close the connection soon unless the other side reads on."""
         super().pause_writing()
         self._limit(STUCK_SECONDS)
 
     def resume_writing(self) -> None:
-        """Note that it reads again."""
         super().resume_writing()
         self._limit(None)
 
     def vouch(self) -> bool:
-        """Note that a token was shown over this connection; return whether there is room for it."""
+        """Record that a token was shown; return whether there is room."""
         self._limit(None)
         return self.crowd.know(self)
 
     def abort(self) -> None:
-        """End it at once, whatever is still to be sent."""
+        """Close at once, dropping unsent data."""
         self.crowd.leave(self)
         self.transport.abort()
 
     async def _named(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        """Serve a request, which can name its connection."""
+        """Serve a request with its connection in the scope."""
         scope["connection"] = self
         await self._serve(scope, receive, send)
 
     def _limit(self, seconds: float | None) -> None:
-        """Let it live for so long, unless this is called again."""
+        """Close it after so many seconds; `None` cancels that."""
         if self._deadline is not None:
             self._deadline.cancel()
         later = asyncio.get_running_loop().call_later
@@ -111,27 +109,27 @@ class Connection(H11Protocol):
 
 
 def protocol(crowd: ConnectionLimit) -> type[Connection]:
-    """Return the class of the connections of one server."""
+    """Return the connection class of one server."""
     return type("ServedConnection", (Connection,), {"crowd": crowd})
 
 
 def allow_descriptors() -> None:
-    """Raise the limit on open files as far as needed; a bound on connections must come first."""
+    """Raise the limit on open files as far as the limits on connections need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-KEPT: Final = 256  # events, for pages that come back
-MOST_WAITING: Final = 64  # events that one reader has not taken yet
+KEPT: Final = 256  # events kept for pages that reconnect
+MOST_WAITING: Final = 64  # unread events of one reader
 SNAPSHOT: Final = "snapshot"
 _DIGITS: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
 class StateEvent:
-    """A part of the state that has changed, or all of it; `data` is JSON in one line."""
+    """A changed part of the state, or all of it; `data` is one line of JSON."""
 
     id: str
     name: str
@@ -139,7 +137,7 @@ class StateEvent:
 
 
 class Reader:
-    """One page's events. It is never waited for: one that does not keep up is cut off."""
+    """The events of one page, which is disconnected if it does not keep up."""
 
     def __init__(self, first: Iterable[StateEvent]) -> None:
         self._waiting = deque(first)
@@ -147,7 +145,7 @@ class Reader:
         self._cut = False
 
     def offer(self, event: StateEvent) -> None:
-        """Add an event, unless too many wait already."""
+        """Add an event, or disconnect a reader with too many."""
         if len(self._waiting) >= MOST_WAITING:
             self._cut = True
             self._waiting.clear()
@@ -156,7 +154,7 @@ class Reader:
         self._news.set()
 
     async def events(self) -> AsyncGenerator[StateEvent]:
-        """Yield events as they come; it ends for a reader that is cut off, who may come back."""
+        """Yield events until the reader is disconnected; it may reconnect."""
         while not self._cut:
             while self._waiting:
                 yield self._waiting.popleft()
@@ -167,10 +165,10 @@ class Reader:
 
 @dataclass(eq=False, slots=True)
 class EventLog:
-    """The parts of the state by their names, and the last events.
+    """The state by part names, and the last events.
 
     Attributes:
-        boot: tells the ids of this server from those of an earlier one.
+        boot: distinguishes the ids of this server from those of an earlier one.
     """
 
     boot: str = field(default_factory=lambda: secrets.token_hex(4))
@@ -181,11 +179,11 @@ class EventLog:
 
     @property
     def read(self) -> bool:
-        """Return whether anybody reads."""
+        """Whether there are readers."""
         return bool(self._readers)
 
     def publish(self, name: str, value: Any) -> None:
-        """Set a part of the state, and tell every reader where it is another one now."""
+        """Set a part of the state; a change is sent to every reader."""
         data = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
         if self._state.get(name) == data:
             return
@@ -197,18 +195,17 @@ class EventLog:
             reader.offer(event)
 
     def forget(self) -> None:
-        """Forget the events, since nobody looked at what happened next."""
+        """Forget the events, since changes are not followed from now on."""
         self._recent.clear()
-        self._number += 1  # the last id does not lead on to what comes
+        self._number += 1  # so that the last id cannot be resumed from
 
     def enter(self, last_id: str) -> Reader:
-        """Begin to read behind the event of an id, or with a snapshot where that is not known."""
+        """Add a reader after the event of an id, or with a snapshot for an unknown id."""
         reader = Reader(self._since(last_id))
         self._readers.add(reader)
         return reader
 
     def leave(self, reader: Reader) -> None:
-        """Read no more."""
         self._readers.discard(reader)
 
     def _since(self, last_id: str) -> list[StateEvent]:

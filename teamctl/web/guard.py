@@ -1,7 +1,7 @@
-"""The door of the server: who may ask for what, decided before anything reads a body or a file.
+"""Access control of the server, applied before a body or file is read.
 
-Any page in the browser can send requests to loopback, and any program of the machine can connect.
-The first are told by Host, Origin and fetch metadata, the second by the token.
+Any page in the browser can send requests to loopback, and any local program can connect.
+Host, Origin and fetch metadata stop the former, the token the latter.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _LEFT: Final = "the link that `teamctl web` prints holds it; a new start makes a
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of one server; they die with it.
+    """The tokens of one server process.
 
     Attributes:
-        full: lets its bearer act; `None` for a server that nobody acts through.
-        reading: lets its bearer look.
+        full: allows actions; `None` for a read-only server.
+        reading: allows reading.
     """
 
     full: str | None
@@ -55,38 +55,36 @@ class Tokens:
 
     @classmethod
     def made(cls, *, readonly: bool) -> Tokens:
-        """Make new ones."""
         return cls(None if readonly else secrets.token_urlsafe(32))
 
     def may_act(self, given: str) -> bool | None:
-        """Return whether the bearer of a token may act; `None` where it may not even look."""
+        """Return whether a token allows actions; `None` for an invalid token."""
         if self.full is not None and _same(given, self.full):
             return True
         return False if _same(given, self.reading) else None
 
 
 class Json(JSONResponse):
-    """A document, all in ASCII: half a pair, of which UTF-8 knows nothing, is a text as well."""
+    """A JSON response in ASCII, since lone surrogates cannot be encoded as UTF-8."""
 
     def render(self, content: Any) -> bytes:
-        """Encode it."""
         return json.dumps(content, separators=(",", ":")).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """A request that is not let in: the status and the sentence."""
+    """The status and the sentence for a refused request."""
 
     status: int
     why: str
 
 
 class Guard:
-    """Lets requests through to an application, or refuses them.
+    """Passes requests on to an application, or refuses them.
 
     Args:
-        app: asked what is let through; finds in `scope["may_act"]` whether the asker may act.
-        hosts: the values of Host under which the server is known, with the port.
+        app: called with `scope["may_act"]` for allowed requests.
+        hosts: the accepted values of Host, with the port.
     """
 
     def __init__(self, app: ASGIApp, *, hosts: frozenset[str], tokens: Tokens) -> None:
@@ -95,7 +93,6 @@ class Guard:
         self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -114,7 +111,7 @@ class Guard:
         )
 
     def _look_at_way(self, headers: Headers) -> Denial | None:
-        """Refuse what a page of another origin, or under another name, has sent."""
+        """Refuse requests of other origins and to other host names."""
         hosts = headers.getlist("host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             known = ", ".join(sorted(self._hosts))
@@ -146,7 +143,7 @@ class Guard:
 
 
 def _way_for(hosts: list[str]) -> str:
-    """Return what to do where a tunnel begins at another port of the person's own machine."""
+    """Return the hint for a tunnel from another local port."""
     found = _LOOPBACK.fullmatch(hosts[0]) if len(hosts) == 1 else None
     if found is None:
         return ""
@@ -154,7 +151,7 @@ def _way_for(hosts: list[str]) -> str:
 
 
 def _look_at_method(method: str, headers: Headers) -> Denial | None:
-    """Refuse what no page of ours sends; a form, or a script without leave, sends no JSON."""
+    """Refuse other methods and bodies; forms and scripts without CORS cannot send JSON."""
     if method not in ("GET", "HEAD", "POST"):
         return Denial(405, "only GET, HEAD and POST are served")
     if method == "POST" and headers.get("content-type", "").partition(";")[0] != JSON:

@@ -1,4 +1,4 @@
-"""The mail of the whole team, as it lies in the files: what waits, and what was delivered."""
+"""The waiting and the delivered mail of the whole team."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Key: TypeAlias = tuple[str, str, str, str]
 Entry: TypeAlias = dict[str, Any]
 
 MOST_KEPT: Final = 5000  # delivered messages, the newest
-LONGEST: Final = 4000  # characters of a message that are kept
+LONGEST: Final = 4000  # characters kept of a message
 MOST_FOUND: Final = 200
 _MAIL: Final = b'"mail"'
 _SEARCHED: Final = ("id", "from", "to", "type", "summary", "content")
 
 
 class TeamMail:
-    """Follows all conversations, and looks at all inboxes; nothing is locked or taken."""
+    """Follows all conversations and inboxes without locking or taking mail."""
 
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
@@ -34,12 +34,14 @@ class TeamMail:
         self._delivered: dict[Key, Entry] = {}
         self._waiting: dict[Key, Entry] = {}
         self._version = 0
-        self._lock = threading.Lock()  # a look and a search are of two threads
+        self._lock = threading.Lock()  # reads and searches run in different threads
 
     def look(self) -> dict[str, int]:
-        """Read what has come; return a number that differs once there is anything new."""
+        """Read new mail; return a version that changes with it, and the waiting count."""
         with self._lock:
-            waiting = dict(self._find_waiting())  # first: what moves meanwhile is seen twice
+            waiting = dict(
+                self._find_waiting()
+            )  # first, so that mail delivered meanwhile is seen twice, not missed
             fresh = dict(self._find_delivered())
             waiting = {key: one for key, one in waiting.items() if key not in fresh}
             self._version += bool(fresh) or waiting != self._waiting
@@ -50,7 +52,7 @@ class TeamMail:
             return {"version": self._version, "waiting": len(waiting)}
 
     def find(self, words: str) -> dict[str, Any]:
-        """Return the newest messages that hold all words, and how many there are."""
+        """Return the newest messages that contain all words, and the number of matches."""
         wanted = words.lower().split()
         with self._lock:
             every = [*self._delivered.values(), *self._waiting.values()]
@@ -68,7 +70,7 @@ class TeamMail:
         for path in self._paths.transcripts.glob("*.jsonl"):
             growing = self._growing.setdefault(path.name, GrowingFile(path))
             for line in growing.lines():
-                record = decode(line) if _MAIL in line else None  # what is long need not be parsed
+                record = decode(line) if _MAIL in line else None  # other long lines are not parsed
                 if not isinstance(record, Delivered):
                     continue
                 moments = {"taken": record.taken, "delivered": record.time or None}
@@ -93,7 +95,7 @@ def _entry(mail: Message, to: str, facts: dict[str, Any]) -> tuple[Key, Entry]:
         "taken": facts.get("taken"),
         "delivered": facts.get("delivered"),
     }
-    name = mail.id or f"line {entry['position']}"  # other programs may leave it out
+    name = mail.id or f"line {entry['position']}"  # other programs may omit the id
     return (to, mail.sender, name, content[:LONGEST]), entry
 
 
@@ -103,5 +105,5 @@ def _holds(entry: Entry, words: list[str]) -> bool:
 
 
 def _moment(entry: Entry) -> float:
-    """Return when it was sent, as far as that is known: what still waits is new."""
+    """Return the best known time; undated waiting mail counts as newest."""
     return float(entry["sent"] or entry["delivered"] or entry["taken"] or math.inf)

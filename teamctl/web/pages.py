@@ -1,4 +1,4 @@
-"""The addresses of the server: the page itself, the events, and what a page asks for besides."""
+"""The routes of the server: static files, events, reads and actions."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 
 
 WINDOW: Final = 1 << 18
-_WIDEST: Final = 1 << 26  # a single line of more is not shown
-_HIDDEN: Final = frozenset({"secret"})  # of a conversation: ids of requests follow from it
+_WIDEST: Final = 1 << 26  # a longer line is not shown
+_HIDDEN: Final = frozenset({"secret"})  # request ids can be derived from it
 LONGEST: Final = 20_000  # characters of one text
 
 
 @dataclass(frozen=True, slots=True)
 class LineWindow:
-    """Whole lines, and the offsets between which they stand."""
+    """Whole lines, with the offsets of their beginning and end."""
 
     start: int
     end: int
@@ -64,7 +64,7 @@ class LineWindow:
 
 
 def read_before(path: Path, end: int | None, *, size: int = WINDOW) -> LineWindow:
-    """Return the last lines before an offset, or those at the end of the file."""
+    """Return the last lines before an offset, or of the file."""
     with translate_os_errors(path):
         fd = safe_open(path, os.O_RDONLY)
         try:
@@ -74,7 +74,7 @@ def read_before(path: Path, end: int | None, *, size: int = WINDOW) -> LineWindo
                 start = max(0, stop - size)
                 content = os.pread(fd, stop - start, start)
                 head = 0 if start == 0 else content.find(b"\n") + 1
-                tail = content.rfind(b"\n") + 1  # what is torn is still being written
+                tail = content.rfind(b"\n") + 1  # an incomplete line is still being written
                 if tail > head or start == 0 or size >= _WIDEST:
                     break
                 size *= 4
@@ -84,7 +84,7 @@ def read_before(path: Path, end: int | None, *, size: int = WINDOW) -> LineWindo
 
 
 def read_behind(path: Path, start: int, *, size: int = WINDOW) -> LineWindow:
-    """Return the first lines behind an offset; the end of a file that is shorter by now."""
+    """Return the first lines after an offset, or the end of a file that has shrunk."""
     with translate_os_errors(path):
         fd = safe_open(path, os.O_RDONLY)
         try:
@@ -103,7 +103,7 @@ def read_behind(path: Path, start: int, *, size: int = WINDOW) -> LineWindow:
 
 
 def to_json(window: LineWindow) -> dict[str, Any]:
-    """Return a window as pages get it: objects as they stand there, long texts cut."""
+    """Return a window as JSON, with long texts cut."""
     found = (parse(line) for line in window.lines)
     shown = [
         {key: _cut(value) for key, value in one.items() if key not in _HIDDEN}
@@ -131,7 +131,7 @@ def _cut(value: Any) -> Any:
 
 
 def read_usage(paths: TeamPaths) -> dict[str, Any]:
-    """Return what everybody has used, what all have, and what each day has cost."""
+    """Return the use of each member, of the team, and of each day."""
     accounts = Ledger(paths.ledger).read()
     members, total = read_uses(paths, accounts)
     return {
@@ -158,10 +158,10 @@ _STATUS: Final = {ExitCode.USAGE: 422, ExitCode.NO_TEAMD: 503, ExitCode.DEADLINE
 
 
 class Pages:
-    """What is behind each address.
+    """The handlers of the routes.
 
     Args:
-        tokens: the one for reading is told to whoever may act, to hand it on.
+        tokens: pages that may act also get the reading token, to share it.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class Pages:
         self._limiter = anyio.CapacityLimiter(_ACTIONS)
 
     def app(self) -> Starlette:
-        """Return the application, which takes for granted that a request may be answered."""
+        """Return the application; `Guard` has to admit the requests."""
         looks = {
             "session": self._session,
             "mail": self._find_mail,
@@ -261,12 +261,12 @@ class Pages:
         return Json({"text": self._paths.add_team_option(said)})
 
     def _member(self, name: str) -> str:
-        """Return the name as the roster has it: no other leads to a file."""
+        """Return the name as in the roster, so that only names of members become paths."""
         return Roster(self._paths).read().get(name).name
 
 
 def static_files() -> list[tuple[str, bytes, str]]:
-    """Return the address, content and type of each file of the page; there are no others."""
+    """Return the address, content and type of each static file."""
     found = []
     for file in resources.files("teamctl.web").joinpath("static").iterdir():
         kind = _TYPES.get(file.name[file.name.rfind(".") :])
@@ -281,7 +281,7 @@ async def _serve(content: bytes, kind: str, _: Request) -> Response:
 
 
 async def _read(request: Request) -> Mapping[str, Any]:
-    """Read what was posted, as far as that is a reasonable length."""
+    """Read a posted JSON object of limited length."""
     content = b""
     async for piece in request.stream():
         content += piece
@@ -302,14 +302,14 @@ def _offset(request: Request, key: str) -> int | None:
 
 
 async def _explain(_: Request, error: Exception) -> Response:
-    """Answer what a command would print as its error."""
-    assert isinstance(error, TeamError)  # noqa: S101 -- as it was registered
+    """Answer with the error that a command would print."""
+    assert isinstance(error, TeamError)  # noqa: S101 -- registered for this type
     status = _STATUS.get(ExitCode(error.exit_code), 409)
     return Json({"error": error.for_person(), "exit_code": error.exit_code}, status)
 
 
 async def _explain_status(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101 -- as it was registered
+    assert isinstance(error, HTTPException)  # noqa: S101 -- registered for this type
     return Json({"error": error.detail}, error.status_code)
 
 
@@ -317,12 +317,12 @@ async def _confess(_: Request, error: Exception) -> Response:
     return Json({"error": f"internal error ({type(error).__name__}: {error})"}, 500)
 
 
-_DRAWN_SECONDS: Final = 0.25  # between two looks at what takes long: processes, copies
+_DRAWN_SECONDS: Final = 0.25  # between two slow reads, of processes and copies
 _MEASURED_SECONDS: Final = 2.0  # after which processes are measured again
 
 
 def parts(choice: TeamOptions, paths: TeamPaths, mail: TeamMail) -> list[WatchedPart]:
-    """Return all of them."""
+    """Return the watched parts of the state."""
     root, talk, inboxes = paths.root, paths.transcripts, paths.inboxes
     return [
         WatchedPart(
@@ -347,13 +347,13 @@ def parts(choice: TeamOptions, paths: TeamPaths, mail: TeamMail) -> list[Watched
 
 
 def _team(choice: TeamOptions, paths: TeamPaths, seen: OverviewReader) -> dict[str, Any]:
-    """Return what `team --json` prints."""
+    """Return the document of `team --json`."""
     found = seen.read(choice.waiting(paths))
     return {**found.to_json(), "trouble": found.trouble}
 
 
 def _roster(paths: TeamPaths) -> Any:
-    """Return `config.json` as it stands there, each time another one stands there."""
+    """Return the content of `config.json`."""
     content = files.read(paths.config)
     try:
         return None if content is None else json.loads(content)
@@ -375,7 +375,7 @@ def _queue(paths: TeamPaths) -> dict[str, Any]:
 
 
 def _sizes(paths: TeamPaths) -> dict[str, dict[str, int]]:
-    """Return how long each conversation and each log is: a page that shows one reads on."""
+    """Return the size of each conversation and log, so that open pages read on."""
     return {
         "transcripts": _lengths(paths.transcripts, ".jsonl"),
         "logs": _lengths(paths.logs, ".log"),
@@ -387,6 +387,6 @@ def _lengths(folder: Path, ending: str) -> dict[str, int]:
     for path in sorted(folder.glob(f"*{ending}")):
         try:
             found[path.name.removesuffix(ending)] = path.lstat().st_size
-        except FileNotFoundError:  # gone meanwhile
+        except FileNotFoundError:  # removed meanwhile
             continue
     return found

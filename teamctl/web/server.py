@@ -1,4 +1,4 @@
-"""The server as a process: a socket on loopback or in a file, and uvicorn on it."""
+"""The server process: uvicorn on a loopback or Unix socket."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import PRIVATE_FILE, private_umask
 
 LOOPBACK: Final = "127.0.0.1"
-FORWARDED_PORT: Final = 8080  # in the link to a socket in a file, which `ssh -L` gives a port
+FORWARDED_PORT: Final = 8080  # in the link to a Unix socket that `ssh -L` forwards
 _NAMES: Final = (LOOPBACK, "localhost")
-_KEEP_SECONDS: Final = 30  # an idle connection
+_KEEP_SECONDS: Final = 30  # of an idle connection
 _END_SECONDS: Final = 1
 _LONGEST_PATH: Final = 107  # bytes of a socket's name, unix(7)
 
@@ -44,13 +44,13 @@ def serve(
     """Serve until a signal ends it.
 
     Args:
-        choice: names the team for what is done.
-        paths: that team.
-        file: where the socket is to be; `None` for loopback.
-        port: on loopback, 0 for any free one; the forwarded one of a socket in a file.
-        forwarded: the port on the machine of the browser, where a tunnel gives it another one.
-        readonly: whether nobody may act through it.
-        tell: gets the link, once the server can be reached.
+        choice: the team for actions.
+        paths: the same team.
+        file: the path of a Unix socket; `None` for loopback.
+        port: on loopback, 0 for any free one; for a Unix socket, the port in the link.
+        forwarded: the port on the browser's machine if a tunnel changes it.
+        readonly: whether actions are refused.
+        tell: called with the link once the server accepts connections.
     """
     tokens = Tokens.made(readonly=readonly)
     with _ended_by_signals(), _loopback(port) if file is None else _in_file(file) as listening:
@@ -76,7 +76,7 @@ def _run(app: Guard, listening: socket.socket) -> None:
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="critical",  # what a stranger sends is nothing to report
+        log_level="critical",  # invalid requests are not reported
         access_log=False,
         server_header=False,
         proxy_headers=False,
@@ -89,9 +89,9 @@ def _run(app: Guard, listening: socket.socket) -> None:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """End the block with SIGTERM as with Ctrl-C: that is how it usually ends.
+    """End the block on SIGTERM or Ctrl-C, the usual ends of the server.
 
-    uvicorn takes both while it serves, and raises them again once it has ended.
+    uvicorn handles both while it serves, and raises them again afterwards.
     """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -104,7 +104,7 @@ def _ended_by_signals() -> Iterator[None]:
 @contextmanager
 def _loopback(port: int) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as made:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a restart on the same port
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # allows a restart on the port
         try:
             made.bind((LOOPBACK, port))
         except OSError as error:
@@ -117,7 +117,7 @@ def _loopback(port: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def _in_file(file: Path) -> Iterator[socket.socket]:
-    """Make a socket that only its owner can connect to, in the place of one that nobody serves."""
+    """Make a private Unix socket, replacing a stale one."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made, translate_os_errors(file):
         _make_way(file)
         with private_umask():
@@ -143,6 +143,6 @@ def _make_way(file: Path) -> None:
         try:
             probe.connect(str(file))
         except ConnectionRefusedError:
-            file.unlink()  # its server was killed
+            file.unlink()  # stale: its server was killed
             return
     raise TeamError(f"another server listens at {file}; end it, or name another place")

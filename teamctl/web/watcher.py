@@ -1,4 +1,4 @@
-"""The one watcher of files: it looks again at what may have changed, for all pages together."""
+"""The file watcher: it rereads changed parts of the state once for all pages."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from teamctl.web.events import EventLog, Reader
 from teamd.errors import TeamError
 from teamd.files.watch import Watch, watch
 
-LINGER_SECONDS: Final = 10.0  # a page that comes back resumes
-_SHARE: Final = 4.0  # a look that takes long is followed by a pause of so many times that
-_LOOKS: Final = 4  # at a time, each in a thread
+LINGER_SECONDS: Final = 10.0  # a page that reconnects in time resumes
+_SHARE: Final = 4.0  # a read is followed by a pause of so many times its duration
+_LOOKS: Final = 4  # reads at a time, each in a thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +27,11 @@ class WatchedPart:
     """A part of the state.
 
     Attributes:
-        name: of the event that tells it.
-        look: returns it, as JSON knows it; called in a thread, never twice at a time.
-        folders: where it is looked at again when something changes in them.
-        pause_seconds: between two looks.
-        recheck_seconds: after which it is looked at without any change.
+        name: the name of its events.
+        look: returns the part as JSON values; called in a thread, never twice at a time.
+        folders: changes in them cause a reread.
+        pause_seconds: between two reads.
+        recheck_seconds: after which it is reread without a change.
     """
 
     name: str
@@ -43,7 +43,7 @@ class WatchedPart:
 
 @dataclass(eq=False, slots=True)
 class PartsWatcher:
-    """Looks while somebody reads, and rests otherwise."""
+    """Watches the parts while there are readers."""
 
     parts: Sequence[WatchedPart]
     log: EventLog
@@ -54,7 +54,7 @@ class PartsWatcher:
 
     @asynccontextmanager
     async def reader(self, last_id: str) -> AsyncIterator[Reader]:
-        """Read behind the event of an id; looking begins with the first reader."""
+        """Read on after the event of an id; the first reader starts the watch."""
         if self._leaving is not None:
             self._leaving.cancel()
             self._leaving = None
@@ -70,7 +70,7 @@ class PartsWatcher:
             self._rest_later()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching unless there are readers."""
         if self._looking is not None and not self.log.read:
             self._looking.cancel()
             self._looking = None
@@ -113,7 +113,7 @@ class PartsWatcher:
         limiter: anyio.CapacityLimiter,
         looked: asyncio.Event,
     ) -> None:
-        """Look at one part again and again."""
+        """Reread one part after each change."""
         while True:
             changed.clear()
             began = time.monotonic()
@@ -141,5 +141,5 @@ def _look_at(part: WatchedPart) -> Any:
         return part.look()
     except TeamError as error:
         return {"trouble": error.for_person()}
-    except Exception as error:  # noqa: BLE001 -- an edge: what one part meets hides no other
+    except Exception as error:  # noqa: BLE001 -- an error of one part must not hide the others
         return {"trouble": f"{type(error).__name__}: {error}"}
