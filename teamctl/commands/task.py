@@ -79,7 +79,7 @@ def _facts(task: Task, team_check: str) -> Iterator[str]:
     for key, value in facts.items():
         if value:
             yield f"{key.replace('_', ' ')}: {output.plain(value)}"
-    yield f"proof: {rules.in_a_word(task, team_check)}"
+    yield f"proof: {rules.describe_proof(task, team_check)}"
     for key, moment in (("created", task.created), ("updated", task.updated)):
         if moment:
             yield f"{key}: {output.moment(moment)}"

@@ -57,7 +57,7 @@ def _draw(shown: list[Task], tasks: Tasks) -> None:
         "OWNER": [task.owner or "-" for task in shown],
         "ROLE": [task.role or "-" for task in shown],
         "BLOCKED BY": [", ".join(tasks.blockers(task)) or "-" for task in shown],
-        "PROOF": [rules.in_a_word(task) for task in shown],
+        "PROOF": [rules.describe_proof(task) for task in shown],
         "SUBJECT": [task.subject for task in shown],
     }
     if not any(task.role for task in shown):

@@ -84,9 +84,9 @@ class Board:
         Raises:
             TeamError: the subject is empty, or an id or the owner is unknown.
         """
-        subject = rules.checked_subject(subject)
-        owner = rules.resolved_owner(self.paths, owner)
-        check = rules.checked_command(check)
+        subject = rules.clean_subject(subject)
+        owner = rules.resolve_owner(self.paths, owner)
+        check = rules.clean_check(check)
         with self._writing() as (tasks, fd):
             made = (task for task in tasks.by_id.values() if key and task.key == key)
             if (again := next(made, None)) is not None:
@@ -118,8 +118,8 @@ class Board:
         Raises:
             TeamError: the task has another owner, is blocked, completed or deleted.
         """
-        taker = self.who if owner is None else rules.resolved_owner(self.paths, owner)
-        return self.apply(task_id, partial(rules.claimed, owner=taker))
+        taker = self.who if owner is None else rules.resolve_owner(self.paths, owner)
+        return self.apply(task_id, partial(rules.claim_for, owner=taker))
 
     def update(self, task_id: str, change: Change) -> Changed:
         """Change a task.
@@ -129,8 +129,8 @@ class Board:
                 wait for each other in a circle.
         """
         if change.owner:
-            change = replace(change, owner=rules.resolved_owner(self.paths, change.owner))
-        rule = partial(rules.changed, change=change, who=self.who, check=self.check)
+            change = replace(change, owner=rules.resolve_owner(self.paths, change.owner))
+        rule = partial(rules.apply_change, change=change, who=self.who, check=self.check)
         return self.apply(task_id, rule)
 
     def find_claim(self, task_id: str, claim: str) -> Task | None:
@@ -163,11 +163,11 @@ class Board:
             task = before.by_id.get(task_id)
             if task is None or not rules.is_claimed(task, claim):
                 return None
-            new = replace(rules.judged(task, attempt), updated=time.time())
+            new = replace(rules.apply_attempt(task, attempt), updated=time.time())
             if new.status is TaskStatus.COMPLETED:
                 return self._put(new, self._freed_mail(new, before))
             to = task.owner or self._maker(task)
-            return self._put(new, news.failed(new, to, output, most))
+            return self._put(new, news.failure_mail(new, to, output, most))
 
     def take_next(self, role: str) -> Task | None:
         """Claim the first task that this member may start by itself, and mail it to the member.
@@ -180,8 +180,8 @@ class Board:
             task = self._next(tasks, role)
             if task is None:
                 return None
-            taken = rules.claimed(task, owner=self.who, tasks=tasks)
-            return self._put(replace(taken, updated=time.time()), [news.found(taken)])
+            taken = rules.claim_for(task, owner=self.who, tasks=tasks)
+            return self._put(replace(taken, updated=time.time()), [news.claim_mail(taken)])
 
     def release(self, gone: Callable[[str], str | None]) -> list[Task]:
         """Take open tasks from owners that are gone.
@@ -200,7 +200,7 @@ class Board:
             return []
         with self._writing() as (tasks, _):
             return [
-                self._put(replace(rules.released(task, why), updated=time.time()), [])
+                self._put(replace(rules.release(task, why), updated=time.time()), [])
                 for task, why in left(tasks)
             ]
 
@@ -231,7 +231,7 @@ class Board:
 
     def _freed_mail(self, changed: Task, before: Tasks) -> Iterator[Message]:
         team, after = Roster(self.paths).read(), before.with_task(changed)
-        return news.freed(changed, before, after, team=team, by=self.who)
+        return news.unblocked_mail(changed, before, after, team=team, by=self.who)
 
     def _maker(self, task: Task) -> str:
         """Return the maker of a task, or the lead if the maker has no inbox."""
@@ -249,7 +249,7 @@ class Board:
         """Return mail to an owner that was assigned the task by another member."""
         if not task.owner or task.is_of(former) or task.is_of(self.who):
             return []
-        return [news.given(task, tasks, by=self.who)]
+        return [news.assignment_mail(task, tasks, by=self.who)]
 
     @contextmanager
     def _writing(self) -> Iterator[tuple[Tasks, int]]:

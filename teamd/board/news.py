@@ -18,7 +18,7 @@ _NEXT_STEP: Final = (
 )
 
 
-def given(task: Task, tasks: Tasks, *, by: str) -> Message:
+def assignment_mail(task: Task, tasks: Tasks, *, by: str) -> Message:
     """Return mail to the new owner of a task."""
     text = f"{by} gave you task {task.id}: {_whole(task)}"
     if blockers := tasks.blockers(task):
@@ -26,13 +26,15 @@ def given(task: Task, tasks: Tasks, *, by: str) -> Message:
     return _about(task, text, by=by, to=task.owner)
 
 
-def found(task: Task) -> Message:
+def claim_mail(task: Task) -> Message:
     """Return mail to an idle teammate for which the task was claimed."""
     text = f"You are free, and so was task {task.id}, so it is yours now: {_whole(task)}"
     return _about(task, text, by=TEAMD, to=task.owner)
 
 
-def freed(changed: Task, before: Tasks, after: Tasks, *, team: Team, by: str) -> Iterator[Message]:
+def unblocked_mail(
+    changed: Task, before: Tasks, after: Tasks, *, team: Team, by: str
+) -> Iterator[Message]:
     """Yield mail to the owners of the tasks that a change has freed, or else to their makers."""
     for task in after.freed_since(before):
         to = task.owner or task.created_by
@@ -47,7 +49,7 @@ def freed(changed: Task, before: Tasks, after: Tasks, *, team: Team, by: str) ->
         yield _about(task, text, by=by, to=member.name if member else to)
 
 
-def failed(task: Task, to: str, output: str, most: int) -> Iterator[Message]:
+def failure_mail(task: Task, to: str, output: str, most: int) -> Iterator[Message]:
     """Yield mail about the last failed check.
 
     Args:
@@ -63,7 +65,7 @@ def failed(task: Task, to: str, output: str, most: int) -> Iterator[Message]:
         f"again. Fix it, then set its status to completed once more.\n\n{said}"
     )
     yield _failure(task, text, to)
-    count = rules.failures(task)
+    count = rules.count_failures(task)
     if count % most == 0 and to != LEAD:
         text = (
             f"The check of task {task.id} ({task.subject}) of {to} has failed {count} times; the "
@@ -73,7 +75,7 @@ def failed(task: Task, to: str, output: str, most: int) -> Iterator[Message]:
         yield _failure(task, text, LEAD)
 
 
-def claimers(team: Team, changed: frozenset[str], before: Tasks, tasks: Tasks) -> list[str]:
+def find_claimers(team: Team, changed: frozenset[str], before: Tasks, tasks: Tasks) -> list[str]:
     """Return the members that may start a task by themselves since these tasks have changed."""
     there = tasks.by_id.values()
     told = [task for task in there if not changed.isdisjoint((task.id, *task.blocked_by))]

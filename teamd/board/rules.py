@@ -18,7 +18,7 @@ _LONGEST_COMMAND: Final = 300
 NOTES_KEPT: Final = 20
 
 
-def done(task: Task, team_check: str) -> Task:
+def mark_done(task: Task, team_check: str) -> Task:
     """Return a task that its owner marks done: `checking` if there is a check, else completed."""
     if not (task.check or team_check):
         return replace(task, status=TaskStatus.COMPLETED, proven=None)
@@ -31,7 +31,7 @@ def is_claimed(task: Task, claim: str) -> bool:
     return task.status is TaskStatus.CHECKING and task.claim == claim
 
 
-def judged(task: Task, attempt: Attempt | None) -> Task:
+def apply_attempt(task: Task, attempt: Attempt | None) -> Task:
     """Return a task after a run of its check; `attempt` is `None` if the check was removed."""
     if attempt is None:
         return replace(task, status=TaskStatus.COMPLETED, proven=None, claim="", kills=0)
@@ -42,7 +42,7 @@ def judged(task: Task, attempt: Attempt | None) -> Task:
     return replace(tried, status=begun, proven=False)
 
 
-def reopened(task: Task, tasks: Tasks, *, note: str) -> Task:  # noqa: ARG001 -- a rule of the board
+def reopen(task: Task, tasks: Tasks, *, note: str) -> Task:  # noqa: ARG001 -- a rule of the board
     """Return a completed task that could not be merged as open again, once for each note."""
     if task.status is not TaskStatus.COMPLETED or note in task.notes:
         return task
@@ -50,7 +50,7 @@ def reopened(task: Task, tasks: Tasks, *, note: str) -> Task:  # noqa: ARG001 --
     return replace(task, status=begun, proven=False, notes=(*task.notes, note)[-NOTES_KEPT:])
 
 
-def failures(task: Task) -> int:
+def count_failures(task: Task) -> int:
     """Return how often the check has failed since it last passed."""
     count = 0
     for attempt in task.attempts:
@@ -58,13 +58,13 @@ def failures(task: Task) -> int:
     return count
 
 
-def in_a_word(task: Task, team_check: str = "") -> str:
+def describe_proof(task: Task, team_check: str = "") -> str:
     """Return the state of a task's proof in a word or two."""
     if task.status is TaskStatus.COMPLETED:
         return "proven" if task.proven else "unproven"
     if task.status is TaskStatus.CHECKING:
         return "checking"
-    if count := failures(task):
+    if count := count_failures(task):
         return f"failed {count} times" if count > 1 else "failed once"
     return "not yet" if task.check or team_check else "no check"
 
@@ -117,7 +117,7 @@ class Change:
     remove_blocked_by: tuple[str, ...] = ()
 
 
-def claimed(task: Task, *, owner: str, tasks: Tasks) -> Task:
+def claim_for(task: Task, *, owner: str, tasks: Tasks) -> Task:
     """Return the task in progress with a new owner; unchanged if the owner has it already."""
     if not task.status.open:
         raise TaskRefused(
@@ -135,7 +135,7 @@ def claimed(task: Task, *, owner: str, tasks: Tasks) -> Task:
     return replace(task, status=TaskStatus.IN_PROGRESS, owner=owner)
 
 
-def changed(task: Task, change: Change, *, who: str, tasks: Tasks, check: str = "") -> Task:
+def apply_change(task: Task, change: Change, *, who: str, tasks: Tasks, check: str = "") -> Task:
     """Return the task after a change that the member `who` wants.
 
     Args:
@@ -147,7 +147,7 @@ def changed(task: Task, change: Change, *, who: str, tasks: Tasks, check: str = 
     """
     said = replace(
         task,
-        subject=task.subject if change.subject is None else checked_subject(change.subject),
+        subject=task.subject if change.subject is None else clean_subject(change.subject),
         description=task.description if change.description is None else change.description,
     )
     if change.check is not None and change.check.strip() != task.check:
@@ -156,15 +156,15 @@ def changed(task: Task, change: Change, *, who: str, tasks: Tasks, check: str = 
     moved = _moved(_linked(said, change, tasks), change, who, tasks)
     status, anew = moved.status, moved.status is not task.status
     if status is TaskStatus.CHECKING and moved.check != task.check:
-        return done(moved, check)  # it starts again with the new check
+        return mark_done(moved, check)  # it starts again with the new check
     if not anew:
         return moved
     if status is TaskStatus.COMPLETED:
-        return done(moved, check)
+        return mark_done(moved, check)
     return replace(moved, claim="", kills=0, proven=False if moved.check else None)
 
 
-def released(task: Task, why: str) -> Task:
+def release(task: Task, why: str) -> Task:
     """Return an open task without its owner, which is gone."""
     notes = (*task.notes, f"released: {why}")[-NOTES_KEPT:]
     return replace(task, status=TaskStatus.PENDING, owner="", notes=notes)
@@ -185,7 +185,7 @@ def free_for(task: Task, *, name: str, role: str, tasks: Tasks) -> bool:
     )
 
 
-def checked_subject(text: str) -> str:
+def clean_subject(text: str) -> str:
     """Return a subject on one line.
 
     Raises:
@@ -213,10 +213,10 @@ def _checked_by(task: Task, command: str, who: str) -> str:
         )
     if not task.status.open:
         raise TaskRefused(f"task {task.id} is {task.status}; set its status to pending as well")
-    return checked_command(command)
+    return clean_check(command)
 
 
-def checked_command(text: str) -> str:
+def clean_check(text: str) -> str:
     """Return a check as bash accepts it.
 
     Raises:
@@ -248,7 +248,7 @@ def check_links(task_id: str, links: tuple[str, ...], tasks: Tasks) -> tuple[str
     return tuple(dict.fromkeys(other.id for other in found))
 
 
-def resolved_owner(paths: TeamPaths, name: str) -> str:
+def resolve_owner(paths: TeamPaths, name: str) -> str:
     """Return an owner's name as the roster spells it; empty for an empty name.
 
     Raises:

@@ -413,7 +413,7 @@ class Queue:
     def _reopen(self, entry: Entry) -> None:
         if entry.note:
             with suppress(UnknownTask):
-                self.board.apply(entry.task, partial(rules.reopened, note=entry.note))
+                self.board.apply(entry.task, partial(rules.reopen, note=entry.note))
 
 
 def _owes(entry: Entry) -> bool:

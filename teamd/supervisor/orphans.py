@@ -15,7 +15,7 @@ import psutil
 
 from teamd.board.board import Board
 from teamd.board.files import Tasks, id_in
-from teamd.board.news import claimers
+from teamd.board.news import find_claimers
 from teamd.board.rules import gone_from
 from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS, Watch
@@ -150,7 +150,7 @@ class OrphanedTasks:
             before, self._tasks = self._tasks, self.board.read()
         except StoreError:  # whoever is woken looks again itself
             return None
-        return claimers(team, changed, before, self._tasks)
+        return find_claimers(team, changed, before, self._tasks)
 
     def look_soon(self) -> None:
         """Look at the next opportunity: a process has ended, maybe in the middle of telling."""

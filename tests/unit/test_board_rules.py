@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from teamd.board.files import Tasks
-from teamd.board.rules import Change, changed, claimed, free_for, released
+from teamd.board.rules import Change, apply_change, claim_for, free_for, release
 from teamd.board.task import Task, TaskStatus
 from teamd.errors import TeamError
 
@@ -57,7 +57,7 @@ CLAIMS = [
 
 @pytest.mark.parametrize(("before", "outcome"), CLAIMS, ids=[o for _, o in CLAIMS])
 def test_a_claim_succeeds_or_says_why_not(before: Task, outcome: str) -> None:
-    came = outcome_of(lambda: claimed(before, owner="alice", tasks=board(BLOCKER, before)))
+    came = outcome_of(lambda: claim_for(before, owner="alice", tasks=board(BLOCKER, before)))
     assert came.startswith(outcome)
 
 
@@ -117,7 +117,7 @@ def test_an_update_respects_the_rights_of_the_member(
     before: Task, who: str, change: Change, outcome: str
 ) -> None:
     """The rights depend on the member that calls, whatever its prompt says."""
-    came = outcome_of(lambda: changed(before, change, who=who, tasks=board(BLOCKER, before)))
+    came = outcome_of(lambda: apply_change(before, change, who=who, tasks=board(BLOCKER, before)))
     assert came.startswith(outcome)
     assert came == outcome or "/" not in outcome
 
@@ -128,29 +128,31 @@ def test_a_cycle_over_several_is_named() -> None:
     third = Task(id="3", subject="c")
     tasks = board(first, second, third)
     with pytest.raises(TeamError, match="3 waits for 1 waits for 2 waits for 3; leave one of"):
-        changed(third, Change(add_blocked_by=("1",)), who="lead", tasks=tasks)
+        apply_change(third, Change(add_blocked_by=("1",)), who="lead", tasks=tasks)
 
 
 def test_a_deleted_task_blocks_nothing_and_cannot_become_a_blocker() -> None:
     deleted = Task(id="1", subject="a", status=DELETED)
     waiting = task(PENDING, NOBODY, "1")
     tasks = board(deleted, waiting)
-    assert claimed(waiting, owner="alice", tasks=tasks).owner == "alice"
+    assert claim_for(waiting, owner="alice", tasks=tasks).owner == "alice"
     with pytest.raises(TeamError, match="task 1 is deleted and would never block task 2"):
-        changed(waiting, Change(add_blocked_by=("1",)), who="lead", tasks=tasks)
+        apply_change(waiting, Change(add_blocked_by=("1",)), who="lead", tasks=tasks)
 
 
 def test_ids_are_understood_as_models_write_them() -> None:
-    after = changed(task(), Change(add_blocked_by=("#1", " 1 ")), who="bob", tasks=board(BLOCKER))
+    after = apply_change(
+        task(), Change(add_blocked_by=("#1", " 1 ")), who="bob", tasks=board(BLOCKER)
+    )
     assert after.blocked_by == ("1",)
-    gone = changed(after, Change(remove_blocked_by=("#1",)), who="bob", tasks=board(BLOCKER))
+    gone = apply_change(after, Change(remove_blocked_by=("#1",)), who="bob", tasks=board(BLOCKER))
     assert gone.blocked_by == ()
 
 
 def test_a_release_is_noted_and_old_notes_are_removed() -> None:
     after = task(IN_PROGRESS, "alice")
     for _ in range(50):
-        after = released(after, "alice is shut down")
+        after = release(after, "alice is shut down")
     assert (after.status, after.owner) == (PENDING, NOBODY)
     assert set(after.notes) == {"released: alice is shut down"}
     assert len(after.notes) == 20
@@ -177,7 +179,9 @@ def test_a_teammate_starts_only_free_tasks_by_itself(candidate: Task, free: bool
 
 def test_a_returned_task_is_not_claimed_by_the_same_teammate_again() -> None:
     """Otherwise it would claim and return the task for ever, and pay each time."""
-    back = changed(task(IN_PROGRESS, "alice"), Change(status=PENDING), who="alice", tasks=board())
+    back = apply_change(
+        task(IN_PROGRESS, "alice"), Change(status=PENDING), who="alice", tasks=board()
+    )
     assert not free_for(back, name="alice", role="coder", tasks=board(back))
     assert free_for(back, name="bob", role="coder", tasks=board(back))
-    assert claimed(back, owner="alice", tasks=board(back)).owner == "alice", "unless it asks to"
+    assert claim_for(back, owner="alice", tasks=board(back)).owner == "alice", "unless it asks to"

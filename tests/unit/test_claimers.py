@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from teamd.board.files import TaskFiles, Tasks
-from teamd.board.news import claimers
+from teamd.board.news import find_claimers
 from teamd.board.task import Task, TaskStatus
 from teamd.files import files
 from teamd.files.paths import TeamPaths
@@ -48,11 +48,11 @@ def test_a_change_wakes_only_the_teammates_it_concerns(
 ) -> None:
     """Task 1 has changed; its owner may start another one."""
     looks = [Tasks({task.id: task for task in tasks}) for tasks in (before, now)]
-    assert claimers(TEAM, frozenset("1"), *looks) == woken.split()
+    assert find_claimers(TEAM, frozenset("1"), *looks) == woken.split()
 
 
 def test_a_change_of_another_task_wakes_no_teammate_for_this_one() -> None:
-    assert claimers(TEAM, frozenset("9"), Tasks(), Tasks({"1": ONE})) == []
+    assert find_claimers(TEAM, frozenset("9"), Tasks(), Tasks({"1": ONE})) == []
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from teamd.board.board import Board
-from teamd.board.rules import Change, in_a_word
+from teamd.board.rules import Change, describe_proof
 from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
@@ -93,7 +93,7 @@ def test_a_task_says_how_often_its_check_failed_since_it_last_passed(
     attempts: tuple[Attempt, ...], word: str
 ) -> None:
     task = Task(id="1", subject="x", check="true", attempts=attempts)
-    assert in_a_word(task) == word
+    assert describe_proof(task) == word
 
 
 def test_a_long_check_is_cut_in_the_mail_about_it(board: Board, post: MailRouter) -> None:

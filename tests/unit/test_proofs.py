@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from teamd.board.board import Board
-from teamd.board.rules import Change, gone_from, in_a_word
+from teamd.board.rules import Change, describe_proof, gone_from
 from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
@@ -76,7 +76,11 @@ def test_a_task_with_a_check_is_not_completed_before_it_has_passed(hall: Hall) -
 def test_a_task_without_a_check_is_completed_and_unproven(hall: Hall) -> None:
     made = hall.board("lead").add("Write it")
     task = hall.board("lead").update(made.id, DONE).task
-    assert (task.status, task.proven, in_a_word(task)) == (TaskStatus.COMPLETED, None, "unproven")
+    assert (task.status, task.proven, describe_proof(task)) == (
+        TaskStatus.COMPLETED,
+        None,
+        "unproven",
+    )
 
 
 def test_the_check_of_the_team_applies_to_every_task(hall: Hall) -> None:
@@ -113,7 +117,7 @@ def test_after_enough_failures_the_lead_gets_mail(hall: Hall) -> None:
         "task update 1 --check COMMAND`, or task_update.\n\nThe end of its output:\n\nthe end"
     )
     assert len(hall.mail("alice")) == 4
-    assert in_a_word(task) == "checking"
+    assert describe_proof(task) == "checking"
 
 
 def test_a_judgement_of_an_old_claim_is_ignored(hall: Hall) -> None:
@@ -180,7 +184,7 @@ def test_a_reopened_task_must_be_proven_again(hall: Hall) -> None:
     task = hall.claimed()
     hall.judge(task, PASSED)
     opened = hall.board("lead").update(task.id, Change(status=TaskStatus.PENDING)).task
-    assert (opened.proven, in_a_word(opened)) == (False, "not yet")
+    assert (opened.proven, describe_proof(opened)) == (False, "not yet")
     hall.board("alice").claim(task.id)
     assert hall.board("alice").update(task.id, DONE).task.status is TaskStatus.CHECKING
 
