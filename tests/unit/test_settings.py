@@ -12,15 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.errors import SettingsError
-from teamd.settings import Settings, Teammate, load, parse
+from teamd.settings import Settings, Teammate, changes, load, parse
 from teamd.settings.kinds import keys_of
 from teamd.settings.schema import (
     SECTIONS,
     HostSettings,
+    Limits,
     Mail,
+    ModelSettings,
+    Permission,
     PriceSettings,
     TeamSettings,
     ToolOverrides,
+    ToolSettings,
 )
 
 SCALARS = (
@@ -185,3 +189,32 @@ def test_any_document_loads_or_is_refused_with_sentences(document: Any, standing
 def test_any_bytes_load_or_are_refused_with_sentences(data: bytes, standing: Path) -> None:
     outcome = parsed(data, standing)
     assert isinstance(outcome, Settings) or str(outcome).startswith(f"{standing}: ")
+
+
+def test_changes_are_dotted_keys() -> None:
+    alice = Teammate(name="alice", role="coder", prompt="work")
+    bob = Teammate(name="bob", role="coder", prompt="work")
+    carol = Teammate(name="carol", role="coder", prompt="work")
+    old = Settings(teammates=(alice, bob))
+    new = Settings(
+        limits=Limits(team_usd=5.0),
+        prices={"small": PriceSettings(input=1.0, output=2.0)},
+        model=ModelSettings(cache=False, max_tokens=5),
+        tools=ToolSettings(env=()),
+        teammates=(carol, replace(alice, prompt="rest", model="small")),
+        permissions=(Permission(tool="bash", then="deny"),),
+    )
+    assert changes(old, old) == []
+    assert changes(old, Settings(teammates=(bob, alice))) == []
+    assert changes(old, new) == [
+        "model.max_tokens",
+        "model.cache",
+        "limits.team_usd",
+        "tools.env",
+        "prices.small",
+        "teammate.alice.prompt",
+        "teammate.alice.model",
+        "teammate.bob",
+        "teammate.carol",
+        "permission",
+    ]

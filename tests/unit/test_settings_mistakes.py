@@ -345,3 +345,36 @@ def test_an_impossible_server_address_is_a_mistake(server: str, file: Path) -> N
     """The postman would crash on it, and mail to all hosts would wait."""
     (said,) = mistakes(f'[hosts]\nservers = ["tls://h1:4222", "{server}"]\n', file)
     assert said.endswith(f'or ["tls://[fd00::1]:4222"]; "{server}" cannot be in it')
+
+
+def test_a_teammate_needs_name_role_and_prompt(file: Path) -> None:
+    text = "non-empty text (in [[teammate]] number 2)"
+    assert mistakes(f"{ALICE}[[teammate]]", file) == (
+        f"teammate.name is missing; it must be {NAME} (in [[teammate]] number 2)",
+        f"teammate.role is missing; it must be {text}",
+        f"teammate.prompt is missing; it must be {text}",
+    )
+
+
+def test_a_text_must_not_be_blank_or_hold_nuls(file: Path) -> None:
+    (sentence,) = mistakes(ALICE.replace("work", r"\n "), file)
+    where = "(in [[teammate]] number 1)"
+    assert sentence == rf'teammate.prompt must be non-empty text, not "\u000a " {where}'
+    (sentence,) = mistakes(ALICE.replace("coder", r"a\u0000"), file)
+    assert sentence == f"teammate.role must not hold a NUL character; leave it out {where}"
+
+
+@pytest.mark.parametrize("name", ["lead", "User", "TEAMD", "all"])
+def test_a_reserved_name_is_refused(name: str, file: Path) -> None:
+    (sentence,) = mistakes(ALICE.replace("alice", name), file)
+    assert sentence.startswith(f"teammate.name is refused: '{name}' cannot be a teammate's name")
+
+
+@pytest.mark.parametrize(("first", "second"), [("alice", "Alice"), ("Alice", "alice")])
+def test_a_name_is_unique_whatever_its_case(first: str, second: str, file: Path) -> None:
+    text = ALICE.replace("alice", first) + ALICE.replace("alice", second)
+    (sentence,) = mistakes(text, file)
+    assert sentence == (
+        "teammate.name must be unlike every other, whatever the case; "
+        f'"{second}" is taken (in [[teammate]] number 2)'
+    )
