@@ -79,7 +79,7 @@ def live(
             name,
             journal,
             wakeup,
-            CallSlots(slots, lambda: heartbeat.resting),
+            CallSlots(slots),
             goes_on=hibernates,
         )
         if hibernates:

@@ -133,8 +133,6 @@ class Delivery:
         if not self._delivered.messages or self.waiting():
             self.finish()
             if not self.hold.holds():
-                if self.env.mailbox.waiting():
-                    self.env.slots.ask_ahead()  # it comes while mail is taken
                 self._take_mail()
         for news in self.news():
             if news.about not in self.env.conversation.told:

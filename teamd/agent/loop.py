@@ -202,7 +202,6 @@ class Loop:
 
     async def _follow(self) -> bool:
         """Carry out the last reply; return whether the turn has ended."""
-        self.env.slots.decline()
         show = self.env.presence.begin_tool
         await follow(self.compaction, self.turn.run, self._repeats, show)
         if self._repeats.stuck_at:
@@ -289,7 +288,6 @@ class Loop:
             self._send_notices()
 
     async def _wait(self, seconds: float = math.inf) -> None:
-        self.env.slots.decline()
         await self.env.wakeup.wait(seconds)
 
     @property

@@ -168,18 +168,11 @@ class Children(Lives):
             if life.child is not None:
                 life.child.signal(signal.SIGKILL)
 
-    def ring(self, names: Iterable[str], *, with_slots: bool = False) -> None:
-        """Wake those of the names that have a process.
-
-        Args:
-            names: of teammates.
-            with_slots: whether each is about to ask the model; who rests is offered a slot then.
-        """
+    def ring(self, names: Iterable[str]) -> None:
+        """Wake those of the teammates that have a process."""
         for name in names:
             life = self._lives.get(name)
             if life is not None and life.child is not None and life.watchdog is not None:
-                if with_slots and life.heartbeat is not None and life.heartbeat.resting:
-                    self.slots.offer(name)
                 life.child.ring()
                 life.watchdog.ring(clocks.awake())
                 self._look_within(_LOOK_SECONDS)

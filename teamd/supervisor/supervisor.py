@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Final
 
-from teamd.clocks import Deadline
 from teamd.control import ControlRequest
 from teamd.errors import StoreError, TeamError
 from teamd.files import pidfile
 from teamd.files.watch import Watch
-from teamd.messages import NAME, TEAMD
+from teamd.messages import NAME
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.orphans import OrphanedProcesses, OrphanedTasks
 from teamd.supervisor.spawn import report_unspawned, spawn_declared
@@ -131,6 +130,7 @@ class Supervisor:
                 return
             self._heed_signals()
             self._ring()  # takes the hints, so it comes before the look that relies on them
+            self.context.children.slots.serve()
             self.inbox.obey()
             self._reap()
             self.workers.look()
@@ -153,31 +153,21 @@ class Supervisor:
             self.context.roster.publish()
 
     def _wait(self) -> None:
+        slots = self.context.children.slots
         dues = (
             self.watchdog.seconds,
             self.watch.recheck_seconds,
             self.tasks.watch.recheck_seconds,
             self.context.children.next_due_seconds(),
             self.workers.next_due_seconds(),
+            slots.next_due_seconds,
             None if self._stopping else self.context.shutdowns.next_due_seconds(),
             self.inbox.retry_seconds,
             self.context.roster.retry_seconds,
         )
-        until = Deadline.after(min(due for due in dues if due is not None))
-        children, slots = self.context.children, self.context.children.slots
-        signals, tasks = self.signals.fileno(), self.tasks.watch.fileno()
-        watched = [signals, tasks, self.watch.fileno(), slots.fileno()]
-        # Teammates are rung and slots granted between rounds: neither is news of the team, and a
-        # teammate that wakes on the same processor would wait for the end of the round.
-        while True:
-            left = (until.left, children.next_look_seconds, slots.next_due_seconds)
-            seconds = max(0.0, min(due for due in left if due is not None))
-            ready, _, _ = select.select(watched, [], [], seconds)
-            mail = self.watch.fileno() in ready and self._hear()
-            slots.serve()
-            due = until.left <= 0 or children.next_look_seconds <= 0
-            if mail or due or signals in ready or tasks in ready:
-                return
+        watched = (self.signals, self.tasks.watch, self.watch, slots)
+        seconds = max(0.0, min(due for due in dues if due is not None))
+        select.select([one.fileno() for one in watched], [], [], seconds)
 
     def _heed_signals(self) -> None:
         for number in self.signals.take():
@@ -245,21 +235,17 @@ class Supervisor:
             children.ring(children.active() if claimers is None else claimers)
         self._hear()
 
-    def _hear(self) -> bool:
-        """Wake those who have mail by the hints that came; return whether this one may have any.
-
-        What readers do to their inboxes is nothing.
-        """
+    def _hear(self) -> None:
+        """Wake the teammates whose inboxes have changed and are not empty."""
         changed = self.watch.changed()
         try:
             found = {name for name in map(_owner, changed or ()) if self._has_mail(name)}
         except StoreError:  # a look that failed: who is woken looks again itself
             changed = None
-        if changed is None:  # who knows who
+        if changed is None:
             self.context.children.ring_all()
-            return True
-        self.context.children.ring(found, with_slots=True)
-        return TEAMD in found
+            return
+        self.context.children.ring(found)
 
     def _has_mail(self, name: str) -> bool:
         return self.context.settings.paths.has_mail(name)
