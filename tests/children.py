@@ -20,13 +20,13 @@ from teamd.journal import Journal
 from teamd.mail.routing import MailRouter
 from teamd.models.retry import RetryPolicy
 from teamd.supervisor.children import Children
-from teamd.supervisor.copying import CopyMakers
 from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdowns import ShutdownContext, Shutdowns
 from teamd.supervisor.slots import ConcurrencyLimit, Slots
 from teamd.supervisor.team_context import TeamContext
+from teamd.supervisor.workers import CopyMakers
 
 NOBODY: Final = ChildProgram(
     run=lambda _: 0, load=lambda: None, warning=lambda: None, find_role=lambda _: None
@@ -42,7 +42,7 @@ def make_context(paths: TeamPaths, journal: Journal, program: ChildProgram = NOB
     children = Children(program, settings, settings.heartbeats, roster, journal, slots, [])
     shutdowns = Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal))
     ledger = Ledger(paths.ledger)
-    copies = CopyMakers(settings.paths, journal, children.descriptors)
+    copies = CopyMakers(settings.paths, children)
     return TeamContext(
         settings, post, ledger, roster, children, shutdowns, program, journal, copies
     )

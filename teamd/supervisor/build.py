@@ -24,20 +24,16 @@ from teamd.model_server.usage import Usage
 from teamd.models.prices import Prices
 from teamd.models.retry import RetryPolicy
 from teamd.supervisor import orphans
-from teamd.supervisor.checkers import Checkers
 from teamd.supervisor.children import Children
-from teamd.supervisor.copying import CopyMakers
 from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.live_settings import LiveSettings
-from teamd.supervisor.mergers import Mergers
-from teamd.supervisor.postmen import Postmen
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdowns import ShutdownContext, Shutdowns
 from teamd.supervisor.slots import ConcurrencyLimit, Slots
 from teamd.supervisor.supervisor import ServiceWatchdog, Signals, Supervisor, is_inbox
 from teamd.supervisor.team_context import TeamContext
-from teamd.supervisor.workers import Workers
+from teamd.supervisor.workers import Checkers, CopyMakers, Mergers, Postmen, Workers
 from teamd.team import teams
 
 _CAUGHT: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
@@ -68,7 +64,7 @@ def build_supervisor(
     slots = Slots(_call_limit(settings), journal)
     children = Children(program, settings, settings.heartbeats, roster, journal, slots, private)
     shutdowns = Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal))
-    copies = CopyMakers(paths, journal, children.descriptors)
+    copies = CopyMakers(paths, children)
     context = TeamContext(
         settings, post, ledger, roster, children, shutdowns, program, journal, copies
     )
@@ -76,10 +72,10 @@ def build_supervisor(
     store = Board(paths, post, TEAMD, durable=settings.durable, patience_seconds=patience)
     tasks = orphans.OrphanedTasks(store, board, journal)
     processes = orphans.OrphanedProcesses(journal, partial(teams.supervisors, paths.home))
-    checkers = Checkers(store, children, lambda: settings.now.tasks.check_seconds, journal)
-    mergers = Mergers(paths, children, lambda: settings.now.tasks.check_seconds, journal)
-    postmen = Postmen(children, lambda: settings.now.hosts, journal)
-    workers = Workers(checkers, mergers, postmen)
+    checkers = Checkers(store, children, lambda: settings.now.tasks.check_seconds)
+    mergers = Mergers(paths, children, lambda: settings.now.tasks.check_seconds)
+    postmen = Postmen(children, lambda: settings.now.hosts)
+    workers = Workers(checkers, mergers, postmen, copies)
     inbox = ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False))
     return Supervisor(context, claim, inbox, tasks, processes, workers, signals, inboxes, watchdog)
 

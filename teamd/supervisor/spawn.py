@@ -22,9 +22,9 @@ from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
 from teamd.model_server.facts import EFFORTS
 from teamd.settings import Teammate
 from teamd.settings.roles import Role
-from teamd.supervisor.copying import CopyOutcome
 from teamd.supervisor.pricing import check_price, current_price, warn_of_price
 from teamd.supervisor.team_context import TeamContext
+from teamd.supervisor.workers import CopyOutcome
 from teamd.team.member import Member
 from teamd.team.states import Status
 

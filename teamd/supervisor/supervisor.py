@@ -122,7 +122,6 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until a signal says to stop and every teammate has ended, or the team is gone."""
-        self.context.copies.begin()
         while not (self._stopping and not self._busy()):
             self._wait()
             if self._gone():  # before anything is written
@@ -134,6 +133,8 @@ class Supervisor:
             self.inbox.obey()
             self._reap()
             self.workers.look()
+            if self._stopping:
+                self._end_started()
             self._reconcile()
             self.context.children.check_heartbeats()
             if not self._stopping:  # those who end now end for that, and are resumed
@@ -181,18 +182,20 @@ class Supervisor:
         seconds = 0.0 if self._stopping else self._stop_seconds
         self.context.journal.note("stopping", signal=number.name, seconds=seconds)
         self._stopping = self.inbox.closing = True
-        self.context.copies.stop()
         self.workers.close()
-        self._end_all(seconds)
-
-    def _end_all(self, seconds: float) -> None:
         for name in self.context.children.active():
             self.context.children.stop(name, seconds=seconds)
 
+    def _end_started(self) -> None:
+        """End teammates that were started while the supervisor stops: their copy was just made."""
+        for name in self.context.children.active():
+            if not self.context.children.ending(name):
+                self.context.children.stop(name, seconds=self._stop_seconds)
+
     def _busy(self) -> bool:
         """Return whether a process runs that was forked here."""
-        children, others = self.context.children, self.context.copies.pids() | self.workers.pids()
-        return bool(children.active() or children.pids() or others)
+        children = self.context.children
+        return bool(children.active() or children.pids() or self.workers.pids())
 
     def _gone(self) -> bool:
         """Return whether the team directory is no longer the one that this process claimed."""
@@ -253,15 +256,10 @@ class Supervisor:
     def _reap(self) -> None:
         """Take note of ended processes, and end what they left behind."""
         codes = [*self.context.children.reap(), *self.workers.reap()]
-        made = self.context.copies.reap()
         ended = any(code != ChildExit.HIBERNATES for code in codes)
-        if codes or made:
-            spare = self.context.children.pids() | self.context.copies.pids() | self.workers.pids()
+        if codes:
+            spare = self.context.children.pids() | self.workers.pids()
             self.orphans.end(spare=spare, thorough=ended)
-        for go_on in made:
-            go_on()
-        if made and self._stopping:  # whose copy was made as it began to
-            self._end_all(self._stop_seconds)
         if ended:
             self.tasks.look_soon()
             self._clear()

@@ -8,11 +8,11 @@ from teamd.budget.ledger import Ledger
 from teamd.journal import Journal
 from teamd.mail.routing import MailRouter
 from teamd.supervisor.children import Children
-from teamd.supervisor.copying import CopyMakers
 from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.shutdowns import Shutdowns
+from teamd.supervisor.workers import CopyMakers
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def begin_spawn(project: Project, words: str) -> tuple[subprocess.Popen[str], in
     pipe = subprocess.PIPE
     command = project.begin(*SPAWN, installed=True, stdout=pipe, stderr=pipe)
     wait_until(lambda: stopped_at(project, words), what=f"it stops at {words}")
-    return command, int(project.log("teamd", "working copy begun")[-1]["pid"])
+    return command, int(project.log("teamd", "working copy begins")[-1]["pid"])
 
 
 def stopped_at(project: Project, words: str) -> bool:

@@ -18,12 +18,12 @@ from teamd.journal import Journal
 from teamd.mail.routing import MailRouter
 from teamd.messages import TEAMD
 from teamd.models.retry import RetryPolicy
-from teamd.supervisor.checkers import Checkers
 from teamd.supervisor.children import Children
 from teamd.supervisor.fork import CheckStart, ChildProgram
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.slots import ConcurrencyLimit, Slots
+from teamd.supervisor.workers import Checkers
 from teamd.team.states import ChildExit, Status
 from tests.children import survived
 from tests.unit.life import enrol
@@ -75,7 +75,7 @@ class World:
         children = Children(program, settings, settings.heartbeats, roster, journal, slots, [])
         self.private = children.private
         self.seconds = 60.0
-        self.checkers = Checkers(board(paths, TEAMD), children, lambda: self.seconds, journal)
+        self.checkers = Checkers(board(paths, TEAMD), children, lambda: self.seconds)
 
     def ends(self) -> int:
         """Look again and again until a process has ended; its exit code."""
