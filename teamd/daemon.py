@@ -49,8 +49,6 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         settings.paths, lambda: settings.now, settings.accepted_bytes, beat_seconds, mask
     )
 
-    teammate.begin_probe()
-
     def run(start: ChildStart) -> int:
         return teammate.live(
             start.name, start.bell, start.slots, start.heartbeat, hibernates=start.hibernates

@@ -46,7 +46,6 @@ class TeammateProcess:
     mask: Mask
     _ledger: Ledger = field(init=False)
     _probe: Probe | None = field(default=None, init=False)
-    _trial: Callable[[], Probe] | None = field(default=None, init=False)
     _cleared: bool = field(default=False, init=False)
     _loaded: bool = field(default=False, init=False)
     _sdk_loaded: bool = field(default=False, init=False)
@@ -56,26 +55,13 @@ class TeammateProcess:
 
     def probe_sandbox(self) -> Probe:
         """Return whether this machine can make a sandbox, tried once if one is wanted."""
-        from teamd.sandbox.probe import WITHOUT, Probe  # noqa: PLC0415 -- see `load`
+        from teamd.sandbox.probe import WITHOUT, Probe, probe  # noqa: PLC0415 -- see `load`
 
         if self.settings().tools.sandbox in WITHOUT:
             return Probe()
         if self._probe is None or not self._probe.works:
-            trial, self._trial = self._trial or self._try_sandbox(), None
-            self._probe = trial()
+            self._probe = probe([self.settings().team.workspace, self.paths.work])
         return self._probe
-
-    def begin_probe(self) -> None:
-        """Start the probe early: it takes 15 ms, in which the caller can go on."""
-        from teamd.sandbox.probe import WITHOUT  # noqa: PLC0415 -- see `load`
-
-        if self.settings().tools.sandbox not in WITHOUT:
-            self._trial = self._try_sandbox()
-
-    def _try_sandbox(self) -> Callable[[], Probe]:
-        from teamd.sandbox import probe  # noqa: PLC0415 -- see `load`
-
-        return probe.begin([self.settings().team.workspace, self.paths.work])
 
     def describe_sandbox(self, name: str, role: str) -> str:
         """Describe the sandbox around the commands of a teammate."""

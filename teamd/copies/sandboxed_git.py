@@ -118,8 +118,8 @@ class ConfinedGit:
                     words=given,
                     stdout=stdout,
                     pass_fds=[calls],
-                    # Killed as it begins, bubblewrap leaves a process that waits for it for ever.
-                    whole=True,
+                    # Killed as it begins, bubblewrap leaves a process that waits for it forever.
+                    kill_group=True,
                 )
         except OSError as error:  # TimeoutError is one
             raise TeamError(f"git failed in {self.folder}: {error}") from error

@@ -7,20 +7,181 @@ group they moved to. So no reaper stands above it.
 from __future__ import annotations
 
 import asyncio
+import errno
+import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from teamd.programs import Program, Sink, reaper
 from teamd.programs.cgroup import Cgroup
-from teamd.programs.gate import WAIT, Gate
-from teamd.programs.processes import descendants, namespace_of, signal_in, take_more_than
 from teamd.programs.reaped import ExitInfo
 from teamd.programs.seccomp import filter_to_read
+
+# In the first process, where the socket is descriptor 9.
+WAIT: Final = "echo ready >&9\nread -r _ <&9 || exit 1\n"
+_READY: Final = b"ready\n"
+_FIRST: Final = b"}\n"  # the end of what bubblewrap says, see `--info-fd` in bwrap(1)
+_SECONDS: Final = 60.0  # a sandbox takes milliseconds
+_LISTEN_SECONDS: Final = 0.5  # what bubblewrap began may outlive it, and say nothing more
+
+
+class Gate:
+    """One command's gate.
+
+    Attributes:
+        theirs: the end that is the first process's standard input.
+    """
+
+    def __init__(self) -> None:
+        self._ours, self.theirs = socket.socketpair()
+        self._ours.settimeout(_LISTEN_SECONDS)
+        self._said = b""
+
+    def first(self, runs: Callable[[], bool]) -> int:
+        """Wait for the first process of the sandbox; its pid.
+
+        Args:
+            runs: tells whether bubblewrap does.
+
+        Raises:
+            OSError: bubblewrap has ended without one, or takes too long.
+        """
+        self.theirs.close()
+        return int(json.loads(self._heard(_FIRST, runs))["child-pid"])
+
+    def wait(self, runs: Callable[[], bool]) -> None:
+        """Wait until the command could begin.
+
+        Raises:
+            OSError: the sandbox has ended before, or takes too long.
+        """
+        self._heard(_READY, runs)
+
+    def _heard(self, end: bytes, runs: Callable[[], bool]) -> bytes:
+        """Wait for words that end so."""
+        deadline = time.monotonic() + _SECONDS
+        while end not in self._said:
+            went_on = runs()
+            try:
+                chunk = self._ours.recv(1 << 10)
+            except TimeoutError:
+                if went_on and time.monotonic() < deadline:
+                    continue
+                raise
+            if not chunk:
+                raise OSError(errno.EPERM, "the sandbox could not be made")
+            self._said += chunk
+        words, _, self._said = self._said.partition(end)
+        return words + end
+
+    def open(self) -> None:
+        """Let the command begin."""
+        self._ours.setblocking(False)
+        with suppress(OSError):  # it has just been killed
+            self._ours.send(b"\n")
+
+    def report(self) -> bytes:
+        """Return what the first process has said since it began."""
+        with suppress(OSError):
+            self._said += self._ours.recv(1 << 10)
+        return self._said
+
+    def close(self) -> None:
+        """Give the sockets back; a command that has not begun ends instead."""
+        self.theirs.close()
+        self._ours.close()
+
+
+_MEMORY_FILE: Final = "/memfd:"
+_BLOCK_BYTES: Final = 512
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+def descendants(first: int) -> list[int]:
+    """Return a process and all below it, as far as is seen by now."""
+    found = [first]
+    for pid in found:  # grows meanwhile
+        found += reaper.children(pid)
+    return found
+
+
+def signal_in(pid: int, namespace: str, number: signal.Signals) -> None:
+    """Signal a process if it is in that namespace: its number may be another's by now."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if namespace and namespace_of(pid) == namespace:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, number)
+    finally:
+        os.close(pidfd)
+
+
+def namespace_of(pid: int) -> str:
+    """Return what names the process namespace of a process; empty for one that is gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 -- it names no file
+    except OSError:
+        return ""
+
+
+def take_more_than(limit: int, pids: Sequence[int]) -> bool:
+    """Return whether processes take more memory than that; what they share counts once.
+
+    Memory files that nobody maps count as well. Shared memory of System V that nobody has attached,
+    and file systems in memory of a namespace within, are not seen here.
+    """
+    files = _memory_files(pids)
+    if sum(map(_resident_bytes, pids)) + files <= limit:
+        return False
+    own, shared = map(sum, zip(*map(_own_bytes, pids), strict=True))
+    return own + max(0, files - shared) > limit
+
+
+def _resident_bytes(pid: int) -> int:
+    """Return the memory of a process, what it shares included; 0 for one that is gone."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123 -- ten times a second
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _own_bytes(pid: int) -> tuple[int, int]:
+    """Return the memory of a process, its part of what it shares, and how much of that is shared.
+
+    That is `Pss` and `Pss_Shmem` of proc(5). The kernel walks all of it, so only who has much is
+    asked.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines()
+    except OSError:
+        return _resident_bytes(pid), 0
+    kibibytes = {line.split()[0]: int(line.split()[1]) for line in lines[1:]}
+    return kibibytes.get(b"Pss:", 0) << 10, kibibytes.get(b"Pss_Shmem:", 0) << 10
+
+
+def _memory_files(pids: Sequence[int]) -> int:
+    """Return the bytes of files that are in memory only, see memfd_create(2)."""
+    found = {}
+    for pid in pids:
+        with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+            for entry in entries:
+                with suppress(OSError):  # closed meanwhile; the others count all the same
+                    if os.readlink(entry.path).startswith(_MEMORY_FILE):  # noqa: PTH115 -- many
+                        facts = os.stat(entry.path)  # noqa: PTH116 -- many
+                        found[facts.st_ino] = facts.st_blocks * _BLOCK_BYTES
+    return sum(found.values())
+
 
 _GRACE_SECONDS: Final = 2.0  # between SIGTERM and SIGKILL
 _KILL_SECONDS: Final = 5.0  # after SIGKILL; what is still there then waits for a dead disk

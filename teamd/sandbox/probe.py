@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamd.programs.run_program import begin_briefly
+from teamd.programs.run_program import run_to_end
 from teamd.programs.seccomp import filter_to_read
 from teamd.sandbox import SANDBOXED
 from teamd.sandbox.bubblewrap import build_trial
@@ -53,36 +53,34 @@ def probe(untrusted: Iterable[Path] = ()) -> Probe:
     """Make a sandbox and run nothing in it; takes some milliseconds.
 
     Args:
-        untrusted: folders in which no program is looked for: agents write there.
+        untrusted: folders to which agents write, so programs in them are not used.
     """
-    return begin(untrusted)()
-
-
-def begin(untrusted: Iterable[Path] = ()) -> Callable[[], Probe]:
-    """Begin to make a sandbox; return what waits for it, and returns as `probe` does."""
     if sys.platform != "linux":
-        return lambda: Probe(trouble="bubblewrap needs Linux", remedy=_CONTAINER)
+        return Probe(trouble="bubblewrap needs Linux", remedy=_CONTAINER)
     program = find_program(PROGRAM, untrusted)
     if program is None:
-        return lambda: Probe(trouble="bubblewrap is not installed", remedy=_INSTALL)
+        return Probe(trouble="bubblewrap is not installed", remedy=_INSTALL)
     try:
         with filter_to_read() as calls:
-            argv = [*build_trial(program), "--seccomp", str(calls), "true"]
-            trial = begin_briefly(argv, timeout_seconds=_PROBE_SECONDS, pass_fds=[calls])
+            said = _make_sandbox(program, calls)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         remedy = _PROCESSES if error.errno == errno.EAGAIN else "a restart"
-        refused = Probe(program=program, trouble=reason, remedy=remedy)
-        return lambda: refused
+        return Probe(program=program, trouble=reason, remedy=remedy)
+    if said is None:
+        return Probe(program=program)
+    reason, remedy = _diagnose(said)
+    return Probe(program=program, trouble=f"bubblewrap cannot start: {reason}", remedy=remedy)
 
-    def end() -> Probe:
-        status, said = trial()
-        if status == 0:
-            return Probe(program=program)
-        reason, remedy = _diagnose(said)
-        return Probe(program=program, trouble=f"bubblewrap cannot start: {reason}", remedy=remedy)
 
-    return end
+def _make_sandbox(program: str, calls: int) -> str | None:
+    """Make a sandbox; return an error message, or `None` if that worked."""
+    argv = [*build_trial(program), "--seccomp", str(calls), "true"]
+    try:
+        done = run_to_end(argv, timeout_seconds=_PROBE_SECONDS, env={}, pass_fds=[calls])
+    except OSError as error:  # TimeoutError is one
+        return str(error)
+    return None if done.status == 0 else (done.stdout + done.stderr).decode(errors="replace")
 
 
 def describe(tools: ToolSettings, probe: Probe) -> str:

@@ -7,6 +7,7 @@ RFC 9110, 9.3.6 and RFC 9112, 3.2.2. All else is refused with a sentence, and no
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from asyncio import StreamReader, StreamWriter
@@ -17,12 +18,13 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from teamd.programs import JOIN
-from teamd.programs.run_program import listen_in_namespace
+from teamd.programs.run_program import run_to_end
 from teamd.sandbox.policy import PROXY_PORT
 
 _STANDARD_PORTS: Final = (80, 443)
 _REQUEST_SECONDS: Final = 30.0
 _CONNECT_SECONDS: Final = 10.0
+_LISTEN_SECONDS: Final = 10.0
 _HEAD_BYTES: Final = 65_536
 _CHUNK: Final = 65_536
 _MOST_CONNECTIONS: Final = 100
@@ -57,7 +59,7 @@ class HostProxy:
         Raises:
             OSError: it cannot be done.
         """
-        listener = listen_in_namespace(pid, PROXY_PORT)
+        listener = _listen_in_namespace(pid, PROXY_PORT)
         self._serving = asyncio.get_running_loop().create_task(self._serve(listener))
 
     def close(self) -> None:
@@ -256,3 +258,22 @@ class Networks:
     def renew(self) -> None:
         """Leave the network to those in it; whoever comes next begins another one."""
         self._shared = Network(self._hosts)
+
+
+def _listen_in_namespace(pid: int, port: int) -> socket.socket:
+    """Return a socket that listens on the loopback address of a process's network, see `netns`.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(_LISTEN_SECONDS)
+        fd = theirs.fileno()
+        argv = [*JOIN, str(pid), "0", "listen", str(port), str(fd)]
+        done = run_to_end(argv, timeout_seconds=_LISTEN_SECONDS, env={}, pass_fds=[fd])
+        if done.status != 0:
+            why = done.stderr.decode(errors="replace").strip()[-200:]
+            raise OSError(errno.EPERM, f"no proxy in the sandbox: {why}")
+        _, fds, _, _ = socket.recv_fds(ours, 1, 1)
+    return socket.socket(fileno=fds[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from teamd.process_id import Identity
 from teamd.programs import CONFINED, Sink
 from teamd.programs.cgroup import Cgroup
 from teamd.programs.reaped import Reaped
-from teamd.programs.run_program import run_briefly
+from teamd.programs.run_program import run_to_end
 from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox.bubblewrap import MeantMounts, build_arguments, read_mounts
 from teamd.sandbox.placeholders import Placeholders, RunningCommand, Tidying
@@ -286,9 +287,11 @@ def _identity(name: str, workspace: Path) -> tuple[str, str]:
     if (git := find_program("git", [workspace])) is not None:
         own = secret_environment.split(os.environ)[0]
         argv = [git, "config", "--global", "-z", "--get-regexp", r"^user\.(name|email)$"]
-        status, said = run_briefly(argv, timeout_seconds=_IDENTITY_SECONDS, env=own)
-        pairs = (one.partition("\n") for one in said.split("\0") if status == 0)
-        found |= {key: value.strip() for key, _, value in pairs if value.strip()}
+        with suppress(OSError):  # TimeoutError is one
+            done = run_to_end(argv, timeout_seconds=_IDENTITY_SECONDS, env=own)
+            said = done.stdout.decode(errors="replace") if done.status == 0 else ""
+            pairs = (one.partition("\n") for one in said.split("\0"))
+            found |= {key: value.strip() for key, _, value in pairs if value.strip()}
     return found["user.name"], found["user.email"]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from teamd.process_id import Identity
 from teamd.programs import Captured, Program, capture, start_detached
-from teamd.programs.run_program import begin_briefly, run_briefly, run_to_end
+from teamd.programs.run_program import run_to_end
 from tests.waiting import wait_until
 
 ENDS = """
@@ -45,19 +45,18 @@ def test_the_killing_signal_is_a_negative_status() -> None:
     assert run(["sh", "-c", "kill -9 $$"], timeout_seconds=60).status == -9
 
 
-def test_what_is_captured_is_bounded() -> None:
+def test_at_most_1_mib_of_output_is_captured() -> None:
     captured = run(["head", "-c", "5000000", "/dev/zero"], timeout_seconds=60)
     assert captured.stdout == bytes(1 << 20)
 
 
-def test_the_environment_and_the_folder_are_what_is_given(tmp_path: Path) -> None:
+def test_a_program_gets_the_given_environment_and_folder(tmp_path: Path) -> None:
     env = {"PATH": os.environ["PATH"], "A": "1"}
     captured = run(["sh", "-c", "echo $A $HOME; pwd -P"], timeout_seconds=60, cwd=tmp_path, env=env)
     assert captured.stdout.decode() == f"1\n{tmp_path.resolve()}\n"
 
 
-def test_no_program_gets_a_secret_that_it_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else this process was started with, it gets."""
+def test_a_program_inherits_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-1")
     monkeypatch.setenv("PLAIN", "1")
     script = ["sh", "-c", "echo $ANTHROPIC_API_KEY $PLAIN"]
@@ -73,13 +72,13 @@ def test_a_program_that_takes_too_long_is_ended_with_its_group(tmp_path: Path) -
     wait_until(lambda: Identity.of(int(note.read_text())) is None)
 
 
-def test_who_holds_the_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_background_process_that_holds_the_pipe_is_not_waited_for(tmp_path: Path) -> None:
     """A `key_command` may start an agent that stays."""
     captured = run(["sh", "-c", "sleep 1000 & echo key"], timeout_seconds=60)
     assert captured.stdout == b"key\n"
 
 
-def test_who_escaped_and_writes_for_ever_is_not_waited_for() -> None:
+def test_an_escaped_process_that_writes_forever_is_not_waited_for() -> None:
     argv = ["sh", "-c", "setsid yes & exec sleep 0.1"]
     assert run(argv, timeout_seconds=60).stdout.startswith(b"y\ny\n")
 
@@ -89,7 +88,7 @@ def test_a_missing_program_is_an_os_error() -> None:
         run(["no-such-program"], timeout_seconds=1)
 
 
-def test_several_may_wait_for_one_end() -> None:
+def test_several_tasks_may_wait_for_one_end() -> None:
     async def waiting() -> list[int]:
         with Program(["sh", "-c", "exit 3"], output=bytes) as program:
             return [*await asyncio.gather(program.wait(), program.wait()), await program.wait()]
@@ -97,7 +96,7 @@ def test_several_may_wait_for_one_end() -> None:
     assert asyncio.run(waiting()) == [3, 3, 3]
 
 
-def test_several_are_captured_at_once() -> None:
+def test_several_programs_are_captured_at_once() -> None:
     async def several() -> list[Captured]:
         return await asyncio.gather(
             *(capture(["sh", "-c", f"exit {n}"], timeout_seconds=60) for n in range(9))
@@ -107,8 +106,8 @@ def test_several_are_captured_at_once() -> None:
 
 
 @pytest.mark.strace
-def test_an_end_is_seen_without_pidfds_too() -> None:
-    """As on macOS, and in containers that forbid them."""
+def test_an_end_is_noticed_without_pidfds() -> None:
+    """MacOS has none, and some containers forbid them."""
     strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pidfd_open"]
     inject = ["-e", "inject=pidfd_open:error=EPERM"]
     subprocess.run(
@@ -130,36 +129,16 @@ def test_a_detached_program_has_a_session_of_its_own(tmp_path: Path) -> None:
         detached.kill()
 
 
-def test_the_person_s_side_pays_for_no_loop() -> None:
-    """`teamctl` imports this module, and answers in milliseconds."""
+def test_importing_programs_does_not_import_asyncio() -> None:
+    """`teamctl` imports this module."""
     heavy = "{'asyncio', 'psutil', 'tempfile', 'pydantic'}"
     script = f"import sys, teamd.programs; print(*sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
     assert done.stdout == b"\n"
 
 
-def test_a_brief_program_runs_while_nobody_waits_for_it_yet(tmp_path: Path) -> None:
-    """Whoever starts a supervisor would wait for the sandbox, and for the modules after that."""
-    place = tmp_path / "ran"
-    end = begin_briefly(["/bin/sh", "-c", f"echo said; : >'{place}'; exit 3"], timeout_seconds=60)
-    wait_until(place.exists, what="it runs")
-    assert end() == (3, "said\n")
-
-
-def test_a_brief_program_that_does_not_end_is_killed(tmp_path: Path) -> None:
-    place = tmp_path / "pid"
-    argv = ["/bin/sh", "-c", f"echo $$ >'{place}'; exec sleep 1000"]
-    end = begin_briefly(argv, timeout_seconds=0.5)
-    wait_until(lambda: place.exists() and place.read_text(), what="it runs")
-    sleeping = Identity.of(int(place.read_text()))
-    status, said = end()
-    assert status < 0
-    assert "0.5 seconds" in said
-    assert sleeping is None or not sleeping.alive
-
-
 @pytest.mark.parametrize("words", [b"", b"x" * 300_000])
-def test_a_program_that_is_run_to_its_end_reads_its_words_whenever_it_likes(words: bytes) -> None:
+def test_run_to_end_passes_input_and_captures_outputs(words: bytes) -> None:
     late = "sleep 0.2; cat; echo error >&2; exit 3"
     for script in ("cat; echo error >&2; exit 3", late):
         done = run_to_end(
@@ -168,31 +147,32 @@ def test_a_program_that_is_run_to_its_end_reads_its_words_whenever_it_likes(word
         assert done == Captured(status=3, stdout=words, stderr=b"error\n")
 
 
-def test_a_program_that_reads_and_says_no_more_is_waited_for() -> None:
-    script = "exec <&- >&- 2>&-; sleep 0.3; exit 3"
-    for whole in (True, False):
-        done = run_to_end(
-            ["sh", "-c", script], timeout_seconds=60, env=dict(os.environ), words=bytes(300_000),
-            whole=whole,
-        )  # fmt: skip
-        assert done == Captured(status=3, stdout=b"", stderr=b"")
-        with pytest.raises(TimeoutError, match=r"sh did not end within 0.1 s"):
-            run_to_end(["sh", "-c", script], timeout_seconds=0.1, env=dict(os.environ), whole=whole)
+@pytest.mark.parametrize("group", [True, False])
+def test_a_program_that_closes_its_pipes_is_waited_for(group: bool) -> None:
+    argv, env = ["sh", "-c", "exec <&- >&- 2>&-; sleep 0.3; exit 3"], dict(os.environ)
+    done = run_to_end(argv, timeout_seconds=60, env=env, words=bytes(300_000), kill_group=group)
+    assert done == Captured(status=3, stdout=b"", stderr=b"")
+    with pytest.raises(TimeoutError, match=r"sh did not end within 0.1 s"):
+        run_to_end(argv, timeout_seconds=0.1, env=env, kill_group=group)
 
 
-def test_who_has_left_its_group_is_waited_for_and_the_status_is_the_programs() -> None:
+def test_background_processes_that_keep_the_outputs_open_are_waited_for() -> None:
     script = "echo out; (sleep 0.3; echo later) & exit 3"
     done = run_to_end(["sh", "-c", script], timeout_seconds=60, env=dict(os.environ))
     assert done == Captured(status=3, stdout=b"out\nlater\n", stderr=b"")
     script = "setsid sh -c 'sleep 0.5; echo later' & sleep 0.2; echo out; exit 3"
-    done = run_to_end(["sh", "-c", script], timeout_seconds=60, env=dict(os.environ), whole=True)
+    done = run_to_end(
+        ["sh", "-c", script], timeout_seconds=60, env=dict(os.environ), kill_group=True
+    )
     assert done == Captured(status=3, stdout=b"out\nlater\n", stderr=b"")
 
 
 @pytest.mark.parametrize("open_ones", ["", " >&- 2>&-"])
 @pytest.mark.parametrize("ends", [True, False])
-def test_nothing_outlives_a_whole_program(tmp_path: Path, ends: bool, open_ones: str) -> None:
-    """It might keep the outputs open, and be waited for."""
+def test_with_kill_group_nothing_outlives_the_program(
+    tmp_path: Path, ends: bool, open_ones: str
+) -> None:
+    """Whether a background process keeps the outputs open or not."""
     place = tmp_path / "pid"
     begin = f"sleep 1000{open_ones} & echo $! >'{place}'"
     argv, env = (
@@ -200,11 +180,11 @@ def test_nothing_outlives_a_whole_program(tmp_path: Path, ends: bool, open_ones:
         dict(os.environ),
     )
     if ends:
-        done = run_to_end(argv, timeout_seconds=60, env=env, whole=True)
+        done = run_to_end(argv, timeout_seconds=60, env=env, kill_group=True)
         assert done == Captured(status=3, stdout=b"said\n", stderr=b"")
     else:
         with pytest.raises(TimeoutError, match=r"/bin/sh did not end within 0.3 s"):
-            run_to_end(argv, timeout_seconds=0.3, env=env, whole=True)
+            run_to_end(argv, timeout_seconds=0.3, env=env, kill_group=True)
     sleeping = Identity.of(int(place.read_text()))
     wait_until(lambda: sleeping is None or not sleeping.alive, what="all of it has ended")
 
@@ -214,12 +194,12 @@ import os, sys
 from teamd.programs.run_program import run_to_end
 script = "read line; sleep 1000 & echo $! $$ >'%s'; wait" % sys.argv[1]
 argv, env = ["/bin/sh", "-c", script], dict(os.environ)
-run_to_end(argv, timeout_seconds=60, env=env, words=b"begin\\n", whole=True)
+run_to_end(argv, timeout_seconds=60, env=env, words=b"begin\\n", kill_group=True)
 """
 
 
-def test_an_interrupt_ends_all_of_a_whole_program(tmp_path: Path) -> None:
-    """It has a process group of its own, which a terminal does not interrupt."""
+def test_an_interrupt_kills_the_process_group(tmp_path: Path) -> None:
+    """A terminal does not interrupt it, since the process group is its own."""
     place = tmp_path / "pids"
     argv = [sys.executable, "-c", INTERRUPTED, str(place)]
     with subprocess.Popen(argv, stderr=subprocess.PIPE) as process:
@@ -229,9 +209,3 @@ def test_an_interrupt_ends_all_of_a_whole_program(tmp_path: Path) -> None:
         _, complaint = process.communicate(timeout=60)
     assert b"KeyboardInterrupt" in complaint
     wait_until(lambda: not any(one is not None and one.alive for one in begun), what="they end")
-
-
-def test_a_brief_program_that_is_not_there_is_an_answer() -> None:
-    status, said = run_briefly(["/no/such/program"], timeout_seconds=60)
-    assert status < 0
-    assert "No such file" in said

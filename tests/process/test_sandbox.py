@@ -31,7 +31,7 @@ import pytest
 from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.programs import JOIN, reaper
-from teamd.programs.run_program import run_briefly
+from teamd.programs.run_program import run_to_end
 from teamd.sandbox.build import build_shell, end_strays, remove_cgroups
 from teamd.sandbox.probe import probe
 from teamd.sandbox.shells import NoSandbox, SandboxedShell
@@ -1039,9 +1039,9 @@ def test_a_command_that_is_refused_leaves_no_placeholder_behind(tmp_path: Path) 
 
 def test_a_network_whose_process_has_ended_is_not_mistaken_for_anothers() -> None:
     argv = [*JOIN, str(os.getpid()), "1", "run", "/bin/true"]
-    status, said = run_briefly(argv, timeout_seconds=20)
-    assert status != 0
-    assert said.splitlines()[-1] == f"ProcessLookupError: {os.getpid()}"
+    done = run_to_end(argv, timeout_seconds=20, env={})
+    assert done.status != 0
+    assert done.stderr.decode().splitlines()[-1] == f"ProcessLookupError: {os.getpid()}"
 
 
 def test_a_workspace_in_a_repositorys_own_folder_runs_nothing(tmp_path: Path) -> None:

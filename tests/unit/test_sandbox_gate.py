@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from teamd.programs.gate import Gate
+from teamd.programs.sandboxed import Gate
 
 
 @pytest.mark.timeout(20)  # it would take a minute
