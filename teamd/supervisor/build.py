@@ -46,7 +46,7 @@ def build_supervisor(
     claim: int,
     watchdog: ServiceWatchdog,
 ) -> Supervisor:
-    """Build a supervisor; but for the signals, which are caught, nothing of it runs yet.
+    """Build a supervisor. Signals are caught from here on; everything else starts later.
 
     Raises:
         TeamError: the files of the team cannot be read or written.
@@ -81,7 +81,7 @@ def build_supervisor(
 
 
 def _build_post(settings: LiveSettings) -> MailRouter:
-    """Build what sends the mail of teamd itself, which may fill more of an inbox than others'."""
+    """Build the router for the mail of teamd itself, which may fill inboxes beyond their limit."""
     paths, mail, hosts = settings.paths, settings.now.mail, None
     if settings.now.hosts.name is not None:
         hosts = FarHosts.of(paths, settings.now.hosts, durable=settings.durable)
@@ -95,7 +95,7 @@ def _build_post(settings: LiveSettings) -> MailRouter:
 
 
 def _call_limit(settings: LiveSettings) -> ConcurrencyLimit:
-    """Return the limit of the settings that are in force at the moment."""
+    """Return a limit that follows the settings in force."""
 
     def policy() -> RetryPolicy:
         model = settings.now.model
@@ -105,25 +105,25 @@ def _call_limit(settings: LiveSettings) -> ConcurrencyLimit:
 
 
 def _repair(settings: LiveSettings, journal: Journal) -> str:
-    """Put damaged files aside; return what the lead is to be told of that, a line each."""
+    """Put damaged files aside; return a report for the lead, one line per file."""
 
     @cache
-    def prices() -> Prices:  # read where there is damage
+    def prices() -> Prices:  # read only if there is damage
         return Prices(Terms.of(settings.now).prices)
 
     def cost(model: str, usage: Usage) -> Decimal | None:
         price = prices().find(model)
         return None if price is None else price.cost(usage)
 
-    told = []
+    report = []
     try:
         for damage, kept in recovery.repair(settings.paths, cost):
             journal.warn("put aside", path=str(damage.path), kept=str(kept))
-            what = "was gone" if kept is None else f"was damaged, and is kept as {kept.name}"
-            told.append(f"{damage.path} {what}: {damage.repaired}.")
-    except StoreError as error:  # a file that may not be read, say: whoever needs it says so
+            state = "was gone" if kept is None else f"was damaged, and is kept as {kept.name}"
+            report.append(f"{damage.path} {state}: {damage.repaired}.")
+    except StoreError as error:  # such as an unreadable file: the code that needs it reports it
         journal.error("not repaired", error)
-    return "\n".join(told)
+    return "\n".join(report)
 
 
 def _start_roster(settings: LiveSettings, post: MailRouter, journal: Journal) -> RosterWriter:
@@ -133,7 +133,7 @@ def _start_roster(settings: LiveSettings, post: MailRouter, journal: Journal) ->
     roster = RosterWriter(post, journal, team_name=paths.own_name or settings.now.team.name)
     if trouble is not None:
         roster.tell_lead(trouble)
-    # What the roster says may be of an earlier boot, or edited: a teammate holds its life's lock.
+    # The roster may be from an earlier boot, or edited by hand. A teammate's process holds a lock.
     lives = [(m.process, paths.life(m.name)) for m in roster.team.members]
     former = [process for process, life in lives if process and is_held_by(process.pid, life)]
     seconds = settings.now.supervision.stop_seconds

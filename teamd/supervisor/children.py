@@ -1,4 +1,4 @@
-"""The teammates' processes: forked, rung, ended and reaped as their table of states says."""
+"""The teammates' processes: forked, woken, ended and reaped as their table of states says."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Lives:
         return life.child.identity if life is not None and life.child is not None else None
 
     def believes(self, name: str, pid: object, started: object) -> bool:
-        """Return whether a report is of a teammate's process, or of the one it hibernated from."""
+        """Return whether a report is from a teammate's process, or the one before hibernation."""
         former = self._lives[name].former if name in self._lives else None
         known = filter(None, (self.process(name), former))
         return any((one.pid, one.started) == (pid, started) for one in known)
@@ -75,27 +75,27 @@ class Lives:
 
 
 KILL_AGAIN_SECONDS: Final = 1.0
-# A full disk or a full process table is the machine's trouble: however long it lasts, the teammate
-# is not given up for it, and goes on once it is over.
+# A full disk or a full process table is the machine's trouble: the teammate is restarted for as
+# long as it lasts.
 TROUBLE_SECONDS: Final = 5.0
 _HEALTHY_SECONDS: Final = 60.0  # a process that lived for so long could read its files
 _LOOK_SECONDS: Final = 0.1  # after news, to a look at all heartbeats
-_ROUND_SECONDS: Final = 0.05  # of forks at a stretch: others wait for slots and mail meanwhile
+_ROUND_SECONDS: Final = 0.05  # of forks at a stretch: slots and mail wait meanwhile
 _LONGEST_LOOK_SECONDS: Final = 30.0  # a teammate that rests may wake itself
-_HINDRANCES: Final = 3  # in a row, and somebody is told: it may not pass by itself
+_HINDRANCES: Final = 3  # in a row, until they are reported
 _SIGNALS: Final = {Action.TERMINATE: signal.SIGTERM, Action.KILL: signal.SIGKILL}
-# What a process does to itself. SIGKILL and SIGTERM come from outside: a person, a full memory.
+# Signals that a process causes itself. SIGKILL and SIGTERM come from outside: a person, the kernel.
 _FATAL: Final = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 
 
 @dataclass(slots=True)
 class Children(Lives):
-    """The processes of all teammates; nobody is forked before `begin`.
+    """The processes of all teammates; none is forked before `begin`.
 
     Attributes:
-        heartbeats: those of the start, for good: a running child beats as often as it was told.
-        roster: told of every change.
-        slots: of model calls, granted to those that have a process.
+        heartbeats: the policy at the start, since running children do not follow changes.
+        roster: records every change.
+        slots: of model calls.
         private: the supervisor's own descriptors, which no child may keep.
     """
 
@@ -107,16 +107,16 @@ class Children(Lives):
     slots: Slots
     private: list[int]
     _begun: bool = False
-    _behind: bool = False  # whether others have ended, or are due
+    _behind: bool = False  # whether more processes have ended than were reaped
     _next_look: Deadline = field(default_factory=lambda: Deadline.after(0.0, clocks.awake))
     _lives: dict[str, Life] = field(default_factory=dict)
     _memory: HeartbeatMemory = field(default_factory=HeartbeatMemory)
 
     def begin(self) -> None:
-        """Load what children need and try one fork; those that wait are forked in the next round.
+        """Load the children's modules and try one fork; waiting teammates start in the next round.
 
         Raises:
-            TeamError: no teammate can begin here; says why.
+            TeamError: no teammate can start here; says why.
         """
         self.load()
         if self.program.try_first_steps is not None:
@@ -124,10 +124,10 @@ class Children(Lives):
         self._begun = True
 
     def load(self) -> None:
-        """Load what the next process needs.
+        """Load the modules that the next process needs.
 
         Raises:
-            TeamError: it cannot be loaded; says why.
+            TeamError: they cannot be loaded; says why.
         """
         try:
             self.program.load()
@@ -135,23 +135,23 @@ class Children(Lives):
             raise explain(error) from error
 
     def start(self, name: str) -> None:
-        """Give a teammate a process, unless it has one; earlier crashes count no more."""
+        """Give a teammate a process, unless it has one; forget its earlier crashes."""
         life = self._life(name)
         life.forgive()
         self._step(life, LifeEvent.WANTED)
 
     def restart(self, name: str, *, seconds: float) -> None:
-        """Give a teammate a new process; a `stop` that comes meanwhile is the last word."""
+        """Give a teammate a new process, unless `stop` is called meanwhile."""
         self._life(name).forgive()
         self.stop(name, seconds=seconds, again=True)
 
     def stop(
         self, name: str, *, seconds: float, then: EndNotice | None = None, again: bool = False
     ) -> None:
-        """End a teammate's process: politely, and by force `seconds` from now.
+        """End a teammate's process with SIGTERM, and with SIGKILL after `seconds`.
 
-        An earlier bound stays. When the process has ended, `then` is called with whether that took
-        force, and with `again` another one starts.
+        An earlier deadline stays. When the process has ended, `then` is called with whether it was
+        killed, and with `again` another process starts.
         """
         life = self._life(name)
         life.again = again
@@ -163,7 +163,7 @@ class Children(Lives):
         self._step(life, LifeEvent.UNWANTED)
 
     def kill_all(self) -> None:
-        """Kill every process at once; nobody is told, and nothing is written down."""
+        """Kill every process at once, without any record or report."""
         for life in self._lives.values():
             if life.child is not None:
                 life.child.signal(signal.SIGKILL)
@@ -178,18 +178,14 @@ class Children(Lives):
                 self._look_within(_LOOK_SECONDS)
 
     def ring_all(self) -> None:
-        """Wake everybody that has a process."""
+        """Wake every teammate that has a process."""
         self.ring(list(self._lives))
 
     def reap(self) -> list[int]:
-        """Take note of processes that have ended, of as many as there is time for in a round.
-
-        Returns:
-            Their exit codes.
-        """
+        """Handle the ends of processes, as many as fit into a round; return their exit codes."""
         codes: list[int] = []
         self._behind = False
-        if not any_ended():  # one question for all of them
+        if not any_ended():
             return codes
         until = Deadline.after(_ROUND_SECONDS)
         for life in list(self._lives.values()):
@@ -202,9 +198,9 @@ class Children(Lives):
         return codes
 
     def do_due(self) -> None:
-        """Start those again whose delay is over, and use force on those whose time is over.
+        """Restart teammates whose delay is over, and kill those whose deadline has passed.
 
-        As many are started as there is time for in a round.
+        It starts as many as fit into a round.
         """
         until = Deadline.after(_ROUND_SECONDS)
         for life in list(self._lives.values()):
@@ -215,14 +211,14 @@ class Children(Lives):
                     return
 
     def check_heartbeats(self) -> None:
-        """See whose heartbeat has been missing for too long, and whose has come back."""
+        """Find teammates whose heartbeats have stopped, or have come back."""
         if self._next_look.left > 0:
             return
         now = clocks.awake()
         for life in self._lives.values():
             if life.watchdog is not None and life.child is not None:
                 silent = life.watchdog.expired(now)
-                if silent and life.child.ended:  # what became of it is for `reap` to say
+                if silent and life.child.ended:  # `reap` handles it
                     continue
                 event = LifeEvent.SILENT if silent else LifeEvent.HEARD
                 self._step(life, event, self.heartbeats.violation)
@@ -237,19 +233,19 @@ class Children(Lives):
         return self._next_look.left
 
     def next_due_seconds(self) -> float:
-        """Return the seconds until `do_due` or `check_heartbeats` has something to do."""
+        """Return the seconds until `do_due` or `check_heartbeats` must be called."""
         if self._behind:
             return 0.0
         dues = [life.due.left for life in self._lives.values() if life.due is not None]
         return max(0.0, min((self._next_look.left, *dues)))
 
     def descriptors(self) -> list[int]:
-        """Return the descriptors that no process may keep which is forked now."""
+        """Return the descriptors that a process must close when it is forked now."""
         bells = [life.child.bell for life in self._lives.values() if life.child is not None]
         return [*self.private, *bells, *self.slots.descriptors]
 
     def interrupt(self, name: str) -> None:
-        """Have a teammate break off its turn; its process goes on."""
+        """Have a teammate stop its turn; its process goes on."""
         self._signal(self._life(name), signal.SIGINT)
 
     def _look_within(self, seconds: float) -> None:
@@ -265,15 +261,14 @@ class Children(Lives):
             self._step(life, LifeEvent.HIBERNATED)
             return
         self.journal.note(LoggedEvent.PROCESS_ENDED, name=life.name, code=code, pid=process.pid)
-        if code == ChildExit.CRASHED or -code in _FATAL:  # it went wrong by itself
+        if code == ChildExit.CRASHED or -code in _FATAL:
             self._blame_delivery(life.name, process.pid)
         self._crash(life, code)
 
     def _blame_delivery(self, name: str, pid: int) -> None:
-        """Note in a teammate's mail that its process crashed with a delivery in hand.
+        """Note in a teammate's inbox that its process crashed while it handled a delivery.
 
-        The note is evidence, no more: where it cannot be written, the message is delivered once
-        more.
+        If the note cannot be written, the message is simply delivered once more.
         """
         try:
             if Mailbox(self.settings.paths, name, durable=False).blame(pid):
@@ -282,8 +277,8 @@ class Children(Lives):
             self.journal.error("blame not noted", error, name=name, pid=pid)
 
     def _crash(self, life: Life, code: int) -> None:
-        """Count an end that nobody has asked for, and take the step that follows."""
-        delay: float | None = None  # wrong settings are as wrong a second later
+        """Count an unexpected end and take the step that follows."""
+        delay: float | None = None  # wrong settings do not become right after a delay
         reason = describe_exit(code)
         lived = clocks.elapsed() - life.begun_at
         counts = code == ChildExit.IO and lived < _HEALTHY_SECONDS and life.state is State.RUNNING
@@ -354,9 +349,9 @@ class Children(Lives):
 
         Raises:
             OSError: there are no processes or descriptors left.
-            TeamError: what it needs cannot be loaded.
+            TeamError: its modules cannot be loaded.
         """
-        self.load()  # settings that were read again may want more, or name other secrets
+        self.load()  # reloaded settings may need further modules, or name other secrets
         heartbeat.beat()
         own, theirs = socket.socketpair(socket.AF_UNIX, CHANNEL)
         with own, theirs:
@@ -382,7 +377,7 @@ class Children(Lives):
             life.child.signal(number)
 
     def _report(self, life: Life, action: Action, reason: str) -> None:
-        """Report that a teammate is stuck, or not any more."""
+        """Report that a teammate is stuck, or has recovered."""
         life.due = None
         if action is Action.RELIEVE:
             self.roster.relieved(life.name)

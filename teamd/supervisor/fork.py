@@ -1,11 +1,13 @@
-"""One forked process, and what it runs: the only module that forks, and that calls prctl(2)."""
+"""Forking a process: the only module that forks, and that calls prctl(2)."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,14 +31,14 @@ _RESET: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildStart:
-    """What a child gets from its supervisor.
+    """The start of a teammate's process.
 
     Attributes:
         name: the teammate's.
         bell: the reading end of the pipe that wakes it.
         slots: its end of the channel for slots of model calls.
         heartbeat: shared with the supervisor.
-        hibernates: whether it waits for a reason to wake before it loads anything.
+        hibernates: whether it waits for mail or a task before it loads its conversation.
     """
 
     name: str
@@ -48,11 +50,11 @@ class ChildStart:
 
 @dataclass(frozen=True, slots=True)
 class CheckStart:
-    """What a process gets that checks a task.
+    """The claim that a process checks.
 
     Attributes:
-        task: its id.
-        claim: what is checked; any other is not this process's.
+        task: the id of the task.
+        claim: the id of the claim; the process ignores later claims.
     """
 
     task: str
@@ -61,21 +63,21 @@ class CheckStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildProgram:
-    """The program of the children, and what a spawn asks about it.
+    """The program of the forked processes, and facts about it that a spawn needs.
 
     Attributes:
-        run: is the child; returns the exit code.
-        load: loads what the next child needs, unless it is loaded; called before each fork.
-        warning: a sentence that the sender of a spawn should read, such as that there is no key.
-        find_role: returns what the file of a role says, if there is one; raises a `TeamError` where
-            it cannot be understood.
-        sandbox: says what stands around the commands of a teammate, by its name and role.
-        clear: puts right what teammates left behind that were killed, once their commands ended.
-        check: is the process that checks a task; returns the exit code.
-        merge: is the process that empties the merge queue; returns the exit code.
-        post: is the process that talks to other hosts; returns the exit code.
-        try_first_steps: is a process that takes a teammate's first steps and then ends; raises the
-            error that would keep a teammate from beginning. `None` for programs without a trial.
+        run: runs a teammate; returns the exit code.
+        load: loads the modules of the next child, unless they are loaded; called before each fork.
+        warning: returns a warning for the sender of a spawn, such as that there is no key.
+        find_role: returns the role of that name, if its file exists; raises a `TeamError` if the
+            file is invalid.
+        sandbox: describes the sandbox of a teammate, by its name and role.
+        clear: repairs the workspace after teammates were killed; returns the repaired paths.
+        check: checks a task; returns the exit code.
+        merge: empties the merge queue; returns the exit code.
+        post: talks to other hosts; returns the exit code.
+        try_first_steps: takes a teammate's first steps, without side effects; raises the error that
+            would keep a teammate from starting. `None` for programs without a trial.
     """
 
     run: Callable[[ChildStart], int]
@@ -95,25 +97,25 @@ class Child:
     """A process that was forked here and has not been reaped yet.
 
     Attributes:
-        bell: where to write a byte that wakes it.
+        bell: the descriptor on which a byte wakes it.
     """
 
     identity: Identity
     bell: int
 
     def ring(self) -> None:
-        """Wake it; a full pipe has woken it already, and a closed one cannot be woken."""
-        with suppress(BlockingIOError, BrokenPipeError):
+        """Wake it."""
+        with suppress(BlockingIOError, BrokenPipeError):  # woken already, or ended
             os.write(self.bell, b"\0")
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal. Not reaped yet, its pid cannot be anybody else's."""
+        """Send a signal. The process is not reaped yet, so its pid is still its own."""
         with suppress(ProcessLookupError):
             os.kill(self.identity.pid, number)
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended, and waits to be reaped; not where only a `reap` can tell."""
+        """Whether it has ended and waits to be reaped; always false on macOS."""
         with suppress(AttributeError, ChildProcessError):
             ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self.identity.pid, ended) is not None
@@ -132,12 +134,12 @@ class Child:
 
 
 def fork(run: Callable[[int], int], *, close: Iterable[int]) -> Child:
-    """Fork a process that runs `run(bell)` and exits with what it returns.
+    """Fork a process that exits with the result of `run(bell)`.
 
     Args:
         run: gets the reading end of its bell, non-blocking.
-        close: the descriptors that are the parent's alone: a lock or the writing end of another
-            bell that stayed open in a child would outlive its owner.
+        close: descriptors for the child to close: a lock or the writing end of another bell that
+            stayed open in a child would outlive its owner.
 
     Raises:
         OSError: there are no processes or descriptors left.
@@ -164,12 +166,12 @@ def fork(run: Callable[[int], int], *, close: Iterable[int]) -> Child:
 
 
 def any_ended() -> bool:
-    """Return whether a child of this process waits to be reaped, one that was adopted included."""
+    """Return whether a child of this process, forked or adopted, waits to be reaped."""
     try:
         return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
         return False
-    except AttributeError:  # macOS before Python 3.13: a look at each of them tells
+    except AttributeError:  # macOS before Python 3.13: look at each child
         return True
 
 
@@ -185,18 +187,16 @@ def _live(
         signal.set_wakeup_fd(-1)
         for number in _RESET:
             signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt before it can obey one
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # until it can handle an interrupt
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for fd in close:
             os.close(fd)
-        os.setsid()  # a Ctrl-C in the supervisor's terminal is the supervisor's
-        # Not SIGTERM: one that is stopped would never hear it, and live on with all under it.
+        os.setsid()  # a Ctrl-C in the supervisor's terminal is for the supervisor
+        # Not SIGTERM: a stopped process would not handle it, and would live on with its children.
         _die_with_parent(signal.SIGKILL, parent)
         become_subreaper()
         code = run(bell)
     except BaseException:  # noqa: BLE001 -- nothing may return into the parent's code
-        import traceback  # noqa: PLC0415 -- 5 ms; a child that got to work has it loaded
-
         traceback.print_exc(file=sys.stderr)
     finally:
         os._exit(code)
@@ -205,8 +205,8 @@ def _live(
 def hide_memory() -> None:
     """Forbid other processes of this user to read this one's memory, environment and descriptors.
 
-    There is no core file either. Forked processes inherit it, and programs that are started do
-    not, but for the limit on cores, which they may raise.
+    It also writes no core file. Forked processes inherit both settings. Programs that are started
+    inherit only the limit on core files, which they may raise.
     """
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))
@@ -215,7 +215,7 @@ def hide_memory() -> None:
 
 
 def _leave_keyring() -> None:
-    """Join a session keyring of one's own: keys of the person's would be there for commands, too.
+    """Join a new session keyring, so that commands do not reach the person's keys.
 
     See keyrings(7) and keyctl(2), which libc has no function for.
     """
@@ -225,22 +225,22 @@ def _leave_keyring() -> None:
 
 
 def lift_descriptor_limit() -> tuple[int, int]:
-    """Have as many open files as one may: each teammate takes two; return the limits before."""
+    """Allow as many open files as possible: each teammate takes two. Return the limits before."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # no limit at all is more than some systems take
+    with suppress(OSError, ValueError):  # some systems reject an infinite limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
     return before
 
 
 def become_subreaper() -> None:
-    """Adopt descendants whose parents end, so that none gets away by double forking. Linux only."""
+    """Adopt descendants whose parents end, so that double forking escapes nothing. Linux only."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _die_with_parent(number: signal.Signals, parent: int) -> None:
-    """Be sent a signal when the parent ends, also when it has ended already.
+    """Have a signal sent to this process when the parent ends, or has ended already.
 
-    Elsewhere than on Linux the end of file in the bell's pipe tells the same.
+    Outside Linux, end of file on the bell's pipe reports the same.
     """
     _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
@@ -250,15 +250,10 @@ def _die_with_parent(number: signal.Signals, parent: int) -> None:
 def _prctl(option: int, value: int) -> None:
     if sys.platform != "linux":
         return
-    import ctypes  # noqa: PLC0415 -- not needed elsewhere
-
     if _libc().prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
 @cache
 def _libc() -> Any:
-    """Return the C library; a child has its parent's."""
-    import ctypes  # noqa: PLC0415 -- the same
-
     return ctypes.CDLL(None, use_errno=True)

@@ -41,7 +41,7 @@ from teamd.team.states import Status
 
 
 def describe_model(context: TeamContext, request: ControlRequest) -> ControlReply:
-    """Say what teammates ask the model with; no server is asked, and no key is told.
+    """Describe the model and the key that teammates use, without the key and without a request.
 
     Raises:
         NotAMessage: no salt is given.
@@ -64,7 +64,7 @@ def describe_model(context: TeamContext, request: ControlRequest) -> ControlRepl
 
 
 def remove(context: TeamContext, request: ControlRequest) -> ControlReply:
-    """Take a teammate out of the roster; its files stay where they are.
+    """Remove a teammate from the roster; its files stay.
 
     Raises:
         TeamError: it still runs, or the roster cannot be written.
@@ -72,7 +72,7 @@ def remove(context: TeamContext, request: ControlRequest) -> ControlReply:
     member = context.roster.team.get(request.text("name"))
     name = member.name
     if request.sender != USER:
-        raise TeamError("only the person takes somebody out of the team")
+        raise TeamError("only the person removes a teammate from the team")
     running = context.children.state(name) is not State.ABSENT or context.shutdowns.pending(name)
     if member.status.wants_process or running:
         hint = f"`teamctl shutdown {name}` ends it first"
@@ -84,7 +84,7 @@ def remove(context: TeamContext, request: ControlRequest) -> ControlReply:
         context.roster.restore(name, member)
         raise
     context.journal.note("removed", name=name)
-    text = f"{name} is in the team no more"
+    text = f"{name} is no longer in the team"
     declared = (one.name.lower() for one in context.settings.now.teammates)
     if name.lower() in declared and name != LEAD:
         text += "; team.toml names it, so the next start or `teamd reload` spawns it again"
@@ -92,15 +92,15 @@ def remove(context: TeamContext, request: ControlRequest) -> ControlReply:
 
 
 def interrupt(context: TeamContext, request: ControlRequest) -> ControlReply:
-    """Break off a teammate's turn; what it is told stands in its inbox before it hears of it.
+    """Interrupt a teammate's turn; the text is in its inbox before it is signalled.
 
     Raises:
-        TeamError: there is no turn, or the inbox cannot be written.
+        TeamError: it has no turn to interrupt, or the inbox cannot be written.
     """
     member = _find(context, request, "interrupt")
     text = request.arguments.get("text", "")
     if not isinstance(text, str):
-        raise NotAMessage("an interrupt's text is a text")
+        raise NotAMessage("the text of an interrupt must be a string")
     if member.status is Status.IDLE and not text.strip():
         raise TeamError(
             f"{member.name} is idle; there is nothing to interrupt: `teamctl send` reaches it"
@@ -112,7 +112,7 @@ def interrupt(context: TeamContext, request: ControlRequest) -> ControlReply:
     )
     try:
         context.post.mailbox(member.name).put(message)
-    except Unsynced as error:  # it stands there, and is read, unless the power goes now
+    except Unsynced as error:  # it is in the inbox, unless the power fails now
         context.journal.error("interrupt not synced", error, name=member.name)
     context.children.interrupt(member.name)
     context.children.ring([member.name])
@@ -122,7 +122,7 @@ def interrupt(context: TeamContext, request: ControlRequest) -> ControlReply:
 
 
 def _describe(member: Member, *, told: bool) -> str:
-    """Say what an interrupt came to: as the roster has it, who is idle had nothing to break off."""
+    """Describe the effect of an interrupt by the status in the roster."""
     if member.status is Status.IDLE:
         said = f"{member.name} was idle; it reads your text now"
     else:
@@ -131,7 +131,7 @@ def _describe(member: Member, *, told: bool) -> str:
 
 
 def pause(context: TeamContext, request: ControlRequest) -> ControlReply:
-    """Have a teammate rest from the end of its step on; the roster says so, whoever is killed.
+    """Pause a teammate at the end of its step; the roster records it, so that it survives kills.
 
     Raises:
         TeamError: it does not run, or the roster cannot be written.
@@ -140,7 +140,7 @@ def pause(context: TeamContext, request: ControlRequest) -> ControlReply:
     name = member.name
     if context.children.ending(name) or context.shutdowns.pending(name):
         raise TeamError(f"{name} is being shut down; there is nothing to pause")
-    if member.paused_by != USER:  # what the person wants, the person alone takes back
+    if member.paused_by != USER:  # only the person ends the person's pause
         context.roster.change(name, paused_by=request.sender)
         try:
             context.roster.publish()
@@ -157,10 +157,10 @@ def pause(context: TeamContext, request: ControlRequest) -> ControlReply:
 
 
 def end_pause(context: TeamContext, member: Member, *, by: str) -> bool:
-    """End the pause that somebody has asked for; return whether there was one.
+    """End a requested pause; return whether there was one.
 
     Raises:
-        TeamError: it is not theirs to end, or the roster cannot be written.
+        TeamError: `by` may not end it, or the roster cannot be written.
     """
     name = member.name
     if by not in (USER, member.paused_by):
@@ -180,34 +180,34 @@ def end_pause(context: TeamContext, member: Member, *, by: str) -> bool:
     return True
 
 
-def _find(context: TeamContext, request: ControlRequest, what: str) -> Member:
-    """Return the teammate that is meant, which has a process.
+def _find(context: TeamContext, request: ControlRequest, verb: str) -> Member:
+    """Return the teammate that the request names.
 
     Raises:
-        TeamError: there is none, or it is the one that asks.
+        TeamError: it has no process or another leader, or sent the request itself.
     """
     member = context.roster.team.get(request.text("name"))
     if request.sender == member.name:
-        raise TeamError(f"you cannot {what} yourself; end your turn instead")
-    led = request.sender == member.spawned_by or is_far(request.sender)  # which `allow` decides
+        raise TeamError(f"you cannot {verb} yourself; end your turn instead")
+    led = request.sender == member.spawned_by or is_far(request.sender)  # `allow` admitted it
     if "@" in request.sender and not led:
-        raise TeamError(f"{member.name} is led by another; only who leads it can {what} it")
+        raise TeamError(f"{member.name} has another leader; only its leader can {verb} it")
     if not member.status.wants_process:
         hint = f"{respawn_command(member.name)} starts it again"
-        raise TeamError(f"{member.name} is {member.status}; there is nothing to {what}; {hint}")
+        raise TeamError(f"{member.name} is {member.status}; there is nothing to {verb}; {hint}")
     return member
 
 
 Send = Callable[[ControlReply], None]
 
 LONGEST_SECONDS: Final = 86_400
-MOST: Final = {USD: MAX_USD, TOKENS: MAX_TOKENS}  # by which a limit is raised at a time
-# From what went well to what needs somebody most: a teammate that rejected still runs.
+MOST: Final = {USD: MAX_USD, TOKENS: MAX_TOKENS}  # the most by which a request raises a limit
+# From good to bad: a teammate that rejected a shutdown still runs.
 _WORSE: Final = (ExitCode.DONE, ExitCode.DEADLINE, ExitCode.REFUSED)
 
 
 def carry_out(context: TeamContext, request: ControlRequest, reply: Send) -> None:
-    """Do what is asked; `reply` is called once, now or when it is done.
+    """Carry out a request; `reply` is called once, now or later.
 
     Raises:
         TeamError: it is refused, or failed.
@@ -222,7 +222,7 @@ def carry_out(context: TeamContext, request: ControlRequest, reply: Send) -> Non
 
 
 def _spawn(context: TeamContext, request: ControlRequest, reply: Send) -> None:
-    """Spawn a teammate; where it is to have a working copy, the reply comes once that is made."""
+    """Spawn a teammate; if it needs a working copy, the reply comes once that is made."""
     wanted = settle_copy(context, SpawnRequest.decode(request))
     if not lacks_copy(context, wanted):
         reply(_begin(context, request, wanted))
@@ -245,7 +245,7 @@ def _begin(
         raise TeamError(f"{member.name} could not be started: {member.reason}")
     now = context.settings.now
     no_git = "" if member.worktree else explain_git(now.tools, now.team.workspace)
-    # A reason is such as: no process could be forked yet.
+    # `member.reason` may be that no process could be forked yet.
     first = context.program.warning() or member.reason or warn_of_price(context, member)
     warning = first or lacks or no_git
     data = {"member": member.encode(), "message_id": request.id, "warning": warning or None}
@@ -274,7 +274,7 @@ def _resume(context: TeamContext, request: ControlRequest) -> ControlReply:
     warning = context.settings.waiting
     try:
         raised = resume(context, context.roster.team.get(name), more)
-    except TeamError as error:  # a limit was raised, it may be, in a file that nobody confirmed
+    except TeamError as error:  # the person may have raised a limit in a file without trust
         raise TeamError(f"{error}; {warning}" if warning else str(error)) from error
     context.journal.note(LoggedEvent.RESUMED, name=name)
     text = "; ".join([f"{name} goes on", *(one.sentence() for one in raised)])
@@ -283,7 +283,7 @@ def _resume(context: TeamContext, request: ControlRequest) -> ControlReply:
 
 
 def _resumed(context: TeamContext, name: str) -> ControlReply:
-    """Reply that a pause is over; what else a teammate waits for is left to it."""
+    """Reply that a pause is over; the teammate may still wait for something else."""
     context.journal.note(LoggedEvent.RESUMED, name=name)
     member = context.roster.team.get(name)
     text = f"{name} goes on"
@@ -293,16 +293,16 @@ def _resumed(context: TeamContext, name: str) -> ControlReply:
 
 
 def _amount(request: ControlRequest, unit: str) -> Decimal:
-    """Return by how much a limit is to be raised.
+    """Return the amount by which to raise a limit.
 
     Raises:
-        NotAMessage: it is no such number.
+        NotAMessage: it is not a number in the allowed range.
     """
     value: Any = request.arguments[unit]
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not (whole or (unit == USD and isinstance(value, float))) or not 0 < value <= MOST[unit]:
-        what = "a number" if unit == USD else "a whole number"
-        raise NotAMessage(f"{unit} must be {what} above 0 and up to {MOST[unit]}")
+        kind = "a number" if unit == USD else "a whole number"
+        raise NotAMessage(f"{unit} must be {kind} above 0 and up to {MOST[unit]}")
     return Decimal(str(value))
 
 
@@ -315,12 +315,12 @@ def _reload(context: TeamContext, _: ControlRequest) -> ControlReply:
 
 
 def _reload_settings(context: TeamContext) -> list[str]:
-    """Read the settings again; a child that is forked from now on follows them."""
+    """Read the settings again; children that are forked from now on follow them."""
     found = context.settings.read()
     if found.settings.model.script is None:
         check_address(found.settings.model.base_url)
     changed = settings.changes(context.settings.now, found.settings)
-    # First, since it may fail, and then nothing changes.
+    # First, since it may fail.
     context.ledger.agree(Terms.of(found.settings))
     context.settings.apply(found)
     context.describe_sandbox()
@@ -330,7 +330,7 @@ def _reload_settings(context: TeamContext) -> list[str]:
 
 
 def _shut_down(context: TeamContext, request: ControlRequest, reply: Send) -> None:
-    """Shut down all that are named, at the same time; the reply comes when each has ended."""
+    """Shut down the named teammates at the same time; the reply comes when all have ended."""
     names = _names(context, request)
     seconds = _seconds(request)
     asker = context.roster.team.person if request.sender == USER else request.sender
@@ -380,7 +380,7 @@ def _summarize(outcomes: list[Outcome]) -> ControlReply:
     return ControlReply(text=text, exit_code=worst, data={"members": members})
 
 
-# One that is slow replies when it is done.
+# Slow handlers reply later.
 _SLOW: Final = {"spawn": _spawn, "shutdown": _shut_down}
 _AT_ONCE: Final = {
     "lead": _spawn_lead,

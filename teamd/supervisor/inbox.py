@@ -1,4 +1,4 @@
-"""The supervisor's inbox: requests, each answered once, and what teammates report."""
+"""The supervisor's inbox: requests, each answered once, and reports of teammates."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from teamd.team.states import Status
 
 _RETRY_SECONDS: Final = 1.0
 _AT_ONCE_SECONDS: Final = 0.001
-_BATCH: Final = BatchLimit(messages=1000, bytes=1 << 24)  # a flood holds up nobody's teammate
-_REMEMBERED: Final = 1000  # replies, for a sender that asks again under the same id
+_BATCH: Final = BatchLimit(messages=1000, bytes=1 << 24)  # so that a flood delays no teammate
+_REMEMBERED: Final = 1000  # replies, for senders that repeat a request under the same id
 _COUNTS: Final = ("turns", "input_tokens", "output_tokens")
 
 
 @dataclass(slots=True)
 class ControlInbox:
-    """Reads the inbox and does what it says.
+    """Reads the inbox and carries out its requests.
 
     Attributes:
-        closing: requests are refused from now on.
+        closing: whether new requests are refused.
     """
 
     context: TeamContext
@@ -44,14 +44,14 @@ class ControlInbox:
 
     @property
     def retry_seconds(self) -> float | None:
-        """The seconds until what failed or was left is to be tried again; `None` for nothing."""
+        """The seconds until the next retry or batch; `None` if nothing waits."""
         if self._more and self._blocked.left <= 0:
             return _AT_ONCE_SECONDS
         waits = (self._blocked.left, _RETRY_SECONDS if self._behind else 0.0)
         return min((seconds for seconds in waits if seconds > 0), default=None)
 
     def refuse_leftovers(self) -> None:
-        """Answer what a dead supervisor had taken: it may have been done, and is not done again."""
+        """Refuse requests that a dead supervisor had begun: they may have been carried out."""
         journal = self.context.journal
         control.sweep(self.context.settings.paths)
         text = "teamd was restarted meanwhile; `teamctl team` shows whether it was done"
@@ -62,7 +62,7 @@ class ControlInbox:
                 self._mail(request, given)
 
     def obey(self) -> None:
-        """Read what has come."""
+        """Read the new messages and handle them."""
         if self._blocked.left > 0:
             return
         try:
@@ -70,12 +70,11 @@ class ControlInbox:
             if not self._more:
                 return
             batch = self.mailbox.take(_BATCH)
-            # First, so that no request runs twice. From here on nothing may fail: it is forgotten.
-            # Whether there is more, the next round sees.
+            # First, so that no request runs twice. From here on nothing may fail.
             self.mailbox.done(batch)
-        except StoreError as error:  # a full disk, say: all stays where it is until there is space
+        except StoreError as error:  # such as a full disk: all mail stays where it is
             self.context.journal.error("control inbox not read", error)
-            self._blocked = Deadline.after(_RETRY_SECONDS)  # the try itself is a hint: no spin
+            self._blocked = Deadline.after(_RETRY_SECONDS)  # the attempt itself wakes the watch
             return
         for message in batch.messages:
             if message.type == STATE_TYPE:
@@ -88,15 +87,15 @@ class ControlInbox:
                 self.context.journal.warn("no request", type=message.type, sender=message.sender)
 
     def carry_out(self, request: ControlRequest) -> None:
-        """Do what is asked and reply."""
+        """Carry out a request and reply."""
         try:
             handlers.carry_out(self.context, request, lambda given: self._reply(request, given))
         except TeamError as error:
             self._reply(request, ControlReply.of_error(error))
-        except OSError as error:  # no descriptors left, say: the machine's trouble, and it passes
+        except OSError as error:  # the machine's trouble, such as a lack of descriptors
             why = f"teamd could not do it now: {error.strerror or error}; try again"
             self._reply_to_failure(request, error, why)
-        except Exception as error:  # noqa: BLE001 -- one request that nobody foresaw ends no team
+        except Exception as error:  # noqa: BLE001 -- an unforeseen request must not end the team
             name = type(error).__name__
             why = f"internal error ({name}); `teamctl logs teamd` has it, report it"
             self._reply_to_failure(request, error, why)
@@ -104,10 +103,10 @@ class ControlInbox:
     def publish(self, *, at_once: bool = True) -> None:
         """Write the changes of the roster, then the replies that are owed; then release tasks.
 
-        Unless it is to be at once, reports that come within a moment are written together.
+        Unless `at_once`, reports that come within a few milliseconds are written together.
 
-        What cannot be written is tried again. The roster comes first: the reader of a reply finds
-        it as the reply says, and nothing is reported as done before it stands there.
+        Failed writes are repeated. The roster comes first: whoever reads a reply finds the roster
+        as the reply says.
         """
         self._behind = False
         roster = self.context.roster
@@ -150,7 +149,7 @@ class ControlInbox:
             return
         journal.note("request", command=request.command, id=request.id, sender=request.sender)
         if (given := self._given.get(request.id)) is not None:
-            self._reply(request, given)  # asked again, by one that was killed before it could read
+            self._reply(request, given)  # the sender was killed before it could read the reply
         elif self.closing:
             self._refuse(request, "teamd is stopping; start it again")
         else:
@@ -174,13 +173,13 @@ class ControlInbox:
         self._reply(request, ControlReply(text=why, exit_code=ExitCode.REFUSED))
 
     def _mail(self, request: ControlRequest, given: ControlReply) -> None:
-        """Tell an agent that collects no reply that nothing of what it asked for was begun."""
+        """Mail a refusal to an agent, which does not wait for replies."""
         if request.by_mail and given.exit_code is not ExitCode.DONE and not given.data:
             text = f"your request {request.command!r} was not carried out: {given.text}; ask again"
             self.context.roster.tell_lead(text, to=request.sender, key=request.id)
 
     def _note_state(self, message: Message) -> None:
-        """Believe a report if it comes from the process that the teammate has now."""
+        """Record a report if it comes from the teammate's current process."""
         reported = message.extra
         reporter = reported.get("pid"), reported.get("started")
         if not self.context.children.believes(message.sender, *reporter):

@@ -1,7 +1,4 @@
-"""A teammate's life as a table: what happens to its process, and what is done about it.
-
-Besides the state of each life, and what the end of a process tells.
-"""
+"""The life cycle of a teammate's process as a table of states and events, and its current state."""
 
 from __future__ import annotations
 
@@ -29,19 +26,19 @@ _MOST_DOUBLINGS: Final = 100  # far beyond the longest delay, and still a float
 
 @dataclass(slots=True)
 class RestartCounter:
-    """The crashes of one teammate that still count."""
+    """Counts the recent crashes of one teammate."""
 
     _moments: deque[float] = field(default_factory=deque)
 
     def note(self, now: float, limit: Supervision) -> float | None:
-        """Count one more.
+        """Count a crash.
 
         Args:
             now: in seconds, by a clock that is never set back.
-            limit: how many are allowed in how much time.
+            limit: how many crashes are allowed in which time.
 
         Returns:
-            The seconds after which to start again; `None` to give up.
+            The seconds after which to restart; `None` to give up.
         """
         self._moments.append(now)
         while now - self._moments[0] > limit.within_seconds:
@@ -53,11 +50,11 @@ class RestartCounter:
         return min(grown, LONGEST_DELAY_SECONDS)
 
     def forgive(self) -> None:
-        """Count none of them any more: a person has asked for another try."""
+        """Forget all crashes: a person has asked for another try."""
         self._moments.clear()
 
 
-EndNotice = Callable[[bool], None]  # gets whether the end took force
+EndNotice = Callable[[bool], None]  # gets whether the process was killed
 
 
 class State(Enum):
@@ -65,8 +62,8 @@ class State(Enum):
 
     ABSENT = auto()
     RUNNING = auto()
-    STUCK = auto()  # it runs, and shows no sign of life
-    WAITING = auto()  # it crashed, and is started again in a moment
+    STUCK = auto()  # it runs without heartbeats
+    WAITING = auto()  # it crashed, and restarts after a delay
     STOPPING = auto()
     KILLED = auto()
 
@@ -76,8 +73,8 @@ class LifeEvent(Enum):
 
     WANTED = auto()
     UNWANTED = auto()
-    DUE = auto()  # the moment has come to start again, or to use force
-    CRASHED = auto()  # it ended by itself, or could not be forked
+    DUE = auto()  # the time to restart or to kill has come
+    CRASHED = auto()  # it ended unexpectedly, or could not be forked
     HOPELESS = auto()  # the same, and another try would end alike
     SILENT = auto()  # it has something to do, and has shown no sign of life for too long
     HEARD = auto()  # it shows signs of life, or has nothing to do
@@ -101,13 +98,13 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The state that follows, and what is to be done."""
+    """The next state, and the action to take."""
 
     state: State
     action: Action
 
 
-# What changes something, or asks for something to be done; no other event does in a state.
+# Events that are not listed for a state change nothing.
 _STEPS: Final = {
     (State.ABSENT, LifeEvent.WANTED): Step(State.RUNNING, Action.FORK),
     (State.ABSENT, LifeEvent.UNWANTED): Step(State.ABSENT, Action.SETTLE),
@@ -142,30 +139,30 @@ TABLE: Final[dict[tuple[State, LifeEvent], Step]] = {
 
 @dataclass(slots=True)
 class Life:
-    """The state of a teammate's process, and what is due."""
+    """The state of a teammate's process, and its next deadline."""
 
     name: str
     state: State = State.ABSENT
     child: Child | None = None
-    former: Identity | None = None  # the process that it hibernated from
-    heartbeat: Heartbeat | None = None  # of each of its processes, one after the other
+    former: Identity | None = None  # the process before it hibernated
+    heartbeat: Heartbeat | None = None  # shared by all its processes
     watchdog: Watchdog | None = None
-    due: Deadline | None = None  # to start again, or to use force
-    again: bool = False  # whether to start again once it has ended
+    due: Deadline | None = None  # to restart or to kill
+    again: bool = False  # whether to restart once it has ended
     begun_at: float = 0.0  # when its process was forked, by the clock `elapsed`
-    hindrances: int = 0  # how often in a row its process soon ended for trouble with files
+    hindrances: int = 0  # how often in a row its process soon ended because of file errors
     crashes: RestartCounter = field(default_factory=RestartCounter)
     when_ended: list[EndNotice] = field(default_factory=list)
 
     def forgive(self) -> None:
-        """Count no earlier end any more: a person has asked for another try."""
+        """Forget earlier ends: a person has asked for another try."""
         self.hindrances = 0
         self.crashes.forgive()
 
     def left(self, beat_seconds: float) -> float:
-        """Return the seconds until something is to be done, or its silence will be too long."""
+        """Return the seconds until its deadline, or until its heartbeat is overdue."""
         left = math.inf if self.due is None else self.due.left
-        if self.state is State.STUCK:  # only a look tells that it is heard again
+        if self.state is State.STUCK:  # check whether its heartbeats come back
             return min(left, beat_seconds)
         if self.watchdog is None or self.state is not State.RUNNING:
             return left
@@ -174,11 +171,11 @@ class Life:
 
 
 def describe_exit(code: int) -> str:
-    """Say why a process ended, by its exit code (negative: the signal)."""
+    """Return a clause that explains an exit code (negative: the signal)."""
     if code < 0:
         return f"its process was ended by {signal.Signals(-code).name}"
     if code == ChildExit.STOPPED:
-        return "its process ended although nobody had asked for it"
+        return "its process ended without a request"
     if code == ChildExit.IO:
-        return "a file of its could not be read or written"
+        return "one of its files could not be read or written"
     return f"its process ended with exit code {code}"

@@ -1,4 +1,4 @@
-"""The settings of a running team: in force until they are read again."""
+"""The settings of a running team, which stay in force until they are reloaded."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class LiveSettings:
     """One team's settings.
 
     Attributes:
-        now: those in force.
-        waiting: the sentence about those that wait for the person to trust the file; often empty.
+        now: the settings in force.
+        waiting: a sentence about settings that wait for the person's trust; often empty.
 
     Args:
         paths: the team.
@@ -37,22 +37,22 @@ class LiveSettings:
         self.apply(self.read())
 
     def apply(self, found: Reading) -> None:
-        """Put settings that were read in force."""
+        """Put settings in force."""
         self.now = found.settings
         config = None if self._file == self.paths.project_settings else self._file
         named = None if config == self.paths.own_settings else config
         self.waiting = self.paths.add_team_option(found.explain_waiting(named))
 
     def note_waiting(self, journal: Journal) -> None:
-        """Write down which settings wait: who runs a service sees no reply."""
+        """Log which settings wait: a service has no terminal to print them."""
         if self.waiting:
             journal.warn("settings wait for trust", what=self.waiting)
 
     def read(self) -> Reading:
-        """Read the settings as they stand in the file, as far as they count.
+        """Read the settings file, without the parts that do not apply to this team.
 
-        Teammates and hosts of the project's file belong to the project's own team only. A team by
-        name that had no file of its own takes one that was made since, as its senders do.
+        Teammates and hosts in the project's file apply only to the project's own team. A named team
+        that had no settings file of its own uses one that was created since, as its senders do.
 
         Raises:
             SettingsError: with every mistake, or why the file cannot be read.
@@ -67,36 +67,35 @@ class LiveSettings:
 
     @property
     def heartbeats(self) -> HeartbeatPolicy:
-        """The heartbeat policy in force."""
         chosen = self.now.supervision
         return HeartbeatPolicy(seconds=chosen.stuck_seconds, restart=chosen.stuck_restart)
 
     @property
     def durable(self) -> bool:
-        """Return whether mail and tasks are on disk when a call returns."""
+        """Whether mail and tasks are on disk when a call returns."""
         return self.now.mail.durability == "disk"
 
     def accepted_bytes(self) -> int:
-        """Return how long mail may be for a reader to accept it, whatever its own settings say.
+        """Return the size of the largest message that readers accept.
 
-        Senders read the settings file as it is now; and what was sent before the limit was lowered
-        was acknowledged, mostly by the limit that holds where none is set.
+        Senders follow the settings file as it is now. Mail that was acknowledged before the limit
+        was lowered must be accepted, too; it was mostly sent under the default limit.
         """
         try:
             found = self.read().settings
-        except TeamError:  # a mistake in it: nobody sends by it
+        except TeamError:  # invalid: no sender follows it
             found = self.now
         return max(found.mail.max_message_bytes, MAX_MESSAGE_BYTES)
 
 
 def when_it_counts(key: str) -> str:
-    """Say from when on a changed setting counts."""
+    """Return a clause about when a changed setting takes effect."""
     section = key.partition(".")[0]
     if section == "teammate":
         return "who is new is spawned now; who is known keeps role and model"
     if key == "model.concurrent_calls":
         return "counts from the next model call on"
-    if key.startswith("limits.team") or section == "prices":  # what stands in the ledger
+    if key.startswith("limits.team") or section == "prices":  # these are in the ledger
         return "counts from the next model call on; `teamctl resume` for who is paused"
     if section == "hosts":
         return "counts at once: the postman starts anew"

@@ -1,4 +1,4 @@
-"""The processes and tasks that teammates leave behind: ended, and released."""
+"""Ends the processes and releases the tasks that teammates leave behind."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from teamd.team.roster import Team
 
 BOARD_PATIENCE_SECONDS: Final = 1.0  # a stopped writer must not stop the supervisor
 _PATIENCE_SECONDS: Final = 5.0
-_REAPERS_SECONDS: Final = 0.25  # what is above a tool's program ends all under it by itself
+_REAPERS_SECONDS: Final = 0.25  # for a reaper to end its processes by itself
 _PAUSE_SECONDS: Final = 0.01
 
 
 def end_former(processes: Iterable[Identity], *, seconds: float, journal: Journal) -> None:
-    """End the processes that a killed supervisor left running; politely, then by force."""
+    """End the processes that a killed supervisor left running, with SIGTERM and then SIGKILL."""
     left = [process for process in processes if process.alive]
     for process in left:
         journal.warn("former process ended", pid=process.pid)
@@ -44,11 +44,11 @@ def end_former(processes: Iterable[Identity], *, seconds: float, journal: Journa
 
 
 class OrphanedProcesses:
-    """The children of this process that it did not fork itself: as a subreaper it adopts them.
+    """The processes that this process has adopted, being a subreaper.
 
     Args:
-        others: returns the supervisors of other teams: one that an agent started is adopted, too,
-            and goes on. It may raise a `StoreError`.
+        others: returns the pids of other teams' supervisors. If an agent started one, it is adopted
+            as well, and must live on. May raise a `StoreError`.
     """
 
     def __init__(self, journal: Journal, others: Callable[[], set[int]]) -> None:
@@ -56,16 +56,15 @@ class OrphanedProcesses:
         self._others = others
 
     def end(self, *, spare: set[int], thorough: bool = True) -> None:
-        """Reap every child but the spared, and kill those that do not end; theirs come next.
+        """Reap every child but the spared ones; kill those that do not end, then their children.
 
-        Only children of this process are touched, and none of them can have another's pid before
-        it is reaped here. To be thorough takes a look at every process of the machine; otherwise
-        one may be left for the next time.
+        It touches only children of this process; their pids are not reused before it reaps them. A
+        thorough run looks at every process of the machine; otherwise it may miss a child.
         """
         try:
             self._end(spare, _all_children if thorough else _listed_children)
-        # No descriptors left, say: nobody is killed of whom it is not known whether it is one of
-        # the others, and the next time finds them as well.
+        # Such as a lack of descriptors. A process that may be another supervisor is not killed; the
+        # next call finds it again.
         except (OSError, StoreError) as error:
             self._journal.error("orphans not looked for", error)
 
@@ -78,21 +77,21 @@ class OrphanedProcesses:
                 found = [pid for pid in found if pid not in others]
             if not found:
                 return
-            # A reaper is not killed at its work: were this process killed next, nobody would
-            # be left to end the rest.
+            # Reapers get time to work: if both they and this process were killed, nothing would end
+            # the rest.
             for pid in found if passed > _REAPERS_SECONDS else ():
                 self._journal.note("orphan ended", pid=pid)
-                os.kill(pid, signal.SIGKILL)  # not reaped yet: nobody else has its pid
+                os.kill(pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
             time.sleep(_PAUSE_SECONDS)
 
 
 def _has_children() -> bool:
-    """Return whether this process has any child, ended or not: the kernel knows that at once."""
+    """Return whether this process has any child, ended or not."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return False
-    except AttributeError:  # on macOS only a look can tell
+    except AttributeError:  # macOS before Python 3.13
         return True
     return True
 
@@ -102,7 +101,7 @@ def _all_children() -> list[int]:
 
 
 def _listed_children() -> list[int]:
-    """Return what proc(5) lists, in microseconds; it may leave one out while another ends."""
+    """Return the children that proc(5) lists; it may omit one while another ends."""
     with suppress(OSError):  # elsewhere than on Linux
         return list(map(int, Path("/proc/thread-self/children").read_bytes().split()))
     return []
@@ -117,10 +116,10 @@ def _lives(pid: int) -> bool:
 
 @dataclass(slots=True)
 class OrphanedTasks:
-    """The tasks of members that are gone: looked for when one has gone, and now and then.
+    """Releases the tasks of members that are gone.
 
     Attributes:
-        board: in the hands of `teamd`.
+        board: with `teamd` as its user.
         watch: of the tasks' folder.
     """
 
@@ -132,28 +131,28 @@ class OrphanedTasks:
     _tasks: Tasks = field(default_factory=Tasks)
 
     def claimers(self, names: set[str] | None, team: Team) -> list[str] | None:
-        """Return who may have a task to begin, now that tasks have changed; `None` for anybody.
+        """Return the teammates that may have a new task after changes; `None` if all may.
 
-        Those are the teammates that a task is for which has changed, or which it blocked, and who
-        had it: whoever has none in hand any more may take another.
+        They are the owners of changed tasks, before and after, and of tasks that those blocked. A
+        teammate that has lost its task may claim another one.
 
         Args:
-            names: of the files that have changed, as the watch tells.
+            names: of the changed files; `None` if the watch has lost some.
             team: the members.
         """
-        if names is None:  # only a look can tell, and everybody's own does
+        if names is None:
             return None
         changed = frozenset(filter(None, map(id_in, names)))
         if not changed:
             return []
         try:
             before, self._tasks = self._tasks, self.board.read()
-        except StoreError:  # whoever is woken looks again itself
+        except StoreError:  # teammates read the board themselves when they wake
             return None
         return find_claimers(team, changed, before, self._tasks)
 
     def look_soon(self) -> None:
-        """Look at the next opportunity: a process has ended, maybe in the middle of telling."""
+        """Have the next `release` look: a process has ended, and may have left mail unsent."""
         self._due_at = 0.0
 
     def release(self, team: Team) -> None:
@@ -167,7 +166,7 @@ class OrphanedTasks:
             for task in self.board.release(gone_from(team)):
                 self.journal.note("task released", task=task.id, reason=task.notes[-1])
             self.board.flush()
-        except StoreError as error:  # it stands in the files: a later look finds it again
+        except StoreError as error:  # a later look finds the tasks again
             self.journal.error("board not seen to", error)
             self._due_at = time.monotonic() + BOARD_PATIENCE_SECONDS
         else:

@@ -243,7 +243,9 @@ def test_rm_names_the_copy_and_purge_removes_it_but_for_work(project: Project) -
     project.do("teamctl", "shutdown", "alice")
     copy = project.paths.copy("alice")
     said = project.do("teamctl", "rm", "alice")
-    assert said == f"alice is in the team no more; its files stay, and its working copy in {copy}\n"
+    assert (
+        said == f"alice is no longer in the team; its files stay, and its working copy in {copy}\n"
+    )
     said = project.do("teamctl", "rm", "alice", "--purge")
     kept = said.rstrip("\n").rpartition("; so is its working copy, what nobody merged is kept as ")[
         2

@@ -218,7 +218,7 @@ def test_the_lead_of_another_team_reaches_only_its_own_teammates(team: Project) 
         )
         assert reply is not None
         assert reply.exit_code == 1
-        assert "is led by another" in reply.text or "was not paused by you" in reply.text
+        assert "has another leader" in reply.text or "was not paused by you" in reply.text
 
 
 @pytest.mark.slow

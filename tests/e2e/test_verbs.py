@@ -25,7 +25,7 @@ def test_only_teammates_that_are_shut_down_are_removed(team: Project) -> None:
         "teamctl: ada is idle and still in the team; `teamctl shutdown ada` ends it first",
     )
     team.do("teamctl", "shutdown", "ada")
-    assert team.do("teamctl", "rm", "Ada") == "ada is in the team no more; its files stay\n"
+    assert team.do("teamctl", "rm", "Ada") == "ada is no longer in the team; its files stay\n"
     assert team.member("ada") == {}
     again = team.run("teamctl", "rm", "ada")
     assert (again.status, again.complaint.split(";")[0]) == (1, "teamctl: no teammate named 'ada'")
@@ -39,7 +39,7 @@ def test_purge_deletes_all_its_files_and_nobody_elses(team: Project) -> None:
         team.do("teamctl", "shutdown", name)
         team.do("teamctl", "send", name, "More.")
     said = team.do("teamctl", "rm", "ben", "--purge")
-    assert said.startswith("ben is in the team no more; ")
+    assert said.startswith("ben is no longer in the team; ")
     assert said.endswith(" of its files and folders are deleted\n")
     left = [path for path in team.paths.root.rglob("ben*") if path.stem.split(".")[0] == "ben"]
     assert [path for path in left if path.parent != team.paths.life("ben").parent] == []

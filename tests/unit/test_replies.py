@@ -119,7 +119,7 @@ def test_to_nobody_nothing_is_sent(paths: TeamPaths, actions: TeamActions) -> No
 
 def test_who_leaves_takes_no_files_along_unless_purged(paths: TeamPaths) -> None:
     enrol(paths, ada=Status.SHUTDOWN)
-    with teamd(paths, "ada is in the team no more", name="ada") as asked:
+    with teamd(paths, "ada is no longer in the team", name="ada") as asked:
         done = call(paths, "rm", "ADA", "--json")
     assert json.loads(done.out) == {"name": "ada", "removed": []}
     assert (asked[0].command, dict(asked[0].arguments)) == ("remove", {"name": "ada"})

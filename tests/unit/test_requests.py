@@ -112,7 +112,7 @@ def test_an_agent_whose_request_cannot_be_written_reads_that_in_its_mail(
 def test_an_interrupt_of_anything_but_a_text_reaches_nobody(
     context: TeamContext, text: Any
 ) -> None:
-    with pytest.raises(NotAMessage, match="an interrupt's text is a text"):
+    with pytest.raises(NotAMessage, match="the text of an interrupt must be a string"):
         ask(context, "interrupt", name="bob", text=text)
     assert not context.post.inbox("bob").peek()
 
@@ -188,11 +188,11 @@ def test_a_lead_that_waits_for_a_permission_gets_no_other_model_meanwhile(
 
 
 def test_only_the_person_takes_somebody_out_of_the_team(context: TeamContext) -> None:
-    with pytest.raises(TeamError, match="only the person takes somebody out of the team"):
+    with pytest.raises(TeamError, match="only the person removes a teammate"):
         ask(context, "remove", "lead", name="cy")
     with pytest.raises(TeamError, match="ann is idle and still in the team; `teamctl shutdown ann"):
         ask(context, "remove", name="ann")
-    assert ask(context, "remove", name="CY").text == "cy is in the team no more"
+    assert ask(context, "remove", name="CY").text == "cy is no longer in the team"
     assert Roster(context.settings.paths).read().find("cy") is None
 
 
