@@ -93,7 +93,7 @@ class Action(Enum):
     SETTLE = auto()
     FAIL = auto()
     REPORT = auto()  # say that it is stuck; settings may want its end, which then is due at once
-    RELIEVE = auto()  # say that it is not any more
+    RELIEVE = auto()  # report that it has recovered
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The cost of model calls as the supervisor sees it: at prices of now, or not known."""
+"""Prices of model calls, for spawns and raised limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from teamd.team.member import Member
 
 
 def current_price(wanted: Reservation, terms: Terms) -> Reservation:
-    """Return a call at the price that its model has now; what nobody charges for stays free."""
+    """Return a call at the current price of its model; a free call stays free."""
     if wanted.usd == 0:
         return wanted
     price = _find_price(wanted.model, terms)
@@ -24,7 +24,7 @@ def current_price(wanted: Reservation, terms: Terms) -> Reservation:
 
 
 def check_price(context: TeamContext, role: str, model: str | None) -> None:
-    """See that the calls of a teammate can be counted under a limit on money.
+    """Check that the cost of a teammate's calls is known if there is a limit on money.
 
     Args:
         context: the team.
@@ -32,7 +32,7 @@ def check_price(context: TeamContext, role: str, model: str | None) -> None:
         model: its own; `None` for that of its role or of the settings.
 
     Raises:
-        TeamError: nobody wrote down the price of its model, and no limit on tokens bounds it.
+        TeamError: the price of its model is not known, and no limit on tokens bounds it.
     """
     terms = Terms.of(context.settings.now)
     limit = terms.unpriced_limit
@@ -45,10 +45,9 @@ def check_price(context: TeamContext, role: str, model: str | None) -> None:
 
 
 def warn_of_price(context: TeamContext, member: Member) -> str | None:
-    """Return what a person should know of a teammate whose calls no limit counts, in a sentence.
+    """Return a warning if the default limit on money does not count the calls of a teammate.
 
-    They pass the limit on money that holds where none is set: whatever a model on the machine
-    itself costs, nobody wrote down its price.
+    The price of a local model, for example, is not known.
     """
     settings = context.settings.now
     terms = Terms.of(settings)
@@ -67,7 +66,7 @@ def warn_of_price(context: TeamContext, member: Member) -> str | None:
 def _usual_model(context: TeamContext, name: str) -> str:
     """Return the model of a role, or else of the settings."""
     role = None
-    with suppress(TeamError):  # its process will say what is wrong with it
+    with suppress(TeamError):  # an invalid file; the teammate's process reports it
         role = context.program.find_role(name)
     return (role.model if role else None) or context.settings.now.model.name
 

@@ -1,6 +1,6 @@
-"""Changes to the roster: gathered while the supervisor works, written once a round.
+"""Changes to the roster: collected while the supervisor works, written once a round.
 
-This is the only module that writes the roster while a supervisor runs.
+Only this module writes the roster while a supervisor runs.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _NO_PROCESS: Final[dict[str, None]] = {"pid": None, "started": None, "since": No
 _MOST_UNTOLD: Final = 100
 _TELL_AGAIN_SECONDS: Final = 5.0
 _WRITE_AGAIN_SECONDS: Final = 1.0
-# From a change to its write, which waits for the disk: what comes meanwhile is written with it, and
-# a teammate that reports and then asks for a slot has that before.
+# From a change to its write, which waits for the disk. Changes in between are written with it, and
+# a teammate that reports and then asks for a slot gets the slot first.
 _REST_SECONDS: Final = 0.005
 
 
@@ -35,8 +35,7 @@ class RosterWriter:
     """The roster as the supervisor knows it.
 
     Attributes:
-        team: the members, with all changes that are still to be written. They are those to what
-            stands in the file, as far as is known.
+        team: the members, with all changes that are not written yet.
     """
 
     def __init__(self, post: MailRouter, journal: Journal, *, team_name: str) -> None:
@@ -48,27 +47,27 @@ class RosterWriter:
         self._tell_again = Deadline.after(0.0)
         self._changes: list[Callable[[Team], Team]] = []
         self._seen: object = None
-        self._foreign = True  # what stands there was not written here
+        self._foreign = True  # whether the file was written by others
         self._rest = Deadline.after(0.0)
-        self._new = True  # the changes: no time is set yet for their write
+        self._new = True  # whether no time is set yet for the write of the changes
         self.team = self._file = self._roster.update(lambda team: replace(team, name=team_name))
 
     @property
     def retry_seconds(self) -> float | None:
-        """The seconds until what waits is written, or sent to the lead; `None` for nothing."""
+        """The seconds until changes are written or mail is sent; `None` if nothing waits."""
         waits = [self._tell_again.left] * bool(self._untold) + [self._rest.left] * self.behind
         return max(0.0, min(waits)) if waits else None
 
     @property
     def behind(self) -> bool:
-        """Whether there are changes that wait for a write."""
+        """Whether changes wait to be written."""
         return bool(self._changes)
 
     def publish_soon(self) -> None:
-        """Do as `publish` in a moment, with what comes until then; call it again after that.
+        """Call `publish` if a few milliseconds have passed since the first change.
 
         Raises:
-            StoreError: it cannot be written now; the changes are kept for the next try.
+            StoreError: the roster cannot be written; the changes are kept for the next try.
         """
         if self._changes and self._new:
             self._new, self._rest = False, Deadline.after(max(_REST_SECONDS, self._rest.left))
@@ -76,9 +75,9 @@ class RosterWriter:
             self.publish()
 
     def change(self, name: str, **values: Any) -> None:
-        """Change a member from the next `publish` on; another reason lasts as long as it says.
+        """Change a member; `publish` writes it.
 
-        Who is shut down is paused no more.
+        A new reason has no end unless `until` is given. A shutdown ends a pause.
         """
         if "reason" in values:
             values = {"until": None, "remedy": None, **values}
@@ -89,7 +88,7 @@ class RosterWriter:
         self._apply(lambda team: _changed(team, name, values))
 
     def admit(self, name: str, role: str, **values: Any) -> None:
-        """Add a member, or change what it is; it is at work from now on."""
+        """Add a member, or give it another role; its status becomes `working`."""
         values |= {"role": role, "status": Status.WORKING}
         values |= dict.fromkeys(("reason", "remedy", "until", "paused_by"))
         values |= {"status_since": time.time(), "restarts": 0}
@@ -97,31 +96,30 @@ class RosterWriter:
         self._apply(lambda team: _changed(_enrolled(team, name, role), name, values))
 
     def _hand_over_mail(self, name: str) -> None:
-        """Bring it to the disk what mail is done with where another one reads that inbox now.
+        """Sync the lead's inbox before its reader changes between an agent and the person.
 
-        That of the lead is an agent's, or the person's. Whoever had the mail would know what a
-        power cut gives back; the other one does not.
+        After a power cut a reader recognizes mail that it has read; a new reader would not.
         """
         if name.lower() != LEAD:
             return
         paths = self._post.paths
-        with suppress(StoreError):  # nobody waits for a disk that has failed
+        with suppress(StoreError):  # a failed disk must not block the change
             for path in (paths.inbox(LEAD), paths.taken(LEAD)):
                 files.make_durable(path)
 
     def remove(self, name: str) -> None:
-        """Take a member out of the roster from the next `publish` on."""
+        """Remove a member; `publish` writes it."""
         self._apply(lambda team: team.without(name))
 
     def restore(self, name: str, before: Member | None) -> None:
-        """Undo an admission; `before` is `None` for a name that was no member."""
+        """Undo an admission; `before` is the member as it was, or `None`."""
         self._apply(lambda team: team.without(name) if before is None else team.with_member(before))
 
     def publish(self) -> None:
-        """Write what has changed, if anything has, and send what the lead has still to be told.
+        """Write the changes, and send mail that could not be sent before.
 
         Raises:
-            StoreError: it cannot be written now; the changes are kept for the next try.
+            StoreError: the roster cannot be written; the changes are kept for the next try.
         """
         if self._tell_again.left <= 0:
             self._tell()
@@ -129,21 +127,21 @@ class RosterWriter:
             return
         self._rest = Deadline.after(_WRITE_AGAIN_SECONDS)  # unless it succeeds
         try:
-            removed = self._roster.version() is None  # what it said is known here
+            removed = self._roster.version() is None
             self.team = self._file = self._roster.update(
                 lambda team: self.team if removed else self._with_changes(team)
             )
-        except DamagedRoster as error:  # somebody edited it; what it said is known here
+        except DamagedRoster as error:  # edited by hand
             kept = self._roster.replace_damaged(self.team)
             self._journal.warn("roster rebuilt", reason=str(error), kept=str(kept))
             self.tell_lead(
-                f"{error.path} was damaged ({error.why}): it was written anew, and what stood "
-                f"there is kept in {kept}"
+                f"{error.path} was damaged ({error.why}): it was rewritten, and its former "
+                f"content is kept in {kept}"
             )
         self._changes, self._new, self._rest = [], True, Deadline.after(0.0)
 
     def refresh(self) -> bool:
-        """Read what others have changed, and return whether anything was.
+        """Read changes of others; return whether there were any.
 
         The next `publish` reports a damaged roster.
         """
@@ -158,7 +156,7 @@ class RosterWriter:
         return foreign
 
     def check(self) -> None:
-        """Check that the roster can be changed, before anything depends on it.
+        """Check that the roster can be changed.
 
         Raises:
             StoreError: it was made by a newer version, or cannot be read.
@@ -167,36 +165,36 @@ class RosterWriter:
             self._roster.read()
 
     def awaited(self, name: str) -> None:
-        """Record that a teammate is about to have a process; the one it had before is gone."""
+        """Record that a teammate waits for a process, and no longer has its former one."""
         self.change(name, pid=None, started=None, since=time.time(), reason=None)
 
     def begun(self, name: str, process: Identity, sandbox: str) -> None:
-        """Record that a teammate has a process now, and what stands around its commands."""
+        """Record a teammate's new process and sandbox."""
         self.change(name, since=time.time())
         self.hibernates(name, process, sandbox)
 
     def hibernates(self, name: str, process: Identity, sandbox: str) -> None:
-        """Record that a teammate goes on in another process, as if nothing had happened."""
+        """Record that a teammate goes on in another process, without a visible restart."""
         values = {"pid": process.pid, "started": process.started, "sandbox": sandbox}
         self.change(name, **values, reason=None)
 
     def describe(self, sandbox: str) -> None:
-        """Record what stands around the commands of the team."""
+        """Record which sandbox the team's commands run in."""
         self._apply(lambda team: replace(team, sandbox=sandbox))
 
     def ended(self, name: str) -> None:
-        """Record that a teammate has no process any more, as was wanted."""
+        """Record that a teammate's process has ended as requested."""
         self.change(name, **_NO_PROCESS)
 
     def crashed(self, name: str, reason: str) -> None:
-        """Record that a teammate has no process for a moment, and starts again."""
+        """Record that a teammate has crashed, and restarts in a moment."""
         self._journal.warn(LoggedEvent.CRASHED, name=name, reason=reason)
         member = self.team.find(name)
         restarts = member.restarts + 1 if member is not None else 0
         self.change(name, **_NO_PROCESS, reason=f"{reason}; starting again", restarts=restarts)
 
     def hindered(self, name: str, reason: str) -> None:
-        """Report that a teammate has trouble with its files, and is tried again and again."""
+        """Report that a teammate keeps failing because of its files, and keeps being restarted."""
         self.tell_lead(
             f"{name} cannot go on: {reason}, several times in a row; it is started again every few "
             f"seconds. Its log is {self._log_of(name)}, and `teamctl doctor` names damaged files",
@@ -204,7 +202,7 @@ class RosterWriter:
         )
 
     def failed(self, name: str, reason: str) -> None:
-        """Record and report that a teammate has crashed too often, or for good, and is given up."""
+        """Record and report that a teammate has crashed too often and is not restarted."""
         self._journal.warn(LoggedEvent.FAILED, name=name, reason=reason)
         self.change(name, **_NO_PROCESS, status=Status.FAILED, reason=reason)
         self.tell_lead(
@@ -214,7 +212,7 @@ class RosterWriter:
         )
 
     def stuck(self, name: str, reason: str, *, restart: bool) -> None:
-        """Record and report that a teammate misses heartbeats; it is killed or left to a person."""
+        """Record and report that a teammate misses heartbeats; it is killed if `restart` is set."""
         self._journal.warn(LoggedEvent.STUCK, name=name, reason=reason)
         self.change(name, reason=reason)
         remedy = "it is killed and started again"
@@ -230,9 +228,9 @@ class RosterWriter:
         self.change(name, reason=None)
 
     def tell_lead(self, text: str, *, to: str = LEAD, key: str = "") -> None:
-        """Send whoever leads a line, now or as soon as it can be written.
+        """Send a line to the lead, or to another reader, now or as soon as it can be written.
 
-        With the id of a request as `key` the line is read once, however often it is sent.
+        With the id of a request as `key`, repeated lines are read once.
         """
         message_id = f"{key}-answer" if key else new_id()
         text = self._post.paths.add_team_option(text)
@@ -244,7 +242,7 @@ class RosterWriter:
             self._tell()
 
     def _tell(self) -> None:
-        """Send what is owed; a receiver that cannot be reached now holds up no other."""
+        """Send unsent mail; an unreachable receiver does not delay the others."""
         waiting, self._untold = self._untold, []
         unreachable: set[str] = set()
         for message in waiting:
@@ -252,11 +250,11 @@ class RosterWriter:
                 if message.to not in unreachable:
                     self._post.notify(message)
                     continue
-            except StoreError as error:  # a locked inbox, a full disk: a later `publish` tries
+            except StoreError as error:  # such as a full disk: a later `publish` tries again
                 self._journal.error("lead not told yet", error, text=message.content)
                 self._tell_again = Deadline.after(_TELL_AGAIN_SECONDS)
                 unreachable.add(message.to)
-            except TeamError as error:  # its team is gone, say
+            except TeamError as error:  # such as a removed team
                 self._journal.error("lead not told", error, text=message.content)
                 continue
             self._untold.append(message)
@@ -271,7 +269,7 @@ class RosterWriter:
         self.team = change(self.team)
 
     def _with_changes(self, team: Team) -> Team:
-        if team is self._file:  # nobody else has changed it
+        if team is self._file:  # others have not changed it
             return self.team
         self._foreign = True
         for change in self._changes:
@@ -280,7 +278,7 @@ class RosterWriter:
 
 
 def _changed(team: Team, name: str, values: dict[str, Any]) -> Team:
-    """Return the team with a changed member; its status is as old as its last change of status."""
+    """Return the team with a changed member; `status_since` changes only with the status."""
     member = team.find(name)
     if member is None:
         return team

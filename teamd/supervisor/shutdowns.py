@@ -1,7 +1,7 @@
-"""The shutdowns of one team: asked for, forced, looked at, and taken up after a kill.
+"""The shutdowns of one team: requested, forced, checked, and resumed after a kill.
 
-What was asked and answered stands in the store; here is only who waits for it and until when. So a
-supervisor that follows a killed one goes on with the same shutdowns.
+Requests and answers are in the store. This module only knows who waits for them and until when. So
+the successor of a killed supervisor goes on with the same shutdowns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Then = Callable[["Outcome"], None]
 
 FORCE_AFTER_SECONDS: Final = 2.0  # a process that can end after SIGTERM does so in less
 AGAIN_SECONDS: Final = 1.0
-ALIVE: Final = (State.RUNNING, State.STUCK)  # a stuck one may come round, and has its deadline
+ALIVE: Final = (State.RUNNING, State.STUCK)  # a stuck teammate may recover before its deadline
 
 
 class ShutdownState(Enum):
@@ -36,7 +36,7 @@ class ShutdownState(Enum):
 
     ASKED = auto()
     ENDING = auto()  # the process is being ended
-    ENDED = auto()  # the process has ended; that is still to be written down
+    ENDED = auto()  # the process has ended; that is not recorded yet
     CLOSED = auto()
 
 
@@ -45,27 +45,27 @@ class ShutdownEvent(Enum):
 
     APPROVED = auto()
     REJECTED = auto()
-    EXPIRED = auto()  # nobody has answered in time, or is there to answer
-    FORCED = auto()  # somebody wants the end at once
+    EXPIRED = auto()  # the deadline has passed without an answer, or there is no process
+    FORCED = auto()  # the end is wanted at once
     STOPPED = auto()  # the process has ended
-    LOOKED = auto()  # the moment has come to try again what is still to be written down
-    SETTLED = auto()  # all is written down
+    LOOKED = auto()  # it is time to try again to record the end
+    SETTLED = auto()  # the end is recorded
 
 
 class ShutdownAction(Enum):
     """The supervisor's answer to an event."""
 
     NOTHING = auto()
-    END = auto()  # end the process, politely at first
+    END = auto()  # end the process, first with SIGTERM
     HURRY = auto()  # end it sooner
-    TELL = auto()  # tell everybody that waits for the outcome
+    TELL = auto()  # call those that wait for the outcome
     TELL_AND_SETTLE = auto()
-    SETTLE = auto()  # write down that it has ended
+    SETTLE = auto()  # record that it has ended
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownStep:
-    """The state that follows, and what is to be done."""
+    """The next state, and the action to take."""
 
     state: ShutdownState
     action: ShutdownAction
@@ -73,7 +73,7 @@ class ShutdownStep:
 
 _S, _E, _A = ShutdownState, ShutdownEvent, ShutdownAction
 
-# What changes something, or asks for something to be done; no other event does in a state.
+# Events that are not listed for a state change nothing.
 _STEPS: Final = {
     (_S.ASKED, _E.APPROVED): ShutdownStep(_S.ENDING, _A.END),
     (_S.ASKED, _E.REJECTED): ShutdownStep(_S.CLOSED, _A.TELL),
@@ -96,8 +96,8 @@ class Outcome:
     """The outcome of one teammate's shutdown.
 
     Attributes:
-        verdict: what became of the request; `None` where nobody was asked.
-        reason: the teammate's own words.
+        verdict: on the request; `None` if the teammate was not asked.
+        reason: given by the teammate.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Outcome:
     reason: str = ""
 
     def with_force(self) -> Outcome:
-        """Return the same outcome for a process that did not end in time and was killed."""
+        """Return this outcome for a process that did not end in time and was killed."""
         text = f"{self.name} did not end in time and was killed"
         if self.verdict is Verdict.APPROVED:
             text = f"{self.name} approved, but did not end in time and was killed"
@@ -117,12 +117,12 @@ class Outcome:
 
     @classmethod
     def down(cls, name: str) -> Outcome:
-        """Return the outcome for a teammate without a process that could have been asked."""
+        """Return the outcome for a teammate without a process to ask."""
         return cls(name=name, text=f"{name} is shut down")
 
     @classmethod
     def answered(cls, approval: Approval) -> Outcome:
-        """Return the outcome that a teammate's own answer leads to."""
+        """Return the outcome for a teammate's answer."""
         name, reason = approval.to, approval.reason
         if approval.status is Verdict.APPROVED:
             text, code = f"{name} approved and is shut down", ExitCode.DONE
@@ -149,27 +149,27 @@ class ShutdownContext:
 
 
 def from_now(seconds: float) -> Deadline:
-    """Return a deadline by a clock that is never set back, and rests while the machine does."""
+    """Return a deadline by a clock that is never set back and stops while the machine sleeps."""
     return Deadline.after(seconds, time.monotonic)
 
 
 @dataclass(slots=True)
 class Shutdown:
-    """One teammate's shutdown; the approval in the store alone says what was asked and answered."""
+    """One teammate's shutdown; the request and the answer are in the store of approvals."""
 
     context: ShutdownContext
     name: str
-    due: Deadline  # to be ended without an answer
-    seconds: float  # that it had to answer
-    id: str = ""  # of the approval; empty where nobody is asked
-    waiting: list[Then] = field(default_factory=list)  # told of the outcome
+    due: Deadline  # for the answer
+    seconds: float  # from the request to the deadline
+    id: str = ""  # of the approval; empty if the teammate is not asked
+    waiting: list[Then] = field(default_factory=list)  # called with the outcome
     state: ShutdownState = ShutdownState.ASKED
-    answered: bool = False  # the teammate says that it has, and has written everything down
+    answered: bool = False  # the teammate has reported an answer, and has saved everything
     outcome: Outcome | None = None
-    retry: Deadline | None = None  # of a look that has failed
+    retry: Deadline | None = None  # after a failed look
 
     def look(self) -> None:
-        """See whether the teammate has answered, or its time is over.
+        """Check whether the teammate has answered or the deadline has passed.
 
         Raises:
             TeamError: the store cannot be read or written.
@@ -195,7 +195,7 @@ class Shutdown:
             self.step(ShutdownEvent.EXPIRED, late, FORCE_AFTER_SECONDS)
 
     def step(self, event: ShutdownEvent, wanted: Outcome, seconds: float = 0.0) -> None:
-        """Go on by the table, to this outcome; the process has so many seconds to end."""
+        """Follow the table towards this outcome; the process has so many seconds to end."""
         step = SHUTDOWN_TABLE[self.state, event]
         self.state, action = step.state, step.action
         match action:
@@ -215,7 +215,7 @@ class Shutdown:
                 pass
 
     def join(self, seconds: float, then: Then) -> None:
-        """Have one more told of the outcome; of two deadlines the earlier one counts."""
+        """Add a waiting caller; the earlier one of two deadlines counts."""
         self.waiting.append(then)
         if self.outcome is not None:
             self._tell(self.outcome)
@@ -223,17 +223,17 @@ class Shutdown:
             self.due, self.seconds = from_now(seconds), seconds
 
     def _verdict(self, *, expire: bool) -> tuple[Verdict, Approval | None]:
-        """Return how the request stands; where nobody is there to answer it expires at once."""
+        """Return the verdict on the request; it expires at once if there is no process."""
         expire = expire or self.context.children.state(self.name) is State.ABSENT
         approval = self.context.approvals.find(self.id)
-        if approval is None:  # somebody has removed it: nobody can answer until it is due
+        if approval is None:  # its file was removed: there can be no answer
             return (Verdict.EXPIRED if expire else Verdict.OPEN), None
         if approval.is_open and expire:
             approval = self.context.approvals.expire(self.id)
         return approval.status, approval
 
     def _end(self, wanted: Outcome, seconds: float) -> None:
-        """End the process; the outcome is the wanted one, unless that takes force."""
+        """End the process; the outcome is the wanted one, unless the process is killed."""
         absent = self.context.children.process(self.name) is None
         if absent and wanted.verdict is Verdict.EXPIRED:
             final, forced = Outcome.down(self.name), wanted.with_force()
@@ -248,7 +248,7 @@ class Shutdown:
 
     def _stop(self, wanted: Outcome, seconds: float, then: EndNotice | None = None) -> None:
         if self.id:
-            with suppress(StoreError, NoSuchApproval):  # a new spawn expires it as well
+            with suppress(StoreError, NoSuchApproval):  # else the next spawn expires it
                 self.context.approvals.expire(self.id)
         self.context.journal.note(
             LoggedEvent.SHUTTING_DOWN, name=self.name, seconds=seconds, why=wanted.text
@@ -261,7 +261,7 @@ class Shutdown:
             then(final)
 
     def _settle(self, final: Outcome) -> None:
-        """Write down that it has ended, the roster first."""
+        """Record that it has ended, first in the roster."""
         try:
             self.context.roster.publish()
             with suppress(NoSuchApproval):
@@ -273,7 +273,7 @@ class Shutdown:
             self.step(ShutdownEvent.SETTLED, final)
 
 
-SLOW_SECONDS: Final = 30.0  # only a kill between two steps leaves what this finds
+SLOW_SECONDS: Final = 30.0  # between searches for requests that a kill left unfinished
 _REQUEST: Final = (
     "Please shut down. Answer with shutdown_response and this request_id: approve, or reject with "
     "a reason. Without an answer you are ended in {seconds:g} s."
@@ -282,30 +282,30 @@ _REQUEST: Final = (
 
 @dataclass(slots=True)
 class Shutdowns:
-    """All shutdowns of one team; a teammate is asked once at a time."""
+    """All shutdowns of one team; at most one at a time for each teammate."""
 
     context: ShutdownContext
     _known: dict[str, Shutdown] = field(default_factory=dict)
     _repeat: Deadline = field(default_factory=lambda: from_now(0.0))
-    _unsent: bool = False  # mail waits to be sent again at that moment
+    _unsent: bool = False  # mail waits to be sent again then
 
     def ask(
         self, name: str, *, asker: str, seconds: float, then: Then, by_mail: bool = False
     ) -> None:
-        """Ask a teammate to shut down; `then` is called once, with how that ended.
+        """Ask a teammate to shut down; `then` is called once with the outcome.
 
-        A teammate that has no process to answer is shut down at once.
+        A teammate without a process is shut down at once.
 
         Args:
-            name: the teammate's.
-            asker: who wants it.
-            seconds: that it has for its answer.
+            name: the teammate.
+            asker: the person or the agent that asks.
+            seconds: the time for its answer.
             then: gets the outcome.
-            by_mail: whether the asker is an agent that reads of the outcome in its mail, also where
-                the teammate gave no answer.
+            by_mail: whether the asker is an agent, which gets the outcome by mail, also if the
+                teammate gave no answer.
 
         Raises:
-            StoreError: the request cannot be written; nobody was asked.
+            StoreError: the request cannot be written, and the teammate was not asked.
         """
         listeners = (asker,) if by_mail else ()
         if (known := self._find(name)) is not None:
@@ -337,7 +337,7 @@ class Shutdowns:
         one.step(ShutdownEvent.EXPIRED, Outcome.down(name), seconds)
 
     def force(self, name: str, *, then: Then) -> None:
-        """End a teammate at once, without asking; one that was asked is not waited for."""
+        """End a teammate at once, without waiting for an answer."""
         one = self._find(name) or Shutdown(self.context, name, from_now(0.0), 0.0)
         one.waiting.append(then)
         outcome = Outcome.down(name)
@@ -346,45 +346,44 @@ class Shutdowns:
         one.step(ShutdownEvent.FORCED, outcome)
 
     def note_answer(self, name: str) -> None:
-        """Note that a teammate says that it has answered; whether it has, the store tells."""
+        """Note a teammate's report that it has answered; the answer itself is in the store."""
         if (one := self._find(name)) is not None:
             one.answered = True
         else:
-            self._repeat = from_now(0.0)  # the store may hold what nobody waits for
+            self._repeat = from_now(0.0)  # the store may hold an unknown request
 
     def pending(self, name: str) -> bool:
-        """Return whether a teammate is asked at the moment, or ends because it was."""
+        """Return whether a shutdown of a teammate is under way."""
         return self._find(name) is not None
 
     def forget(self, name: str) -> None:
-        """End what a teammate was once asked: it is wanted again.
+        """Withdraw unfinished requests to a teammate, which is spawned again.
 
         Raises:
-            StoreError: that cannot be written.
+            StoreError: the store cannot be written.
         """
         for approval in self._unfinished():
             if approval.to == name:
                 self._withdraw(approval, "it was spawned again")
 
     def resume(self) -> None:
-        """Take up what a dead supervisor left, before any teammate is started.
+        """Resume the shutdowns of a dead supervisor, before any teammate is started.
 
-        A teammate that agreed or was too late is shut down; one that still has time goes on being
-        asked.
+        Teammates that agreed or were too late are shut down; others have the rest of their time.
         """
         try:
             self.context.approvals.sweep()
             for approval in self._unfinished():
                 self._resume(approval)
-        except TeamError as error:  # a full disk, say: `look` takes up what is left
+        except TeamError as error:  # such as a full disk: `look` resumes the rest
             self.context.journal.error("handshakes not resumed", error)
 
     def look(self) -> None:
-        """See who has answered, whose time is over, and what mail a killed process left unsent."""
+        """Check for answers and passed deadlines; send mail that a killed process left unsent."""
         for one in self._under_way():
             try:
                 one.look()
-            except TeamError as error:  # a full disk, say
+            except TeamError as error:  # such as a full disk
                 self.context.journal.error("handshake stuck", error, name=one.name)
                 one.retry = from_now(AGAIN_SECONDS)
         if self._repeat.left <= 0:
@@ -392,7 +391,7 @@ class Shutdowns:
             self._repeat_mail()
 
     def next_due_seconds(self) -> float | None:
-        """Return the seconds until `look` has something to do."""
+        """Return the seconds until the next `look`; `None` if there is no shutdown."""
         waiting = [one for one in self._under_way() if one.state is not ShutdownState.ENDING]
         moments = [one.retry or one.due for one in waiting]
         if self._unsent:
@@ -407,10 +406,10 @@ class Shutdowns:
         return None if one is None or one.state is ShutdownState.CLOSED else one
 
     def _ask(self, approval: Approval) -> None:
-        """Write the request down and send it; once it stands, its mail may be sent later.
+        """Record the request and mail it; once it is recorded, the mail may be sent later.
 
         Raises:
-            StoreError: it does not stand.
+            StoreError: it cannot be recorded.
         """
         try:
             self.context.approvals.ask(approval)
@@ -421,7 +420,7 @@ class Shutdowns:
             self._repeat_soon()
 
     def _join(self, one: Shutdown, seconds: float, then: Then, listeners: tuple[str, ...]) -> None:
-        with suppress(NoSuchApproval):  # somebody has removed it: the teammate is ended
+        with suppress(NoSuchApproval):  # its file was removed: the teammate is ended
             for listener in listeners:
                 self.context.approvals.join(one.id, listener)
         one.join(seconds, then)
@@ -464,9 +463,10 @@ class Shutdowns:
         self._repeat = from_now(AGAIN_SECONDS)
 
     def _adopt(self) -> None:
-        """Take up what stands in the store and nobody waits for, as where it could not be sent.
+        """Resume unknown requests in the store, such as those whose mail could not be sent.
 
-        A teammate that has agreed reads no mail until it is ended; one never asked is left alone.
+        A teammate that has agreed reads no mail until it is ended. A request that was never sent
+        is withdrawn.
         """
         for approval in self._unfinished():
             if self.pending(approval.to):
@@ -489,12 +489,12 @@ class Shutdowns:
 
 
 def _time_left(approval: Approval) -> tuple[float, float]:
-    """Return the seconds that are left for an answer, and those that there were."""
+    """Return the seconds that are left for an answer, and those from the request on."""
     deadline = approval.deadline or 0.0
     seconds = max(0.0, deadline - approval.asked)
     return min(deadline - time.time(), seconds), seconds  # the clock may be set back
 
 
 def _never_sent(approval: Approval, left: float) -> bool:
-    """Return whether its receiver was never asked, and can be asked no more."""
+    """Return whether a request was not sent before its deadline."""
     return approval.is_open and not approval.sent and left <= 0

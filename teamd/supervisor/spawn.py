@@ -1,4 +1,4 @@
-"""Spawning: a teammate is checked, admitted, prompted and started; or all is left as it was."""
+"""Spawning: a teammate is checked, admitted, prompted and started; or nothing changes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class SpawnRequest:
 
     Attributes:
         effort: of its model; `None` for that of the role or the team.
-        plan: `None` for as before.
-        worktree: whether it is to work in a copy of its own; `None` for as before as well.
+        plan: whether it must submit plans; `None` to keep the member's value.
+        worktree: whether it works in its own copy; `None` to keep the member's value.
     """
 
     name: str
@@ -82,19 +82,19 @@ def spawn(
 ) -> Member:
     """Start or wake a teammate: the roster first, then the prompt, then the process.
 
-    The prompt is what makes it: a failure before leaves all as it was, what fails behind it is
-    tried again until it is done. A supervisor that is killed in between leaves a teammate that
-    idles, and nobody was told otherwise.
+    The prompt decides: a failure before it undoes everything, and steps after it are repeated until
+    they succeed. A supervisor that is killed in between leaves an idle teammate, and has not
+    reported success.
 
     Args:
         context: the team.
         wanted: the teammate.
-        message_id: the prompt's.
-        sender: of the prompt. The teammate reports to an agent of another team that wants it.
+        message_id: of the prompt.
+        sender: of the prompt. If it is an agent of another team, the teammate reports to it.
 
     Raises:
         TeamError: it works already, is being shut down, or remembers another role; the role's
-            file cannot be understood; something cannot be written.
+            file is invalid; a file cannot be written.
     """
     member = context.roster.team.find(wanted.name)
     name = member.name if member else wanted.name
@@ -107,16 +107,16 @@ def spawn(
 
 
 def spawn_lead(context: TeamContext, *, fresh: bool, model: str | None) -> Member:
-    """Have an agent that leads, from now on until it is shut down.
+    """Start the lead agent, which leads until it is shut down.
 
     Args:
         context: the team.
-        fresh: whether it is to begin a new conversation. It does by the message that says so, as
-            by a spawn's; here is the check whether that is possible now.
-        model: another one than that of the settings, or than it has.
+        fresh: whether a new conversation is wanted. The next message starts it, as with a spawn;
+            this function only checks that it is possible now.
+        model: instead of that of the settings, or of its present one.
 
     Raises:
-        TeamError: it is being shut down, works, or is at its limit; something cannot be written.
+        TeamError: it is being shut down, works, or is at its limit; a file cannot be written.
     """
     member = context.roster.team.find(LEAD)
     _check_not_ending(context, LEAD)
@@ -128,17 +128,17 @@ def spawn_lead(context: TeamContext, *, fresh: bool, model: str | None) -> Membe
         _admit(context, SpawnRequest(name=LEAD, role=LEAD, prompt="", model=model or kept))
     elif fresh or model is not None:
         _renew_lead(context, member, model)
-    context.children.start(LEAD)  # at once, where it waits for its next try
+    context.children.start(LEAD)  # at once, even if it waits for a restart after a crash
     return context.roster.team.get(LEAD)
 
 
 def resume(context: TeamContext, member: Member, more: Mapping[str, Decimal]) -> list[Raise]:
-    """Let a paused teammate go on where it was, by new settings; return which limits were raised.
+    """Let a paused teammate go on with the new settings; return the limits that were raised.
 
     Args:
         context: the team.
         member: the teammate.
-        more: by how much the limits that stop it are raised first, by unit.
+        more: the amounts by which to raise the limits that stop it, by unit.
 
     Raises:
         TeamError: it is not paused, or still at its limit.
@@ -152,11 +152,11 @@ def resume(context: TeamContext, member: Member, more: Mapping[str, Decimal]) ->
     raised = _raise_limits(context, name, more) if more else []
     _check_limits(context, name)
     at_limit = context.ledger.is_refused(name)
-    context.ledger.let_go(name)  # what can fail comes first
+    context.ledger.let_go(name)  # first, since it may fail
     context.roster.change(name, status=Status.WORKING, reason=None)
     if at_limit:
         _go_on(context, name)
-    else:  # a missing key, say: only a new process knows of other settings
+    else:  # such as a missing key: only a new process follows the new settings
         context.children.restart(name, seconds=context.settings.now.supervision.stop_seconds)
     return raised
 
@@ -174,13 +174,13 @@ def _raise_limits(context: TeamContext, name: str, more: Mapping[str, Decimal]) 
 
 
 def check(context: TeamContext, name: str, member: Member | None, wanted: SpawnRequest) -> None:
-    """See that a teammate may be spawned so.
+    """Check that a teammate may be spawned with these properties.
 
     Raises:
         TeamError: as for `spawn`.
     """
     _check_member(context, name, member, wanted)
-    role = context.program.find_role(wanted.role) or Role()  # raises where it is damaged
+    role = context.program.find_role(wanted.role) or Role()
     if wanted.plan and "submit_plan" in role.dropped_tools(context.settings.now.model.tools):
         raise TeamError(
             f"{name} could not submit a plan, since its tools are without submit_plan; leave out "
@@ -225,7 +225,7 @@ def _check_not_ending(context: TeamContext, name: str) -> None:
 
 
 def waiting_permission(context: TeamContext, name: str) -> Approval | None:
-    """Return the permission that a teammate waits for in the middle of a turn, if it does."""
+    """Return the permission for which a teammate waits in the middle of a turn, if any."""
     if context.roster.team.get(name).status is not Status.PAUSED:
         return None
     asked = Approvals(context.settings.paths, context.post).all()
@@ -241,7 +241,7 @@ def _check_not_waiting(context: TeamContext, name: str) -> None:
 
 
 def _check_limits(context: TeamContext, name: str) -> None:
-    """See that no limit stands against the call for which a teammate was paused.
+    """Check that no limit forbids the call for which a teammate was paused.
 
     Raises:
         TeamError: one does.
@@ -252,21 +252,21 @@ def _check_limits(context: TeamContext, name: str) -> None:
 
 
 def _admit(context: TeamContext, wanted: SpawnRequest, prompt: Message | None = None) -> None:
-    """Put a member into the roster, give it its prompt, then start it; or leave all as before."""
+    """Add a member to the roster, send its prompt, then start it; or change nothing."""
     name, roster = wanted.name, context.roster
     before = roster.team.find(name)
     sender = prompt.sender if prompt else LEAD
-    # An agent of another team. Plans never go to another host: whoever leads here judges them.
+    # Plans never go to another host: the leader on this host reviews them.
     spawned_by = sender if "@" in sender and not is_far(sender) else None
     said = {"plan": wanted.plan, "worktree": wanted.worktree}
-    told = {key: value for key, value in said.items() if value is not None}  # others as before
+    told = {key: value for key, value in said.items() if value is not None}
     asked = {"model": wanted.model, "effort": wanted.effort, "spawned_by": spawned_by}
     roster.admit(name, wanted.role, **asked, **told)
     try:
         roster.publish()
         context.ledger.let_go(name)
         if prompt is not None:
-            _put(context, prompt)  # it makes the inbox, too
+            _put(context, prompt)  # creates the inbox, too
         elif before is None:
             context.post.mailbox(name).create()
     except TeamError:
@@ -278,18 +278,18 @@ def _admit(context: TeamContext, wanted: SpawnRequest, prompt: Message | None = 
 def _put(context: TeamContext, prompt: Message) -> None:
     try:
         context.post.mailbox(prompt.to).put(prompt)
-    except Unsynced as error:  # it stands there, and is read, unless the power goes now
+    except Unsynced as error:  # it is in the inbox, unless the power fails now
         context.journal.error("prompt not synced", error, name=prompt.to)
 
 
 def _go_on(context: TeamContext, name: str) -> None:
-    """Start a teammate that has no process; one that has keeps it, and its jobs. Wake it."""
+    """Wake a teammate, and start its process unless it has one."""
     context.children.start(name)
     context.children.ring([name])
 
 
 def _renew_lead(context: TeamContext, member: Member, model: str | None) -> None:
-    """Let a lead that rests go on by other terms, with what it is told next."""
+    """Apply a new model to an idle or paused lead, from its next message on."""
     if member.status is Status.WORKING:
         raise TeamError(
             "lead is working already; `teamctl chat` reaches it as it is, "
@@ -304,10 +304,10 @@ def _renew_lead(context: TeamContext, member: Member, model: str | None) -> None
 
 
 def spawn_declared(context: TeamContext, teammate: Teammate) -> bool:
-    """Spawn a teammate of `team.toml`, unless it is a member; return whether it was none.
+    """Spawn a teammate of `team.toml`, unless it is a member; return whether it was not.
 
-    A member that was never told anything gets its prompt: a supervisor that was killed has
-    admitted it, and no more.
+    A member without any mail or conversation gets its prompt: a supervisor was killed after it had
+    admitted the member.
 
     Raises:
         TeamError: as for `spawn`.
@@ -333,7 +333,7 @@ def spawn_declared(context: TeamContext, teammate: Teammate) -> bool:
 def _begin(context: TeamContext, wanted: SpawnRequest, message_id: str, lacks: str = "") -> None:
     spawned = spawn(context, wanted, message_id)
     about_copy = f"in the working copy of {spawned.name}, {lacks}" if lacks else ""
-    # No command is there to print it.
+    # No command waits that could print the warning.
     if warning := "; ".join(filter(None, (warn_of_price(context, spawned), about_copy))):
         context.roster.tell_lead(warning, to=context.roster.team.person)
 
@@ -357,20 +357,20 @@ def _request(teammate: Teammate) -> SpawnRequest:
 
 
 def _was_told_nothing(context: TeamContext, name: str) -> bool:
-    # In this order: what is taken meanwhile is in the conversation by then.
+    # In this order: mail that is taken meanwhile is then in the conversation.
     waiting = context.post.mailbox(name).waiting()
     return not waiting and not files.size(context.settings.paths.transcript(name))
 
 
 def _prompt_id(paths: TeamPaths, declared: SpawnRequest) -> str:
-    """Return the id of a declared teammate's prompt, the same while it could be the same prompt.
+    """Return the id of a declared teammate's prompt; it stays the same until the teammate works.
 
-    A supervisor may die between the roster, the prompt and whatever it notes of them. The next one
-    sends it again, and under the same id that is one message. A teammate that has worked since, and
-    was taken out of the roster by hand, has a longer conversation: its prompt then is a new one.
+    If a supervisor dies after it has sent the prompt, the next one sends it again; under the same
+    id that is one message. If the teammate has worked since, and was removed from the roster by
+    hand, its conversation is longer and the prompt is a new message.
 
     Raises:
-        StoreError: the conversation cannot be looked at.
+        StoreError: the conversation cannot be read.
     """
     spoken = files.size(paths.transcript(declared.name))
     facts = [paths.own_name, declared.name, declared.prompt, spoken]
@@ -382,17 +382,14 @@ Refuse = Callable[[TeamError], None]
 
 
 def settle_copy(context: TeamContext, wanted: SpawnRequest) -> SpawnRequest:
-    """Say whether a teammate is to have a copy: as asked, as before, else by the settings.
-
-    A member's name is from here on as the roster writes it.
-    """
+    """Return the request with its name as in the roster, and a decision about a working copy."""
     member = context.roster.team.find(wanted.name)
     name = member.name if member else wanted.name
     return replace(wanted, name=name, worktree=_wants_copy(context, member, wanted))
 
 
 def lacks_copy(context: TeamContext, wanted: SpawnRequest) -> bool:
-    """Return whether the working copy is still to be made that a teammate is to have."""
+    """Return whether a teammate's working copy must still be made."""
     wants = bool(wanted.worktree)
     return wants and record.find(context.settings.paths, wanted.name) is None
 
@@ -400,16 +397,16 @@ def lacks_copy(context: TeamContext, wanted: SpawnRequest) -> bool:
 def spawn_with_copy(
     context: TeamContext, wanted: SpawnRequest, *, begin: Begin, refuse: Refuse
 ) -> None:
-    """Make a teammate's working copy, and begin its spawn when that is done.
+    """Make a teammate's working copy, and spawn the teammate when that is done.
 
     Args:
         context: the team.
-        wanted: the teammate, see `settle_copy`, which lacks its copy.
-        begin: spawns it; gets what the copy lacks.
-        refuse: called instead where no copy can be made, or where `begin` fails.
+        wanted: the teammate, as `settle_copy` returns it.
+        begin: spawns it; gets a sentence about files that are not in the copy.
+        refuse: called instead if the copy cannot be made, or if `begin` fails.
 
     Raises:
-        TeamError: as for `spawn`, and nothing was begun.
+        TeamError: as for `spawn`; no copy was begun.
     """
     name = wanted.name
     check(context, name, context.roster.team.find(name), wanted)
@@ -444,7 +441,7 @@ def _wants_copy(context: TeamContext, member: Member | None, wanted: SpawnReques
 
 
 def _take_back(context: TeamContext, name: str) -> None:
-    """Remove a copy in which nobody has begun to work, or what is left of one."""
+    """Remove a copy that is unused or incomplete."""
     settings = context.settings
     try:
         clone.remove_copy(settings.paths, name, settings.now.team.workspace)

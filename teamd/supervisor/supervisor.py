@@ -1,4 +1,4 @@
-"""The supervisor's loop. It sleeps until a signal, mail or a deadline, and sees to all of them."""
+"""The supervisor's loop. It sleeps until a signal, mail or a deadline, and handles them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _SUFFIX: Final = ".jsonl"
 
 
 class Signals:
-    """Catches signals: a handler only remembers, the loop acts.
+    """Catches signals: the handler only records them, and the loop acts.
 
-    It is readable while a signal has not been taken.
+    Its descriptor is readable while there are signals to take.
     """
 
     def __init__(self, *caught: signal.Signals) -> None:
@@ -39,12 +39,11 @@ class Signals:
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
         for number in caught:
-            signal.signal(number, _remember)
+            signal.signal(number, _ignore)
         # The interpreter writes each signal's number here, even in the middle of a system call.
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
 
     def fileno(self) -> int:
-        """Return the descriptor to wait for."""
         return self._reader
 
     @property
@@ -53,7 +52,7 @@ class Signals:
         return (self._reader, self._writer)
 
     def take(self) -> list[signal.Signals]:
-        """Return the signals since the last call, in the order in which they came."""
+        """Return the signals since the last call, in order."""
         with suppress(BlockingIOError):
             return [signal.Signals(number) for number in os.read(self._reader, 4096)]
         return []
@@ -73,7 +72,7 @@ class Supervisor:
 
     Attributes:
         claim: the descriptor of the lock that makes this process the team's supervisor.
-        watch: of the inboxes.
+        watch: watches the inboxes.
     """
 
     context: TeamContext
@@ -85,17 +84,14 @@ class Supervisor:
     signals: Signals
     watch: Watch
     watchdog: ServiceWatchdog
-    _stop_seconds: float = field(init=False)  # as of the start; a restart takes others
+    _stop_seconds: float = field(init=False)  # as at the start; changes need a restart
     _stopping: bool = False
 
     def __post_init__(self) -> None:
         self._stop_seconds = self.context.settings.now.supervision.stop_seconds
 
     def resume(self) -> None:
-        """Begin: answer what a dead supervisor left, start its teammates, spawn declared ones.
-
-        Those are the teammates of `team.toml` that the roster does not know yet.
-        """
+        """Take over from a dead supervisor: start its teammates, spawn new ones of team.toml."""
         self.context.describe_sandbox()
         self.inbox.refuse_leftovers()
         self.context.shutdowns.resume()
@@ -109,26 +105,26 @@ class Supervisor:
         self._spawn_declared()
 
     def begin(self) -> None:
-        """Load what is slow to load, and see that a teammate can begin on this machine.
+        """Load the slow modules, and check that a teammate can start on this machine.
 
-        Requests that come meanwhile stand in the inbox. Mail of other hosts waits for nothing.
+        Requests wait in the inbox meanwhile.
 
         Raises:
-            TeamError: no teammate can begin here; says why.
+            TeamError: no teammate can start here; says why.
         """
         self.workers.begin()
         self._clear()
         self.context.children.begin()
 
     def run(self) -> None:
-        """Serve until a signal says to stop and every teammate has ended, or the team is gone."""
+        """Serve until a signal asks to stop and every teammate has ended, or the team is gone."""
         while not (self._stopping and not self._busy()):
             self._wait()
-            if self._gone():  # before anything is written
+            if self._is_gone():  # before anything is written
                 self._abandon()
                 return
-            self._heed_signals()
-            self._ring()  # takes the hints, so it comes before the look that relies on them
+            self._handle_signals()
+            self._wake_teammates()  # before `obey`: a change after this one wakes the loop again
             self.context.children.slots.serve()
             self.inbox.obey()
             self._reap()
@@ -137,7 +133,7 @@ class Supervisor:
                 self._end_started()
             self._reconcile()
             self.context.children.check_heartbeats()
-            if not self._stopping:  # those who end now end for that, and are resumed
+            if not self._stopping:  # teammates that end now are resumed by the next start
                 self.context.shutdowns.look()
             self.context.children.do_due()
             self.inbox.publish(at_once=False)
@@ -170,7 +166,7 @@ class Supervisor:
         seconds = max(0.0, min(due for due in dues if due is not None))
         select.select([one.fileno() for one in watched], [], [], seconds)
 
-    def _heed_signals(self) -> None:
+    def _handle_signals(self) -> None:
         for number in self.signals.take():
             if number in _ENDINGS:
                 self._stop(number)
@@ -178,7 +174,7 @@ class Supervisor:
                 self.inbox.carry_out(ControlRequest.within(_RELOAD_SECONDS, "reload"))
 
     def _stop(self, number: signal.Signals) -> None:
-        """Ask the teammates to end at the first such signal, and end them at once at a second."""
+        """Ask the teammates to end at the first signal, and kill them at a second one."""
         seconds = 0.0 if self._stopping else self._stop_seconds
         self.context.journal.note("stopping", signal=number.name, seconds=seconds)
         self._stopping = self.inbox.closing = True
@@ -187,27 +183,27 @@ class Supervisor:
             self.context.children.stop(name, seconds=seconds)
 
     def _end_started(self) -> None:
-        """End teammates that were started while the supervisor stops: their copy was just made."""
+        """End teammates whose working copy was finished, and that started, during the stop."""
         for name in self.context.children.active():
             if not self.context.children.ending(name):
                 self.context.children.stop(name, seconds=self._stop_seconds)
 
     def _busy(self) -> bool:
-        """Return whether a process runs that was forked here."""
+        """Return whether a process that was forked here runs."""
         children = self.context.children
         return bool(children.active() or children.pids() or self.workers.pids())
 
-    def _gone(self) -> bool:
+    def _is_gone(self) -> bool:
         """Return whether the team directory is no longer the one that this process claimed."""
-        with suppress(StoreError):  # a look that failed tells nothing, and the next round looks
+        with suppress(StoreError):  # not known; the next round looks again
             return not pidfile.stands(self.claim, self.context.settings.paths)
         return False
 
     def _abandon(self) -> None:
-        """End all at once, and write nothing: it would reach whoever has that place now.
+        """Kill all processes and write nothing, since another team may have the directory now.
 
-        Everything goes by its path, and nobody can reach a supervisor whose team directory was
-        moved or removed. What a killed teammate was at, the next start goes on with.
+        No command reaches a supervisor whose team directory was moved or removed. The next start
+        resumes the work of the killed teammates.
         """
         self.context.journal.warn("the team directory is gone")
         self.context.children.kill_all()
@@ -215,7 +211,7 @@ class Supervisor:
         self.orphans.end(spare=set())
 
     def _reconcile(self) -> None:
-        """End the processes of those that somebody took out of the roster by hand."""
+        """End the processes of teammates that were removed from the roster by hand."""
         children, roster = self.context.children, self.context.roster
         if not roster.refresh():
             return
@@ -224,11 +220,10 @@ class Supervisor:
                 self.context.journal.warn("no member any more", name=name)
                 children.stop(name, seconds=self._stop_seconds)
 
-    def _ring(self) -> None:
-        """Wake those who may begin a task, or have mail; where hints were lost, wake everybody.
+    def _wake_teammates(self) -> None:
+        """Wake teammates that may have a task or mail, or all if the watch has lost changes.
 
-        They may work, as far as is known here: one that idles since a moment ago has not reported
-        that yet, and one that works takes no notice.
+        Teammates at work are woken, too: one may have become idle without having reported it yet.
         """
         children, settings = self.context.children, self.context.settings
         tasks = self.tasks.watch.changed()
@@ -236,25 +231,21 @@ class Supervisor:
         if settings.now.tasks.auto_claim:
             claimers = self.tasks.claimers(tasks, self.context.roster.team)
             children.ring(children.active() if claimers is None else claimers)
-        self._hear()
+        self._wake_for_mail()
 
-    def _hear(self) -> None:
-        """Wake the teammates whose inboxes have changed and are not empty."""
-        changed = self.watch.changed()
+    def _wake_for_mail(self) -> None:
+        changed, paths = self.watch.changed(), self.context.settings.paths
         try:
-            found = {name for name in map(_owner, changed or ()) if self._has_mail(name)}
-        except StoreError:  # a look that failed: who is woken looks again itself
+            names = {name for name in map(_owner, changed or ()) if paths.has_mail(name)}
+        except StoreError:  # teammates read their inboxes themselves when they wake
             changed = None
         if changed is None:
             self.context.children.ring_all()
-            return
-        self.context.children.ring(found)
-
-    def _has_mail(self, name: str) -> bool:
-        return self.context.settings.paths.has_mail(name)
+        else:
+            self.context.children.ring(names)
 
     def _reap(self) -> None:
-        """Take note of ended processes, and end what they left behind."""
+        """Handle the ends of processes, and end the processes that they left behind."""
         codes = [*self.context.children.reap(), *self.workers.reap()]
         ended = any(code != ChildExit.HIBERNATES for code in codes)
         if codes:
@@ -265,17 +256,17 @@ class Supervisor:
             self._clear()
 
     def _clear(self) -> None:
-        """Put right what killed teammates left in the workspace; none of their commands runs."""
+        """Repair the workspace after teammates were killed; none of their commands runs."""
         try:
-            self.context.roster.publish()  # or who has hibernated since would be taken for dead
+            self.context.roster.publish()  # or hibernating teammates would be taken for dead
             if taken := self.context.program.clear():
                 self.context.journal.warn("taken out of protected places", names=taken)
-        except StoreError as error:  # the next command or start does it
-            self.context.journal.error("workspace not put right", error)
+        except StoreError as error:  # the next command or start repairs it
+            self.context.journal.error("workspace not repaired", error)
 
 
 def is_inbox(name: str) -> bool:
-    """Return whether a file is an inbox, and no reader's own beside it."""
+    """Return whether a file is an inbox, and not a file of taken or rejected mail beside it."""
     return name.endswith(_SUFFIX) and NAME.fullmatch(_owner(name)) is not None
 
 
@@ -283,5 +274,5 @@ def _owner(inbox: str) -> str:
     return inbox.removesuffix(_SUFFIX)
 
 
-def _remember(number: int, frame: FrameType | None) -> None:
-    """The byte in the pipe is the memory."""
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """The byte in the pipe records the signal."""

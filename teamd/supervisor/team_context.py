@@ -30,5 +30,5 @@ class TeamContext:
     copies: CopyMakers
 
     def describe_sandbox(self) -> None:
-        """Record in the roster what stands around the commands of the team."""
+        """Record in the roster which sandbox the team's commands run in."""
         self.roster.describe(self.program.sandbox("", ""))

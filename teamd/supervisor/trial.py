@@ -1,4 +1,4 @@
-"""The first fork of a start: it shows whether teammates can begin on this machine at all."""
+"""The first fork of a start, which shows whether teammates can start on this machine."""
 
 from __future__ import annotations
 

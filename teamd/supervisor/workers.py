@@ -33,8 +33,7 @@ from teamd.supervisor.worker import LEAVE_SECONDS, Worker
 from teamd.team.states import ChildExit
 
 _LONGEST_MERGE_PAUSE_SECONDS: Final = 5.0  # no hint comes when a person cleans a working tree
-# Checks share the workspace, where one check would see what another one builds. So one runs at a
-# time. A process that takes much longer than its check may is killed.
+# A process that takes this much longer than its check may take is killed.
 _AROUND_CHECK_SECONDS: Final = 300.0
 _AROUND_MERGE_SECONDS: Final = 900.0
 _LASTING_SECONDS: Final = 60.0  # a postman that ran for so long is not in a crash loop
@@ -97,6 +96,8 @@ class CheckWorker(Worker):
 
 class Checkers(Pool[CheckWorker]):
     """Checks tasks: a worker for each claim, until the claim is judged or withdrawn.
+
+    One process runs at a time, since checks share the workspace.
 
     Args:
         check_seconds: returns how long a check may take by the settings in force.
@@ -242,7 +243,7 @@ class Mergers(Pool[Worker]):
         checking = (one.id for one in self._entries.open if one.state is MergeState.CHECKING)
         at = next(checking, "")
         if self._worker.runs and self._at and self._entries.find(self._at) is None:
-            self._worker.kill_after(0.0)  # somebody has removed the entry
+            self._worker.kill_after(0.0)  # the entry was removed
         elif at and at != self._at:
             self._worker.kill_after(self._limit_seconds())
         self._at = at
@@ -436,7 +437,7 @@ class Workers:
         return (self.checkers, self.mergers, self.postmen, self.copies)
 
     def begin(self) -> None:
-        """Start the postman, which needs nothing of what the supervisor is about to load."""
+        """Start the postman, which needs no modules that the supervisor is about to load."""
         self.postmen.look()
 
     def note(self, names: Collection[str] | None) -> None:
