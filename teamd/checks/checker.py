@@ -1,4 +1,4 @@
-"""The process that checks one claim: it makes the place, runs the check, and judges."""
+"""The process that checks one claim: it prepares the folder, runs the check, and records it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from teamd.team.states import ChildExit
 
 
 def own_board(paths: TeamPaths, settings: Settings) -> Board:
-    """Return the board in the hands of teamd, whose mail has room that others have not."""
+    """Return the board with teamd as its user, whose mail may exceed the limit of inboxes."""
     mail = settings.mail
     durable, room = mail.durability == "disk", RESERVE * mail.max_inbox_bytes
     longest = mail.max_message_bytes
@@ -37,17 +37,17 @@ def own_board(paths: TeamPaths, settings: Settings) -> Board:
     return Board(paths, post, TEAMD, durable=durable)
 
 
-# After so many it is the check that kills itself: nobody else goes on for so long. Kills of this
-# process are not among them, since nothing in the sandbox reaches it.
+# After so many kills in a row the check must be killing itself. Kills of this process do not count,
+# since the check cannot cause them from its sandbox.
 MOST_KILLS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checker:
-    """Checks one claim after it was forked.
+    """Checks one claim, in a process of its own.
 
     Attributes:
-        settings: those in force at that.
+        settings: those in force at the fork.
         probe: whether this machine can make a sandbox.
         mask: keeps secrets out of the output of checks.
     """
@@ -58,7 +58,7 @@ class Checker:
     mask: Mask
 
     def run(self, task_id: str, claim: str) -> int:
-        """Be the process that checks a claim; return the exit code."""
+        """Check a claim, as the main function of a process; return the exit code."""
         try:
             lock = InstanceLock(self.paths.check_lock(task_id))  # never two at a time
             lock.check()
@@ -89,9 +89,9 @@ class Checker:
         board.judge(task_id, claim, attempt, output.text(), most=most)
 
     def _join_queue(self, board: Board, task: Task, attempt: Attempt) -> Attempt:
-        """Put what was proven into the merge queue, where it waits until the task is completed.
+        """Put the checked commit into the merge queue, where it waits until the task is completed.
 
-        What is not fit for a repository has failed.
+        A commit that the queue refuses has failed the check.
         """
         try:
             proof = enqueue.CheckedCommit(task, task.claim, attempt.commit)
@@ -104,13 +104,13 @@ class Checker:
         return attempt
 
     def _remove_stale(self) -> None:
-        """Remove what checks left that were killed and never begun again."""
+        """Remove the leftovers of checks that were killed and not repeated."""
         for name in ended_checks(self.paths):
             self._leave(name)
             empty(self.paths.check_place(name.rpartition(".")[2]))
 
     async def _attempt(self, task: Task, output: Tail) -> Attempt | None:
-        """Run the checks of a task; `None` where there are none by now."""
+        """Run the checks of a task; `None` if there are none by now."""
         team_check = self.settings.tasks.check
         commands = list(dict.fromkeys(filter(None, (team_check, task.check))))
         if not commands:
@@ -130,12 +130,12 @@ class Checker:
             self._leave(self.paths.checker_name(task.id))
 
     def _leave(self, name: str) -> None:
-        """Remove the home of a check, and its group of processes, in which none is left."""
+        """Remove the home of a check and its empty control group."""
         remove_cgroups(self.paths, [name])
         empty(self.paths.homes / name)
 
     def _place(self, task: Task) -> CheckPlace:
-        """Return where a task is checked: in a clone where its owner has a working copy."""
+        """Return the place of a check: a clone if the owner has a working copy."""
         settings, name = self.settings, self.paths.checker_name(task.id)
         members = (task.owner, task.created_by)
         shells = CheckShells.of(name, members, settings, self.paths, self.probe)

@@ -1,4 +1,4 @@
-"""Commands of a check: run in a shell, bounded in time and output."""
+"""Runs the commands of a check in a shell, with limits on time and output."""
 
 from __future__ import annotations
 
@@ -25,23 +25,22 @@ _OUTPUT_BYTES: Final = 4000
 
 
 class CheckKilled(Exception):
-    """Somebody else has ended a command of the check: that says nothing about the task."""
+    """A command of the check was killed from outside, which says nothing about the task."""
 
 
 @dataclass(slots=True)
 class Tail:
-    """Takes output without end, and keeps the end of it."""
+    """Keeps the end of an output."""
 
     mask: Mask = field(default_factory=Mask)
     _kept: bytearray = field(default_factory=bytearray)
 
     def take(self, chunk: bytes) -> None:
-        """Add what came."""
         self._kept += chunk[-_OUTPUT_BYTES:]
         del self._kept[:-_OUTPUT_BYTES]
 
     def text(self) -> str:
-        """Return what is kept, without a line that has lost its beginning."""
+        """Return the kept output without an incomplete first line."""
         kept = bytes(self._kept)
         if len(kept) == _OUTPUT_BYTES and b"\n" in kept[:-1]:
             kept = kept[kept.index(b"\n") + 1 :]
@@ -55,12 +54,12 @@ async def run_commands(
 
     Args:
         shell: starts them.
-        commands: for bash; one at least.
-        seconds: that all of them may take.
-        output: gets what they write.
+        commands: for bash; at least one.
+        seconds: the time limit for all of them.
+        output: gets their output.
 
     Raises:
-        CheckKilled: somebody else has ended one.
+        CheckKilled: a command was killed from outside.
     """
     begun, clock = time.time(), time.monotonic()
     status, why, command = 0, "", ""
@@ -78,10 +77,10 @@ async def run_commands(
 async def run_command(
     shell: Shell, command: str, *, seconds: float, output: Tail
 ) -> tuple[int, str]:
-    """Run a command; return its exit status, and what ended it where it did not end by itself.
+    """Run a command; return its exit status, and a sentence if it was ended or not started.
 
     Raises:
-        CheckKilled: somebody else has ended it.
+        CheckKilled: it was killed from outside.
     """
     try:
         with MaskedOutput(output.mask, output.take) as masked:
@@ -90,7 +89,7 @@ async def run_command(
         return NOT_STARTED, str(error)
     except ValueError as error:
         return NOT_STARTED, f"it could not be started: {error}"
-    except OSError as error:  # maybe it was killed at that
+    except OSError as error:  # it may have been killed during the start
         raise CheckKilled(str(error)) from error
     if ended.exceeded:
         return KILLED, f"all of it was ended: {ended.exceeded}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Container
-from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Container
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
 
@@ -16,6 +16,7 @@ from teamd.checks.checker import own_board
 from teamd.checks.commands import NOT_STARTED, CheckKilled, Tail, run_commands
 from teamd.checks.places import CheckShells, CleanClone, NoPlace, empty
 from teamd.copies import merge, move_branch, record
+from teamd.copies.copy_status import name_files
 from teamd.copies.forbidden import CommitGate, Forbidden
 from teamd.copies.head import Head, read_head
 from teamd.copies.merge import pathspecs
@@ -39,7 +40,7 @@ class Unfit(Exception):
     """Work that goes back to its teammate.
 
     Args:
-        state: of the entry.
+        state: the new state of the entry.
         why: for people.
         mail: for the teammate.
     """
@@ -51,7 +52,7 @@ class Unfit(Exception):
 
 @dataclass(kw_only=True)
 class MergeMaker:
-    """Makes merge commits, to which no ref leads yet.
+    """Makes merge commits, without moving a ref to them.
 
     Attributes:
         source: the person's repository.
@@ -61,19 +62,18 @@ class MergeMaker:
     paths: TeamPaths
     source: Source
     settings: Settings
-    _ahead: dict[merge.Wanted, merge.Onto] = field(default_factory=dict)
 
     @cached_property
     def head(self) -> Head:
-        """How the person's repository keeps its objects."""
+        """The format and place of the person's repository's objects."""
         return read_head(self.source)
 
     @property
     def command(self) -> str:
-        """The check that follows.
+        """The check of merges.
 
         Raises:
-            TeamError: there is none any more.
+            TeamError: the settings no longer name one.
         """
         found = self.settings.merge.check or self.settings.tasks.check
         if not found:
@@ -81,35 +81,12 @@ class MergeMaker:
         return found
 
     def make(self, entry: Entry) -> merge.Onto:
-        """Merge an entry onto its tip, unless that was done ahead.
+        """Merge an entry onto its tip.
 
         Raises:
-            Unfit: there can be no merge of it.
-            TeamError: it cannot be done now.
+            Unfit: it cannot be merged.
+            TeamError: it cannot be merged now.
         """
-        made = self._ahead.pop(self._wanted(entry), None)
-        self._ahead.clear()
-        there = made is not None and self.source.find(made.commit)  # `git gc` knows nothing of it
-        return made if made is not None and there else self._make(entry)
-
-    @asynccontextmanager
-    async def making(self, entry: Entry | None) -> AsyncIterator[None]:
-        """Make the merge of an entry meanwhile; that it cannot be made is told when it is its turn.
-
-        It is wanted where the entry before it passes its check.
-        """
-        if entry is None:
-            yield
-            return
-        loop = asyncio.get_running_loop()
-        made = loop.run_in_executor(None, self._make, entry)
-        try:
-            yield
-        finally:
-            with suppress(Unfit, TeamError):
-                self._ahead[self._wanted(entry)] = await made
-
-    def _make(self, entry: Entry) -> merge.Onto:
         into = self.settings.merge.into
         if entry.kills >= MOST_KILLS:
             why = f"git or its check was killed, or could not be started, {MOST_KILLS} times"
@@ -119,7 +96,7 @@ class MergeMaker:
         except merge.Unmergeable as error:
             raise self._refused(entry, str(error)) from error
         if made.conflicts:
-            why = f"conflicts in {queue.in_short(made.conflicts)}"
+            why = f"conflicts in {name_files(made.conflicts)}"
             mail = queue.conflict(entry, into, made.conflicts)
             raise Unfit(MergeState.CONFLICT, why, mail)
         if not made.commit:
@@ -149,8 +126,8 @@ class MergeMaker:
         )
 
 
-# Arguments: the name in the copy, the tip. The copy borrows the objects.
-# A git that was killed here has left its lock; one that lives holds it for milliseconds.
+# Arguments: the name in the copy, the tip. The copy borrows the objects. A git that was killed has
+# left its lock; a living one holds it for milliseconds.
 _SHOW: Final = """\
 set -- "refs/remotes/$1" "$2"
 git -c core.filesRefLockTimeout=1000 update-ref -m queue "$@" && exit
@@ -165,8 +142,8 @@ class Endings:
     """Ends entries.
 
     Attributes:
-        into: the branch that is merged into.
-        protect: patterns of what checks take from the base.
+        into: the target branch.
+        protect: patterns of the paths that checks take from the base.
     """
 
     queue: Queue
@@ -179,20 +156,21 @@ class Endings:
         return self.queue.board.paths
 
     def land(self, entry: Entry) -> None:
-        """Move the branch to a merge that passed the check, unless somebody has removed the entry.
+        """Move the branch to a merge that passed the check, unless the entry was removed.
 
         Raises:
-            NotLanded: the person has work in the way.
-            TeamError: the branch has moved meanwhile, or cannot be.
+            NotLanded: the person's work is in the way.
+            TeamError: the branch has moved meanwhile, or cannot be moved.
         """
         move = partial(move_branch.fast_forward, self.source, self.into, entry.onto, entry.merge)
         if self.queue.land(entry.id, move):
             self.note_merged(entry)
 
     def note_merged(self, entry: Entry) -> None:
-        """End an entry whose merge is in the branch; unless something was left out, its base moves.
+        """End an entry whose merge is in the branch.
 
-        That comes first: a kill in between leaves an entry that is ended once more.
+        If all files were merged, the base of the copy moves first. A kill in between leaves an open
+        entry, which is ended once more.
         """
         if not entry.left_out:
             with locks.locked(record.lock_file(self._paths, entry.teammate)):
@@ -203,9 +181,9 @@ class Endings:
         self.finish(entry, MergeState.MERGED, entry.left_out)
 
     def _may_be_base(self, entry: Entry, base: str) -> bool:
-        """Return whether checks may take what is protected from a commit that was merged.
+        """Return whether checks may take the protected files from a commit that was merged.
 
-        It has that as the base before, or as what was merged: never as its author would like it.
+        They must be as in the base or as in the merge, not as the commit's author changed them.
         """
         if not self.source.holds(base, within=entry.commit):
             return False
@@ -218,14 +196,14 @@ class Endings:
         )
 
     def give_back(self, entry: Entry, state: MergeState, why: str, mail: Message) -> None:
-        """Give work back to its teammate, whose copy learns of the tip before it is told."""
+        """Return work to its teammate; its copy gets the tip before the mail is sent."""
         self._show_tip(entry)
         self.finish(entry, state, why, mail)
 
     def finish(
         self, entry: Entry, state: MergeState, why: str, mail: Message | None = None
     ) -> None:
-        """End an entry; its task is open again where there is mail about it."""
+        """End an entry; if there is mail about it, its task is reopened."""
         note = f"not merged into {self.into}: {why} (queue {entry.id})" if mail else ""
         short = why[:_LONGEST_WHY]
         task_note = note[:_LONGEST_WHY] if entry.task else ""
@@ -246,11 +224,11 @@ class Endings:
             except GitKilled:
                 if entry.kills < MOST_KILLS:
                     raise
-            except TeamError:  # its teammate broke the copy: it hears of the rest all the same
+            except TeamError:  # the teammate broke its copy; the mail is sent all the same
                 return
 
 
-PLACE: Final = "queue"  # the name that its lock, clone and home go by; no task's
+PLACE: Final = "queue"  # the name of its lock, clone and home; not a task id
 _MOST_LISTED: Final = 10
 
 
@@ -272,13 +250,12 @@ class Merger:
 
     @classmethod
     def of(cls, paths: TeamPaths, settings: Settings, probe: Probe, mask: Mask) -> Merger:
-        """Return the merger of a team."""
         return cls(
             queue=Queue(own_board(paths, settings)), settings=settings, probe=probe, mask=mask
         )
 
     def run(self) -> int:
-        """Be the process that merges; return the exit code."""
+        """Empty the queue, as the main function of a process; return the exit code."""
         try:
             lock = InstanceLock(self._paths.check_lock(PLACE))  # never two at a time
             lock.check()
@@ -292,9 +269,9 @@ class Merger:
             return ChildExit.CRASHED
         except StoreError:
             return ChildExit.IO
-        except TeamError:  # git is gone: that stands in the queue
+        except TeamError:  # such as a missing git, which the queue shows
             return ChildExit.CRASHED
-        return ChildExit.STOPPED if swept else ChildExit.CRASHED  # it is tried again in a while
+        return ChildExit.STOPPED if swept else ChildExit.CRASHED  # to be started again
 
     @property
     def _paths(self) -> TeamPaths:
@@ -317,18 +294,18 @@ class Merger:
         return Endings(self.queue, self._source, self._into, self.settings.tasks.protect)
 
     def _clean(self) -> None:
-        """Remove what a run leaves, this one or another that was killed."""
+        """Remove the leftovers of this run, or of one that was killed."""
         name = self._paths.checker_name(PLACE)
         remove_cgroups(self._paths, [name])
         empty(self._paths.homes / name)
         empty(self._paths.check_place(PLACE))
         remove_scratch(self._paths)
         merge.remove_left(self._paths)
-        with suppress(TeamError):  # of a repository that is gone the entry says so
+        with suppress(TeamError):  # such as a missing repository, which the entry reports
             move_branch.clear_ref_locks(self._source, move_branch.ref_of(self._into))
 
     async def _work(self) -> None:
-        """Merge what waits, one after the other, until nothing is left that can be."""
+        """Merge the entries one after the other, until none is left that can be merged."""
         self.queue.flush()
         held: set[str] = set()
         while (entry := self._next(held)) is not None:
@@ -343,14 +320,14 @@ class Merger:
                 why = " ".join(str(error).split())
                 self.queue.note(entry.id, state=MergeState.WAITING, why=why)
                 if not isinstance(error, move_branch.InTheWay):
-                    return  # nothing goes on before that is mended
+                    return  # the others would fail in the same way
                 held.add(entry.id)
 
     def _next(self, held: Container[str]) -> Entry | None:
-        """Return the first entry that can be merged; one whose task is open again is dropped.
+        """Return the first entry that can be merged; drop entries whose task was reopened.
 
         Args:
-            held: the ids of those that cannot be merged now.
+            held: the ids of entries that cannot be merged now.
         """
         for entry in self.queue.read().open:
             if entry.id in held:
@@ -358,33 +335,25 @@ class Merger:
             task = self._task(entry)
             if task is None or task.status is TaskStatus.COMPLETED:
                 return entry
-            if task.claim != entry.key:  # otherwise it is about to be completed
+            if task.claim != entry.key:  # otherwise the task is about to be completed
                 enqueue.remove(self.queue, entry.id, self._source)
         return None
 
-    def _after(self, entry: Entry, commit: str) -> Entry | None:
-        """Return the entry that is merged onto the merge of this one, should that pass."""
-        for one in self.queue.read().open:
-            task = None if one.id == entry.id else self._task(one)
-            if one.id != entry.id and (task is None or task.status is TaskStatus.COMPLETED):
-                return replace(one, onto=commit)
-        return None
-
     def _task(self, entry: Entry) -> Task | None:
-        """Return the task whose completion an entry waits for."""
+        """Return the task for whose completion an entry waits."""
         return self.queue.board.read_one(entry.task) if entry.key else None
 
     async def _step(self, entry: Entry) -> None:
-        """Bring an entry one step further: to its end, unless the branch has moved meanwhile."""
+        """Process an entry to its end, unless the branch has moved meanwhile."""
         source = self._source
         tip = move_branch.find_tip(source, self._into)
-        passed = entry.passed and bool(source.find(entry.merge))  # nothing keeps it from `git gc`
-        if passed and source.holds(entry.merge, within=tip):  # killed behind that
+        passed = entry.passed and bool(source.find(entry.merge))  # `git gc` may have removed it
+        if passed and source.holds(entry.merge, within=tip):  # killed after the move
             self._endings.note_merged(entry)
         elif source.holds(entry.commit, within=tip):
             self._endings.finish(entry, MergeState.MERGED, "it was there already")
         else:
-            if passed and entry.landing:  # killed in the middle of it
+            if passed and entry.landing:  # killed during the move
                 move_branch.repair_half_moved(source, self._into, entry.onto, entry.merge)
                 self.queue.note(entry.id, landing=False)
             move_branch.check_ready(source, self._into)
@@ -395,15 +364,14 @@ class Merger:
                 self._endings.land(entry)
 
     def _begin(self, entry: Entry, tip: str) -> Entry | None:
-        anew = {"merge": "", "passed": False, "landing": False, "why": "", "left_out": ""}
-        return self.queue.note(entry.id, state=MergeState.CHECKING, onto=tip, **anew)
+        reset = {"merge": "", "passed": False, "landing": False, "why": "", "left_out": ""}
+        return self.queue.note(entry.id, state=MergeState.CHECKING, onto=tip, **reset)
 
     async def _merge(self, entry: Entry) -> Entry:
-        """Merge an entry onto the tip, and check it; return it as it is then."""
+        """Merge an entry onto the tip and check it; return its new state."""
         try:
             made = self._maker.make(entry)
-            async with self._maker.making(self._after(entry, made.commit)):
-                await self._prove(entry, made.commit)
+            await self._prove(entry, made.commit)
         except Unfit as unfit:
             self._endings.give_back(entry, unfit.state, unfit.why, unfit.mail)
             return entry
@@ -451,7 +419,7 @@ class Merger:
             remove_cgroups(self._paths, [name])
 
     def _merged_since(self, entry: Entry) -> list[str]:
-        """Return what was merged since the work of an entry began, newest first."""
+        """Return the subjects of merges since the work of an entry began, newest first."""
         between = f"{entry.commit}..{entry.onto}"
         most = f"--max-count={_MOST_LISTED}"
         said = self._source.ask("log", "--first-parent", "--merges", "--format=%s", most, between)

@@ -1,1 +1,1 @@
-"""The merge queue: what waits to be merged into the team's branch, and what became of it."""
+"""The merge queue: commits that wait to be merged into the team's branch, and recent results."""

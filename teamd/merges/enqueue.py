@@ -1,4 +1,4 @@
-"""Brings a teammate's commit into the person's repository, and puts it into the merge queue."""
+"""Fetches a teammate's commit into the person's repository and adds it to the merge queue."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _LONGEST_TITLE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class CheckedCommit:
-    """What a check has shown of a teammate's commit.
+    """A teammate's commit that passed the check of a task.
 
     Attributes:
-        task: that it completes.
-        claim: names that run of the check.
-        commit: that was checked; empty where that was no commit.
+        task: the task that it completes.
+        claim: the id of the claim that was checked.
+        commit: the checked commit; empty if the check ran in the shared folder.
     """
 
     task: Task
@@ -42,10 +42,10 @@ class CheckedCommit:
 
 
 def add(queue: Queue, name: str, settings: Settings) -> Entry:
-    """Put what a teammate has committed into the queue.
+    """Add the committed work of a teammate to the queue.
 
     Raises:
-        TeamError: there is nothing to merge, or no check; the sentence says what to do.
+        TeamError: there is nothing to merge, or the settings name no check.
     """
     _check_has_check(settings, f", then `teamctl queue add {name}`")
     paths = queue.board.paths
@@ -66,12 +66,13 @@ def add(queue: Queue, name: str, settings: Settings) -> Entry:
 
 
 def join(queue: Queue, settings: Settings, proof: CheckedCommit) -> Entry | None:
-    """Put work that was proven into the queue; `None` where it is merged, or in no working copy.
+    """Add checked work to the queue; `None` if it is merged already or not in a working copy.
 
-    The same claim twice makes one entry: it comes before the task is completed, and waits for that.
+    The entry is added before the task is completed, and waits for that. The same claim twice makes
+    one entry.
 
     Raises:
-        TeamError: its commit is not fit for a repository, or there is no check but its own.
+        TeamError: the commit is refused, or the settings name no check.
     """
     _check_has_check(settings)
     paths, task = queue.board.paths, proof.task
@@ -102,10 +103,10 @@ def _check_has_check(settings: Settings, then: str = "") -> None:
 
 
 def remove(queue: Queue, entry_id: str, source: Source) -> Entry:
-    """Take an entry out of the queue, also one that is being checked.
+    """Remove an entry from the queue, also while it is being checked.
 
     Raises:
-        TeamError: there is none, or it is finished.
+        TeamError: it does not exist, or is finished.
     """
     entry = queue.remove(entry_id)
     forget(queue.board.paths, source, entry.id)
@@ -113,15 +114,15 @@ def remove(queue: Queue, entry_id: str, source: Source) -> Entry:
 
 
 def forget(paths: TeamPaths, source: Source, entry_id: str) -> None:
-    """Let the commit of an entry go."""
+    """Remove the ref that keeps the commit of an entry."""
     source.remove_ref(_ref(paths, source, entry_id))
 
 
 def sweep(queue: Queue, source: Source) -> bool:
-    """Let the commits go of entries that are finished, or never came to be.
+    """Remove the refs of entries that are finished or were never added.
 
     Returns:
-        Whether git could: a lock that a killed one left is in the way for a while.
+        Whether all were removed; the lock of a killed git may prevent it for a while.
     """
     paths = queue.board.paths
     listed = source.run("for-each-ref", "--format=%(refname)", _REFS)
@@ -138,7 +139,7 @@ def sweep(queue: Queue, source: Source) -> bool:
 
 
 def _put(queue: Queue, source: Source, entry: Entry) -> Entry:
-    """Add an entry whose commit the person's repository has by now."""
+    """Add an entry whose commit is in the person's repository."""
     paths = queue.board.paths
     title = entry.title or source.ask("log", "-1", "--format=%s", entry.commit)
     words = "".join(one if one.isprintable() else " " for one in title)
@@ -151,16 +152,16 @@ def _ref(paths: TeamPaths, source: Source, entry_id: str) -> str:
 
 
 def withdraw(queue: Queue, copy: Copy, source: Source, kept: str) -> list[Entry]:
-    """Take all of a teammate's entries out of the queue that are not merged.
+    """Remove all entries of a teammate that are not merged.
 
     Args:
         queue: of the team.
         copy: the teammate's, which was reset.
         source: the person's repository.
-        kept: the ref that keeps what was in the copy; a commit that it does not hold is kept too.
+        kept: the ref that keeps the former work in the copy; other commits get a ref of their own.
 
     Returns:
-        What was taken out.
+        The removed entries.
     """
     taken = []
     for entry in queue.read().open:
@@ -172,6 +173,6 @@ def withdraw(queue: Queue, copy: Copy, source: Source, kept: str) -> list[Entry]
             taken.append(remove(queue, entry.id, source))
         except StoreError:
             raise
-        except TeamError:  # it was merged, or removed by somebody else, meanwhile
+        except TeamError:  # merged or removed meanwhile
             continue
     return taken

@@ -1,7 +1,7 @@
 """The file of the merge queue: changed by one writer at a time, and replaced as a whole.
 
-As on the board, who has to hear of a change is written down with the change (`untold`), put into
-the inboxes, and then taken out again, so that a kill makes neither two of it nor none.
+As on the board, mail about a change is first recorded with the change (`untold`), then put into the
+inboxes, and then removed from the record. So after a kill it is delivered exactly once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from teamd.board.board import Board
 
 
-MOST_KILLS: Final = 20  # in a row: then it is the work that ends git or its check
+MOST_KILLS: Final = 20  # in a row; then the work itself must be killing git or its check
 _FORMAT: Final = 1
 
 
@@ -43,7 +43,6 @@ class MergeState(StrEnum):
 
     @property
     def finished(self) -> bool:
-        """Return whether nothing is left to do."""
         return self not in (MergeState.WAITING, MergeState.CHECKING)
 
 
@@ -52,20 +51,20 @@ class Entry:
     """Work of a teammate that is to be merged.
 
     Attributes:
-        task: that it is for; empty for none.
+        task: the id of its task; may be empty.
         commit: the teammate's; a ref in the person's repository keeps it meanwhile.
-        title: what it is, on one line.
-        when: it came to its state, in seconds since the epoch.
-        why: it waits, or was not merged; of one that was merged, what was left out.
-        key: what made it, so that a repeated call makes no second one.
-        kills: how often somebody has ended git or its check, maybe the work itself.
+        title: one line.
+        when: the time of its last change of state, in seconds since the epoch.
+        why: the reason why it waits or was not merged; for merged work, the files left out.
+        key: the claim of the check that added it, so that a repeated call adds it once.
+        kills: how often git or its check was killed, maybe by the work itself.
         onto: the tip that it was last merged onto.
-        merge: the commit that this made.
+        merge: the resulting merge commit.
         passed: whether `merge` passed the check, so that the branch may move to it.
-        landing: whether the branch is being moved; still so if that was killed.
-        left_out: of the work, in a sentence; empty for nothing.
-        note: what its task says from now on, which is to be opened again; empty for nothing.
-        untold: mail about this very state that has yet to be put into inboxes.
+        landing: whether the branch is being moved, or was when the process was killed.
+        left_out: a sentence about files that were not merged; may be empty.
+        note: for its task, which must be reopened; empty if it need not be.
+        untold: mail about this state that has not been put into inboxes yet.
     """
 
     id: str
@@ -102,10 +101,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A look at the queue.
+    """The content of the queue.
 
     Attributes:
-        all: in the order in which they came.
+        all: in the order in which they were added.
         last: the last id that was given.
     """
 
@@ -114,11 +113,10 @@ class Entries:
 
     @property
     def open(self) -> list[Entry]:
-        """Those that are to be merged."""
+        """The entries that are still to be merged."""
         return [entry for entry in self.all if not entry.state.finished]
 
     def find(self, entry_id: str) -> Entry | None:
-        """Return the one with that id."""
         return next((entry for entry in self.all if entry.id == entry_id), None)
 
     def encode(self) -> bytes:
@@ -131,7 +129,7 @@ class Entries:
         """Read a file.
 
         Raises:
-            ValueError: it is no queue, or one of a later version.
+            ValueError: it is not a queue, or from a later version.
         """
         try:
             found = json.loads(content)
@@ -162,7 +160,7 @@ _MOST_LISTED: Final = 10
 
 
 def tracking(branch: str) -> str:
-    """Return the name by which a copy knows the tip of a branch."""
+    """Return the name of a branch's tip in a copy."""
     return f"origin/{branch}"
 
 
@@ -181,8 +179,8 @@ def failed(
         entry: as it was checked.
         into: the branch.
         ended: how the check ended, in a sentence.
-        output: the end of what it wrote.
-        others: what was merged since the teammate's work began.
+        output: the end of its output.
+        others: the subjects of merges since the teammate's work began.
     """
     why = f"merged with what is there it does not pass the check: {ended}"
     said = f"The end of its output:\n\n{output}" if output else "It wrote nothing."
@@ -193,17 +191,12 @@ def failed(
 
 
 def refused(entry: Entry, into: str, why: str) -> Message:
-    """Return the mail about work that git does not take."""
+    """Return the mail about work that cannot be merged."""
     return _about(entry, into, why, "mend it")
 
 
-def in_short(files: Sequence[str]) -> str:
-    """Name some files for a table."""
-    return name_files(files)
-
-
 def describe_left_out(entry: Entry, files: Sequence[str]) -> str:
-    """Say what was not merged since it is protected; nothing for nothing."""
+    """Return a sentence about protected files that were not merged; empty if there are none."""
     if not files:
         return ""
     return f"left out, as protected: {name_files(files)}; `teamctl merge {entry.teammate}` takes it"
@@ -231,8 +224,8 @@ def _about(entry: Entry, into: str, why: str, deed: str, more: str = "") -> Mess
     )
 
 
-_LISTED_SECONDS: Final = 86_400.0  # for so long after its end
-_LANDING_SECONDS: Final = 600.0  # a branch that is checked out moves with its files
+_LISTED_SECONDS: Final = 86_400.0  # how long finished entries are listed
+_LANDING_SECONDS: Final = 600.0  # to move a branch that is checked out, with its files
 
 
 class UnknownEntry(TeamError):
@@ -247,7 +240,7 @@ class UnknownEntry(TeamError):
 
 
 def read(paths: TeamPaths) -> Entries:
-    """Return the queue as it is, read without any lock.
+    """Return the queue, read without a lock.
 
     Raises:
         StoreError: it cannot be read.
@@ -259,7 +252,7 @@ def read(paths: TeamPaths) -> Entries:
         return Entries.decode(content)
     except ValueError as error:
         raise StoreError(
-            f"{paths.queue} is damaged ({error}); move it away, and add again what waited in it"
+            f"{paths.queue} is damaged ({error}); move it away, and add its open entries again"
         ) from error
 
 
@@ -268,21 +261,20 @@ class Queue:
     """The merge queue of a team.
 
     Attributes:
-        board: in the hands of `teamd`: a task whose work was not merged is open again.
+        board: with `teamd` as its user, which reopens tasks whose work was not merged.
     """
 
     board: Board
 
     def read(self) -> Entries:
-        """Return the queue as it is, see `read`."""
         return read(self.board.paths)
 
     def add(self, entry: Entry, keep: Callable[[str], None]) -> Entry:
-        """Add an entry behind all others; the same key, or commit, twice makes one.
+        """Append an entry, unless there is one with the same key or commit.
 
         Args:
-            entry: whose id is given here.
-            keep: is called with the id first, and keeps the commit.
+            entry: without an id, which it gets here.
+            keep: called with the id first; adds a ref that keeps the commit.
         """
         with self._writing() as there:
             for other in there.all:
@@ -296,10 +288,10 @@ class Queue:
             return self._put(Entries((*there.all, made), there.last + 1), made)
 
     def remove(self, entry_id: str) -> Entry:
-        """Take an entry out, also one that is being checked.
+        """Remove an entry, also while it is being checked.
 
         Raises:
-            TeamError: there is none, or it is finished.
+            TeamError: it does not exist, or is finished.
         """
         wanted = entry_id.strip().removeprefix("#")
         with self._writing() as there:
@@ -315,15 +307,15 @@ class Queue:
             return entry
 
     def note(self, entry_id: str, **changes: Any) -> Entry | None:
-        """Change what is known of an open entry; `None` where somebody has taken it out."""
+        """Change an open entry; `None` if it was removed."""
         with self._writing() as there:
             return self._change(there, entry_id, changes)
 
     def land(self, entry_id: str, move: Callable[[], None]) -> bool:
-        """Move the branch, unless somebody has taken the entry out; nobody can meanwhile.
+        """Move the branch under the lock of the queue; return false if the entry was removed.
 
         Raises:
-            TeamError: whatever `move` raises.
+            TeamError: from `move`.
         """
         with self._writing() as there:
             entry = self._change(there, entry_id, {"landing": True})
@@ -331,7 +323,7 @@ class Queue:
                 return False
             try:
                 move()
-            except NotLanded:  # otherwise something may be half done: that is mended first
+            except NotLanded:  # after other errors the move may be half done, and is repaired first
                 with suppress(StoreError):
                     self._change(there, entry_id, {"landing": False})
                 raise
@@ -340,14 +332,14 @@ class Queue:
     def finish(
         self, entry_id: str, state: MergeState, why: str, *, mail: Message | None, note: str = ""
     ) -> Entry | None:
-        """End an entry, and tell who has to hear of it; `None` where it was taken out.
+        """End an entry and send the mail about it; `None` if it was removed.
 
         Args:
-            entry_id: the entry's.
-            state: that it comes to.
+            entry_id: the entry.
+            state: the final state.
             why: for people.
-            mail: about it.
-            note: for its task, which is opened again; empty where it stays as it is.
+            mail: for the teammate.
+            note: for its task, which is reopened; empty to leave the task alone.
         """
         untold = () if mail is None else (mail,)
         with self._writing() as there:
@@ -355,17 +347,17 @@ class Queue:
                 there, entry_id, {"state": state, "why": why, "note": note, "untold": untold}
             )
 
-    def unless_open(self, entry_id: str, deed: Callable[[], None]) -> None:
-        """Do something unless there is an open entry of that id; none comes meanwhile."""
+    def unless_open(self, entry_id: str, action: Callable[[], None]) -> None:
+        """Call `action` under the lock of the queue, unless the entry is open."""
         with self._writing() as there:
             entry = there.find(entry_id)
             if entry is None or entry.state.finished:
-                deed()
+                action()
 
     def flush(self) -> None:
-        """Tell what writers that were killed had not told yet."""
+        """Send the mail that killed writers have left unsent."""
         if any(_owes(entry) for entry in self.read().all):
-            with self._writing():  # whoever writes tells first
+            with self._writing():  # sends it
                 pass
 
     @contextmanager
@@ -399,12 +391,12 @@ class Queue:
         files.replace(self.board.paths.queue, replace(there, all=tuple(kept)).encode())
 
     def _told(self, there: Entries, entry: Entry) -> Entries:
-        """Open its task again and put what is untold into the inboxes, then forget it."""
+        """Reopen its task and put its mail into inboxes, then remove both from the record."""
         told = _with(there, replace(entry, untold=(), note=""))
-        with suppress(StoreError):  # a later writer tells
+        with suppress(StoreError):  # a later writer tries again
             self._reopen(entry)
             for message in entry.untold:
-                with suppress(NotAMessage):  # over a limit that was lowered: never to be told
+                with suppress(NotAMessage):  # above a limit that was lowered since
                     self.board.post.mailbox(message.to).put(message)
             self._write(told)
             return told
