@@ -25,8 +25,7 @@ from teamd.model_server.connection import check_connection, server_address
 from teamd.overview.notices import NoticeKind
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.sandbox import SANDBOXED
-from teamd.service import READY, leave_terminal, notify, start_anew, start_in_background
-from teamd.service import stop as stop_service
+from teamd.service import READY, execute_again, leave_terminal, notify, start_in_background
 from teamd.supervisor.fork import hide_memory
 from teamd.team.roster import Roster
 
@@ -77,13 +76,13 @@ def start(
         return _start_in_background(choice, team)
     if ready_fd is not None:
         os.set_inheritable(ready_fd, False)  # the postman would keep it open
-    else:  # otherwise told by who started this one
-        _tell_what_waits(choice.waiting(team)[1])
+    else:  # otherwise the process that waits for `ready_fd` prints it
+        _print_waiting(choice.waiting(team)[1])
     if not choice.without_settings(team):
-        choice.settings(team)  # a mistake in them is told before much is loaded
+        choice.settings(team)  # report mistakes before the slow imports
     if ready_fd is None:
         _Models(team, choice.settings(team)).warn()
-    from teamd.daemon import serve  # noqa: PLC0415 -- loads what the children run: half a second
+    from teamd.daemon import serve  # noqa: PLC0415 -- the SDK takes half a second
 
     serve(team, choice.settings_file(team), ready=lambda: _ready(team, ready_fd))
     return ExitCode.DONE
@@ -107,7 +106,7 @@ def restart(choice: TeamOptions, timeout: float) -> int:
     model = choice.settings(team).model
     if model.script is None:
         check_connection(model.base_url)
-    with suppress(NoTeamd):  # none runs, or it has ended by itself by now
+    with suppress(NoTeamd):
         _stop(team, timeout)
     return _start_in_background(choice, team)
 
@@ -147,28 +146,29 @@ def reload(choice: TeamOptions) -> int:
 
 
 def _hide_secrets(*, handed_over: bool) -> None:
-    """See that no other process can read the secrets of this one, which may come next.
+    """Prevent other processes from reading the secrets of this one.
 
-    An environment that this process was started with can always be read, so it starts anew then.
+    The initial environment of a process can always be read. If it holds secrets, the process
+    executes itself again without them.
     """
     if not handed_over and secret_environment.split(os.environ)[1]:
-        start_anew()
+        execute_again()
     hide_memory()
 
 
 def _start_in_background(choice: TeamOptions, team: TeamPaths) -> int:
     file = choice.settings_file(team)
-    directories.make_private_directory(team.home)  # there, unless the team directory is named
-    there = pidfile.supervisor(team)
-    if there is not None and there.at_work:  # the next one waits until a dying one is gone
-        choice.settings(team)  # a mistake in them is told, too
-        raise pidfile.AlreadyRunning(team, there.pid)
+    directories.make_private_directory(team.home)  # missing only if --team-dir named the team
+    running = pidfile.supervisor(team)
+    if running is not None and running.at_work:  # a new supervisor waits until a dying one is gone
+        choice.settings(team)  # report mistakes in the settings first
+        raise pidfile.AlreadyRunning(team, running.pid)
     waiting: list[str] = []
     models: list[_Models] = []
     git: list[str] = []
 
     def look() -> None:
-        """Look while the supervisor starts, which itself tells of a mistake in the settings."""
+        """Collect warnings while the supervisor starts, which itself reports invalid settings."""
         waiting.append(choice.waiting(team)[1])
         import_module("teamd.team.roster")  # for the warning
         with suppress(TeamError):
@@ -178,9 +178,9 @@ def _start_in_background(choice: TeamOptions, team: TeamPaths) -> int:
             models[0].begin_fetch()
 
     code = start_in_background(team, file if choice.config else None, meanwhile=look)
-    if code == ExitCode.DONE:  # else the last word is why it did not start
-        _tell_what_waits(*waiting)
-        pid = pidfile.check(team).pid  # it has just said so itself
+    if code == ExitCode.DONE:  # otherwise the error must be the last line
+        _print_waiting(*waiting)
+        pid = pidfile.check(team).pid
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
         click.echo(plain(team.add_team_option(said)))
         _warn_of_sandbox(team)
@@ -233,13 +233,13 @@ def _explain_git(settings: Settings) -> list[str]:
 
 
 def _warn_of_sandbox(team: TeamPaths) -> None:
-    """Say at every start where no sandbox is around the commands of agents."""
+    """Warn if the commands of agents run without a sandbox."""
     sandbox = Roster(team).read().sandbox
     if not sandbox.startswith(SANDBOXED):
         click.echo(plain(f"teamd: sandbox {sandbox}"), err=True)
 
 
-def _tell_what_waits(waiting: str) -> None:
+def _print_waiting(waiting: str) -> None:
     if waiting:
         click.echo(plain(f"teamd: {waiting}"), err=True)
 

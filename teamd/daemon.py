@@ -1,4 +1,4 @@
-"""`teamd start`: claims a team and supervises it until a signal says to stop."""
+"""`teamd start`: claims a team and supervises it until a signal asks to stop."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from teamd.messages import TEAMD
 from teamd.model_server import credentials
 from teamd.model_server.connection import check_connection
 from teamd.service import leave_terminal, notify, watchdog_seconds
+from teamd.supervisor.build import build_supervisor
 from teamd.supervisor.fork import (
     CheckStart,
     ChildProgram,
@@ -32,19 +33,20 @@ from teamd.supervisor.fork import (
     lift_descriptor_limit,
 )
 from teamd.supervisor.live_settings import LiveSettings
+from teamd.supervisor.supervisor import ServiceWatchdog
 from teamd.team import teams
 
 _NO_HOME: Final = "/nonexistent"  # Debian's name for the home of users without one
 
 
 def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
-    """Return what the children run; what is slow to load of it is loaded before the first fork.
+    """Return the program of the children; its slow modules are loaded before the first fork.
 
     Args:
         settings: followed by each child that is forked from now on.
-        mask: learns the secrets of the settings before each fork.
+        mask: gets the secrets of the settings before each fork.
     """
-    beat_seconds = settings.heartbeats.beat_seconds  # for good: the watchdogs expect no other
+    beat_seconds = settings.heartbeats.beat_seconds  # fixed, since the watchdogs rely on it
     teammate = TeammateProcess(
         settings.paths, lambda: settings.now, settings.accepted_bytes, beat_seconds, mask
     )
@@ -56,7 +58,6 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
 
     def load() -> None:
         from teamd.checks import checker, merger  # noqa: F401, PLC0415 -- for `check` and `merge`
-        from teamd.copies import clone  # noqa: F401, PLC0415 -- for who makes working copies
 
         teammate.load()
 
@@ -68,13 +69,13 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         return checker.run(start.task, start.claim)
 
     def merge() -> int:
-        from teamd.checks.merger import Merger  # noqa: PLC0415 -- the same
+        from teamd.checks.merger import Merger  # noqa: PLC0415 -- see `load`
 
         probe, now = teammate.probe_sandbox(), settings.now
         return Merger.of(settings.paths, now, probe, mask).run()
 
     def post() -> int:
-        from teamd.postman.start import become_postman  # noqa: PLC0415 -- only where it is wanted
+        from teamd.postman.start import become_postman  # noqa: PLC0415 -- few teams have a postman
 
         become_postman(settings.paths, settings.now)
 
@@ -99,18 +100,17 @@ def serve(
     ready: Callable[[], None],
     prepare: Callable[[LiveSettings], ChildProgram] | None = None,
 ) -> None:
-    """Supervise a team until a signal says to stop.
+    """Supervise a team until a signal asks to stop.
 
     Args:
-        paths: created at need.
+        paths: created if missing.
         settings_file: may be missing.
         ready: called once, when requests are served and the first fork has worked.
-        prepare: makes what the children run, otherwise teammates.
+        prepare: returns the program of the children; for tests.
 
     Raises:
-        TeamError: the settings are wrong, no model's server can be reached as the environment is,
-            another supervisor runs, files cannot be written, locks exclude nobody, no teammate can
-            begin on this machine.
+        TeamError: the settings or the model server's address are wrong, another supervisor runs,
+            files cannot be written, locks do not work, or no teammate can start on this machine.
     """
     _correct_home()
     settings = LiveSettings(paths, settings_file)
@@ -118,15 +118,11 @@ def serve(
     if settings.now.model.script is None:
         check_connection(settings.now.model.base_url)
     paths.create()
-    locks.check(paths.root)  # where they exclude nobody, nothing here is safe
+    locks.check(paths.root)  # some file systems ignore locks
     mask = Mask(*credentials.known_secrets())
     _mask_standard_error(mask)
     with _claimed(paths, mask) as (claim, journal):
         program = prepare(settings) if prepare else agent_program(settings, mask)
-        # Loaded while the sandbox is tried.
-        from teamd.supervisor.build import build_supervisor  # noqa: PLC0415
-        from teamd.supervisor.supervisor import ServiceWatchdog  # noqa: PLC0415
-
         _sweep(paths, journal)
         settings.note_waiting(journal)
         become_subreaper()
@@ -145,7 +141,7 @@ def serve(
 
 
 def _correct_home() -> None:
-    """Keep libraries from a home in the current folder, and the SDK from having none: it fails."""
+    """Set HOME if it is missing or relative: the SDK and other libraries rely on it."""
     if not Path(os.environ.get("HOME", "")).is_absolute():
         os.environ.pop("HOME", None)
     if home_folder() is None:
@@ -154,7 +150,7 @@ def _correct_home() -> None:
 
 @contextmanager
 def _claimed(paths: TeamPaths, mask: Mask) -> Iterator[tuple[int, Journal]]:
-    """Hold the lock of a team's supervisor, and its log: an error that ends it stands there."""
+    """Hold the lock of a team's supervisor, and open its log, which gets a fatal error."""
     claim = pidfile.claim(paths)
     journal = Journal(paths.log(TEAMD), TEAMD, mask)
     try:
@@ -163,13 +159,13 @@ def _claimed(paths: TeamPaths, mask: Mask) -> Iterator[tuple[int, Journal]]:
         journal.error("teamd failed", error)
         raise
     finally:
-        with suppress(OSError):  # a name that stays is of one that holds the lock no more
+        with suppress(OSError):  # a pid in the file of an unlocked lock is ignored
             os.ftruncate(claim, 0)
         os.close(claim)
 
 
 def _mask_standard_error(mask: Mask) -> None:
-    """Keep secrets out of what Python prints when all else fails; it goes to a file."""
+    """Mask secrets in tracebacks that Python prints to standard error."""
     if isinstance(sys.stderr, TextIOWrapper):
         sys.stderr = MaskedStream(mask, sys.stderr)
 
@@ -177,12 +173,12 @@ def _mask_standard_error(mask: Mask) -> None:
 def _detached(paths: TeamPaths, program: ChildProgram, files: tuple[int, int]) -> ChildProgram:
     """Return a program whose children leave the terminal: they may be forked before `ready`.
 
-    Their commands have the limit on open files that whoever started this gave.
+    They get the limit on open files with which this process was started.
     """
 
     def leave() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, files)
-        leave_terminal(paths)  # it would outlive whoever waits for the start
+        leave_terminal(paths)  # `teamd start` would wait for the pipe to close
 
     def run(start: ChildStart) -> int:
         leave()
@@ -210,17 +206,17 @@ def _detached(paths: TeamPaths, program: ChildProgram, files: tuple[int, int]) -
 
 
 def _remember(paths: TeamPaths, journal: Journal) -> None:
-    """Note where this team is, for `teamctl teams --all`."""
+    """Record the place of this team for `teamctl teams --all`."""
     try:
         teams.remember(paths)
-    except StoreError as error:  # a list lacks it, no more
+    except StoreError as error:  # only that list lacks it
         journal.error("team not noted", error)
 
 
 def _sweep(paths: TeamPaths, journal: Journal) -> None:
-    """Remove what earlier processes left when they were killed."""
+    """Remove temporary files of processes that were killed."""
     try:
         if swept := directories.sweep(paths):
             journal.note("swept", files=[str(path) for path in swept])
-    except StoreError as error:  # it takes space, no more: the team is served all the same
+    except StoreError as error:  # they only take space
         journal.error("not swept", error)

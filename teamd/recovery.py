@@ -1,10 +1,9 @@
-"""Damaged files of the program's own: put aside at a start, so that they keep no team from working.
+"""Repairs damaged files of the program at a start: they are put aside, and their content is saved.
 
-A power cut leaves no file damaged on which a promise rests. It may leave some on which none does,
-such as the supervisor's own mail, and disks and people do the rest. Where a damaged file holds
-what is promised, that is saved: mail is delivered again, and usage is counted again from the
-conversations, from which the roster is made anew. Damaged tasks stay where they are: what is
-blocked by one stays blocked until a person has looked.
+A power cut damages only files without promises, such as the supervisor's own mail; disks and people
+may damage any file. Mail is delivered again; usage and the roster are restored from the
+conversations. Damaged tasks stay where they are, so that tasks blocked by them stay blocked until a
+person has looked.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ from teamd.team.states import Status
 if TYPE_CHECKING:
     from teamd.transcript.records import Opened
 
-# The cost in USD of a reply of that model with that usage; `None` where it is not known.
+# Returns the cost in USD of a reply of that model with that usage; `None` if it is not known.
 Cost = Callable[[str, Usage], "Decimal | None"]
 
 _TAKEN: Final = ".taken.jsonl"
 _HEADER: Final = re.compile(rb'{"batch": "([\w.-]+)"')  # its beginning: the rest may be lost
 _LONGEST_RECORD: Final = 1 << 16
-_ANEW: Final = "it was made anew from the conversations"
+_RESTORED: Final = "it was restored from the conversations"
 _UNKNOWN: Final = (
-    "Who was shut down is there again, idle, and who had a model of its own has the team's: "
-    "`teamctl team` shows all"
+    "Teammates that were shut down are idle again, and those with a model of their own have the "
+    "team's: `teamctl team` shows all"
 )
-# How system prompts of earlier versions tell what their records do not.
+# Facts in the system prompts of earlier versions, whose records lack them.
 _PLAN: Final = "\nPlan: you work by plan."
 _ELSEWHERE: Final = re.compile(r"You were put into this team by '([^'\s]+@[^'\s]+)', who leads")
 _IDENTITY: Final = re.compile(r"You are '[^']+', role: (.*)\.$", re.MULTILINE)
@@ -59,11 +58,11 @@ _IDENTITY: Final = re.compile(r"You are '[^']+', role: (.*)\.$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A damaged file, or one that is gone.
+    """A damaged or missing file.
 
     Attributes:
-        path: where it stands, or stood.
-        repaired: what becomes of what it held.
+        path: of the file.
+        repaired: a clause about the repair of its content.
     """
 
     path: Path
@@ -74,34 +73,34 @@ class Damage:
 
 
 def find_damage(paths: TeamPaths) -> Iterator[Damage]:
-    """Yield the damaged files of a team, but for its roster, see `repair_roster`.
+    """Yield the damaged files of a team, except its roster, see `repair_roster`.
 
     Raises:
         StoreError: the team directory cannot be read.
     """
     for path in directories.list_files(paths.inboxes, f"*{_TAKEN}"):
         if directories.is_directory(path) or _is_damaged(Spool(paths, _owner(path)).position):
-            of_control = "no one is waiting for the requests in it any more"
+            of_control = "no one is waiting for the requests in it any longer"
             of_mail = "the mail in it is delivered again"
             yield Damage(path, of_control if _owner(path) == TEAMD else of_mail)
     for path, content in _contents(paths.requests):
         if Approval.decode(content) is None:
-            yield Damage(path, "whoever asked has to ask again")
+            yield Damage(path, "its teammate has to ask again")
     for path, content in _contents(paths.replies):
         if _is_damaged(partial(ControlReply.decode, content)):
-            yield Damage(path, "no one is waiting for this reply any more")
+            yield Damage(path, "no one is waiting for this reply any longer")
     if _is_damaged_ledger(paths):
         yield Damage(paths.ledger, "usage was counted again from the conversations")
 
 
 def repair(paths: TeamPaths, cost: Cost) -> Iterator[tuple[Damage, Path | None]]:
-    """Put the damaged files of a team aside and save what they held; yields where they are now.
+    """Put the damaged files of a team aside and save their content; yield their new paths.
 
-    What is interrupted is found again, and done again. Nobody may be at work but the caller: the
-    team's supervisor, before it starts anybody.
+    An interrupted repair is repeated. The caller must be the team's supervisor, before it starts
+    any teammate.
 
     Raises:
-        StoreError: something cannot be read or written.
+        StoreError: a file cannot be read or written.
     """
     for damage in list(find_damage(paths)):
         if damage.path == paths.ledger:
@@ -115,7 +114,7 @@ def repair(paths: TeamPaths, cost: Cost) -> Iterator[tuple[Damage, Path | None]]
 
 
 def repair_roster(paths: TeamPaths, journal: Journal) -> str | None:
-    """Make a damaged or lost roster anew; return a line about it for whoever leads.
+    """Restore a damaged or lost roster; return a line about it for the lead.
 
     Raises:
         StoreError: it cannot be read, or was made by a newer version.
@@ -126,17 +125,17 @@ def repair_roster(paths: TeamPaths, journal: Journal) -> str | None:
     except DamagedRoster as error:
         kept = roster.replace_damaged(rebuild_team(paths))
         journal.warn("roster rebuilt", reason=str(error), kept=str(kept))
-        what = f"was damaged ({error.why})"
-        return f"{error.path} {what}: {_ANEW}, and what stood there is kept in {kept}. {_UNKNOWN}"
+        state = f"was damaged ({error.why})"
+        return f"{error.path} {state}: {_RESTORED}; the old file is kept as {kept}. {_UNKNOWN}"
     if files.exists(paths.config) or not (team := rebuild_team(paths)).members:
         return None
     roster.update(lambda _: team)
     journal.warn("roster rebuilt", reason="it was gone")
-    return f"{paths.config} was gone: {_ANEW}. {_UNKNOWN}"
+    return f"{paths.config} was gone: {_RESTORED}. {_UNKNOWN}"
 
 
 def rebuild_team(paths: TeamPaths) -> Team:
-    """Return the team whose conversations stand in the team directory; all of them idle."""
+    """Return the team of the conversations in the team directory; all members are idle."""
     team = Team()
     for path in directories.list_files(paths.transcripts, "*.jsonl"):
         opened = _last_opened(path)
@@ -144,12 +143,12 @@ def rebuild_team(paths: TeamPaths) -> Team:
         try:
             name = check_name(path.stem)
         except BadName:
-            continue  # user.jsonl, or no conversation at all
+            continue  # such as user.jsonl
         if role is None:
             continue
-        told = opened.plan is not None  # then all of it stands in the record
-        plan = bool(opened.plan) if told else _PLAN in opened.system
-        above = opened.spawned_by if told else _first(_ELSEWHERE, opened.system)
+        complete = opened.plan is not None  # the record has all facts
+        plan = bool(opened.plan) if complete else _PLAN in opened.system
+        above = opened.spawned_by if complete else _first(_ELSEWHERE, opened.system)
         team = team.with_new(name, role=role, status=Status.IDLE, plan=plan, spawned_by=above)
     return team
 
@@ -160,9 +159,9 @@ def find_kept(paths: TeamPaths) -> list[Path]:
 
 
 def _deliver_again(paths: TeamPaths, taken: Path) -> None:
-    """Put taken mail back into its inbox; a conversation that has had it takes it for the same.
+    """Put taken mail back into its inbox; a conversation ignores messages that it has had.
 
-    A line without an id gets the one that it had when it was taken, as far as that is known.
+    A line without an id gets the same id as when it was taken, if possible.
     """
     inbox = paths.inbox(_owner(taken))
     if directories.is_directory(taken):
@@ -171,7 +170,7 @@ def _deliver_again(paths: TeamPaths, taken: Path) -> None:
         content = files.read(taken) or b""
         header = _HEADER.match(content)
         batch = header[1].decode() if header else ""
-        if _stands_still(fd, batch):
+        if _is_in_inbox(fd, batch):
             return
         found = b"".join(_with_ids(content, batch, to=_owner(taken)))
         if found:
@@ -179,15 +178,15 @@ def _deliver_again(paths: TeamPaths, taken: Path) -> None:
             files.make_durable(inbox)
 
 
-def _stands_still(fd: int, batch: str) -> bool:
-    """Return whether a batch is in its inbox too: its marker tells, or any, if its name is lost."""
+def _is_in_inbox(fd: int, batch: str) -> bool:
+    """Return whether a batch is still in its inbox, by its marker, or by any if its id is lost."""
     if batch:
         return lines.behind_marker(fd, batch) is not None
     return any(map(lines.is_marker, lines.read(fd, 0)))
 
 
 def _with_ids(content: bytes, batch: str, *, to: str) -> Iterator[bytes]:
-    """The lines of a damaged file of taken mail, but for its header."""
+    """Yield the lines of a damaged file of taken mail, without the header."""
     batch = batch or hashlib.sha256(content).hexdigest()[:32]
     for number, (line, found) in enumerate(lines.sort_all(content, batch, to=to, longest=len)):
         if isinstance(found, Message):
@@ -197,7 +196,7 @@ def _with_ids(content: bytes, batch: str, *, to: str) -> Iterator[bytes]:
 
 
 def _set_aside_ledger(paths: TeamPaths) -> Path | None:
-    """Keep a copy of the damaged ledger, which stands until the new one takes its place."""
+    """Copy the damaged ledger, which stays until the new one replaces it."""
     if not files.exists(paths.ledger):
         return None
     if directories.is_directory(paths.ledger):
@@ -208,7 +207,7 @@ def _set_aside_ledger(paths: TeamPaths) -> Path | None:
 
 
 def _used(paths: TeamPaths, cost: Cost) -> tuple[dict[str, Account], dict[str, Account]]:
-    """Return what each teammate has used, and all on each day, as conversations tell it."""
+    """Return the usage of each teammate and of each day, from the conversations."""
     used: dict[str, Account] = defaultdict(lambda: NOTHING)
     by_day: dict[str, Account] = defaultdict(lambda: NOTHING)
     for name, transcript in _conversations(paths):
@@ -220,7 +219,7 @@ def _used(paths: TeamPaths, cost: Cost) -> tuple[dict[str, Account], dict[str, A
 
 
 def _conversations(paths: TeamPaths) -> Iterator[tuple[str, Path]]:
-    """Each teammate's, and those of its subagents, which count to it."""
+    """Yield the transcripts with the names of their teammates; subagents count for theirs."""
     names = {path.stem for path in directories.list_files(paths.transcripts, "*.jsonl")}
     yield from ((name, paths.transcript(name)) for name in names)
     for path in directories.list_files(paths.subagents, "*.jsonl"):
@@ -229,8 +228,8 @@ def _conversations(paths: TeamPaths) -> Iterator[tuple[str, Path]]:
 
 
 def _calls(transcript: Path, cost: Cost) -> Iterator[tuple[float, Account]]:
-    """Yield what each call of a conversation took, and when."""
-    from teamd.transcript.file import Transcript  # noqa: PLC0415 -- the same
+    """Yield the time and the usage of each call of a conversation."""
+    from teamd.transcript.file import Transcript  # noqa: PLC0415 -- only repairs read transcripts
     from teamd.transcript.records import Replied, Summarised, SummaryFailed  # noqa: PLC0415
 
     for record in Transcript(transcript).records():
@@ -240,18 +239,18 @@ def _calls(transcript: Path, cost: Cost) -> Iterator[tuple[float, Account]]:
 
 
 def _is_damaged_ledger(paths: TeamPaths) -> bool:
-    """Return whether the ledger's beginning is lost; nothing torn behind it was relied on."""
+    """Return whether the ledger's first line is damaged; later torn lines are ignored."""
     if directories.is_directory(paths.ledger):
         return True
     content = files.read(paths.ledger)
-    if not content:  # gone or emptied; or made, and its first line not written
+    if not content:  # removed, emptied, or just created
         return bool(_used(paths, lambda *_: None)[0])
     first, _, _ = content.partition(b"\n")
     return _is_damaged(lambda: json.loads(first[:_LONGEST_RECORD])["record"])
 
 
 def _is_damaged(read: Callable[[], object]) -> bool:
-    """Return whether what is read is wrong; a file that cannot be read may be sound."""
+    """Return whether a content is invalid; a file that cannot be read may be valid."""
     try:
         read()
     except StoreError as error:
@@ -262,12 +261,12 @@ def _is_damaged(read: Callable[[], object]) -> bool:
 
 
 def _contents(folder: Path) -> Iterator[tuple[Path, bytes]]:
-    """The files of a folder and what stands in them; one that cannot be read is passed over."""
+    """Yield the readable files of a folder with their contents."""
     for path in directories.list_files(folder, "*.json"):
         content = None
         with suppress(StoreError):
             content = files.read(path)
-        if content is not None:  # removed meanwhile
+        if content is not None:
             yield path, content
 
 
@@ -276,7 +275,7 @@ def _owner(taken: Path) -> str:
 
 
 def _last_opened(transcript: Path) -> Opened:
-    from teamd.transcript.file import Transcript  # noqa: PLC0415 -- the same
+    from teamd.transcript.file import Transcript  # noqa: PLC0415 -- only repairs read transcripts
     from teamd.transcript.records import Opened  # noqa: PLC0415
 
     opened = [record for record in Transcript(transcript).records() if isinstance(record, Opened)]

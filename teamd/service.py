@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,27 +26,25 @@ from teamd.team import teams
 
 READY: Final = b"ready\n"
 START_SECONDS: Final = 60.0
-# So many seconds after the last one, while it is not ready.
+# Each is printed so many seconds after the one before, until the supervisor is ready.
 _PROGRESS: Final = (
     (0.5, "starting …"),
     (9.5, "still starting; `teamctl logs teamd` shows what it does"),
 )
 _STANDARD_ERROR: Final = 2
 _PAUSE_SECONDS: Final = 0.01
-_INSISTENCE: Final = 0.8  # the part of a stop's time after which a second signal is sent
+_INSISTENCE: Final = 0.8  # of the time of a stop; then a second signal is sent
 _KILL_SECONDS: Final = 5.0
 
 
 def notify(state: str) -> None:
-    """Tell the service manager, if there is one: `READY=1`, `STOPPING=1`, `WATCHDOG=1`.
+    """Send the service manager, if there is one, `READY=1`, `STOPPING=1` or `WATCHDOG=1`.
 
     The protocol is that of sd_notify(3): a datagram to the socket that `NOTIFY_SOCKET` names.
     """
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
-    import socket  # noqa: PLC0415 -- only where there is one
-
     if address.startswith("@"):
         address = "\0" + address[1:]  # Linux's abstract namespace
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -70,14 +69,14 @@ def start_in_background(
 
     Args:
         paths: the team.
-        config: the settings file, where one is named.
+        config: the settings file, if the person named one.
         meanwhile: called while it starts.
 
     Returns:
-        The exit code to end with: 0 when it is ready, else its own. It says on this process's
-        standard error what is wrong.
+        The exit code: 0 when it is ready, else that of the supervisor, which has printed an error
+        to this process's standard error.
     """
-    from teamd import programs  # noqa: PLC0415 -- subprocess, only where one is started
+    from teamd import programs  # noqa: PLC0415 -- only a start needs subprocess
 
     reader, writer = os.pipe()
     arguments = ["start", "--foreground", "--ready-fd", str(writer), "--team-dir", str(paths.root)]
@@ -90,7 +89,7 @@ def start_in_background(
     try:
         meanwhile()
         readable = _wait_for_ready(reader)
-    except BaseException:  # such as a Ctrl-C: whoever is told that it failed finds nothing running
+    except BaseException:  # such as a Ctrl-C: a failed start leaves no process
         child.kill()
         child.wait()
         raise
@@ -105,10 +104,10 @@ def start_in_background(
 
 
 def _wait_for_ready(reader: int) -> bool:
-    """Wait until it is ready or has ended; on a terminal say that it takes longer than a moment.
+    """Wait until it is ready or has ended; on a terminal, print progress.
 
     Returns:
-        Whether either came in time.
+        Whether it was ready or ended in time.
     """
     left = START_SECONDS
     for seconds, said in _PROGRESS if sys.stderr.isatty() else ():
@@ -119,8 +118,8 @@ def _wait_for_ready(reader: int) -> bool:
     return bool(select.select([reader], [], [], left)[0])
 
 
-def start_anew() -> NoReturn:
-    """Execute this very command again, in this process, with its secrets in memory only."""
+def execute_again() -> NoReturn:
+    """Execute the present command again in this process, with its secrets in memory only."""
     plain, _ = secret_environment.split(os.environ)
     with secret_environment.handed_over(os.environ) as secrets:
         os.set_inheritable(secrets, True)
@@ -128,40 +127,40 @@ def start_anew() -> NoReturn:
 
 
 def leave_terminal(paths: TeamPaths) -> None:
-    """Detach from the terminal: from now on standard error goes to a file.
+    """Redirect standard error, to which Python prints fatal errors, from the terminal to a file.
 
-    It gets what Python prints when all else fails. Otherwise the terminal, the `ssh` or the pipe
-    behind it would wait for as long as this process lives.
+    Otherwise the terminal, `ssh` or a pipe would wait for as long as this process lives.
     """
     try:
         file = safe_open(paths.last_words, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    except (OSError, StrangeFile):  # nobody must fail for want of a place for its last words
+    except (OSError, StrangeFile):  # the file is not worth a failure
         file = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     os.dup2(file, _STANDARD_ERROR)
     os.close(file)
 
 
 def stop(paths: TeamPaths, *, timeout_seconds: float) -> bool:
-    """End the supervisor and all under it; nothing of it is left when this returns.
+    """End the supervisor and all processes under it.
 
     Other teams of the project live on, also one whose supervisor an agent of this team started.
 
     Returns:
-        Whether it took force.
+        Whether it did not end by itself after the first signal.
 
     Raises:
         NoTeamd: none runs.
-        StoreError: some process could not even be killed.
+        StoreError: a process could not be killed.
     """
-    there = pidfile.check(paths)
+    supervisor = pidfile.check(paths)
     begun = time.monotonic()
-    # One that is gone before it can be signalled has ended by itself.
-    if not there.signal(signal.SIGTERM) or _gone(there, begun + _INSISTENCE * timeout_seconds):
+    if not supervisor.signal(signal.SIGTERM):  # it has just ended
         return False
-    if not there.signal(signal.SIGTERM):
+    if _has_ended(supervisor, begun + _INSISTENCE * timeout_seconds):
         return False
-    if not _gone(there, begun + timeout_seconds):
-        _kill_tree(there, _spared(there, paths))
+    if not supervisor.signal(signal.SIGTERM):
+        return False
+    if not _has_ended(supervisor, begun + timeout_seconds):
+        _kill_tree(supervisor, _spared(supervisor, paths))
     return True
 
 
@@ -171,16 +170,16 @@ def _command(arguments: Sequence[str], secrets: int) -> list[str]:
 
 
 def _spared(root: Identity, paths: TeamPaths) -> set[int]:
-    """Return the supervisors of other teams; where those cannot be read, all pids under this one.
+    """Return the pids of other teams' supervisors; if they cannot be read, all pids under this one.
 
-    It ends all the same: its teammates die with it, and their commands with them.
+    Its teammates and their commands die with it in any case.
     """
     with suppress(StoreError):
         return teams.supervisors(paths.home) - {root.pid}
     return _pids_under(root.pid)
 
 
-def _gone(process: Identity, deadline: float) -> bool:
+def _has_ended(process: Identity, deadline: float) -> bool:
     while process.alive:
         if time.monotonic() > deadline:
             return False
@@ -189,28 +188,28 @@ def _gone(process: Identity, deadline: float) -> bool:
 
 
 def _kill_tree(root: Identity, spare: set[int]) -> None:
-    """Kill a process that does not listen, and everything under it but the spared and theirs."""
+    """Kill a process and its descendants, except the spared ones and their descendants."""
     under = [root, *_descendants(root, spare)]
     for process in under:
-        process.signal(signal.SIGSTOP)  # a stopped process forks no more
+        process.signal(signal.SIGSTOP)  # a stopped process cannot fork
     under = [*_descendants(root, spare), *under]
     for process in under:
         process.signal(signal.SIGKILL)
     deadline = time.monotonic() + _KILL_SECONDS
-    left = [process.pid for process in under if not _gone(process, deadline)]
+    left = [process.pid for process in under if not _has_ended(process, deadline)]
     if left:
         raise StoreError(f"these processes cannot be killed: {left}; a restart will end them")
 
 
 def _descendants(root: Identity, spare: set[int]) -> list[Identity]:
     under = _pids_under(root.pid)
-    inner = spare & under  # this one may itself be under another
+    inner = spare & under  # this process may itself be under another supervisor
     found = map(Identity.of, under - inner.union(*map(_pids_under, inner)))
-    return [who for who in found if who is not None]
+    return [process for process in found if process is not None]
 
 
 def _pids_under(pid: int) -> set[int]:
-    import psutil  # noqa: PLC0415 -- the same
+    import psutil  # noqa: PLC0415 -- only a forced stop needs it
 
     with suppress(psutil.NoSuchProcess):
         return {child.pid for child in psutil.Process(pid).children(recursive=True)}

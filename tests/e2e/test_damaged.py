@@ -23,9 +23,9 @@ def test_a_start_over_damaged_files_works_and_reports_them(project: Project) -> 
     project.start()
     mail = project.do("teamctl", "inbox")
     for name, consequence in (
-        ("teamd.taken.jsonl", "no one is waiting for the requests in it any more"),
+        ("teamd.taken.jsonl", "no one is waiting for the requests in it any longer"),
         ("ledger.jsonl", "usage was counted again from the conversations"),
-        ("abcdef.json", "whoever asked has to ask again"),
+        ("abcdef.json", "its teammate has to ask again"),
     ):
         assert f"{name} was damaged, and is kept as {name}.damaged-" in mail
         assert consequence in mail

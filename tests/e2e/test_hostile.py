@@ -93,14 +93,14 @@ def test_a_roster_damaged_while_nobody_ran_is_rebuilt_from_the_conversations(
     project.do("teamd", "stop")
     if content is None:
         project.paths.config.unlink()
-        told = "config.json was gone: it was made anew from the conversations."
+        told = "config.json was gone: it was restored from the conversations."
     else:
         project.paths.config.write_bytes(content)
     project.start()
     assert project.log("teamd", "roster rebuilt")
     if content is not None:
         [kept] = project.paths.root.glob("config.damaged-*")
-        told = f"it was made anew from the conversations, and what stood there is kept in {kept}"
+        told = f"it was restored from the conversations; the old file is kept as {kept}"
     assert told in project.mail("lead")
     member = project.wait_for("ann", "idle")
     assert member["role"] == role
