@@ -26,6 +26,7 @@ from teamd.overview.notices import NoticeKind
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.sandbox import SANDBOXED
 from teamd.service import READY, execute_again, leave_terminal, notify, start_in_background
+from teamd.service import stop as stop_service
 from teamd.supervisor.fork import hide_memory
 from teamd.team.roster import Roster
 

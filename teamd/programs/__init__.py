@@ -1,8 +1,8 @@
-"""Other programs: the only room that starts them, by exec and never by a shell string of ours.
+"""Starting other programs, always by exec; only this package does it.
 
-None gets a secret of this process's environment, unless whoever starts it gives it one. Each gets
-a session and a process group of its own. `Program` runs beside an asyncio loop and needs no thread:
-asyncio's own subprocesses would start one each, and the agent's process must have none.
+A program inherits no secrets unless its caller passes them in `env`. `Program` runs beside an
+asyncio loop in a session of its own. Unlike asyncio's subprocesses it needs no thread, which the
+agent's process must not have, and it does not reap a program before the end of its `with` block.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 Sink = Callable[[bytes], object]
 
-# Before a program: it reaches no abstract socket of others, see `landlock`.
+# The beginnings of command lines, see `landlock` and `netns`.
 _PYTHON: Final = (sys.executable, "-I", "-S")
 CONFINED: Final = (*_PYTHON, str(Path(__file__).with_name("landlock.py")))
 JOIN: Final = (*_PYTHON, str(Path(__file__).with_name("netns.py")))
 _CAPTURED_BYTES: Final = 1 << 20
-_CHUNK: Final = 1 << 16  # what a pipe holds
-_LAST_CHUNKS: Final = 16  # read after the end; more than a pipe holds comes from what escaped us
-_POLL_SECONDS: Final = 0.02  # where the OS has no pidfds
-_REAP_SECONDS: Final = 2.0  # SIGKILL ends a process at once, unless it waits for a dead disk
+_CHUNK: Final = 1 << 16  # the size of a pipe
+_LAST_CHUNKS: Final = 16  # read after the end; a process that has escaped may write forever
+_POLL_SECONDS: Final = 0.02  # for systems without pidfds
+_REAP_SECONDS: Final = 2.0  # SIGKILL ends a process at once, unless it waits for a broken disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Captured:
-    """How a program ended: its exit status, or minus the signal that killed it, and its output."""
+    """The exit status of a program, or minus the signal that killed it, and its outputs."""
 
     status: int
     stdout: bytes
@@ -54,12 +54,12 @@ async def capture(
     pass_fds: Sequence[int] = (),
     bound: bool = False,
 ) -> Captured:
-    """Run a program to its end, and its process group with it.
+    """Run a program to its end, beside an asyncio loop; its process group ends with it.
 
-    If `bound`, it ends with this process too, however that ends; a daemon that it started stays.
+    If `bound`, it also ends when this process is killed; a daemon that it started stays.
 
     Returns:
-        Its status and the first MiB of each of its outputs.
+        The status and the first MiB of each output.
 
     Raises:
         TimeoutError: it did not end in time, and was killed.
@@ -67,7 +67,7 @@ async def capture(
     """
     import asyncio  # noqa: PLC0415 -- see Program
 
-    from teamd.programs.reaped import Reaped  # noqa: PLC0415 -- it needs asyncio
+    from teamd.programs.reaped import Reaped  # noqa: PLC0415 -- imports asyncio
 
     stdout, stderr = _Head(), _Head()
     kind = partial(Reaped, daemons=True) if bound else Program
@@ -86,11 +86,7 @@ async def capture(
 def start_detached(
     argv: Sequence[str], *, cwd: Path, pass_fds: Sequence[int]
 ) -> subprocess.Popen[bytes]:
-    """Start a program that outlives this process; standard error is this process's.
-
-    Returns:
-        What `poll()` asks whether it has ended, while this process still looks.
-    """
+    """Start a program that outlives this process, and shares its standard error."""
     nothing = subprocess.DEVNULL
     return subprocess.Popen(
         argv,
@@ -104,23 +100,22 @@ def start_detached(
 
 
 class Program:
-    """A program that runs beside the loop; leaving the `with` block kills what is left of it.
+    """A program that runs beside the loop; leaving the `with` block kills its process group.
 
-    Until then it is not reaped, so that its pid and its group's number stay its own.
+    Until then it is not reaped, so that its pid and the id of its group stay its own.
 
     Args:
-        output: gets standard output as it comes.
-        errors: gets standard error; without it both come to `output`, in the order written.
-        env: the complete environment; otherwise this process's own without secrets.
-        stdin: a descriptor; nothing otherwise.
+        output: gets standard output in chunks.
+        errors: gets standard error; without it `output` gets both, in the order written.
+        env: the complete environment; otherwise that of this process, without secrets.
+        stdin: a descriptor; otherwise there is no input.
 
     Raises:
         OSError: it could not be started.
         ValueError: an argument holds a NUL.
     """
 
-    # The kernel counts children by process, so this does too: whoever ends the orphans of one
-    # program spares the others by it.
+    # All programs of this process: `Reaped` spares them when it kills orphans.
     live: ClassVar[set[Program]] = set()
 
     def __init__(
@@ -163,18 +158,21 @@ class Program:
             self._loop.add_reader(self._pidfd, self._note_end)
 
     async def wait(self) -> int:
-        """Wait for its end, not for its output's; the exit status, or minus the killing signal."""
+        """Wait for its end, and return the exit status, or minus the killing signal.
+
+        Background processes may keep its outputs open longer.
+        """
         await self._ended.wait()
         return self._status()
 
     def kill_group(self, number: signal.Signals) -> None:
-        """Signal whoever is in its process group; nothing happens if nobody is."""
+        """Signal its process group, which may be empty."""
         # macOS answers EPERM for a group of zombies.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
     def drain(self) -> None:
-        """Take what stands in the pipes by now, whoever may still hold their other ends."""
+        """Read the rest of the outputs, without waiting for processes that keep them open."""
         for outlet in self._outlets:
             outlet.drain()
 
@@ -220,7 +218,7 @@ class Program:
 
 
 class _Outlet:
-    """The readable end of a program's pipe: hands on what comes, in the loop's own time."""
+    """The readable end of a program's pipe; passes chunks on as the loop runs."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, fd: int, sink: Sink) -> None:
         self._loop = loop
@@ -250,12 +248,12 @@ class _Outlet:
 
 
 def _inherited() -> dict[str, str]:
-    """Return the part of this process's environment that everybody may see."""
+    """Return this process's environment without secrets."""
     return secret_environment.split(os.environ)[0]
 
 
 def _open_pidfd(pid: int) -> int | None:
-    with suppress(AttributeError, OSError):  # macOS; an old kernel or a container that forbids it
+    with suppress(AttributeError, OSError):  # macOS; an old kernel; a container that forbids it
         return os.pidfd_open(pid)
     return None
 

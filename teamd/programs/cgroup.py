@@ -1,9 +1,9 @@
-"""A control group for the commands of one teammate, where this process may make one.
+"""A control group for the commands of one teammate, if this process may create one.
 
-Limits of single processes do not bind root, and a count of processes comes too late for a fork bomb
-on a busy machine: the kernel's own limit does not. With version 1 of control groups that is the
-`pids` hierarchy; with version 2 a sibling of this process's own group, whose parent must hand the
-controller on, as systemd's `Delegate=` does. See cgroups(7).
+It limits the number of processes: other limits do not bind root, and counting processes is too slow
+for a fork bomb on a busy machine. Version 1 of control groups has a `pids` hierarchy. In version 2
+the group is a sibling of this process's group, whose parent must delegate the controller, as with
+systemd's `Delegate=`. See cgroups(7).
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ _PAUSE_SECONDS: Final = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """A group of processes, and how many it may have.
+    """A control group.
 
     Attributes:
-        joined: whether this very process is in it, and so is whatever it starts.
+        processes: the maximal number of processes.
+        joined: whether this process, and so all programs that it starts, are in it.
     """
 
     path: Path
@@ -39,7 +40,7 @@ class Cgroup:
 
     @classmethod
     def make(cls, name: str, processes: int) -> Cgroup | None:
-        """Make a group, or take the one of that name; `None` where that is not possible."""
+        """Create the group of that name unless it exists; `None` if that is not possible."""
         parent = _parent()
         if parent is None:
             return None
@@ -58,19 +59,19 @@ class Cgroup:
         return None if parent is None else cls(parent / name, 0)
 
     def join(self) -> Cgroup:
-        """Move this process into it; return the group as it is then.
+        """Move this process into it; return the group with its new `joined`.
 
-        To move a process takes the kernel ten milliseconds, in which nobody on the machine can
-        fork. So who starts many moves once, and not each of them.
+        A move takes the kernel ten milliseconds, during which no process on the machine can fork.
+        So a process that starts many commands moves itself once.
         """
         try:
             self.add(os.getpid())
-        except OSError:  # it cannot be moved, so what it starts will be
+        except OSError:  # the started programs are moved instead
             return self
         return replace(self, joined=True)
 
     def add(self, pid: int) -> None:
-        """Move a process into it; where it was removed meanwhile, it is made again.
+        """Move a process into it, and create the group again if it was removed.
 
         Raises:
             OSError: the process has ended, or may not be moved.
@@ -90,7 +91,7 @@ class Cgroup:
 
     @property
     def refusals(self) -> int:
-        """How often a process could not be made, for the limit."""
+        """How often the limit prevented a fork."""
         try:
             words = (self.path / "pids.events").read_text().split()
             return int(words[words.index("max") + 1])
@@ -98,21 +99,21 @@ class Cgroup:
             return 0
 
     def kill(self) -> None:
-        """Kill every process in it; one that clung to life elsewhere cannot leave its group."""
+        """Kill every process in it; processes cannot leave the group."""
         for pids in self._until_free():
             for pid in pids:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
     def remove(self) -> None:
-        """Remove it; one in which a process stays is left as it is."""
+        """Remove it, unless a process stays in it."""
         for _ in self._until_free():
             pass
         with suppress(OSError):
             self.path.rmdir()
 
     def _until_free(self) -> Iterator[list[int]]:
-        """Yield who is in it, until nobody is or for a tenth of a second: the killed take time."""
+        """Yield the pids in it until it is empty, for at most `_DYING_SECONDS`."""
         deadline = time.monotonic() + _DYING_SECONDS
         while (pids := self._pids()) and time.monotonic() < deadline:
             yield pids

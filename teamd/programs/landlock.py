@@ -1,8 +1,8 @@
-"""Runs a program that reaches no abstract Unix socket of others, and signals nobody else.
+"""Runs a program that can neither reach abstract Unix sockets of others nor signal them.
 
-A program of its own, started as `python -I -S landlock.py PROGRAM ARGUMENT…`. Abstract sockets
-belong to the network: who shares that reaches those of a desktop, say, which no mount hides. Linux
-6.12 and later can forbid it, see landlock(7); before that this changes nothing.
+This is a script, started as `python -I -S landlock.py PROGRAM ARGUMENT…`. Abstract sockets belong
+to the network namespace; a program that shares it reaches, for example, those of a desktop. Linux
+6.12 and later can forbid it, see landlock(7); on earlier versions this script changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _RulesetAttributes(ctypes.Structure):
 
 
 def confine() -> bool:
-    """Take from this process what it could reach of others; whether the kernel can do that."""
+    """Confine this process; return whether the kernel supports it."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(_CREATE_RULESET, None, 0, _VERSION) < _FIRST_WITH_SCOPES:
         return False

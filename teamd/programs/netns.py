@@ -1,15 +1,15 @@
-"""Joins the network of another process: to listen there, or to run a program in it.
+"""Joins the network namespace of another process, to listen there or to run a program in it.
 
-A program of its own: joining a namespace changes the whole process. It is started as
-`python -I -S netns.py PID NUMBER DEED …`, where NUMBER is the network's as the kernel has it, or
-0 for any: the process may have ended, and its pid be another's. The deeds:
+This is a script, since joining a namespace changes the whole process. It is started as
+`python -I -S netns.py PID NUMBER ACTION …`. NUMBER is the inode of the namespace, or 0 for any; it
+detects that the pid was reused. The actions:
 
-- `listen PORT FD` hands a listening socket over through the Unix socket FD; so a proxy can serve a
-  sandbox that has no network, with nothing of ours running inside it.
-- `run PROGRAM ARGUMENT…` becomes that program.
+- `listen PORT FD` sends a listening socket through the Unix socket FD; so a proxy can serve a
+  sandbox without a network from outside.
+- `run PROGRAM ARGUMENT…` executes the program.
 
-The network must have been made by a process of the same user's, in a user namespace of its own:
-then that user has all rights there, see user_namespaces(7).
+The namespace must belong to a user namespace of the same user, who then has all rights there, see
+user_namespaces(7).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _WAITING = 100
 
 
 def join(pid: int, number: int) -> None:
-    """Join the network of a process, and the user namespace whose network it is.
+    """Join the network namespace of a process, and the user namespace that owns it.
 
-    That is not always the process's own: bubblewrap makes two, one inside the other.
+    That is not always the process's own user namespace: bubblewrap makes two, one in the other.
 
     Raises:
-        OSError: it cannot be joined, or is another one by now.
+        OSError: it cannot be joined, or is not the namespace of that number.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -54,10 +54,9 @@ def listen(port: int, fd: int) -> None:
         socket.send_fds(way, [b"\0"], [listener.fileno()])
 
 
-def main(pid: str, number: str, deed: str, *words: str) -> None:
-    """Do what the command line says."""
+def main(pid: str, number: str, action: str, *words: str) -> None:
     join(int(pid), int(number))
-    if deed == "listen":
+    if action == "listen":
         listen(*map(int, words))
     else:
         os.execv(words[0], words)  # noqa: S606 -- what it is for

@@ -1,4 +1,4 @@
-"""Programs that leave nothing behind: each has a reaper above it (see `reaper`)."""
+"""Programs that leave no processes behind: each runs under a reaper (see `reaper`)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from typing import Final
 from teamd.programs import Program, Sink, reaper
 
 _REAPER_SECONDS: Final = 10.0  # more than a reaper takes for settling, grace and killing
-_LAST_KILL_SECONDS: Final = 1.0  # where nothing else can run meanwhile
+_LAST_KILL_SECONDS: Final = 1.0  # short, since it blocks the loop
 _ORPHANS_SECONDS: Final = 5.0
 _PAUSE_SECONDS: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitInfo:
-    """How the end went.
+    """The end of a program.
 
     Attributes:
-        background: how many others still ran when the program had ended.
-        left: pids of those that could not be ended.
-        exceeded: the limit for which all of it was ended, if it was for one.
-        taken: what it made in protected places, which was taken away.
+        background: the number of processes that still ran when the program had ended.
+        left: the pids of processes that could not be ended.
+        exceeded: a clause about the limit because of which it was ended; may be empty.
+        taken: files that it created in protected paths, which were removed.
     """
 
     background: int = 0
@@ -40,21 +40,20 @@ class ExitInfo:
 
 
 class Reaped(Program):
-    """A program under a reaper: nothing under it outlives it, or this process.
+    """A program under a reaper: its descendants outlive neither it nor this process.
 
-    It all ends with the `with` block, and when this process is killed, also together with its
-    own parent, whatever group or session who ran under the program had moved to.
+    All of them end with the `with` block, or when this process is killed, even together with its
+    parent, and whatever process group or session they have moved to.
 
-    A program may kill its reaper. Where this process is a subreaper, what was under it then
-    becomes this process's, and ends with the block as well: every child that is no live `Program`
-    and was not there before.
+    A program may kill its reaper. If this process is a subreaper, it then adopts the descendants,
+    and kills them at the end of the block: every child that is new and not a live `Program`.
 
     Args:
-        daemons: whether it may start one that stays, such as an agent that holds keys: who has
-            left its group and its parent.
+        daemons: whether a descendant that has left its group and its parent may live on, such as
+            an agent that holds keys.
 
     Raises:
-        OSError: the reaper could not be started; that the program could not be is told by `wait`.
+        OSError: the reaper could not be started. If the program could not be, `wait` raises it.
         ValueError: an argument holds a NUL.
     """
 
@@ -91,7 +90,7 @@ class Reaped(Program):
         self._loop.add_reader(self._line, self._hear)
 
     async def wait(self) -> int:
-        """Wait for the program's own end; its exit status, or minus the killing signal.
+        """Wait for the program's own end; return its exit status, or minus the killing signal.
 
         Raises:
             OSError: the program could not be started.
@@ -103,8 +102,8 @@ class Reaped(Program):
         return self._told["status"][0] if "status" in self._told else self._status()
 
     async def end(self) -> ExitInfo:
-        """End all that is left, first politely; also the program, if it still runs."""
-        with suppress(OSError):  # the reaper has ended by itself
+        """End the program and its descendants, first with SIGTERM."""
+        with suppress(OSError):  # the reaper has ended
             self._line.send(b"\0")
         self._signal(signal.SIGCONT)  # its program may have stopped it
         with suppress(TimeoutError):
@@ -121,9 +120,9 @@ class Reaped(Program):
         self._line.close()
 
     def _kill(self) -> None:
-        """End it at once, for who is cancelled and must not wait in the loop."""
+        """Kill it without the loop, for a caller that was cancelled."""
         with suppress(OSError):
-            self._line.shutdown(socket.SHUT_WR)  # to the reaper as if this process had died
+            self._line.shutdown(socket.SHUT_WR)  # for the reaper as if this process had died
         self._signal(signal.SIGCONT)  # its program may have stopped it
         deadline = time.monotonic() + _LAST_KILL_SECONDS
         while self._reaper_runs() and time.monotonic() < deadline:
@@ -133,7 +132,7 @@ class Reaped(Program):
             time.sleep(_PAUSE_SECONDS)
 
     def _rounds(self, seconds: float) -> Iterator[None]:
-        """Do what a reaper could not that has not told of its end; give way between the rounds."""
+        """Kill the descendants if the reaper has not reported its end; yield between rounds."""
         if "ended" in self._told or "failed" in self._told:
             return
         self._signal(signal.SIGKILL)
@@ -155,12 +154,11 @@ class Reaped(Program):
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal the reaper."""
         if self._popen.returncode is None:  # not reaped, so the pid is its own
             self.kill_group(number)
 
     def _hear(self) -> None:
-        """Take what the reaper tells; the end of what it tells is not the end of all."""
+        """Read the reports of the reaper."""
         try:
             said = self._line.recv(1 << 16)
         except BlockingIOError:
@@ -183,5 +181,5 @@ class Reaped(Program):
 
 
 def _children() -> list[tuple[int, int | None]]:
-    """This process's, dead ones too, each with when it started: pids are used again."""
+    """Return the children of this process, dead ones too, with their start times."""
     return [(pid, reaper.started(pid)) for pid in reaper.children(os.getpid())]

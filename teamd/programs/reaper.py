@@ -1,16 +1,16 @@
-"""What stands above a program: ends all that it leaves, and all of it when its asker dies.
+"""The parent of a program: ends its descendants when it ends, or when the caller dies.
 
-A program of its own, started as `python -I -S reaper.py FD MODE PROGRAM ARGUMENT…`. It imports
-nothing of ours and little of Python's, as every command waits for its start. FD is one end of a
-socket pair whose other end only the asker holds:
+This is a script, started as `python -I -S reaper.py FD MODE PROGRAM ARGUMENT…`. It imports little,
+since every command waits for its start. FD is one end of a socket pair whose other end only the
+caller holds:
 
-- it tells `failed ERRNO` (the program could not be started) or `status N` (it has ended by itself:
-  exit status, or minus the killing signal), and at the end `ended COUNT PID…`: how many ran on in
-  the background, and who could not be ended; then it exits as the program did;
-- a byte from the asker is the wish to end all now, politely at first;
-- end of file means that the asker has died, however it died: all is killed.
+- the reaper reports `failed ERRNO` (the program could not be started) or `status N` (its exit
+  status, or minus the killing signal), and at the end `ended COUNT PID…`: the number of background
+  processes, and the pids that could not be ended; then it exits as the program did;
+- a byte from the caller asks to end all processes now, first with SIGTERM;
+- end of file means that the caller has died: all processes are killed.
 
-MODE is `--`, or `--attached`: what has left the program's group and its parent may stay then.
+MODE is `--`, or `--attached`: processes that have left the program's group and parent may stay.
 """
 
 from __future__ import annotations
@@ -32,67 +32,67 @@ ATTACHED: Final = "--attached"
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
-_SETTLE_SECONDS: Final = 0.2  # `tee >(sed …)` ends just after its shell, and means to be read
+_SETTLE_SECONDS: Final = 0.2  # in `tee >(sed …)`, sed ends just after its shell
 _GRACE_SECONDS: Final = 2.0  # between SIGTERM and SIGKILL
-_KILL_SECONDS: Final = 5.0  # after SIGKILL; what is still there then waits for a dead disk
+_KILL_SECONDS: Final = 5.0  # after SIGKILL; longer only if a process waits for a broken disk
 _PAUSE_SECONDS: Final = 0.005
 _LONG_PAUSE_SECONDS: Final = 1.0
-_CANNOT_EXECUTE: Final = 127  # as a shell has it; the asker is told more
+_CANNOT_EXECUTE: Final = 127  # as in a shell
 
 
 class Reaper:
-    """A program, and the end of all under it.
+    """Runs a program and ends its descendants.
 
-    This process adopts whatever escapes the program's process group (on Linux; elsewhere the
-    group is all that is ended), so that everything to be ended descends from it.
+    On Linux this process adopts descendants whose parents have ended, so it finds all of them. On
+    other systems it ends only the program's process group.
     """
 
-    def __init__(self, asker: int, argv: list[str]) -> None:
-        self._asker = asker
-        self._asker_alive = True
+    def __init__(self, caller: int, argv: list[str]) -> None:
+        self._caller = caller
+        self._caller_alive = True
         self._wake, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        # Signals wait until `_let_go`: the program may send its parent some at once.
+        # Blocked until `_let_go`: the program may signal its parent at once.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         self._program = _spawn(argv, mask)
         _let_go()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._status: int | None = None  # once it has ended
         self._poll = select.poll()
-        self._poll.register(asker, select.POLLIN)
+        self._poll.register(caller, select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
 
     def run(self) -> int:
-        """Wait for the program's end or its asker's wish, end what is left, tell, and say how."""
+        """Wait for the program's end or a word of the caller, end the rest; return the status."""
         while not self._has_ended() and not self._wait(None):
             pass
         if self._status is not None:
-            self.tell(f"status {self._status}")
+            self.report(f"status {self._status}")
             for _ in self._rounds(_SETTLE_SECONDS):
                 pass
         found = self._alive()
-        if found and self._asker_alive:
+        if found and self._caller_alive:
             self._ask()
         self._kill()
         left = " ".join(map(str, self._alive()))
-        self.tell(f"ended {len(found - {self._program})} {left}")
+        self.report(f"ended {len(found - {self._program})} {left}")
         return -signal.SIGKILL if self._status is None else self._status
 
-    def tell(self, line: str) -> None:
-        """Tell the asker, if it is still there to be told."""
+    def report(self, line: str) -> None:
+        """Report to the caller, if it lives."""
         with suppress(OSError):
-            os.write(self._asker, f"{line}\n".encode())
+            os.write(self._caller, f"{line}\n".encode())
 
     def _has_ended(self) -> bool:
-        """Look for the program's end, and reap what it has orphaned."""
+        """Check whether the program has ended, and reap its orphans."""
         if not hasattr(os, "waitid"):  # macOS before Python 3.13
             self._reap()
             return self._status is not None
         peek = os.WEXITED | os.WNOWAIT | os.WNOHANG
         while (end := os.waitid(os.P_ALL, 0, peek)) is not None:
-            if end.si_pid == self._program:  # stays unreaped, so that its group's number is its own
+            if end.si_pid == self._program:  # not reaped, so that its group's id stays its own
                 exited = end.si_code == os.CLD_EXITED
                 self._status = end.si_status if exited else -end.si_status
                 return True
@@ -100,7 +100,7 @@ class Reaper:
         return False
 
     def _reap(self) -> bool:
-        """Reap everybody who has ended; whether anybody is left."""
+        """Reap all children that have ended; return whether any are left."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
                 if ended[0] == self._program:
@@ -109,22 +109,22 @@ class Reaper:
         return False
 
     def _wait(self, seconds: float | None) -> bool:
-        """Wait for something to happen; whether it was the asker's word or end."""
+        """Wait for the end of a child or a word of the caller; return whether it was the caller."""
         ready = {fd for fd, _ in self._poll.poll(None if seconds is None else seconds * 1000)}
         if self._wake in ready:
             os.read(self._wake, 1 << 16)
-        if self._asker not in ready:
+        if self._caller not in ready:
             return False
         said = b""
-        with suppress(OSError):  # it died without having read all it was told
-            said = os.read(self._asker, 1 << 10)
+        with suppress(OSError):  # it died without reading all reports
+            said = os.read(self._caller, 1 << 10)
         if not said:
-            self._asker_alive = False
-            self._poll.unregister(self._asker)
+            self._caller_alive = False
+            self._poll.unregister(self._caller)
         return True
 
     def _ask(self) -> None:
-        """Send SIGTERM to everybody once and wait a little for it to be obeyed."""
+        """Send SIGTERM to all processes once, and wait a little."""
         _signal(-self._program, signal.SIGTERM)
         told: set[int] = set()
         for _ in self._rounds(_GRACE_SECONDS):
@@ -134,26 +134,26 @@ class Reaper:
                     _signal(pid, signal.SIGTERM)
 
     def _rounds(self, seconds: float) -> Iterator[None]:
-        """Take turns with whoever still runs, for so long and while the asker lives."""
+        """Yield until all processes have ended, for so long and while the caller lives."""
         deadline = time.monotonic() + seconds
-        while self._asker_alive and self._alive() and time.monotonic() < deadline:
+        while self._caller_alive and self._alive() and time.monotonic() < deadline:
             yield
             self._wait(_PAUSE_SECONDS)
 
     def _kill(self) -> None:
-        """Send SIGKILL until nobody is left, and reap; without an asker for as long as it takes."""
+        """Send SIGKILL until no process is left; without a caller for as long as it takes."""
         deadline = time.monotonic() + _KILL_SECONDS
         _signal(-self._program, signal.SIGKILL)  # not reaped yet, so it is still its group
         while True:
             kill(children(os.getpid()))
             if not self._reap():
                 return
-            if (late := time.monotonic() > deadline) and self._asker_alive:
+            if (late := time.monotonic() > deadline) and self._caller_alive:
                 return
             self._wait(_LONG_PAUSE_SECONDS if late else _PAUSE_SECONDS)
 
     def _alive(self) -> set[int]:
-        """Who still runs: the program's group, and whoever else is this process's child."""
+        """Return the running processes: the program's group, and other children of this process."""
         if sys.platform != "linux":  # a group's number is negative, as kill(2) has it
             return {-self._program} if _signal(-self._program, 0) else set()
         mine = children(os.getpid())
@@ -165,9 +165,9 @@ class Reaper:
 
 
 def kill(pids: Iterable[int]) -> None:
-    """Kill children of this process with all that descend from them, as far as is seen by now.
+    """Kill children of this process with their descendants.
 
-    Whom this misses becomes a child of this process, for the next call, once all are reaped.
+    A process that it misses becomes a child of this process, for the next call.
     """
     for child in pids:
         for pid in _frozen(child):
@@ -175,14 +175,13 @@ def kill(pids: Iterable[int]) -> None:
 
 
 def children(parent: int) -> list[int]:
-    """A process's children, those that wait to be reaped too; none where there is no /proc."""
+    """Return a process's children, also those that wait to be reaped; none without /proc."""
     found: list[int] = []
     with suppress(OSError):
         if not os.path.exists("/proc/thread-self/children"):
             pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
             return [pid for pid in pids if (stat := _stat(pid)) and int(stat[1]) == parent]
-        # Ten times as fast as a look at every process, which a program that forks and ends, forks
-        # and ends, would outrun.
+        # Ten times as fast as listing all processes, which a program that keeps forking outruns.
         for task in os.listdir(f"/proc/{parent}/task"):
             with open(f"/proc/{parent}/task/{task}/children", "rb") as file:
                 found += map(int, file.read().split())
@@ -190,17 +189,16 @@ def children(parent: int) -> list[int]:
 
 
 def started(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot, also of one that waits to be reaped."""
+    """Return the start of a process, in clock ticks since boot, also if it waits to be reaped."""
     stat = _stat(pid)
     return None if stat is None else int(stat[22 - 3])
 
 
 def _frozen(child: int) -> list[int]:
-    """Stop a process and all that descend from it; their pids.
+    """Stop a process and its descendants; return their pids.
 
-    Parents first: who is stopped forks no more, so that a chain of forks that grows faster than
-    it can be killed is at rest when its end is reached. And who is stopped reaps no more, so that
-    a pid read from a stopped parent is still that child's: no stranger is ever signalled.
+    Parents come first. A stopped process does not fork, so a growing chain of forks comes to rest.
+    It does not reap either, so a pid read from a stopped parent is still that of its child.
     """
     found = [child]
     for pid in found:  # grows meanwhile
@@ -210,22 +208,22 @@ def _frozen(child: int) -> list[int]:
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """The fields of /proc/PID/stat from the third on: state, parent, group, …; see proc(5)."""
+    """Return the fields of /proc/PID/stat from the third on: state, parent, group; see proc(5)."""
     with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
         stat = file.read()
-        return stat[stat.rindex(b")") + 2 :].split()  # the second may hold anything, even this
-    return None  # gone
+        return stat[stat.rindex(b")") + 2 :].split()  # the second field may contain brackets
+    return None
 
 
 def _group(pid: int) -> int | None:
-    """The group of a process that runs; `None` once it is gone, or waits to be reaped."""
+    """Return the group of a running process; `None` if it has ended."""
     stat = _stat(pid)
     return None if stat is None or stat[0] in (b"Z", b"X") else int(stat[2])
 
 
 def _signal(pid: int, number: int) -> bool:
-    """Signal a process, or by its negative number a group; whether anybody was there for it."""
-    # Setuid programs are not ours to signal, and macOS answers EPERM for a group of zombies.
+    """Signal a process, or a group by its negative id; return whether it exists."""
+    # Setuid programs may not be signalled; macOS answers EPERM for a group of zombies.
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
         return True
@@ -233,8 +231,8 @@ def _signal(pid: int, number: int) -> bool:
 
 
 def _spawn(argv: list[str], mask: set[int] | set[signal.Signals]) -> int:
-    """Start the program in a session of its own, with what this process was given."""
-    defaults = [signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores them, which a child inherits
+    """Start the program in a session of its own, with the environment of this process."""
+    defaults = [signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores them, and children inherit that
     spawn = partial(os.posix_spawnp, argv[0], argv, _environment(), setsigmask=mask)
     try:
         return spawn(setsigdef=defaults, setsid=True)
@@ -243,9 +241,9 @@ def _spawn(argv: list[str], mask: set[int] | set[signal.Signals]) -> int:
 
 
 def _environment() -> dict[bytes, bytes]:
-    """The environment this process was started with."""
+    """Return the environment with which this process was started."""
     environment = dict(os.environb)
-    # Where it finds no locale, Python sets this one for itself and its children (PEP 538).
+    # Without a locale, Python sets this variable for itself and its children (PEP 538).
     with suppress(OSError), open("/proc/self/environ", "rb") as file:
         if not any(entry.startswith(b"LC_CTYPE=") for entry in file.read().split(b"\0")):
             environment.pop(b"LC_CTYPE", None)
@@ -253,7 +251,7 @@ def _environment() -> dict[bytes, bytes]:
 
 
 def _become_reaper(*, adopts: bool) -> None:
-    """Adopt what escapes, and wake up for the asker's death even when stopped."""
+    """Adopt orphaned descendants, and continue at the caller's death even if stopped."""
     if sys.platform == "linux":
         prctl = ctypes.CDLL(None).prctl
         if adopts:
@@ -262,7 +260,7 @@ def _become_reaper(*, adopts: bool) -> None:
 
 
 def _let_go() -> None:
-    """Leave the streams to the program, and be deaf to what it may send its parent."""
+    """Leave the standard streams to the program, and ignore signals that it may send."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
         os.dup2(nowhere, fd)
@@ -271,23 +269,22 @@ def _let_go() -> None:
 
 
 def _exit_as(status: int) -> NoReturn:
-    """End as the program has ended."""
+    """End with the exit status or the signal of the program."""
     if status < 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it has left one already
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the program has written one already
         if -status not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status & 0xFF)
 
 
-def main(asker: int, mode: str, argv: list[str]) -> NoReturn:
-    """Run a program under this process."""
-    os.set_inheritable(asker, False)
+def main(caller: int, mode: str, argv: list[str]) -> NoReturn:
+    os.set_inheritable(caller, False)
     _become_reaper(adopts=mode == ALL)
     try:
-        reaper = Reaper(asker, argv)
+        reaper = Reaper(caller, argv)
     except OSError as error:
-        os.write(asker, f"failed {error.errno}\n".encode())
+        os.write(caller, f"failed {error.errno}\n".encode())
         os._exit(_CANNOT_EXECUTE)
     _exit_as(reaper.run())
 
