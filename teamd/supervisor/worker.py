@@ -24,7 +24,7 @@ class Worker:
     """One job, done by one process at a time; between two processes is a pause, which grows.
 
     Attributes:
-        job: the name of the job in the log.
+        job: its name in the log; `check begins` and `check ended` are `LoggedEvent`s.
         children: the other processes, which must not keep descriptors of this one.
         facts: about the job, for the log.
     """

@@ -26,7 +26,7 @@ from teamd.files.paths import TeamPaths
 from teamd.files.watch import SLOW_SECONDS
 from teamd.merges import queue
 from teamd.merges.queue import Entries, MergeState
-from teamd.settings.hosts import HostSettings
+from teamd.settings.schema import HostSettings
 from teamd.supervisor.children import TROUBLE_SECONDS, Children
 from teamd.supervisor.fork import CheckStart
 from teamd.supervisor.worker import LEAVE_SECONDS, Worker
