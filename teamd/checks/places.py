@@ -37,9 +37,9 @@ _SHA256_DIGITS: Final = 64
 _MOST_SAID: Final = 500
 TREE: Final = "tree"
 
-# No settings, hooks, filters or templates but those of a repository that is made here, so nothing
-# of the teammate's runs. What a teammate's repository calls by a name need not be that: objects are
-# packed and named anew, and the base is read from objects that no teammate can write.
+# Only settings, hooks, filters and templates of the new repository apply, so it runs no code of the
+# teammate's. Objects in a teammate's repository may have false names. So they are packed and
+# indexed again, and the base is read from objects that teammates cannot write.
 _CLONE: Final = """\
 set -euo pipefail
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1
@@ -64,8 +64,8 @@ rm ../shallow
 git update-ref --no-deref HEAD {commit}
 git read-tree {commit}
 """
-# All that matches is taken out, also what the base does not have, and comes back as it is there; a
-# link that stands in the place of a folder gives way.
+# Removes all files that match, and restores those of the base; a link in place of a folder is
+# replaced.
 _PROTECT: Final = """\
 GIT_INDEX_FILE=.git/base git read-tree {base}
 git ls-files -z -- {patterns} | git update-index -z --force-remove --stdin
@@ -74,8 +74,7 @@ GIT_INDEX_FILE=.git/base git ls-files -s -z -- {patterns} |
 rm .git/base
 """
 _CHECK_OUT: Final = "git checkout-index -a -f -q\n"
-# One that was killed leaves its mark, and maybe locks, which nobody else waits for. A conflict that
-# is not resolved would be, by `git add`.
+# A killed run leaves its mark, and maybe locks. `git add` would mark conflicts as resolved.
 _COMMIT_WORK: Final = """\
 set -e
 pipe=$(find . '(' -path './.git/*' -o -name '.git*' ')' -type p -print -quit)
@@ -112,16 +111,16 @@ git rev-parse --verify 'HEAD^{{commit}}'
 
 
 class NoPlace(TeamError):
-    """A place could not be made; `str()` says what to do."""
+    """A place could not be prepared; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenPlace:
-    """A place that is there.
+    """A place that is prepared.
 
     Attributes:
         shell: starts commands in it.
-        commit: that stands there; empty for a folder that may hold anything.
+        commit: the commit that is checked out; empty for the shared folder.
     """
 
     shell: Shell
@@ -129,55 +128,55 @@ class OpenPlace:
 
 
 class CheckPlace(Protocol):
-    """Where a check runs."""
+    """A place for a check."""
 
     def opened(self) -> AbstractAsyncContextManager[OpenPlace]:
-        """Make the place; it is left behind clean.
+        """Prepare the place, and clean it up at the end.
 
         Raises:
-            NoPlace: what is to be checked cannot be put there.
-            CheckKilled: somebody else has ended what makes it.
-            StoreError: the disk is full, …
+            NoPlace: the work cannot be put there.
+            CheckKilled: git was killed from outside.
+            StoreError: such as a full disk.
         """
         ...
 
 
 class ShellMaker(Protocol):
-    """Makes what starts the commands of a check."""
+    """Makes the shell of a check."""
 
     def __call__(self, folder: Path, lent: Iterable[Path] = ()) -> Shell:
-        """Return what starts commands that work in a folder, and may only read some others."""
+        """Return a shell in a folder, which may also read the `lent` ones."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFolder:
-    """The workspace, where all teammates work in one."""
+    """The workspace that the teammates share."""
 
     folder: Path
     make_shell: ShellMaker
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[OpenPlace]:
-        """Return what starts commands there, see `CheckPlace`."""
+        """Yield the folder, see `CheckPlace`."""
         with closing(self.make_shell(self.folder)) as shell:
             yield OpenPlace(shell)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanClone:
-    """A clone of a commit, made for one run; what is protected in it is as in the base.
+    """A clone of a commit for one run, with the protected files of the base.
 
     Attributes:
-        folder: for this alone; all in it is removed.
-        make_walled_shell: the same for git, in a sandbox however commands are run.
-        commit: what is checked.
-        repository: the folder of a repository that has it, which may be hostile; `None` where
-            the objects of the base have it as well.
-        base: a commit whose objects no teammate can write.
-        base_objects: the folder of those.
-        shallow: where the history of the base is cut off, as git notes it.
-        protect: patterns of paths, as git's `glob` pathspecs are.
+        folder: for the clone alone; all files in it are removed.
+        make_walled_shell: makes the shell for git, always in a sandbox.
+        commit: the commit to check.
+        repository: the folder of a repository with the commit, which may be hostile; `None` if
+            `base_objects` contains it.
+        base: a commit whose objects teammates cannot write.
+        base_objects: the folder of the base's objects.
+        shallow: the content of git's `shallow` file for the base.
+        protect: patterns of paths in the form of git's `glob` pathspecs.
     """
 
     folder: Path
@@ -197,7 +196,7 @@ class CleanClone:
         directories.make_private_directory(self.folder)
         try:
             files.replace(self.folder / "shallow", self.shallow, durable=False)
-            # Shown as a whole: a link in it leads nowhere but in the sandbox.
+            # Mounted as a whole: links in it are resolved in the sandbox.
             lent = filter(None, (self.repository, self.base_objects))
             with closing(self.make_walled_shell(self.folder, lent)) as git:
                 await _run(git, self._script(), self.folder, "its commit could not be cloned")
@@ -229,22 +228,22 @@ class CleanClone:
 async def commit_work(
     shell: Shell, folder: Path, subject: str, *, name: str, email: str, branch: str, base: str
 ) -> str:
-    """Commit all that is not committed in a teammate's own clone; return the commit then.
+    """Commit all changes in a teammate's own clone; return the resulting commit.
 
-    Its own settings and filters count: it is done with the rights of its commands, and no others.
+    The clone's settings and filters apply, with the rights of the teammate's commands.
 
     Args:
         shell: the teammate's, in its clone.
-        folder: that clone.
+        folder: the clone.
         subject: of the commit.
         name: of its author.
         email: of its author.
-        branch: that must be checked out.
-        base: what it began with: of that are the repositories inside that need no file.
+        branch: the branch that must be checked out.
+        base: the commit from which the clone was made; its submodules may be missing.
 
     Raises:
-        NoPlace: git refuses it, or that would not be its work.
-        CheckKilled: somebody else has ended git.
+        NoPlace: git refuses the commit, or another branch is checked out.
+        CheckKilled: git was killed from outside.
         StoreError: the disk is full.
     """
     identity = shlex.join(["-c", f"user.name={name}", "-c", f"user.email={email}"])
@@ -262,10 +261,10 @@ async def commit_work(
 
 
 def empty(folder: Path) -> None:
-    """Remove a folder with all in it, whatever a command made of it.
+    """Remove a folder and its content, also without permissions on it.
 
     Raises:
-        StoreError: something of it is left.
+        StoreError: a part of it is left.
     """
     shutil.rmtree(folder, ignore_errors=True)
     if not os.path.lexists(folder):
@@ -292,13 +291,13 @@ async def _run(shell: Shell, script: str, folder: Path, trouble: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckShells:
-    """Makes the shells of the check of one task; each has a new home, in which nothing is.
+    """Makes the shells of one check, each with an empty home.
 
     Attributes:
-        name: that their home and group of processes go by.
-        tools: what the check may reach.
-        owner_tools: what the owner of the task may.
-        origin: the repository of the person's that is checked in a clone.
+        name: of their home and control group.
+        tools: the permissions of the check.
+        owner_tools: the permissions of the task's owner.
+        origin: the person's repository, for a check in a clone.
     """
 
     paths: TeamPaths
@@ -312,12 +311,12 @@ class CheckShells:
     def of(
         cls, name: str, members: Sequence[str], settings: Settings, paths: TeamPaths, probe: Probe
     ) -> CheckShells:
-        """Return those of a check.
+        """Return the shells of a check.
 
         Args:
-            name: that their home and group of processes go by.
-            members: who wrote what it runs, its owner first: it reaches what the commands of all
-                do. Without any it reaches what `[tools]` says.
+            name: of their home and control group.
+            members: the authors of the check's code, first the owner. The check has the permissions
+                that all of them have, or those of `[tools]`.
             settings: those in force.
             paths: the team.
             probe: whether this machine can make a sandbox.
@@ -336,24 +335,24 @@ class CheckShells:
         )
 
     def __call__(self, folder: Path, lent: Iterable[Path] = ()) -> Shell:
-        """Return what starts a check in a folder."""
+        """Return the shell of a check in a folder."""
         return self._make(folder, self.tools, lent)
 
     def of_clone(self, origin: Origin) -> CheckShells:
-        """Return those for clones of a repository, whose objects they may read."""
+        """Return shells that may also read the objects of a repository."""
         return replace(self, origin=origin)
 
     def walled(self, folder: Path, lent: Iterable[Path] = ()) -> Shell:
-        """Return what runs git in a folder, in a sandbox however commands are run."""
+        """Return a shell for git in a folder, always in a sandbox."""
         return self._walled()._make(folder, _walled(self.tools), lent)
 
     def of_copy(self, copy: Copy) -> Shell:
-        """Return what runs git in a working copy with the rights of its teammate, in a sandbox."""
+        """Return a shell for git in a working copy, with its teammate's rights, in a sandbox."""
         here = self._walled().of_clone(copy.origin)
         return here._make(copy.folder, _walled(self.owner_tools), owns_tree=True)
 
     def _walled(self) -> CheckShells:
-        """Return the same where it is known whether there can be a sandbox, whatever is wanted."""
+        """Return the same shells, with the sandbox probed even if the settings want none."""
         tried = self.probe.program or self.probe.trouble
         return self if tried else replace(self, probe=probe([self.paths.home, self.paths.work]))
 
@@ -389,14 +388,14 @@ def _walled(tools: ToolSettings) -> ToolSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedWork:
-    """A clean clone of what a teammate has committed by then.
+    """A clean clone of a teammate's work, which is committed first.
 
     Attributes:
-        name: the teammate's.
-        subject: of the commit that it gets if it has uncommitted work.
+        name: of the teammate.
+        subject: of the commit of uncommitted work.
         folder: for the clone alone.
-        shells: make what starts commands.
-        protect: patterns of paths that the clone has from the base of the copy.
+        shells: of the check.
+        protect: patterns of paths that the clone takes from the base of the copy.
     """
 
     paths: TeamPaths
@@ -408,7 +407,7 @@ class CommittedWork:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[OpenPlace]:
-        """Commit what there is, and clone it, see `CheckPlace`."""
+        """Commit the work and clone it, see `CheckPlace`."""
         with locks.locked(record.lock_file(self.paths, self.name)):  # merging and discarding wait
             copy = self._find_copy()
             commit = await self._commit(copy)

@@ -1,7 +1,7 @@
 """Programs in a process namespace of their own, which bubblewrap makes.
 
 When the first process of the namespace ends, the kernel ends all others in it, whatever session or
-group they moved to. So no reaper stands above it.
+group they have moved to. So they need no reaper.
 """
 
 from __future__ import annotations
@@ -27,16 +27,19 @@ from teamd.programs.seccomp import filter_to_read
 # In the first process, where the socket is descriptor 9.
 WAIT: Final = "echo ready >&9\nread -r _ <&9 || exit 1\n"
 _READY: Final = b"ready\n"
-_FIRST: Final = b"}\n"  # the end of what bubblewrap says, see `--info-fd` in bwrap(1)
+_FIRST: Final = b"}\n"  # the end of bubblewrap's report, see `--info-fd` in bwrap(1)
 _SECONDS: Final = 60.0  # a sandbox takes milliseconds
 _LISTEN_SECONDS: Final = 0.5  # what bubblewrap began may outlive it, and say nothing more
 
 
 class Gate:
-    """One command's gate.
+    """Holds a command in a sandbox back until everything around it is ready.
+
+    It is a socket pair. First bubblewrap reports the pid of the sandbox's first process. That
+    process reports when all mounts exist, waits for `open`, and reports again at its end.
 
     Attributes:
-        theirs: the end that is the first process's standard input.
+        theirs: the standard input of the first process.
     """
 
     def __init__(self) -> None:
@@ -45,19 +48,19 @@ class Gate:
         self._said = b""
 
     def first(self, runs: Callable[[], bool]) -> int:
-        """Wait for the first process of the sandbox; its pid.
+        """Wait for the first process of the sandbox; return its pid.
 
         Args:
-            runs: tells whether bubblewrap does.
+            runs: returns whether bubblewrap runs.
 
         Raises:
-            OSError: bubblewrap has ended without one, or takes too long.
+            OSError: bubblewrap has ended before, or takes too long.
         """
         self.theirs.close()
         return int(json.loads(self._heard(_FIRST, runs))["child-pid"])
 
     def wait(self, runs: Callable[[], bool]) -> None:
-        """Wait until the command could begin.
+        """Wait until the command is ready to begin.
 
         Raises:
             OSError: the sandbox has ended before, or takes too long.
@@ -65,7 +68,7 @@ class Gate:
         self._heard(_READY, runs)
 
     def _heard(self, end: bytes, runs: Callable[[], bool]) -> bytes:
-        """Wait for words that end so."""
+        """Read up to a delimiter."""
         deadline = time.monotonic() + _SECONDS
         while end not in self._said:
             went_on = runs()
@@ -88,13 +91,13 @@ class Gate:
             self._ours.send(b"\n")
 
     def report(self) -> bytes:
-        """Return what the first process has said since it began."""
+        """Return the output of the first process since `open`."""
         with suppress(OSError):
             self._said += self._ours.recv(1 << 10)
         return self._said
 
     def close(self) -> None:
-        """Give the sockets back; a command that has not begun ends instead."""
+        """Close the sockets; a command that has not begun ends."""
         self.theirs.close()
         self._ours.close()
 
@@ -105,7 +108,7 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def descendants(first: int) -> list[int]:
-    """Return a process and all below it, as far as is seen by now."""
+    """Return a process and its descendants, without those forked meanwhile."""
     found = [first]
     for pid in found:  # grows meanwhile
         found += reaper.children(pid)
@@ -113,7 +116,7 @@ def descendants(first: int) -> list[int]:
 
 
 def signal_in(pid: int, namespace: str, number: signal.Signals) -> None:
-    """Signal a process if it is in that namespace: its number may be another's by now."""
+    """Signal a process if it is in that namespace; its pid may have been reused."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
@@ -127,7 +130,7 @@ def signal_in(pid: int, namespace: str, number: signal.Signals) -> None:
 
 
 def namespace_of(pid: int) -> str:
-    """Return what names the process namespace of a process; empty for one that is gone."""
+    """Return the name of a process's pid namespace; empty if it has ended."""
     try:
         return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115 -- it names no file
     except OSError:
@@ -135,10 +138,10 @@ def namespace_of(pid: int) -> str:
 
 
 def take_more_than(limit: int, pids: Sequence[int]) -> bool:
-    """Return whether processes take more memory than that; what they share counts once.
+    """Return whether processes use more memory than `limit`; shared memory counts once.
 
-    Memory files that nobody maps count as well. Shared memory of System V that nobody has attached,
-    and file systems in memory of a namespace within, are not seen here.
+    Memory files count even if they are not mapped. Unattached System V shared memory and in-memory
+    file systems of inner namespaces do not count.
     """
     files = _memory_files(pids)
     if sum(map(_resident_bytes, pids)) + files <= limit:
@@ -148,7 +151,7 @@ def take_more_than(limit: int, pids: Sequence[int]) -> bool:
 
 
 def _resident_bytes(pid: int) -> int:
-    """Return the memory of a process, what it shares included; 0 for one that is gone."""
+    """Return the memory of a process, including shared memory; 0 if it has ended."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123 -- ten times a second
             return int(file.read().split()[1]) * _PAGE_BYTES
@@ -157,10 +160,9 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _own_bytes(pid: int) -> tuple[int, int]:
-    """Return the memory of a process, its part of what it shares, and how much of that is shared.
+    """Return `Pss` and `Pss_Shmem` of proc(5): memory with its part of shared memory; that part.
 
-    That is `Pss` and `Pss_Shmem` of proc(5). The kernel walks all of it, so only who has much is
-    asked.
+    The kernel walks all pages for it, so it is called only for large processes.
     """
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines()
@@ -171,7 +173,7 @@ def _own_bytes(pid: int) -> tuple[int, int]:
 
 
 def _memory_files(pids: Sequence[int]) -> int:
-    """Return the bytes of files that are in memory only, see memfd_create(2)."""
+    """Return the size of open memory files, see memfd_create(2)."""
     found = {}
     for pid in pids:
         with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
@@ -184,15 +186,15 @@ def _memory_files(pids: Sequence[int]) -> int:
 
 
 _GRACE_SECONDS: Final = 2.0  # between SIGTERM and SIGKILL
-_KILL_SECONDS: Final = 5.0  # after SIGKILL; what is still there then waits for a dead disk
-_LAST_KILL_SECONDS: Final = 1.0  # where nothing else can run meanwhile
+_KILL_SECONDS: Final = 5.0  # after SIGKILL; longer only if a process waits for a broken disk
+_LAST_KILL_SECONDS: Final = 1.0  # short, since it blocks the loop
 _PAUSE_SECONDS: Final = 0.005
 _LOOK_SECONDS: Final = 0.1
 _REPORTED: Final = 2  # the command's exit status, and how many others still ran
 
-# The first process of the namespace: it sets the limits, runs the command, gives what that leaves
-# a moment to end (`tee >(sed …)` ends just after its shell), and reports on what was its standard
-# input. It is `sh`, since that starts in a third of the time of bash.
+# The first process of the namespace: it sets the limits, runs the command, gives background
+# processes a moment to end (in `tee >(sed …)`, sed ends just after its shell), and reports to its
+# former standard input. It is `sh`, since that starts in a third of the time of bash.
 FIRST_PROCESS: Final = (
     """\
 exec 9>&0 </dev/null
@@ -220,30 +222,31 @@ exit $status
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What all processes of a namespace may have together, and the size of a file in bytes."""
+    """Limits on all processes of a namespace together, and on the size of each file."""
 
     processes: int
     memory_bytes: int
     file_bytes: int
 
     def arguments(self) -> list[str]:
-        """Return the limits of each process, as `FIRST_PROCESS` takes them behind the command."""
+        """Return the limits of each process as arguments of `FIRST_PROCESS`."""
         blocks, kibibytes = self.file_bytes >> 9, self.memory_bytes >> 10
         return [str(blocks), str(kibibytes), str(self.processes)]
 
 
 class Sandboxed(Program):
-    """A command under bubblewrap; nothing in its namespace outlives it, or this process.
+    """A command under bubblewrap; no process in its namespace outlives it or this process.
 
     Args:
         argv: bubblewrap with its options; `FIRST_PROCESS` follows them.
         command: for bash.
-        bounds: looked at ten times a second, since limits of single processes do not bind root.
-        before: called while mounts are made; returns what is called with the pid of the
-            namespace's first process, when every mount stands and before the command begins.
-        changed: asked ten times a second; returns what has come open, for which all is ended.
-        cgroup: bounds the number of processes better than a look now and then.
-        clear: called once, when nothing of it runs any more; returns what it took away.
+        bounds: checked ten times a second, since limits of single processes do not bind root.
+        before: called while mounts are made. It returns a function, which is called with the pid of
+            the first process once all mounts exist, before the command begins.
+        changed: called ten times a second; returns a protected path that was replaced, for which
+            the command is ended; normally empty.
+        cgroup: bounds the number of processes at once.
+        clear: called once, when all processes have ended; returns the paths that it removed.
 
     Raises:
         OSError: bubblewrap could not be started, or could not make the sandbox.
@@ -289,10 +292,10 @@ class Sandboxed(Program):
         self._gate.open()
 
     def _prepare(self, before: Callable[[], Callable[[int], None]]) -> None:
-        """Make ready what is around the first process.
+        """Prepare the surroundings of the first process.
 
         Raises:
-            OSError: it cannot be done, or the process has ended.
+            OSError: that failed, or the process has ended.
         """
         first = self._gate.first(self._runs)
         look = before()
@@ -302,13 +305,13 @@ class Sandboxed(Program):
         look(first)
 
     async def end(self) -> ExitInfo:
-        """End all that is left, first politely."""
+        """End all processes, first with SIGTERM."""
         if not self._ended.is_set():
             self._signal_all(signal.SIGTERM)
             await self._wait_for_end(_GRACE_SECONDS)
         if not self._ended.is_set():
             self._kill_first()
-            self._signal_all(signal.SIGKILL)  # the kernel would wait for one that traces another
+            self._signal_all(signal.SIGKILL)  # the kernel would wait for a process that traces
             await self._wait_for_end(_KILL_SECONDS)
         left = frozenset() if self._ended.is_set() else frozenset({self.pid})
         report = self._reported()
@@ -323,7 +326,7 @@ class Sandboxed(Program):
         self._look_again.cancel()
         super().__exit__(*error)
         self._gate.close()
-        if self._popen.returncode is not None:  # otherwise places are still to be kept from it
+        if self._popen.returncode is not None:  # otherwise it may still write
             self._clear_once()
 
     def _clear_once(self) -> tuple[str, ...]:
@@ -333,7 +336,7 @@ class Sandboxed(Program):
         return self._taken
 
     def _kill(self) -> None:
-        """End it at once, for who is cancelled and must not wait in the loop."""
+        """Kill it without the loop, for a caller that was cancelled."""
         self._kill_first()
         deadline = time.monotonic() + _LAST_KILL_SECONDS
         while self._runs() and time.monotonic() < deadline:
@@ -351,14 +354,14 @@ class Sandboxed(Program):
                 os.kill(pid, signal.SIGKILL)
 
     def _signal_all(self, number: signal.Signals) -> None:
-        """Signal every process in the namespace but its first, which no signal but SIGKILL ends."""
+        """Signal every process in the namespace but its first, which only SIGKILL ends."""
         for first in reaper.children(self.pid):
             namespace = namespace_of(first)
             for pid in descendants(first)[1:]:
                 signal_in(pid, namespace, number)
 
     def _look_at_bounds(self) -> None:
-        """End all of it where it has become too much; a fork bomb cannot outrun the kernel."""
+        """Kill the namespace if it exceeds its bounds; a fork bomb cannot outrun the kernel."""
         if self._ended.is_set():
             return
         refused = self._cgroup is not None and self._cgroup.refusals > self._refused_before
@@ -384,9 +387,9 @@ class Sandboxed(Program):
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
 
     def _reported(self) -> list[int]:
-        """Return the command's exit status and how many others still ran; empty without a report.
+        """Return the command's exit status and the number of background processes, if reported.
 
-        It is the last line: a command that keeps the socket is a guess, and can only harm itself.
+        It reads the last line. A command that finds the socket can forge it, and harms only itself.
         """
         lines = self._gate.report().split(b"\n")
         words = lines[-2].split() if len(lines) > 1 else []

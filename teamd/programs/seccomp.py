@@ -1,11 +1,11 @@
-"""A filter of system calls for commands in a sandbox: what no namespace keeps from them.
+"""A filter of system calls for commands in a sandbox, against dangers beyond namespaces.
 
-In a user namespace of their own they could leave what is mounted behind, and a folder that no mount
-holds any more can be renamed, though the sandbox keeps it. Whoever traces the first process can
-keep it from ending, and all others with it. The keyrings of the person's session and the sockets
-between a virtual machine and its host are in no namespace at all, see keyrings(7) and vsock(7).
+In a user namespace of their own, commands could leave the mounts of the sandbox, and then rename
+folders that the mounts protect. A process that traces the first process could keep the sandbox from
+ending. The keyrings of the person's session and the sockets between a virtual machine and its host
+do not belong to any namespace, see keyrings(7) and vsock(7).
 
-The filter is a program of the kernel's, see seccomp(2); `--seccomp` in bwrap(1) takes it. Numbers
+The filter is a BPF program, see seccomp(2), and is passed with `--seccomp`, see bwrap(1). Numbers
 are those of `linux/audit.h` and of each architecture's `asm/unistd.h`.
 """
 
@@ -23,11 +23,11 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """Of system calls on one architecture.
+    """The numbers of system calls on one architecture.
 
     Attributes:
-        add_key: `request_key` and `keyctl` follow it everywhere.
-        socketcall: makes sockets as well, and nothing of them can be seen here.
+        add_key: `request_key` and `keyctl` have the next two numbers.
+        socketcall: creates sockets as well, with arguments that a filter cannot read.
     """
 
     clone: int
@@ -54,7 +54,7 @@ _X32: Final = 0x40000000  # the bit of another table of calls for x86_64
 _NEW_USER: Final = 0x10000000  # CLONE_NEWUSER
 _AF_VSOCK: Final = 40
 
-# Where in `struct seccomp_data` these stand; of an argument the lower half.
+# Offsets in `struct seccomp_data`; of an argument, of its lower half.
 _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
 _LOAD, _RETURN = 0x20, 0x06  # BPF_LD|W|ABS, BPF_RET
 _EQUAL, _FROM, _HAS = 0x15, 0x35, 0x45  # BPF_JMP|K with JEQ, JGE and JSET
@@ -72,7 +72,7 @@ class _Step:
     """An instruction.
 
     Attributes:
-        to: the name of the one that is next where it holds; otherwise it is the one behind it.
+        to: the name of the instruction to jump to if the condition holds.
     """
 
     code: int
@@ -86,7 +86,7 @@ def filter_to_read() -> Iterator[int]:
     """Yield a descriptor from which the filter can be read once.
 
     Raises:
-        OSError: there is no descriptor left.
+        OSError: no descriptor is left.
     """
     readable, writable = os.pipe()
     try:
@@ -103,9 +103,8 @@ def filter_to_read() -> Iterator[int]:
 def build() -> bytes:
     """Return the filter: an array of `struct sock_filter`.
 
-    Calls whose arguments it cannot see, as those of `clone3` and what io_uring is asked for, it
-    answers as an old kernel does: programs go on without them. On another architecture it refuses
-    every call.
+    Calls with arguments that a filter cannot read, such as `clone3` and those of io_uring, fail as
+    on an old kernel, and programs fall back. On an unknown architecture every call fails.
     """
     parts = [_say(_LOAD, _ARCHITECTURE)]
     for architecture, numbers in _NUMBERS.items():
@@ -115,7 +114,7 @@ def build() -> bytes:
 
 
 def _rules(numbers: _Numbers) -> list[bytes]:
-    """Return what is asked on one architecture, and the answers."""
+    """Return the instructions for one architecture."""
     old = [] if numbers.socketcall is None else [_Step(_EQUAL, numbers.socketcall, "no such call")]
     steps = [
         _Step(_LOAD, _NUMBER),
