@@ -15,7 +15,15 @@ from teamd.errors import StoreError, TeamError
 from teamd.journal import Journal, LoggedEvent
 from teamd.mail.mailbox import Mailbox
 from teamd.process_id import Identity
-from teamd.supervisor.fork import Child, ChildProgram, ChildStart, any_ended, fork
+from teamd.supervisor.fork import (
+    Child,
+    ChildProgram,
+    ChildStart,
+    any_ended,
+    explain_failed_start,
+    fork,
+    try_fork,
+)
 from teamd.supervisor.lifecycle import (
     TABLE,
     Action,
@@ -28,7 +36,6 @@ from teamd.supervisor.lifecycle import (
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.slots import Slots
-from teamd.supervisor.trial import explain, try_fork
 from teamd.team.call_slots import CHANNEL
 from teamd.team.heartbeat import Heartbeat, HeartbeatMemory, HeartbeatPolicy, Watchdog
 from teamd.team.states import ChildExit
@@ -36,11 +43,43 @@ from teamd.team.states import ChildExit
 _ENDING: Final = (State.STOPPING, State.KILLED)
 
 
-class Lives:
-    """The lives of teammates by their names."""
+KILL_AGAIN_SECONDS: Final = 1.0
+# A full disk or a full process table is the machine's trouble: the teammate is restarted for as
+# long as it lasts.
+TROUBLE_SECONDS: Final = 5.0
+_HEALTHY_SECONDS: Final = 60.0  # a process that lived for so long could read its files
+_LOOK_SECONDS: Final = 0.1  # after news, to a look at all heartbeats
+_ROUND_SECONDS: Final = 0.05  # of forks at a stretch: slots and mail wait meanwhile
+_LONGEST_LOOK_SECONDS: Final = 30.0  # a teammate that rests may wake itself
+_HINDRANCES: Final = 3  # in a row, until they are reported
+_SIGNALS: Final = {Action.TERMINATE: signal.SIGTERM, Action.KILL: signal.SIGKILL}
+# Signals that a process causes itself. SIGKILL and SIGTERM come from outside: a person, the kernel.
+_FATAL: Final = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 
-    __slots__ = ()
-    _lives: dict[str, Life]
+
+@dataclass(slots=True)
+class Children:
+    """The processes of all teammates; none is forked before `begin`.
+
+    Attributes:
+        heartbeats: the policy at the start, since running children do not follow changes.
+        roster: records every change.
+        slots: of model calls.
+        private: the supervisor's own descriptors, which no child may keep.
+    """
+
+    program: ChildProgram
+    settings: LiveSettings
+    heartbeats: HeartbeatPolicy
+    roster: RosterWriter
+    journal: Journal
+    slots: Slots
+    private: list[int]
+    _begun: bool = False
+    _behind: bool = False  # whether more processes have ended than were reaped
+    _next_look: Deadline = field(default_factory=lambda: Deadline.after(0.0, clocks.awake))
+    _lives: dict[str, Life] = field(default_factory=dict)
+    _memory: HeartbeatMemory = field(default_factory=HeartbeatMemory)
 
     def process(self, name: str) -> Identity | None:
         """Return the process of a teammate, if it has one."""
@@ -73,45 +112,6 @@ class Lives:
     def _life(self, name: str) -> Life:
         return self._lives.setdefault(name, Life(name))
 
-
-KILL_AGAIN_SECONDS: Final = 1.0
-# A full disk or a full process table is the machine's trouble: the teammate is restarted for as
-# long as it lasts.
-TROUBLE_SECONDS: Final = 5.0
-_HEALTHY_SECONDS: Final = 60.0  # a process that lived for so long could read its files
-_LOOK_SECONDS: Final = 0.1  # after news, to a look at all heartbeats
-_ROUND_SECONDS: Final = 0.05  # of forks at a stretch: slots and mail wait meanwhile
-_LONGEST_LOOK_SECONDS: Final = 30.0  # a teammate that rests may wake itself
-_HINDRANCES: Final = 3  # in a row, until they are reported
-_SIGNALS: Final = {Action.TERMINATE: signal.SIGTERM, Action.KILL: signal.SIGKILL}
-# Signals that a process causes itself. SIGKILL and SIGTERM come from outside: a person, the kernel.
-_FATAL: Final = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
-
-
-@dataclass(slots=True)
-class Children(Lives):
-    """The processes of all teammates; none is forked before `begin`.
-
-    Attributes:
-        heartbeats: the policy at the start, since running children do not follow changes.
-        roster: records every change.
-        slots: of model calls.
-        private: the supervisor's own descriptors, which no child may keep.
-    """
-
-    program: ChildProgram
-    settings: LiveSettings
-    heartbeats: HeartbeatPolicy
-    roster: RosterWriter
-    journal: Journal
-    slots: Slots
-    private: list[int]
-    _begun: bool = False
-    _behind: bool = False  # whether more processes have ended than were reaped
-    _next_look: Deadline = field(default_factory=lambda: Deadline.after(0.0, clocks.awake))
-    _lives: dict[str, Life] = field(default_factory=dict)
-    _memory: HeartbeatMemory = field(default_factory=HeartbeatMemory)
-
     def begin(self) -> None:
         """Load the children's modules and try one fork; waiting teammates start in the next round.
 
@@ -132,7 +132,7 @@ class Children(Lives):
         try:
             self.program.load()
         except Exception as error:
-            raise explain(error) from error
+            raise explain_failed_start(error) from error
 
     def start(self, name: str) -> None:
         """Give a teammate a process, unless it has one; forget its earlier crashes."""

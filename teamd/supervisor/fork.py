@@ -1,10 +1,11 @@
-"""Forking a process: the only module that forks, and that calls prctl(2)."""
+"""Forking a process, and the trial fork of a start: only this module forks and calls prctl(2)."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import resource
+import select
 import signal
 import sys
 import traceback
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from teamd.errors import TeamError, explain_limit
 from teamd.process_id import Identity
 from teamd.team.heartbeat import Heartbeat
 from teamd.team.states import ChildExit
@@ -21,11 +23,14 @@ from teamd.team.states import ChildExit
 if TYPE_CHECKING:
     from teamd.settings.roles import Role
 
+
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _KEYCTL: Final = {"x86_64": 250, "aarch64": 219}
 _JOIN_SESSION_KEYRING: Final = 1
+_TRIAL_SECONDS: Final = 20.0  # less than a start may take, see `service`
+_MOST_BYTES: Final = 4096
 _RESET: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
@@ -257,3 +262,72 @@ def _prctl(option: int, value: int) -> None:
 @cache
 def _libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)
+
+
+class CannotBegin(TeamError):
+    """An error of this machine that keeps every teammate from starting."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"no teammate can begin here: {why}; `teamctl doctor` checks the machine")
+
+
+def try_fork(steps: Callable[[int], None], *, close: Iterable[int]) -> None:
+    """Fork a process that tries a teammate's first steps, and wait for its end.
+
+    Args:
+        steps: gets the reading end of a bell, as a teammate does.
+        close: descriptors for the child to close.
+
+    Raises:
+        TeamError: no process could be forked, or the steps failed; says why.
+    """
+    reader, writer = os.pipe()
+    try:
+        child = fork(lambda bell: _take_steps(steps, bell, writer), close=(*close, reader))
+    except OSError as error:
+        os.close(reader)
+        raise explain_failed_start(error) from error
+    finally:
+        os.close(writer)
+    try:
+        _await_trial(child, reader)
+        said = os.read(reader, _MOST_BYTES).decode(errors="replace")
+    finally:
+        os.close(reader)
+    _, status = os.waitpid(child.identity.pid, 0)
+    os.close(child.bell)
+    code = os.waitstatus_to_exitcode(status)
+    if said:
+        raise TeamError(said)
+    if code:
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        raise CannotBegin(f"its process {how}")
+
+
+def explain_failed_start(error: Exception) -> TeamError:
+    """Return a `TeamError` for an error that keeps teammates from starting."""
+    if isinstance(error, TeamError):
+        return error
+    if (limit := explain_limit(error)) is not None:
+        return TeamError(f"no teammate can begin here: {limit}")
+    said = " ".join(str(error).split())
+    return CannotBegin(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+
+
+def _take_steps(steps: Callable[[int], None], bell: int, report: int) -> int:
+    try:
+        steps(bell)
+    except Exception as error:  # noqa: BLE001 -- the child's edge: the parent raises it again
+        os.write(report, str(explain_failed_start(error)).encode(errors="replace")[:_MOST_BYTES])
+        return ChildExit.CRASHED
+    return ChildExit.STOPPED
+
+
+def _await_trial(child: Child, report: int) -> None:
+    """Wait until the process has reported or ended; kill it after `_TRIAL_SECONDS`."""
+    if not select.select([report], [], [], _TRIAL_SECONDS)[0]:
+        child.signal(signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(child.identity.pid, 0)
+        os.close(child.bell)
+        raise CannotBegin(f"its first steps took more than {_TRIAL_SECONDS:g} s")

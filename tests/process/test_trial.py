@@ -1,4 +1,4 @@
-"""The first fork of a start: whatever keeps it from working is the error of the start."""
+"""The first fork of a start: an error that prevents it is the error of the start."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from teamd.errors import StoreError, TeamError
-from teamd.supervisor import trial
-from teamd.supervisor.trial import try_fork
+from teamd.supervisor import fork
+from teamd.supervisor.fork import try_fork
 
 MACHINE = "; `teamctl doctor` checks the machine"
 
@@ -90,7 +90,7 @@ def test_where_no_process_can_be_forked_that_is_told(monkeypatch: pytest.MonkeyP
 
 
 def test_a_trial_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "_TRIAL_SECONDS", 0.1)
+    monkeypatch.setattr(fork, "_TRIAL_SECONDS", 0.1)
     before, children = open_descriptors(), psutil.Process().children()
     with pytest.raises(TeamError, match=r"its first steps took more than 0\.1 s"):
         try_fork(sleep, close=())

@@ -9,7 +9,7 @@ import pytest
 
 from teamd.command_line.run import TeamOptions, _explain
 from teamd.errors import explain_limit
-from teamd.supervisor.trial import explain
+from teamd.supervisor.fork import explain_failed_start
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def test_each_limit_is_named_with_its_remedy(
     assert said.startswith("teamd: ")
     assert said.count("\n") == 1
     assert f"; raise {limit}" in said
-    assert str(explain(error)).startswith("no teammate can begin here: ")
-    assert f"; raise {limit}" in str(explain(error))
+    assert str(explain_failed_start(error)).startswith("no teammate can begin here: ")
+    assert f"; raise {limit}" in str(explain_failed_start(error))
 
 
 @pytest.mark.parametrize(
