@@ -364,39 +364,6 @@ def test_a_lock_of_a_killed_git_hides_no_tip_from_who_has_to_merge_it(project: P
     assert shown == yard.git("rev-parse", "team/main")
 
 
-@pytest.mark.parametrize("passes", [True, False])
-def test_the_next_is_merged_while_a_check_runs_and_anew_where_that_fails(
-    project: Project, *, passes: bool
-) -> None:
-    check = "test -e d.txt || { until test -e go; do sleep 0.05; done; test -s go; }"
-    yard = Yard(project, "ann", "bob", settings=f'[merge]\ncheck = "{check}"\n')
-    yard.commit("ann", "hers", c="x\n")
-    yard.commit("bob", "his", d="x\n")
-    first, second = (yard.add(name) for name in ("ann", "bob"))
-    project.start()
-    wait_until(lambda: ahead(yard), what="the next merge is there")
-    assert yard.stored()[first]["state"] == "checking"
-    (made,) = ahead(yard)
-    tree = project.paths.checks / "queue" / "tree"
-    (tree / "said").write_text("passes" if passes else "")
-    (tree / "said").rename(tree / "go")
-    merged = yard.wait(second, "merged")["merge"]
-    if passes:
-        assert merged == made
-        assert yard.merges() == ["Merge team/ann: hers", "Merge team/bob: his"]
-    else:
-        assert yard.git("rev-parse", f"{merged}^1") == yard.git("rev-parse", "main")
-        assert yard.merges() == ["Merge team/bob: his"]
-
-
-def ahead(yard: Yard) -> list[str]:
-    """Return the merges of bob's work to which no ref leads."""
-    listed = yard.git("fsck", "--unreachable", "--no-reflogs", "--no-progress").splitlines()
-    commits = [line.split()[-1] for line in listed if " commit " in line]
-    subject = ("log", "--format=%s", "--no-walk")
-    return [one for one in commits if yard.git(*subject, one) == "Merge team/bob: his"]
-
-
 def test_what_a_lock_of_a_killed_git_has_kept_is_removed_later(project: Project) -> None:
     yard = Yard(project, "ann")
     yard.commit("ann", a="work\n")
