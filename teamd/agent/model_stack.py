@@ -1,7 +1,8 @@
-"""The model of a teammate: that of the settings, in wrappers that stack.
+"""The model of a teammate: that of the settings, in wrappers that a request passes one by one.
 
-They ask again on failure, keep to the team's slots and to its limits on tokens and money, and let
-a person read along.
+`Retrying` asks again on failure. `LiveOutput` lets a person read along. `Throttle` waits for one of
+the team's slots. `Metered` reserves tokens and money in the ledger, and settles them after the
+reply. The innermost model sends the request: `Claude`, or a script in its place.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _ASK_AGAIN_SECONDS: Final = 60.0
 
 
 class ModelStack:
-    """Makes models of the settings: asked again on failure, few at a time, within the limits."""
+    """Makes the models of one teammate's conversations, and learns the server's facts and key."""
 
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -94,30 +95,42 @@ class ModelStack:
     def make(
         self, conversation: Conversation, *, live: bool = False, beside: bool = False
     ) -> Model:
-        """Make one for a conversation: the calls of another say nothing about the next of it.
+        """Make the model of one conversation, since token counts of another say nothing about it.
 
         Args:
-            conversation: nothing is asked before all of it is on disk.
+            conversation: is on disk before anything is asked.
             live: whether a person reads along.
             beside: whether the teammate itself does other things meanwhile.
         """
-        settings, paths, name = self._settings, self._env.paths, self._env.name
-        free, server = settings.script is not None, self.server
-        model, ledger, process = self._server_model, self._ledger, Identity.own()
-        known, settle = conversation.counts.requests(conversation.context), conversation.settle
-        metered = Metered(
-            model, ledger, name, process, free=free, server=server, known=known, settle=settle
+        settings, scripted = self._settings, self._settings.script is not None
+        # From the last wrapper before the server to the first that a request meets.
+        model: Model = Metered(
+            self._server_model,
+            self._ledger,
+            self._env.name,
+            Identity.own(),
+            free=scripted,
+            server=self.server,
+            known=conversation.counts.requests(conversation.context),
+            settle=conversation.settle,
         )
-        throttle = Throttle(metered, self._env.slots, caches=settings.cache and not free)
-        attempts, longest, rest = settings.attempts, settings.retry_seconds, settings.rest_seconds
-        policy = RetryPolicy(attempts=attempts, longest_seconds=longest, rest_seconds=rest)
-        shown = LiveOutput(throttle, paths.partial(name)) if live else throttle
-        made = Retrying(
-            shown, policy, tell=self._note_retry, renew_key=self._renew_key, rests=self._rests
+        model = Throttle(model, self._env.slots, caches=settings.cache and not scripted)
+        if live:
+            model = LiveOutput(model, self._env.paths.partial(self._env.name))
+        policy = RetryPolicy(
+            attempts=settings.attempts,
+            longest_seconds=settings.retry_seconds,
+            rest_seconds=settings.rest_seconds,
         )
-        if beside:
-            return made
-        return replace(made, tell=self._show_retry, settled=self._env.presence.end_retry)
+        show = not beside
+        return Retrying(
+            model,
+            policy,
+            tell=self._show_retry if show else self._note_retry,
+            settled=self._env.presence.end_retry if show else lambda: None,
+            renew_key=self._renew_key,
+            rests=self._rests,
+        )
 
     async def learn_key(self) -> None:
         """Have `key_command` tell the key: text that is read before the first call may hold it."""

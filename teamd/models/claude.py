@@ -29,7 +29,7 @@ from teamd.models.stream import ReplyBuilder, read_reply
 CONNECT_SECONDS: Final = 10.0
 PAGE_SECONDS: Final = 5.0  # for the page of a model
 _NO_PAGE: Final = frozenset({400, 404, 405, 410, 422, 501})
-_PATH: Final = b"v1/messages"
+_PATH: Final = "/v1/messages"
 _OWN_HOST: Final = "api.anthropic.com"
 _MOST_MARKS: Final = 4  # of one request; tools and system prompt take one each
 
@@ -61,7 +61,6 @@ class Claude:
     transport: httpx2.AsyncBaseTransport | None = None
     key: str = ""
     _client: AsyncAnthropic | None = field(default=None, init=False)
-    _url: str = field(default="", init=False)
     _found_key: str | None = field(default=None, init=False)
     _ttl_refused: bool = field(default=False, init=False)
     _encoded: PerMessage[bytes] = field(default_factory=lambda: PerMessage(encode), init=False)
@@ -165,7 +164,7 @@ class Claude:
         elif static is not None and not credentials.plausible(static):
             wrong = credentials.IMPLAUSIBLE
         else:
-            self._client, self._url, self._found_key = client, _join(client.base_url), static
+            self._client, self._found_key = client, static
             return client
         await client.close()
         if self.key_command is not None:  # it may print a better one the next time
@@ -195,7 +194,7 @@ class Claude:
     async def _send(self, client: AsyncAnthropic, ask: Ask) -> AsyncStream[RawMessageStreamEvent]:
         """Send a request whose body is encoded already: the SDK would encode all of it again."""
         return await client.post(
-            self._url,
+            _PATH,
             content=self._body(ask, hour=self._keeps_hour(client)),
             cast_to=Message,
             stream=True,
@@ -239,11 +238,6 @@ async def _check_redirect(response: httpx2.Response) -> None:
         if target.origin != asked.origin:
             base = str(asked.copy_with(raw_path=b"/", userinfo=b""))
             raise redirect_error(base, str(target.copy_with(raw_path=b"/", userinfo=b"")))
-
-
-def _join(base: httpx2.URL) -> str:
-    """Return the address of requests, joined once: the SDK would parse it at each request."""
-    return str(base.copy_with(raw_path=base.raw_path + _PATH))
 
 
 @cache

@@ -67,7 +67,10 @@ class Transcript:
             if durable and unsafe is not None:  # records are lost that the caller has seen
                 self._failed = error
             raise
-        self._unsafe = None if durable or not self.durable else self._first_unsafe(start)
+        if durable or not self.durable:
+            self._unsafe = None
+        elif unsafe is None:
+            self._unsafe = start
         return range(start, start + len(encoded))
 
     def settle(self) -> None:
@@ -78,9 +81,6 @@ class Transcript:
         """
         if self._unsafe is not None or self._failed is not None:
             self.append_lines(b"")
-
-    def _first_unsafe(self, start: int) -> int:
-        return start if self._unsafe is None else self._unsafe
 
     def make_durable(self) -> None:
         """Make the records that were read safe from a power cut, before others build on them."""
@@ -128,8 +128,10 @@ def decode_object(found: dict[str, Any]) -> Record:
     """Return the record that a JSON object is."""
     try:
         kind = _BY_NAME[found["record"]]
-        known = _known(kind, found).items()
-        record: Record = kind(**{name: _DECODERS.get(name, _as_is)(value) for name, value in known})
+        values = _known(kind, found)
+        for name in values.keys() & _DECODERS.keys():
+            values[name] = _DECODERS[name](values[name])
+        record: Record = kind(**values)
     except (KeyError, TypeError, ValueError, AttributeError):
         return Unknown()
     return record
@@ -170,10 +172,6 @@ def _names_of(kind: Any) -> frozenset[str]:
 
 def _text(value: object, otherwise: str = "") -> str:
     return value if isinstance(value, str) else otherwise
-
-
-def _as_is(value: Any) -> Any:
-    return value
 
 
 def _messages(value: object) -> tuple[Message, ...]:

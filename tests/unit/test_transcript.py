@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.children import said
 
 FILLS = """
 import sys
+import os
 from pathlib import Path
 from teamd.errors import StoreError
 from teamd.transcript.file import Transcript
@@ -74,3 +76,24 @@ def test_any_line_is_a_record_or_none(line: bytes) -> None:
     found = parse(line)
     assert found is None or isinstance(found, dict)
     assert (decode(line) is None) == (found is None)
+
+
+def test_nothing_is_added_after_records_were_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller has seen the lost records; only a process that reads the file again may go on."""
+    bob = Transcript(tmp_path / "bob.jsonl")
+    bob.append_lines(b"old\n")
+    bob.append_lines(b"mine\n", durable=False)
+
+    def fail(fd: int) -> None:
+        raise OSError(5, "Input/output error", fd)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fdatasync", fail)
+        with pytest.raises(StoreError, match="Input/output error"):
+            bob.settle()
+    for attempt in (bob.settle, lambda: bob.append_lines(b"more\n")):
+        with pytest.raises(StoreError, match="Input/output error"):
+            attempt()
+    assert bob.path.read_bytes() == b"old\n"
