@@ -39,9 +39,8 @@ class TeamMail:
     def look(self) -> dict[str, int]:
         """Read new mail; return a version that changes with it, and the waiting count."""
         with self._lock:
-            waiting = dict(
-                self._find_waiting()
-            )  # first, so that mail delivered meanwhile is seen twice, not missed
+            # First, so that mail delivered meanwhile is seen twice rather than missed.
+            waiting = dict(self._find_waiting())
             fresh = dict(self._find_delivered())
             waiting = {key: one for key, one in waiting.items() if key not in fresh}
             self._version += bool(fresh) or waiting != self._waiting

@@ -1,4 +1,4 @@
-"""The picture of a team: true of whoever is dead, of what waits for whom, and a look at it only."""
+"""The overview of a team: dead members, open requests and notices; reading it changes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LS = Doing(kind="tool", what="bash ls")
 
 
 def add(paths: TeamPaths, name: str, status: Status = Status.IDLE, **facts: Any) -> None:
-    """Put somebody into the roster; by default this very process is theirs."""
+    """Add a member to the roster, by default with the test's own process."""
     process = {"pid": _ME.pid, "started": _ME.started}
     member = Member(
         name=name, agent_id=f"{name}@default", role="coder", status=status, **{**process, **facts}
@@ -37,7 +37,7 @@ def add(paths: TeamPaths, name: str, status: Status = Status.IDLE, **facts: Any)
 
 
 def say(paths: TeamPaths, name: str, **facts: Any) -> None:
-    """Have a teammate show what it does."""
+    """Write a teammate's activity."""
     said = Activity(**{"process": _ME, "since": 1000.0, "doing": _LS, **facts})
     ActivityFile(paths.activity(name)).write(said)
 
@@ -60,7 +60,7 @@ def see(paths: TeamPaths, name: str = "ann") -> MemberView:
     return found
 
 
-def test_what_a_live_process_says_is_what_its_teammate_does(paths: TeamPaths) -> None:
+def test_the_activity_of_a_live_process_is_shown(paths: TeamPaths) -> None:
     add(paths, "ann", Status.WORKING)
     say(paths, "ann", context=0.25)
     ann = see(paths).to_json()
@@ -71,30 +71,30 @@ def test_what_a_live_process_says_is_what_its_teammate_does(paths: TeamPaths) ->
 @pytest.mark.parametrize(
     "gone", [replace(_ME, started=_ME.started - 1), Identity(pid=1 << 22, started=1.0)]
 )
-def test_who_is_dead_does_nothing_whatever_its_last_words(paths: TeamPaths, gone: Identity) -> None:
-    """A kill leaves them as they are; another process may have the pid by now."""
+def test_the_activity_of_a_dead_process_is_ignored(paths: TeamPaths, gone: Identity) -> None:
+    """After a kill the file is unchanged, and another process may have the pid."""
     add(paths, "ann", Status.WORKING, pid=gone.pid, started=gone.started)
     say(paths, "ann", process=gone, context=0.25)
     ann = see(paths).to_json()
     assert (ann["doing"], ann["pid"], ann["context"]) == (None, None, 0.25)
 
 
-def test_the_words_of_the_process_before_are_not_those_of_the_next(paths: TeamPaths) -> None:
+def test_the_activity_of_an_earlier_process_is_ignored(paths: TeamPaths) -> None:
     add(paths, "ann", Status.WORKING)
     say(paths, "ann", process=replace(_ME, started=_ME.started - 1))
     assert see(paths).doing is None
 
 
 @pytest.mark.parametrize("status", [Status.SHUTDOWN, Status.FAILED, Status.PAUSED])
-def test_who_does_not_work_by_the_roster_does_nothing(paths: TeamPaths, status: Status) -> None:
+def test_a_stopped_member_has_no_activity(paths: TeamPaths, status: Status) -> None:
     add(paths, "ann", status)
     say(paths, "ann")
     assert see(paths).doing is None
     assert see(paths).state == status
 
 
-def test_a_teammate_that_began_before_its_report_was_written_works(paths: TeamPaths) -> None:
-    """The roster follows some milliseconds later, and the two never contradict each other."""
+def test_a_member_works_before_the_roster_says_so(paths: TeamPaths) -> None:
+    """The roster follows some milliseconds later."""
     add(paths, "ann", Status.IDLE)
     say(paths, "ann")
     assert see(paths).state == "working"
@@ -103,8 +103,8 @@ def test_a_teammate_that_began_before_its_report_was_written_works(paths: TeamPa
 @pytest.mark.parametrize(
     ("kind", "status"), [(Kind.PERMISSION, Status.PAUSED), (Kind.PLAN, Status.IDLE)]
 )
-def test_who_rests_until_it_is_answered_waits(paths: TeamPaths, kind: Kind, status: Status) -> None:
-    """The roster's word stays what programs know it to be."""
+def test_a_member_waits_for_its_open_request(paths: TeamPaths, kind: Kind, status: Status) -> None:
+    """`status` stays the roster's status."""
     add(paths, "ann", status, status_since=5.0)
     asked = ask(paths, "ann", kind)
     ann = see(paths)
@@ -112,21 +112,21 @@ def test_who_rests_until_it_is_answered_waits(paths: TeamPaths, kind: Kind, stat
     assert (ann.since, ann.to_json()["waiting_request"]) == (asked.asked, asked.id)
 
 
-def test_who_is_at_a_limit_is_paused_though_its_plan_is_open(paths: TeamPaths) -> None:
+def test_a_member_at_a_limit_is_paused_despite_an_open_plan(paths: TeamPaths) -> None:
     """An answer to the plan would not let it go on."""
     add(paths, "ann", Status.PAUSED, reason="a limit")
     ask(paths, "ann", Kind.PLAN)
     assert see(paths).state == "paused"
 
 
-def test_a_request_that_is_overdue_waits_for_nobody(paths: TeamPaths) -> None:
+def test_an_overdue_request_is_not_open(paths: TeamPaths) -> None:
     add(paths, "ann", Status.PAUSED)
     ask(paths, "ann", Kind.PERMISSION, deadline=time.time() - 1)
     assert look(paths).requests == ()
     assert see(paths).state == "paused"
 
 
-def test_what_is_asked_is_told_exactly_and_with_both_commands(paths: TeamPaths) -> None:
+def test_a_request_is_shown_exactly_with_both_commands(paths: TeamPaths) -> None:
     add(paths, "ann", Status.PAUSED)
     told = describe_call("bash", {"command": "git push  origin"})
     asked = ask(paths, "ann", Kind.PERMISSION, extra=told)
@@ -139,8 +139,8 @@ def test_what_is_asked_is_told_exactly_and_with_both_commands(paths: TeamPaths) 
     assert look(paths).to_json()["requests"][0]["what"] == "bash git push  origin"
 
 
-def test_a_long_command_is_clipped_where_all_of_it_can_be_read(paths: TeamPaths) -> None:
-    """What was cut off unseen might be what must not be allowed."""
+def test_a_long_request_is_clipped_and_names_the_command_that_shows_all(paths: TeamPaths) -> None:
+    """The cut part might be dangerous."""
     add(paths, "ann", Status.PAUSED)
     ask(paths, "ann", Kind.PERMISSION, extra=describe_call("bash", {"command": "x" * 5000}))
     text = look(paths).notices[0].text
@@ -148,7 +148,7 @@ def test_a_long_command_is_clipped_where_all_of_it_can_be_read(paths: TeamPaths)
     assert text.endswith("… (`teamctl requests` shows it)")
 
 
-def test_commands_name_the_team_where_that_is_needed(tmp_path: Path) -> None:
+def test_commands_name_a_team_that_is_not_the_default(tmp_path: Path) -> None:
     paths = TeamPaths(tmp_path / ".teams" / "blue")
     paths.create()
     add(paths, "ann", Status.PAUSED)
@@ -158,8 +158,8 @@ def test_commands_name_the_team_where_that_is_needed(tmp_path: Path) -> None:
     assert all(" --team blue " in command for command in commands)
 
 
-def test_a_plan_for_the_agent_that_leads_waits_for_no_person(paths: TeamPaths) -> None:
-    """Who waits for a person comes first, and is true."""
+def test_a_plan_for_the_lead_does_not_wait_for_the_person(paths: TeamPaths) -> None:
+    """Only requests to the person become notices."""
     add(paths, LEAD)
     add(paths, "ann")
     ask(paths, "ann", Kind.PLAN, to=LEAD)
@@ -170,7 +170,7 @@ def test_a_plan_for_the_agent_that_leads_waits_for_no_person(paths: TeamPaths) -
     assert [one.request for one in seen.notices if one.kind == "waiting"] == [permission.id]
 
 
-def test_who_stopped_is_told_with_the_way_on_and_failed_ones_first(paths: TeamPaths) -> None:
+def test_stopped_members_are_listed_with_their_remedies_failed_ones_first(paths: TeamPaths) -> None:
     add(paths, "ann", Status.PAUSED, reason="limits.team_usd is reached")
     add(paths, "bob", Status.FAILED, reason="its process ended with exit code 1")
     failed, paused, *_ = (line for one in look(paths).notices for line in one.lines)
@@ -183,13 +183,13 @@ def test_who_stopped_is_told_with_the_way_on_and_failed_ones_first(paths: TeamPa
     )
 
 
-def test_a_pause_that_somebody_asked_for_is_told_in_its_own_words(paths: TeamPaths) -> None:
+def test_a_requested_pause_is_shown_in_its_own_words(paths: TeamPaths) -> None:
     why = "paused by the person; `teamctl resume ann` lets it go on"
     add(paths, "ann", Status.PAUSED, reason=why, paused_by="user")
     assert look(paths).notices[0].lines == [f"ann is {why}"]
 
 
-def test_mail_for_the_person_is_counted_wherever_it_goes(paths: TeamPaths) -> None:
+def test_unread_mail_of_the_person_is_a_notice(paths: TeamPaths) -> None:
     post = MailRouter(paths, durable=False, max_bytes=1000)
     for text in ("one", "two"):
         post.send(Message(sender="ann", to=LEAD, content=text))
@@ -200,12 +200,12 @@ def test_mail_for_the_person_is_counted_wherever_it_goes(paths: TeamPaths) -> No
     assert look(paths).unread == 0
 
 
-def test_that_no_teamd_runs_is_told(paths: TeamPaths) -> None:
+def test_a_missing_teamd_is_a_notice(paths: TeamPaths) -> None:
     (notice,) = look(paths).notices
     assert notice.lines == [f"no teamd runs for {paths.root}; `teamd start` starts it"]
 
 
-def test_a_retry_says_which_why_and_when() -> None:
+def test_a_retry_shows_its_number_cause_and_time() -> None:
     soon, now = time.time() + 57.2, time.time() - 1
     retry = Retry(attempt=7, attempts=10, cause="connection refused", next=soon)
     assert describe_retry(retry) == "retrying 7/10: connection refused, next in 57 s"
@@ -213,7 +213,7 @@ def test_a_retry_says_which_why_and_when() -> None:
         assert describe_retry(replace(retry, next=begun)) == "retrying 7/10: connection refused"
 
 
-def test_whoever_retries_says_so_and_until_when_is_told_of_a_pause(paths: TeamPaths) -> None:
+def test_a_retry_and_the_end_of_a_pause_are_described(paths: TeamPaths) -> None:
     add(paths, "ann", Status.WORKING)
     retry = Retry(attempt=2, attempts=10, cause="busy", next=None)
     say(paths, "ann", doing=Doing(kind="model", what="claude"), retry=retry)
@@ -223,8 +223,8 @@ def test_whoever_retries_says_so_and_until_when_is_told_of_a_pause(paths: TeamPa
     assert see(paths, "bob").describes == f"until {time_of_day(until)}"
 
 
-def test_memory_is_what_the_process_says_of_itself(paths: TeamPaths) -> None:
-    """What it shares with 30 others would be counted 30 times."""
+def test_memory_is_the_figure_that_the_process_reports(paths: TeamPaths) -> None:
+    """Otherwise shared memory would be counted once per process."""
     add(paths, "ann", Status.WORKING)
     rough = see(paths).memory_bytes
     say(paths, "ann", memory_bytes=12_345)
@@ -232,7 +232,7 @@ def test_memory_is_what_the_process_says_of_itself(paths: TeamPaths) -> None:
     assert see(paths).memory_bytes == 12_345
 
 
-def test_a_look_changes_nothing(paths: TeamPaths) -> None:
+def test_reading_changes_no_file(paths: TeamPaths) -> None:
     add(paths, "ann", Status.PAUSED)
     ask(paths, "ann", Kind.PERMISSION)
     say(paths, "ann")
@@ -241,7 +241,7 @@ def test_a_look_changes_nothing(paths: TeamPaths) -> None:
     assert _snapshot(paths) == before
 
 
-def test_a_file_of_one_that_cannot_be_read_hides_nobody(paths: TeamPaths) -> None:
+def test_an_unreadable_file_of_one_member_does_not_hide_others(paths: TeamPaths) -> None:
     add(paths, "ann", Status.WORKING)
     add(paths, "bob", Status.WORKING)
     for strange in (paths.activity("ann"), paths.inbox("ann")):
@@ -261,8 +261,8 @@ def _snapshot(paths: TeamPaths) -> dict[str, tuple[bytes, int]]:
 
 
 @pytest.mark.slow
-def test_one_that_looks_again_and_again_misses_nothing(paths: TeamPaths) -> None:
-    """What has not changed is not read again; what changes within a tick of the clock is."""
+def test_a_repeated_read_misses_no_change(paths: TeamPaths) -> None:
+    """Unchanged files are not read again; changes within a clock tick are seen."""
     reader = OverviewReader(paths)
     for number in range(1, 30):
         add(paths, "ann", Status.PAUSED, turns=number)

@@ -1,4 +1,4 @@
-"""`teamctl top`: what is shown, and what keys do; on a screen that only the test sees."""
+"""`teamctl top` on a simulated screen: its content and its keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ATTACK = "\x1b]0;gone\x07\x1b[2J [red]x[/red] \u202egnp.exe"
 
 @pytest.fixture
 def supervising(paths: TeamPaths) -> Iterator[ExitStack]:
-    """This process stands for a teamd that runs, until the stack is closed."""
+    """Register this process as the running teamd until the stack is closed."""
     with ExitStack() as claimed:
         claimed.callback(os.close, pidfile.claim(paths))
         yield claimed
@@ -82,7 +82,7 @@ def test_the_oldest_request_comes_first_and_tab_chooses_another(paths: TeamPaths
     run(paths, play)
 
 
-def test_a_request_that_is_answered_elsewhere_vanishes(paths: TeamPaths) -> None:
+def test_a_request_answered_elsewhere_disappears(paths: TeamPaths) -> None:
     add(paths, "pia")
     asked = ask(paths, "pia", "git push")
 
@@ -112,7 +112,7 @@ def test_a_rejection_asks_for_a_reason(paths: TeamPaths) -> None:
     assert found.reason == "not on friday"
 
 
-def test_a_form_that_is_left_changes_nothing(paths: TeamPaths) -> None:
+def test_a_cancelled_form_changes_nothing(paths: TeamPaths) -> None:
     add(paths, "pia")
     asked = ask(paths, "pia", "git push")
 
@@ -124,8 +124,10 @@ def test_a_form_that_is_left_changes_nothing(paths: TeamPaths) -> None:
     assert status(paths, asked) is Verdict.OPEN
 
 
-def test_what_was_not_there_to_be_read_whole_is_not_approved_by_one_key(paths: TeamPaths) -> None:
-    """A command whose end is out of sight may end in anything."""
+def test_a_partly_hidden_request_is_not_approved_by_one_key(
+    paths: TeamPaths,
+) -> None:
+    """The invisible end of a command may be dangerous."""
     add(paths, "pia")
     asked = ask(paths, "pia", f"echo {'x' * 2000}; rm -rf /")
 
@@ -141,8 +143,8 @@ def test_what_was_not_there_to_be_read_whole_is_not_approved_by_one_key(paths: T
     run(paths, play)
 
 
-def test_a_key_answers_no_request_that_has_just_come_to_its_place(paths: TeamPaths) -> None:
-    """Whoever presses `a` as the first one is answered elsewhere means that one."""
+def test_a_key_does_not_answer_a_request_that_has_just_moved(paths: TeamPaths) -> None:
+    """The key was meant for the previous request."""
     add(paths, "pia", "bob")
     ask(paths, "pia", "make one")
     asked = ask(paths, "bob", "make two")
@@ -188,7 +190,7 @@ def test_the_filter_is_kept(paths: TeamPaths) -> None:
 
 
 @pytest.mark.parametrize("readonly", [False, True])
-def test_the_way_to_all_keys_and_out_is_named_on_the_narrowest_screen(
+def test_the_narrowest_screen_names_the_keys_for_help_and_quit(
     paths: TeamPaths, *, readonly: bool
 ) -> None:
     add(paths, "alice")
@@ -199,7 +201,7 @@ def test_the_way_to_all_keys_and_out_is_named_on_the_narrowest_screen(
     run(paths, play, size=(40, 12), readonly=readonly)
 
 
-def test_a_conversation_is_followed_from_the_moment_that_it_outgrows_the_screen(
+def test_a_conversation_that_outgrows_the_screen_is_followed(
     paths: TeamPaths,
 ) -> None:
     add(paths, "alice")
@@ -227,7 +229,7 @@ def test_a_conversation_is_followed_from_the_moment_that_it_outgrows_the_screen(
 
 
 @pytest.mark.slow
-def test_mail_is_sent_to_the_one_that_is_chosen(paths: TeamPaths) -> None:
+def test_mail_is_sent_to_the_selected_teammate(paths: TeamPaths) -> None:
     add(paths, "alice", "bob")
 
     async def play(screen: Shown) -> None:
@@ -241,7 +243,7 @@ def test_mail_is_sent_to_the_one_that_is_chosen(paths: TeamPaths) -> None:
     assert message.content == "hello there"
 
 
-def test_a_shutdown_is_confirmed_and_a_refusal_told(
+def test_a_shutdown_is_confirmed_and_its_refusal_shown(
     paths: TeamPaths, supervising: ExitStack
 ) -> None:
     add(paths, "alice")
@@ -262,7 +264,7 @@ def test_a_shutdown_is_confirmed_and_a_refusal_told(
 
 
 @pytest.mark.parametrize("key", ["i", "p", "m", "n", "x"])
-def test_what_needs_teamd_says_so_and_asks_nothing(paths: TeamPaths, key: str) -> None:
+def test_actions_without_teamd_say_so(paths: TeamPaths, key: str) -> None:
     add(paths, "alice")
 
     async def play(screen: Shown) -> None:
@@ -283,10 +285,10 @@ def test_what_needs_teamd_says_so_and_asks_nothing(paths: TeamPaths, key: str) -
     ],
 )
 @pytest.mark.usefixtures("supervising")
-def test_a_key_that_can_do_nothing_to_a_teammate_says_why(
+def test_a_key_that_does_not_apply_says_why(
     paths: TeamPaths, state: str, keys: str, told: str
 ) -> None:
-    """A form was filled in first, and what was sent was refused."""
+    """Before, a form was shown first and its request refused."""
     add(paths, "alice", status=state)
 
     async def play(screen: Shown) -> None:
@@ -370,7 +372,7 @@ def test_the_palette_lists_the_actions_by_name(paths: TeamPaths) -> None:
     run(paths, play)
 
 
-def test_y_copies_what_is_chosen(paths: TeamPaths) -> None:
+def test_y_copies_the_selection(paths: TeamPaths) -> None:
     add(paths, "alice")
     ask(paths, "alice", "git push  origin")
 
@@ -383,7 +385,7 @@ def test_y_copies_what_is_chosen(paths: TeamPaths) -> None:
     run(paths, play)
 
 
-def test_a_number_goes_to_another_team(paths: TeamPaths) -> None:
+def test_a_number_switches_to_another_team(paths: TeamPaths) -> None:
     other = TeamPaths(paths.home / ".teams" / "night")
     other.create()
     add(paths, "alice")
@@ -410,7 +412,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def test_looking_changes_no_file(paths: TeamPaths) -> None:
+def test_viewing_changes_no_file(paths: TeamPaths) -> None:
     add(paths, "alice")
     ask(paths, "alice", "git push")
     Mailbox(paths, "alice").put(*Mailbox(paths, LEAD).peek())
@@ -430,7 +432,7 @@ def test_looking_changes_no_file(paths: TeamPaths) -> None:
 
 
 @pytest.mark.parametrize("size", [(40, 12), (80, 24), (200, 60)])
-def test_what_comes_from_elsewhere_is_text(paths: TeamPaths, size: tuple[int, int]) -> None:
+def test_untrusted_text_is_not_interpreted(paths: TeamPaths, size: tuple[int, int]) -> None:
     add(paths, "alice", role=ATTACK, status="paused", reason=ATTACK)
     ask(paths, "alice", ATTACK)
     inbox = '{"from": "x", "content": "\\u001b[2J \\u202e [b]bold[/b]"}\n'
@@ -451,7 +453,7 @@ def test_what_comes_from_elsewhere_is_text(paths: TeamPaths, size: tuple[int, in
     run(paths, play, size=size)
 
 
-def test_a_roster_that_cannot_be_read_is_told_and_the_screen_stays(paths: TeamPaths) -> None:
+def test_an_unreadable_roster_is_reported_and_the_screen_stays(paths: TeamPaths) -> None:
     add(paths, "alice")
     whole = paths.config.read_bytes()
 

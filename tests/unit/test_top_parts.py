@@ -1,4 +1,4 @@
-"""The parts of `teamctl top` that need no screen: columns, the watcher, tabs and what they cost."""
+"""The parts of `teamctl top` without a screen: columns, the watcher, and tabs with their cost."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ def texts(source: Tab) -> list[str]:
 
 
 @pytest.mark.parametrize("width", range(24, 200, 11))
-def test_no_line_is_wider_than_the_screen_and_who_and_how_stay(
-    paths: TeamPaths, width: int
-) -> None:
+def test_lines_fit_the_screen_and_keep_name_and_status(paths: TeamPaths, width: int) -> None:
     add(paths, "a-rather-long-name-for-somebody", "bob", role="a role of many words", turns=987)
     ask(paths, "bob", "make " + "x" * 300)
     lines = [columns.text_of(line) for line in first.compose(OverviewReader(paths).read(), width)]
@@ -56,7 +54,7 @@ def test_a_cut_text_is_as_wide_as_it_may_be(text: str) -> None:
 
 
 @pytest.mark.slow
-def test_it_looks_at_most_four_times_a_second(tmp_path: Path) -> None:
+def test_the_watcher_reads_at_most_four_times_a_second(tmp_path: Path) -> None:
     moments: list[float] = []
     watcher = FolderWatcher([tmp_path], lambda: moments.append(time.monotonic()))
     watcher.start()
@@ -74,7 +72,7 @@ def test_it_looks_at_most_four_times_a_second(tmp_path: Path) -> None:
     watcher.look_soon()  # also of one that has ended
 
 
-def test_a_look_comes_soon_after_a_change(tmp_path: Path) -> None:
+def test_a_change_is_read_soon(tmp_path: Path) -> None:
     seen: list[bool] = []
     watcher = FolderWatcher([tmp_path], lambda: seen.append((tmp_path / "file").exists()))
     watcher.start()
@@ -87,7 +85,7 @@ def test_a_look_comes_soon_after_a_change(tmp_path: Path) -> None:
     assert time.monotonic() - began < 1 + PAUSE_SECONDS
 
 
-def test_a_transcript_shows_what_comes_and_what_is_under_way(paths: TeamPaths) -> None:
+def test_a_transcript_shows_new_records_and_the_reply_in_progress(paths: TeamPaths) -> None:
     tab = TranscriptTab(paths, "alice")
     assert texts(tab) == []
     path = paths.transcript("alice")
@@ -117,7 +115,7 @@ def test_a_log_keeps_no_more_than_its_last_lines(paths: TeamPaths) -> None:
     assert len(texts(tab)) == MOST
 
 
-def test_mail_that_waits_is_shown_and_stays(paths: TeamPaths) -> None:
+def test_waiting_mail_is_shown_and_not_taken(paths: TeamPaths) -> None:
     add(paths, "alice")
     Mailbox(paths, "alice").put(Message(sender=LEAD, to="alice", content="do it"))
     with paths.inbox("alice").open("ab") as file:
@@ -139,7 +137,7 @@ def test_the_tasks_of_a_teammate_come_first(paths: TeamPaths) -> None:
 
 
 def test_a_transcript_of_100_megabytes_opens_within_a_second(paths: TeamPaths) -> None:
-    """Of its own time: that of the machine may be others'."""
+    """Measured in CPU time, since the machine may be busy."""
     line = (_REPLY % ("x" * 10_000)).encode()
     with paths.transcript("alice").open("wb") as file:
         for _ in range(100):
@@ -154,7 +152,7 @@ def test_a_transcript_of_100_megabytes_opens_within_a_second(paths: TeamPaths) -
     "changes", [20, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(600)])]
 )
 def test_the_screen_never_contradicts_the_roster(paths: TeamPaths, changes: int) -> None:
-    """After each change it comes to show what `team --json` says."""
+    """After each change the screen shows the facts of `team --json`."""
     chance = random.Random(changes)
     names = ["ann", "bob", "cid", "dan"]
     add(paths, *names)

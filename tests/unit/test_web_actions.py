@@ -1,4 +1,4 @@
-"""What the page asks for: numbers that are none, and pages that are one too many."""
+"""Values that pages send, and the limits on their connections."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from teamd.errors import WrongUsage
 
 
 @pytest.mark.parametrize("given", [3, 0.5, 0])
-def test_an_amount_is_any_number(given: float) -> None:
+def test_an_amount_may_be_any_number(given: float) -> None:
     assert Asked({"usd": given}).amount("usd") == given
     assert Asked({}).amount("usd") is None
 
 
 @pytest.mark.parametrize("given", ["3", True, [], {}])
-def test_what_is_no_number_raises_no_limit(given: object) -> None:
+def test_an_amount_that_is_not_a_number_is_refused(given: object) -> None:
     """`true` would count as 1."""
     with pytest.raises(WrongUsage, match=r"^usd has to be a number$"):
         Asked({"usd": given}).amount("usd")
 
 
 class Counted:
-    """Stands for a connection, which a crowd may end."""
+    """A connection that the limit may close."""
 
     ended = False
 
@@ -35,7 +35,7 @@ class Counted:
         self.ended = True
 
 
-def test_of_those_with_a_token_none_is_pushed_out_and_one_too_many_is_refused() -> None:
+def test_readers_are_never_closed_and_one_too_many_is_refused() -> None:
     crowd = ConnectionLimit(strangers=1, readers=1)
     first, second, third = (cast("Connection", Counted()) for _ in range(3))
     crowd.enter(first)

@@ -1,4 +1,4 @@
-"""Who is let in by the server of the page: each refusal by itself."""
+"""Access control of the web server: each refusal separately."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JSON = ("content-type", "application/json")
 
 
 class Served:
-    """Stands for the application: notes what was let through."""
+    """An application that records the requests it gets."""
 
     def __init__(self) -> None:
         self.scopes: list[Scope] = []
@@ -33,7 +33,7 @@ class Served:
 
 
 class Answer:
-    """What came back."""
+    """A response."""
 
     def __init__(self, sent: list[Message]) -> None:
         self.status = sent[0]["status"]
@@ -67,7 +67,7 @@ def ask(
     return Answer(sent)
 
 
-def test_who_has_the_token_is_let_in() -> None:
+def test_a_request_with_the_token_is_allowed() -> None:
     assert ask(FULL).status == 200
     assert ask(READING).status == 200
     assert ask(FULL, JSON, method="POST").status == 200
@@ -85,14 +85,14 @@ def test_the_page_itself_needs_no_token() -> None:
     "host", [None, "evil.example", "evil.example:4711", "127.0.0.1", "127.0.0.1:4712", "[::1]:4711"]
 )
 def test_a_foreign_host_is_refused(host: str | None) -> None:
-    """A name that an attacker's DNS points at loopback is the browser's own origin there."""
+    """DNS rebinding makes loopback the attacker's own origin."""
     answer = ask(FULL, host=host)
     assert answer.status == 421
     assert "use one of those addresses" in answer.text
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "LOCALHOST"])
-def test_a_tunnel_from_another_port_is_told_how_it_is_let_in(name: str) -> None:
+def test_the_refusal_of_a_tunnel_from_another_port_names_the_option(name: str) -> None:
     answer = ask(FULL, host=f"{name}:9000")
     assert answer.status == 421
     way = "for a tunnel from port 9000 start `teamctl web --forwarded-port 9000`"
@@ -141,14 +141,14 @@ def test_a_frame_is_refused(where: str) -> None:
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
 )
-def test_what_a_form_or_a_no_cors_script_posts_is_refused(kind: str) -> None:
+def test_posts_of_forms_and_no_cors_scripts_are_refused(kind: str) -> None:
     assert ask(FULL, ("content-type", kind), method="POST").status == 415
     assert ask(FULL, method="POST").status == 415
 
 
 @pytest.mark.parametrize("method", ["OPTIONS", "PUT", "DELETE", "PATCH", "TRACE"])
 def test_other_methods_are_refused(method: str) -> None:
-    """So no preflight of another origin is ever answered kindly."""
+    """So preflight requests of other origins always fail."""
     answer = ask(FULL, method=method)
     assert answer.status == 405
     assert not any(name.startswith("access-control") for name in answer.headers)
@@ -168,12 +168,12 @@ def test_a_wrong_token_is_refused(given: str) -> None:
     assert ask().status == 401
 
 
-def test_the_token_counts_in_its_header_only() -> None:
+def test_the_token_is_accepted_only_in_its_header() -> None:
     assert ask(query_string=b"token=full").status == 401
     assert ask(("cookie", "token=full")).status == 401
 
 
-def test_old_tokens_are_of_no_use() -> None:
+def test_tokens_of_an_earlier_server_are_refused() -> None:
     old, new = Tokens.made(readonly=False), Tokens.made(readonly=False)
     assert len({old.full, old.reading, new.full, new.reading}) == 4
     assert ask(("authorization", f"Bearer {old.full}"), tokens=new).status == 401
@@ -198,7 +198,7 @@ def test_websockets_are_refused() -> None:
     assert ask(FULL, type="websocket").status == 403
 
 
-def test_what_is_refused_reaches_nobody() -> None:
+def test_refused_requests_do_not_reach_the_application() -> None:
     served = Served()
     ask(served=served)
     ask(FULL, host="evil.example", served=served)
@@ -213,7 +213,7 @@ def test_every_answer_has_the_headers(path: str) -> None:
         assert "set-cookie" not in answer.headers
 
 
-def test_the_policy_allows_what_is_needed_and_no_more() -> None:
+def test_the_content_security_policy_is_minimal() -> None:
     policy = HEADERS["Content-Security-Policy"].split("; ")
     assert policy == [
         "default-src 'none'",
@@ -229,7 +229,7 @@ def test_the_policy_allows_what_is_needed_and_no_more() -> None:
 
 
 class Vouching:
-    """Stands for a connection, with room for it or without."""
+    """A connection with or without room for another reader."""
 
     def __init__(self, *, room: bool) -> None:
         self._room = room
@@ -239,7 +239,7 @@ class Vouching:
         return self._room
 
 
-def test_one_page_too_many_is_told_what_to_do() -> None:
+def test_one_page_too_many_gets_a_remedy() -> None:
     assert ask(FULL, connection=Vouching(room=True)).status == 200
     answer = ask(FULL, connection=Vouching(room=False))
     assert answer.status == 503
@@ -247,7 +247,7 @@ def test_one_page_too_many_is_told_what_to_do() -> None:
 
 
 def test_the_start_of_the_server_is_not_refused() -> None:
-    """It is no request: uvicorn says so that it begins and ends."""
+    """Uvicorn reports its start and end with a lifespan scope."""
     served = Served()
     guard = Guard(served, hosts=LOCAL, tokens=TOKENS)
 

@@ -1,4 +1,4 @@
-"""The mail of the team as the page shows it: what `trace` tells, of all messages, and untouched."""
+"""The mail of the team as the page shows it: consistent with `trace`, and not taken."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def found(mail: TeamMail, words: str = "") -> list[dict[str, Any]]:
     return messages
 
 
-def test_at_every_stage_it_is_what_trace_tells(paths: TeamPaths) -> None:
+def test_every_stage_agrees_with_trace(paths: TeamPaths) -> None:
     mail = TeamMail(paths)
     sent = put(paths, "x")
     box = Mailbox(paths, "bob", durable=False)
@@ -49,7 +49,7 @@ def test_at_every_stage_it_is_what_trace_tells(paths: TeamPaths) -> None:
     assert same() == "delivered"
 
 
-def test_looking_leaves_every_byte(paths: TeamPaths) -> None:
+def test_reading_changes_no_file(paths: TeamPaths) -> None:
     put(paths, "x")
     put(paths, "y", to="carol")
     paths.inbox("dave").write_bytes(b"no message\n\x00\xff{}")
@@ -68,7 +68,7 @@ def test_lines_of_other_programs_are_shown_one_by_one(paths: TeamPaths) -> None:
     assert [one["position"] for one in found(TeamMail(paths))] == [1, 2, 3]
 
 
-def test_all_words_have_to_be_there(paths: TeamPaths) -> None:
+def test_a_search_requires_all_words(paths: TeamPaths) -> None:
     put(paths, "The API is done")
     put(paths, "Review it", to="carol", extra={"summary": "of the API"})
     mail = TeamMail(paths)
@@ -77,7 +77,7 @@ def test_all_words_have_to_be_there(paths: TeamPaths) -> None:
     assert found(mail, "nothing of the kind") == []
 
 
-def test_the_version_tells_whether_there_is_anything_new(paths: TeamPaths) -> None:
+def test_the_version_changes_with_new_mail(paths: TeamPaths) -> None:
     mail = TeamMail(paths)
     first = mail.look()
     assert mail.look() == first
@@ -88,7 +88,7 @@ def test_the_version_tells_whether_there_is_anything_new(paths: TeamPaths) -> No
     assert mail.look()["version"] > second["version"]
 
 
-def test_what_is_kept_and_shown_is_bounded(paths: TeamPaths) -> None:
+def test_kept_and_shown_mail_is_bounded(paths: TeamPaths) -> None:
     mail = TeamMail(paths)
     conversation = Transcript(paths.transcript("bob"), durable=False)
     for start in range(0, MOST_KEPT + 500, 500):
