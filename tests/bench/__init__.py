@@ -1,1 +1,1 @@
-"""What this program costs beside its peers: ratios of one interleaved run, never a test on time."""
+"""The costs of teamd compared with its peers, in interleaved runs; never a test on time."""

@@ -22,7 +22,7 @@ _REPOSITORY: Final = Path(__file__).parents[2]
 
 
 def main() -> int:
-    """Run those that are named, or all; return 1 where one failed."""
+    """Run the named benches, or all; return 1 if one failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(_NAMES)}")
     how = parser.add_mutually_exclusive_group()
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def _run(name: str, options: list[str]) -> str | None:
-    """Return what a bench prints, which is shown meanwhile; `None` where it fails."""
+    """Run a bench, show and return its output; `None` if it fails."""
     print(f"## {name}\n", flush=True)
     path = os.pathsep.join(filter(None, (str(_REPOSITORY), os.environ.get("PYTHONPATH"))))
     lines = []

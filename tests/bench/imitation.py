@@ -213,7 +213,7 @@ class Imitation:
         return [Request(*one) for one in self._ask("seen")]
 
     def counts(self) -> Counts:
-        """Return what it has counted."""
+        """Return its counts."""
         return Counts(**self._ask("counts"))
 
     def last(self) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def read_tables(page: str) -> dict[str, Table]:
 
 
 def draw(page: str) -> str:
-    """Return the picture of a page; what was not measured is left out."""
+    """Return the picture of a page, without missing figures."""
     tables = read_tables(page)
     drawn = [
         (panel, bars) for panel in PANELS if (bars := _bars(panel, tables.get(panel.table, [])))
@@ -204,7 +204,7 @@ SECTIONS: Final[Mapping[str, str]] = {
 
 
 def write(outputs: Mapping[str, str]) -> None:
-    """Save what the benches have printed, by their names."""
+    """Save the output of the benches, by their names."""
     page = compose(outputs)
     TOPIC.write_text(page, encoding="utf-8")
     PICTURE.write_text(draw(page), encoding="utf-8")

@@ -90,7 +90,7 @@ def spread(title: str, rows: Sequence[tuple[str, Sequence[float], str]], unit: s
 
 
 def machine() -> str:
-    """Return what was measured on: cores, system, load, Python."""
+    """Return a line about the machine: cores, system, load, Python."""
     load = " ".join(f"{one:.1f}" for one in os.getloadavg())
     system = f"{platform.system()} {platform.release().partition('-')[0]}"
     return f"{os.cpu_count()} cores, {system}, load {load}, Python {platform.python_version()}"

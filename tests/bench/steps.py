@@ -178,7 +178,7 @@ class Scene:
         }
 
     def notes(self) -> list[Note]:
-        """Return what was noted since the last look."""
+        """Return the notes since the last call."""
         lines = self._notes.read_text(encoding="ascii").splitlines()
         os.truncate(self._notes, 0)
         found = (line.split() for line in lines)

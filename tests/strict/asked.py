@@ -1,4 +1,4 @@
-"""What the model is asked: one accepted request as a test wants to read it."""
+"""An accepted request, in the form in which tests read it."""
 
 from __future__ import annotations
 

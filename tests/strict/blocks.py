@@ -1,4 +1,4 @@
-"""Content blocks: the shape that each may have, and where it may stand."""
+"""Content blocks: their shapes and places, and the refusal of wrong ones."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def listed(content: Any, where: str) -> list[Block]:
 
 
 def check_blocks(blocks: list[Block], place: str, where: str) -> None:
-    """Refuse a block that may not stand in `place` or has a wrong shape."""
+    """Refuse a block that is not allowed in `place` or has a wrong shape."""
     for index, block in enumerate(blocks):
         check_block(block, place, f"{where}.{index}")
 
 
 def check_block(block: Block, place: str, where: str) -> None:
-    """Refuse a block that may not stand in `place` or has a wrong shape."""
+    """Refuse a block that is not allowed in `place` or has a wrong shape."""
     kind = block.get("type")
     if kind not in REQUIRED:
         refuse(f"{where}: Input tag {kind!r} found using 'type' does not match any expected tag")

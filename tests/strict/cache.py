@@ -106,7 +106,7 @@ class PromptCache:
 
 
 def _usage(total: int, read: int, hour: int, marked: int) -> dict[str, Any]:
-    """Return the usage of a prompt, of which so many tokens stand before each of the borders."""
+    """Return the usage of a prompt with so many tokens before each of the borders."""
     return {
         "input_tokens": total - marked,
         "cache_creation_input_tokens": marked - read,

@@ -1,4 +1,4 @@
-"""A conversation: the order in which messages, tool calls, results and thinking may stand."""
+"""A conversation: the allowed order of messages, tool calls, results and thinking."""
 
 from __future__ import annotations
 

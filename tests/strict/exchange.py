@@ -61,7 +61,7 @@ class Plan:
             return self._queue.popleft() if self._queue else None
 
     def close(self) -> None:
-        """Release whatever stalls, now or later."""
+        """Release all stalls, now and later."""
         with self._lock:
             for stall in self._stalls:
                 stall.released.set()
@@ -93,7 +93,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What a server remembers from request to request.
+    """The memory of a server between requests.
 
     Attributes:
         issued: the answers sent.

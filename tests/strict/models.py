@@ -1,4 +1,4 @@
-"""The models that the service knows, and what each of them takes.
+"""The models that the service knows, and the parameters that each accepts.
 
 Source: the API's documentation, "Models", "Effort", "Troubleshooting thinking", "Preserved
 thinking" and the migration guide of Sonnet 5.5.
@@ -18,7 +18,7 @@ _NAME: Final = re.compile(r"claude-([a-z]+)-(\d+)(?:-(\d))?(?:-\d{8})?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What a model takes.
+    """The parameters that a model accepts.
 
     Attributes:
         named: whether the service lists its capabilities at all.
@@ -64,7 +64,7 @@ class Kind:
 
 
 def kind_of(model: str) -> Kind:
-    """Return what a model takes; one of another maker takes whatever any model does."""
+    """Return the parameters that a model accepts; one of another maker accepts all."""
     found = _NAME.fullmatch(model)
     if found is None:
         return Kind()

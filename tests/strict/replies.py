@@ -1,4 +1,4 @@
-"""What the model answers: text, thinking and tool calls, ready to be sent any number of times."""
+"""Answers of the model: text, thinking and tool calls, to be sent any number of times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REDACTED: Final = "redacted"
 
 
 class Prefix:
-    """What a request holds before a block; grows with each block.
+    """The part of a request before a block; grows with each block.
 
     It needs no memory of requests: another server knows the same signatures, as after a restart.
     """
@@ -28,7 +28,7 @@ class Prefix:
 
     @classmethod
     def of_request(cls, body: Mapping[str, Any]) -> Self:
-        """Return what is before the reply to a whole request."""
+        """Return the prefix of the reply to a whole request."""
         prefix = cls(body)
         for message in body["messages"]:
             content = message["content"]

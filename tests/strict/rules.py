@@ -93,7 +93,7 @@ def _check_schema(schema: Any, where: str) -> None:
 
 
 def _check_strict(tools: list[dict[str, Any]]) -> None:
-    """Refuse strict tools whose schemas the API compiles into no grammar."""
+    """Refuse strict tools whose schemas the API cannot compile into a grammar."""
     strict = {index: tool for index, tool in enumerate(tools) if tool.get("strict")}
     parts = []
     for index, tool in strict.items():
@@ -187,7 +187,7 @@ SAMPLING: Final[dict[str, Types]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What one server serves.
+    """The keys, models and limits of one server.
 
     Attributes:
         keys: the bearer keys that it knows.
@@ -212,11 +212,11 @@ class Terms:
 
 
 def check_headers(headers: Mapping[str, str], terms: Terms) -> None:
-    """Refuse a request that shows no known key or names no known version.
+    """Refuse a request without a known key or version.
 
     Args:
         headers: their names in lower case.
-        terms: what the server serves.
+        terms: of the server.
     """
     scheme, _, key = headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or key not in terms.keys:
@@ -355,7 +355,7 @@ def listing(terms: Terms) -> dict[str, Any]:
 
 
 def entry(name: str, terms: Terms) -> dict[str, Any]:
-    """Return what is known of a model.
+    """Return a model's page.
 
     Raises:
         ApiError: 404, no such model, or no page of it.

@@ -91,7 +91,7 @@ class Listener(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client that goes away is what many tests are about."""
+        """Log nothing: many tests are about clients that disconnect."""
 
     def _begin(self, work: Callable[..., None], *given: Any) -> None:
         thread = threading.Thread(target=work, args=given, daemon=True, name="strict-server")
@@ -183,7 +183,7 @@ class StrictServer:
 
     @property
     def url(self) -> str:
-        """What `ANTHROPIC_BASE_URL` should be."""
+        """The value for `ANTHROPIC_BASE_URL`."""
         return self._listener.url
 
     def change_keys(self, *keys: str) -> None:

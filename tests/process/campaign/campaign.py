@@ -1,4 +1,4 @@
-"""A team at work, and somebody who kills its processes one after the other."""
+"""A team at work whose processes are killed one after the other."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Person:
     """Sends and reads mail.
 
     Args:
-        names: whom it writes to.
-        ledger: hears of what was acknowledged.
-        label: begins what it writes; the ids of two persons are alike all the same.
+        names: the receivers.
+        ledger: records acknowledged messages.
+        label: prefix of its texts; two persons may use the same ids.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Person:
         return hit
 
     def be_killed_reading(self) -> bool:
-        """Kill `teamctl inbox` while it takes what it shows: one message at least."""
+        """Kill `teamctl inbox` while it takes at least one message."""
         paths = self._project.paths
         self._count += 1
         content = f"{self._label}note-{self._count}"
@@ -121,10 +121,10 @@ _LONG: Final = f"setsid {' '.join(RUNAWAY)} & sleep 60"
 
 
 class Play:
-    """A model that is never done, until it is told to be quiet.
+    """A model that works until `quiet` is set.
 
     Attributes:
-        quiet: whether it has been told so.
+        quiet: whether it is to stop.
         long_for: whose commands are long ones, with a child that gets away.
 
     Args:
@@ -188,7 +188,7 @@ _SENDER = Path(__file__).with_name("sender.py")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:
-    """Who is in the team, and how much they do.
+    """The members of a team and the amount of their work.
 
     Attributes:
         names: the teammates.
@@ -219,7 +219,7 @@ class Campaign:
 
     Attributes:
         hits: the kills by place.
-        killed: the kills by whom they hit.
+        killed: the kills by process.
         ledger: what was sent.
         killer: who kills.
     """
@@ -271,7 +271,7 @@ class Campaign:
             self._begin_sender()
 
     def go_down(self, end: Callable[[Sequence[int]], None]) -> None:
-        """Have all processes end at once, and begin again with what stands on the disk.
+        """End all processes at once, and restart from the disk.
 
         Args:
             end: does it, given the pids of those that teamd did not start.
@@ -288,14 +288,14 @@ class Campaign:
             self._begin_sender()
 
     def kill(self, wanted: Place) -> None:
-        """Kill somebody at a place; for `ELSEWHERE`, wherever it is."""
+        """Kill a process at a place; for `ELSEWHERE`, at any."""
         for _ in range(_TRIES):
             if self.kill_once(wanted):
                 return
         raise AssertionError(f"in {_TRIES} tries nobody was found {wanted}")
 
     def kill_once(self, wanted: Place) -> bool:
-        """Try to kill somebody at a place; return whether anybody came there."""
+        """Try to kill a process at a place; return whether one reached it."""
         if wanted in TEAMMATE_PLACES:
             return self._kill_teammate(wanted)
         if wanted in (Place.ROSTER, Place.CONTROL):
@@ -389,7 +389,7 @@ class Campaign:
         return hit
 
     def _left(self) -> list[str]:
-        """Who is there besides the senders."""
+        """All members except the senders."""
         senders = {sender.pid for sender in self._senders}
         return [line for pid, line in self._project.survivors().items() if pid not in senders]
 
@@ -435,7 +435,7 @@ class Campaign:
 
     @property
     def unseen(self) -> list[str]:
-        """What the person is said to have read, and was never shown."""
+        """Mail recorded as read by the person, but never shown."""
         return self.ledger.unseen(self._person.printed)
 
     def _rests(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Who kills, and keeps count of it."""
+"""Kills processes at chosen places, and counts the kills."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kill_at(
     along: Callable[[], Identity | None] | None = None,
     between: Callable[[], AbstractContextManager[bool]] = lambda: nullcontext(True),
 ) -> Place | None:
-    """Kill a process at a place, or wherever it is when none is wanted.
+    """Kill a process at a place, or at any place if `place` is not given.
 
     It is stopped at random moments and goes on where the place is another one.
 
@@ -79,7 +79,7 @@ def _kill(victims: list[Identity]) -> None:
 
 
 def _stop(process: Identity) -> bool:
-    """Stop a process; returns whether it stands still. It does once its system call is over."""
+    """Stop a process; return whether it has stopped, which waits for its system call."""
     if not process.signal(signal.SIGSTOP):
         return False
     deadline = time.monotonic() + _STOP_SECONDS
@@ -106,7 +106,7 @@ class Killer:
 
     Attributes:
         hits: the kills by place.
-        killed: the kills by whom they hit.
+        killed: the kills by process.
         between: see `kill_at`.
     """
 

@@ -1,4 +1,4 @@
-"""What was acknowledged, held against what stands in the conversations."""
+"""Acknowledged messages, compared with the conversations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RosterReader:
 
     Attributes:
         reads: how many so far.
-        torn: what it found that was no roster.
+        torn: contents that were not a whole roster.
     """
 
     def __init__(self, config: Path) -> None:
@@ -67,7 +67,7 @@ class Ledger:
         self.commands: list[Sent] = []  # by `teamctl send` with exit status 0
 
     def acknowledged(self) -> set[Sent]:
-        """All that its sender was told is sent."""
+        """All messages whose sending was acknowledged."""
         found = set(self.commands)
         for file in self.files:
             if file.exists():
@@ -78,7 +78,7 @@ class Ledger:
         return found
 
     def delivered(self) -> Counter[Sent]:
-        """How often each stands in its receiver's conversation."""
+        """How often each message is in its receiver's conversation."""
         return Counter(
             (name, content) for name in (*self._names, LEAD) for content in self.read_by(name)
         )

@@ -1,4 +1,4 @@
-"""Where a stopped process is, told from outside: by its open files and by what is on disk."""
+"""Finds the place at which a process stopped, by its open files and the disk."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Streams(Plan):
                 del self._open[drip.name]
 
     def forget(self, name: str) -> None:
-        """A teammate was killed: what is still sent to it nobody reads."""
+        """A teammate was killed: nobody reads the rest of its stream."""
         with self._guard:
             self._open.pop(name, None)
 
@@ -85,7 +85,7 @@ _TAIL_BYTES: Final = 1 << 14
 
 
 class Place(StrEnum):
-    """What a process was in the middle of."""
+    """The step at which a process was killed."""
 
     TAKE = "inside take"
     DELIVERED = "between transcript and done"

@@ -87,7 +87,7 @@ class Injection:
     """A fault at the Nth call of a name in a process.
 
     Attributes:
-        what: the call as the trace showed it.
+        what: the call, as shown by the trace.
     """
 
     call: str
@@ -111,7 +111,7 @@ class Injection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a program ended: its status, negative if it was killed, and what it said."""
+    """The result of a program: its status, negative if it was killed, and its output."""
 
     status: int
     output: str

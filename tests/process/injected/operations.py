@@ -1,4 +1,4 @@
-"""What failures are injected into: each operation, and what must hold after a failure in it."""
+"""The operations that get injected failures, and the invariants after a failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Operation(Protocol):
         """The command line."""
 
     def name(self, injection: Injection, /) -> str:
-        """What the table calls the operation into which the failure falls."""
+        """The table's name for the operation that fails."""
 
     def check(self, paths: TeamPaths, ended: Ended, injection: Injection) -> None:
         """See that nothing is lost, doubled or half written, and that it can be done again."""
@@ -131,7 +131,7 @@ class Read:
 
 
 class RosterWrite:
-    """A change to the roster: the old one or the new one stands, whole."""
+    """A change to the roster: the file holds the old or the new one, whole."""
 
     def prepare(self, paths: TeamPaths) -> None:
         """A team."""
@@ -210,7 +210,7 @@ class Drain:
         return "drain"
 
     def check(self, paths: TeamPaths, ended: Ended, injection: Injection) -> None:
-        """What is kept was shown; what is not waits, and the next reader gets it."""
+        """Kept mail was shown; the next reader gets the rest."""
         well = ended.check(injection)
         kept = _kept(paths)
         assert all(one in ended.output for one in kept), f"{kept} unseen after {injection}"

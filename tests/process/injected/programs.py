@@ -17,7 +17,7 @@ from teamd.transcript.records import Delivered
 
 
 def read(paths: TeamPaths) -> None:
-    """What a teammate does with its mail: take it, write it down, be done with it."""
+    """The steps of a teammate with its mail: take, record, forget."""
     box = Mailbox(paths, "bob")
     batch = box.take()
     if batch.messages:

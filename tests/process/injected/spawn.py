@@ -42,7 +42,7 @@ class Spawn:
         return "spawn"
 
     def check(self, paths: TeamPaths, ended: Ended, injection: Injection) -> None:
-        """The roster can be read, who is at work has its prompt once, and another spawn works."""
+        """The roster is readable, each teammate has its prompt once, and another spawn works."""
         served = ended.check(injection)
         assert not served or answer(paths, "jo"), f"no answer after {injection}"
         wait_until(lambda: not left(paths), what=f"all processes end after {injection}")
@@ -90,7 +90,7 @@ def ask(paths: TeamPaths, name: str) -> None:
 
 
 def answer(paths: TeamPaths, name: str) -> ControlReply | None:
-    """What the supervisor said."""
+    """The output of the supervisor."""
     content = files.read(paths.replies / f"{name}.json")
     return None if content is None else ControlReply.decode(content)
 

@@ -1,4 +1,4 @@
-"""What a process does in a scene."""
+"""The actions of a process in a scene."""
 
 from __future__ import annotations
 

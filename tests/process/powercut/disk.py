@@ -369,7 +369,7 @@ class Recording:
         install(str(self.log), str(self.project.folder), str(self._kills))
 
     def let_live(self) -> None:
-        """Kill nobody any more."""
+        """Stop killing."""
         self._kills.unlink(missing_ok=True)
 
     def was_killed(self) -> bool:

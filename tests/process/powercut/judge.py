@@ -282,7 +282,7 @@ class Judge:
             yield f"task {task.id} has version {version}, and had {least['version']}"
 
     def _mail_of_tasks(self, standing: Iterable[Standing]) -> Iterator[str]:
-        """What mail says of the board, and does not stand there."""
+        """Statements of mail about the board that the board does not hold."""
         for box, mail in standing:
             if "task_id" not in mail:
                 continue
@@ -392,7 +392,7 @@ class Judge:
                 yield f"{pattern} is gone, or begins otherwise"
 
     def _told_jobs(self) -> set[tuple[str, str]]:
-        """The jobs whose number a model has read."""
+        """The jobs whose numbers a model has read."""
         return {
             (name, record["content"].removeprefix("job_id: "))
             for name, records in self._records.items()

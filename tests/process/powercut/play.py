@@ -118,7 +118,7 @@ class Play:
             self.project.start()
 
     def label(self, kind: str) -> str:
-        """Return a word that nobody has used."""
+        """Return an unused word."""
         self._count += 1
         return f"{kind}-{self._count}"
 
@@ -129,7 +129,7 @@ class Play:
         return ended
 
     def spawn(self, name: str, *more: str, team: str = "") -> bool:
-        """Spawn somebody; returns whether that was done."""
+        """Spawn a teammate; return whether it worked."""
         prompt = self.label("prompt")
         which = ("--team", team) if team else ()
         self.recording.mark(wanted=name, team=team)
@@ -139,7 +139,7 @@ class Play:
         return done
 
     def send(self, to: str, *, team: str = "") -> None:
-        """Send to somebody; what was killed is repeated under its id, half of the time."""
+        """Send a message; half of the killed commands are repeated with the same id."""
         content = self.label("mail")
         argv = ("teamctl", "send", to, content, "--id", content)
         done = self.run(*argv).status == 0
@@ -160,7 +160,7 @@ class Play:
         self.run("teamctl", "inbox")
 
     def work(self, name: str, *calls: Call) -> None:
-        """Have somebody do something at its next wake, and wake it."""
+        """Have a teammate do something at its next wake, and wake it."""
         usual: list[Call] = [
             ("bash", {"command": self.recording.command_that_marks(self.label("command"))}),
             ("send_message", {"to": self._fellow(name), "content": self.label("word")}),
@@ -219,7 +219,7 @@ class Play:
         self.work(name, ("background_run", {"command": command}))
 
     def shut_down(self, name: str) -> None:
-        """Ask somebody to shut down, who agrees, and spawn it again."""
+        """Ask a teammate to shut down, which agrees, and spawn it again."""
         asked: list[str] = []
 
         def agree(asked_now: Asked) -> Answer:
@@ -280,7 +280,7 @@ class Play:
         self.settle()
 
     def prune(self) -> None:
-        """Clear away what nobody needs."""
+        """Run `prune`."""
         self.run("teamctl", "prune")
 
     def kill_supervisor(self, place: tuple[str, str] | None = None) -> None:
@@ -321,7 +321,7 @@ class Play:
         self.settle()
 
     def kills_of_teamd(self, count: int) -> None:
-        """Kill the supervisor in the middle of what only it does."""
+        """Kill the supervisor in the middle of its own work."""
         for place in self._chance.sample(_OF_TEAMD, count):
             self.kill_supervisor(place)
         self.settle()

@@ -99,7 +99,7 @@ class Scene:
         self._recording.append(self._root / f"inbox/{name}.jsonl", f"{line}\n")
 
     def tell(self, **told: Any) -> None:
-        """Note what somebody knows from here on."""
+        """Record an acknowledgement."""
         self._recording.mark(**told)
 
     def keep_state(self, folder: str) -> None:
@@ -251,7 +251,7 @@ def an_answer_is_told_by_another(scene: Scene) -> None:
 
 
 def a_question_is_repeated(scene: Scene) -> None:
-    """By whoever died when it had been written."""
+    """The writer died right after the write."""
     scene.do("create")
     scene.do("enlist")
     scene.kill_at("syncdir", "requests$")
@@ -355,7 +355,7 @@ def work_is_queued(scene: Scene) -> None:
 
 
 def work_is_queued_again(scene: Scene) -> None:
-    """By whoever died when it had been written."""
+    """The writer died right after the write."""
     scene.do("create")
     scene.kill_at("syncdir", "tasks$")
     scene.do("queue_work", killed=True)

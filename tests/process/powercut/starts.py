@@ -40,7 +40,7 @@ _SHARED_MEMORY: Final = Path("/dev/shm")
 
 
 class Facts:
-    """What was told so far, by team."""
+    """The acknowledgements so far, by team."""
 
     def __init__(self) -> None:
         self.told: dict[str, Told] = defaultdict(Told)
@@ -140,7 +140,7 @@ class Court:
         self._folder = folder
 
     def complaints(self, cut: Cut, facts: Facts) -> list[str]:
-        """Return what does not hold of a state."""
+        """Return the broken promises of a state."""
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir()
         put_state(self._folder, cut.state)

@@ -49,7 +49,7 @@ def test_a_power_cut_forgets_nothing_of_a_whole_play(project: Project, seed: int
 
 
 def _say(line: object) -> None:
-    """Print, for who runs it with `-s`."""
+    """Print, visible with `-s`."""
     print(line, flush=True)  # noqa: T201
 
 
