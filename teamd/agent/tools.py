@@ -21,7 +21,7 @@ from teamd.board.board import Board
 from teamd.files import directories
 from teamd.files.find_team import all_teams
 from teamd.sandbox.build import LazyShell, build_shell
-from teamd.sandbox.protected_paths import Place, find_places, protected_names
+from teamd.sandbox.protected_paths import ProtectedPath, find_protected_paths, protected_names
 from teamd.settings import skills
 from teamd.settings.skills import Skill
 from teamd.team import teams
@@ -169,13 +169,13 @@ class TeammateTools:
     def _written_files(self) -> WrittenFiles:
         return WrittenFiles.of(self.env.settings.team.workspace, self.env.paths)
 
-    def _protected_places(self, root: Path) -> list[Place]:
+    def _protected_places(self, root: Path) -> list[ProtectedPath]:
         """Return the places of a workspace that its file tools leave as they are."""
         env, settings = self.env, self.env.settings
         more = settings.tools_of(env.name, env.roster.get(env.name).role).protect
         allowed = settings.places_allowed_to(env.name)
         names = protected_names(root, more, allowed=allowed, may_init=False)
-        return find_places(root, names)
+        return find_protected_paths(root, names)
 
     @cached_property
     def _bash(self) -> Bash:

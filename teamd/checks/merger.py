@@ -20,7 +20,7 @@ from teamd.copies.copy_status import name_files
 from teamd.copies.forbidden import CommitGate, Forbidden
 from teamd.copies.head import Head, read_head
 from teamd.copies.merge import pathspecs
-from teamd.copies.sandboxed_git import confined_git, remove_scratch
+from teamd.copies.sandboxed_git import open_sandboxed_git, remove_scratch
 from teamd.copies.source import GitKilled, Source
 from teamd.errors import StoreError, TeamError
 from teamd.files import files, locks
@@ -80,7 +80,7 @@ class MergeMaker:
             raise TeamError("there is no check any more; set [merge] check in team.toml")
         return found
 
-    def make(self, entry: Entry) -> merge.Onto:
+    def make(self, entry: Entry) -> merge.MergeOutcome:
         """Merge an entry onto its tip.
 
         Raises:
@@ -112,11 +112,11 @@ class MergeMaker:
         mail = queue.refused(entry, self.settings.merge.into, why)
         return Unfit(MergeState.FAILED, why, mail)
 
-    def _wanted(self, entry: Entry) -> merge.Wanted:
+    def _wanted(self, entry: Entry) -> merge.MergeRequest:
         task = f"Task: {entry.task}\n" if entry.task else ""
         check = " ".join(self.command.split())
         trailers = f"Teammate: {entry.teammate}\n{task}Check: {check}\n"
-        return merge.Wanted(
+        return merge.MergeRequest(
             tip=entry.onto,
             commit=entry.commit,
             message=f"Merge team/{entry.teammate}: {entry.title}\n\n{trailers}",
@@ -217,7 +217,9 @@ class Endings:
                 return
             self.source.pin_shown(copy.address, entry.onto)
             try:
-                with confined_git(self._paths, copy.folder, copy.origin, writable=True) as git:
+                with open_sandboxed_git(
+                    self._paths, copy.folder, copy.origin, writable=True
+                ) as git:
                     git.do(_SHOW, queue.tracking(self.into), entry.onto)
             except StoreError:
                 raise

@@ -16,7 +16,12 @@ from typing import Final
 from teamd.copies import record
 from teamd.copies.head import Head, read_head
 from teamd.copies.record import Copy
-from teamd.copies.sandboxed_git import ConfinedGit, confined_git, quote_objects, remove_scratch
+from teamd.copies.sandboxed_git import (
+    SandboxedGit,
+    open_sandboxed_git,
+    quote_objects,
+    remove_scratch,
+)
 from teamd.copies.source import Source, last_words
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, files, locks
@@ -115,7 +120,7 @@ def settle(paths: TeamPaths, copy: Copy) -> Copy:
     """
     if not copy.moved:
         return copy
-    with confined_git(paths, copy.folder, copy.origin, writable=True) as git:
+    with open_sandboxed_git(paths, copy.folder, copy.origin, writable=True) as git:
         _name_objects(git, copy.origin)
         git.do("cp /tmp/alternates .git/objects/info/alternates")
     settled = record.new(paths, copy.name, copy.team, copy.origin, copy.base)
@@ -157,7 +162,7 @@ def clone(paths: TeamPaths, into: Path, head: Head, copy: Copy) -> str:
         remove_tree(into)
         into.mkdir(mode=0o700)
     try:
-        with confined_git(paths, into, head.origin, writable=True) as git:
+        with open_sandboxed_git(paths, into, head.origin, writable=True) as git:
             hand_over(git, head)
             git.do(_CLONE, copy.branch, head.commit, head.format, copy.name, copy.email)
             return _describe_lacks(git)
@@ -203,7 +208,7 @@ def _check_free(folder: Path) -> None:
         raise TeamError(f"{folder} stands in the place of a working copy; move it away")
 
 
-def hand_over(git: ConfinedGit, head: Head) -> None:
+def hand_over(git: SandboxedGit, head: Head) -> None:
     """Put into the sandbox what is not an argument."""
     _name_objects(git, head.origin)
     with suppress(FileNotFoundError):
@@ -229,7 +234,7 @@ def _read_shallow(path: Path) -> bytes:
         return cut.read(_MOST_SHALLOW_BYTES)
 
 
-def _name_objects(git: ConfinedGit, origin: Origin) -> None:
+def _name_objects(git: SandboxedGit, origin: Origin) -> None:
     objects = os.fsencode(quote_objects(origin.objects)) + b"\n"
     files.replace(git.scratch / "alternates", objects, durable=False)
 
@@ -241,7 +246,7 @@ def _describe_changes(changes: int) -> str:
     return f"your uncommitted changes ({files_of}) are not in it"
 
 
-def _describe_lacks(git: ConfinedGit) -> str:
+def _describe_lacks(git: SandboxedGit) -> str:
     done = git.run(_LACKS)
     if done.status != 0:
         raise TeamError(f"git failed in {git.folder}: {last_words(done)}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import IO, Any, Final
 
 from teamd.copies.record import Copy, check_object_id
-from teamd.copies.sandboxed_git import OWN_OBJECTS, ConfinedGit, confined_git
+from teamd.copies.sandboxed_git import OWN_OBJECTS, SandboxedGit, open_sandboxed_git
 from teamd.copies.source import Source, last_words
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
@@ -91,7 +91,7 @@ def look(paths: TeamPaths, copy: Copy) -> WorkState:
 
 
 def _look(paths: TeamPaths, copy: Copy, seconds: float) -> WorkState:
-    with confined_git(paths, copy.folder, copy.origin) as git:
+    with open_sandboxed_git(paths, copy.folder, copy.origin) as git:
         return read_state(git, copy, seconds)
 
 
@@ -106,7 +106,7 @@ def to_json(paths: TeamPaths, copy: Copy) -> dict[str, Any]:
     return {**shown, "branch": branch, "ahead": state.ahead, "uncommitted": len(state.uncommitted)}
 
 
-def read_state(git: ConfinedGit, copy: Copy, seconds: float = _LOOK_SECONDS) -> WorkState:
+def read_state(git: SandboxedGit, copy: Copy, seconds: float = _LOOK_SECONDS) -> WorkState:
     """Return the state of a copy.
 
     Raises:
@@ -130,7 +130,7 @@ def read_state(git: ConfinedGit, copy: Copy, seconds: float = _LOOK_SECONDS) -> 
 
 
 def fetch_commit(
-    git: ConfinedGit, source: Source, commit: str, known: Sequence[str], *, prefix: str = ""
+    git: SandboxedGit, source: Source, commit: str, known: Sequence[str], *, prefix: str = ""
 ) -> None:
     """Bring a commit of a copy into the person's repository, where no ref leads to it yet.
 
@@ -234,7 +234,7 @@ def opened_diff(paths: TeamPaths, copy: Copy, *, colour: bool = False) -> Iterat
         TeamError: the copy is damaged.
     """
     with (
-        confined_git(paths, copy.folder, copy.origin) as git,
+        open_sandboxed_git(paths, copy.folder, copy.origin) as git,
         tempfile.TemporaryFile(dir=paths.work) as file,
     ):
         when = "always" if colour else "never"

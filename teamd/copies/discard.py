@@ -13,7 +13,7 @@ from teamd.copies.clone import DISCARDED, clone, now_in_refs, remove_copy, sweep
 from teamd.copies.copy_status import WorkState
 from teamd.copies.head import head_at
 from teamd.copies.record import Copy, check_object_id
-from teamd.copies.sandboxed_git import ConfinedGit, confined_git
+from teamd.copies.sandboxed_git import SandboxedGit, open_sandboxed_git
 from teamd.copies.source import GitKilled, Source, last_words, source_of
 from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories, locks
@@ -108,7 +108,7 @@ def _reset(paths: TeamPaths, copy: Copy, source: Source, *, force: bool) -> Disc
                 f"{copy.name} has work that nobody merged: {state.describe()}; "
                 f"`teamctl discard {copy.name} --force` discards it, and keeps it for 30 days"
             )
-        with confined_git(paths, copy.folder, copy.origin, writable=True) as git:
+        with open_sandboxed_git(paths, copy.folder, copy.origin, writable=True) as git:
             saved = _save(git, copy, state)
             work_there = state.any or saved != state.head
             if work_there and not force:  # it came behind the look
@@ -128,14 +128,14 @@ def _free_ref(copy: Copy, source: Source) -> str:
     return f"{ref}-{os.urandom(2).hex()}" if taken else ref
 
 
-def _save(git: ConfinedGit, copy: Copy, state: WorkState) -> str:
+def _save(git: SandboxedGit, copy: Copy, state: WorkState) -> str:
     """Commit all that is in a copy, aside; return that commit, or the one that has it all."""
     other = state.tip if state.tip != state.head else ""
     said = git.do(copy_status.OWN_INDEX + _SAVE, copy.name, other)
     return check_object_id(os.fsdecode(said).strip())
 
 
-def _go_to_base(git: ConfinedGit, copy: Copy, state: WorkState, saved: str) -> bool:
+def _go_to_base(git: SandboxedGit, copy: Copy, state: WorkState, saved: str) -> bool:
     """Reset a copy in which all is as it was saved; return `False` where it is not any more."""
     words = (copy.branch, copy.base, saved, state.head, state.tip)
     done = git.run(copy_status.ASIDE + _RESET, *words)

@@ -17,7 +17,7 @@ from teamd.copies.source import Source, last_words
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.sandbox.build import own_places
-from teamd.sandbox.protected_paths import find_places, protected_names
+from teamd.sandbox.protected_paths import find_protected_paths, protected_names
 from teamd.settings import Settings
 from teamd.team.roster import Roster
 
@@ -120,7 +120,7 @@ def _places(paths: TeamPaths, settings: Settings, folder: Path, name: str) -> It
     more = (*tools.protect, *own_places(folder))
     names = protected_names(folder, more, allowed=settings.places_allowed_to(name), may_init=False)
     yield from names
-    found = (place.path for place in find_places(folder, names))
+    found = (place.path for place in find_protected_paths(folder, names))
     for path in (*found, *paths.off_limits(folder)):
         if path.is_relative_to(folder):
             yield os.path.relpath(path, folder)

@@ -17,7 +17,7 @@ from teamd.copies.forbidden import CommitGate
 from teamd.copies.head import Head
 from teamd.copies.move_branch import check_free
 from teamd.copies.record import Copy, check_object_id
-from teamd.copies.sandboxed_git import ConfinedGit, confined_git
+from teamd.copies.sandboxed_git import SandboxedGit, open_sandboxed_git
 from teamd.copies.source import Source, last_words, source_of
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import locks
@@ -83,7 +83,7 @@ cat /tmp/left
 
 
 @dataclass(frozen=True, slots=True)
-class Onto:
+class MergeOutcome:
     """How a merge ended.
 
     Attributes:
@@ -98,7 +98,7 @@ class Onto:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class MergeRequest:
     """A merge that is to be made.
 
     Attributes:
@@ -122,7 +122,7 @@ class Unmergeable(TeamError):
     """Git can make no merge of it, whatever is in its files."""
 
 
-def merge_onto(paths: TeamPaths, source: Source, head: Head, wanted: Wanted) -> Onto:
+def merge_onto(paths: TeamPaths, source: Source, head: Head, wanted: MergeRequest) -> MergeOutcome:
     """Make a merge commit in the person's repository, to which no ref leads yet.
 
     Raises:
@@ -134,7 +134,7 @@ def merge_onto(paths: TeamPaths, source: Source, head: Head, wanted: Wanted) -> 
     with translate_os_errors(folder):
         folder.mkdir(mode=0o700)
     try:
-        with confined_git(paths, folder, head.origin, writable=True) as git:
+        with open_sandboxed_git(paths, folder, head.origin, writable=True) as git:
             hand_over(git, head)
             made = _read(_run(git, head, wanted))
             if made.commit:
@@ -165,7 +165,7 @@ def pathspecs(patterns: Sequence[str]) -> list[str]:
     return [f":(top,glob){pattern}" for pattern in patterns]
 
 
-def _run(git: ConfinedGit, head: Head, wanted: Wanted) -> Captured:
+def _run(git: SandboxedGit, head: Head, wanted: MergeRequest) -> Captured:
     commits = (wanted.tip, wanted.commit, head.format)
     words = (*commits, wanted.name, wanted.email, *pathspecs(wanted.protect))
     done = git.run(_MERGE, *words, given=wanted.message.encode(errors="replace"))
@@ -174,12 +174,12 @@ def _run(git: ConfinedGit, head: Head, wanted: Wanted) -> Captured:
     return done
 
 
-def _read(done: Captured) -> Onto:
+def _read(done: Captured) -> MergeOutcome:
     said, _, rest = done.stdout.partition(b"\n")
     names = tuple(_names(rest.split(b"\0")))
     if said.strip():
-        return Onto(check_object_id(os.fsdecode(said).strip()), left_out=names)
-    return Onto(left_out=names) if said else Onto(conflicts=names)
+        return MergeOutcome(check_object_id(os.fsdecode(said).strip()), left_out=names)
+    return MergeOutcome(left_out=names) if said else MergeOutcome(conflicts=names)
 
 
 def _names(found: Sequence[bytes]) -> Iterator[str]:
@@ -227,7 +227,7 @@ def merge(
         copy = record.get(paths, name)
         source = source_of(copy)
         branch, before = _check_source(source, copy)
-        with confined_git(paths, copy.folder, copy.origin) as git:
+        with open_sandboxed_git(paths, copy.folder, copy.origin) as git:
             state = copy_status.read_state(git, copy)
             check_work(copy, state)
             copy_status.fetch_commit(git, source, state.tip, [copy.base, before])

@@ -72,7 +72,7 @@ fi
 
 
 @dataclass(frozen=True, slots=True)
-class ConfinedGit:
+class SandboxedGit:
     """Runs git in one folder.
 
     Attributes:
@@ -146,9 +146,9 @@ class ConfinedGit:
 
 
 @contextmanager
-def confined_git(
+def open_sandboxed_git(
     paths: TeamPaths, folder: Path, origin: Origin, *, writable: bool = False
-) -> Iterator[ConfinedGit]:
+) -> Iterator[SandboxedGit]:
     """Yield git for a working copy of a team, which is read-only unless it is to be changed.
 
     Raises:
@@ -163,7 +163,7 @@ def confined_git(
         argv = build_arguments(program, policy, (), Readable.find(policy))
         lock = () if writable else ("--remount-ro", str(policy.workspace))
         variables = _variables(folder, origin, writable=writable)
-        yield ConfinedGit(folder, (*argv, *lock, *variables), scratch, untrusted)
+        yield SandboxedGit(folder, (*argv, *lock, *variables), scratch, untrusted)
 
 
 def check_space(folder: Path, said: bytes) -> None:

@@ -14,7 +14,7 @@ from teamd.copies.forbidden import CommitGate
 from teamd.copies.merge import check_work
 from teamd.copies.move_branch import ref_of
 from teamd.copies.record import Copy
-from teamd.copies.sandboxed_git import confined_git
+from teamd.copies.sandboxed_git import open_sandboxed_git
 from teamd.copies.source import Source, source_of
 from teamd.errors import StoreError, TeamError
 from teamd.files import locks
@@ -53,7 +53,7 @@ def add(queue: Queue, name: str, settings: Settings) -> Entry:
         copy = record.get(paths, name)
         source = source_of(copy)
         into = source.find(ref_of(settings.merge.into))
-        with confined_git(paths, copy.folder, copy.origin) as git:
+        with open_sandboxed_git(paths, copy.folder, copy.origin) as git:
             state = copy_status.read_state(git, copy)
             check_work(copy, state)
             copy_status.fetch_commit(git, source, state.tip, [*filter(None, (copy.base, into))])
@@ -83,7 +83,7 @@ def join(queue: Queue, settings: Settings, proof: CheckedCommit) -> Entry | None
         source = source_of(copy)
         into = source.find(ref_of(settings.merge.into))
         known = [*filter(None, (copy.base, into))]
-        with confined_git(paths, copy.folder, copy.origin) as git:
+        with open_sandboxed_git(paths, copy.folder, copy.origin) as git:
             if any(source.holds(proof.commit, within=one) for one in known):
                 return None
             copy_status.fetch_commit(git, source, proof.commit, known)

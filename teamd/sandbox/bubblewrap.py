@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from teamd.sandbox.policy import HOME, SYSTEM_FOLDERS, TEMPORARY, Policy, Readable, is_of_system
-from teamd.sandbox.protected_paths import GIT, Place, PlaceState
+from teamd.sandbox.protected_paths import GIT, PathState, ProtectedPath
 
 _READ_ONLY: Final = ("--ro-bind", "--ro-bind-try")
 _BINDS: Final = ("--bind", *_READ_ONLY)
@@ -74,7 +74,7 @@ def decode_mounts(text: str) -> tuple[Mount, ...]:
     return tuple(Mount.decode(line) for line in text.split("\n") if line)
 
 
-class MeantMounts:
+class ExpectedMounts:
     """What is to be mounted in a sandbox.
 
     Args:
@@ -88,7 +88,7 @@ class MeantMounts:
         self,
         argv: Sequence[str],
         folders: Iterable[Path],
-        places: Iterable[Place],
+        places: Iterable[ProtectedPath],
         own: Sequence[Mount],
     ) -> None:
         inside = tuple(f"{folder}{os.sep}" for folder in folders)
@@ -104,7 +104,7 @@ class MeantMounts:
         self._fixed = {argv[at + 2] for at, word in enumerate(argv) if word in _READ_ONLY}
         self._covers = _mount_covers(argv)
         # One that is missing has just been taken away again: it is not held, and that is seen.
-        self._kept = [str(one.path) for one in places if one.state is not PlaceState.LINK]
+        self._kept = [str(one.path) for one in places if one.state is not PathState.LINK]
 
     def check(self, mounted: Iterable[Mount]) -> None:
         """See that mounts are what they are meant to be, and that what is protected is held.
@@ -229,7 +229,7 @@ def _find_system() -> Iterator[str]:
 
 
 def build_arguments(
-    program: str, policy: Policy, places: Iterable[Place], readable: Readable
+    program: str, policy: Policy, places: Iterable[ProtectedPath], readable: Readable
 ) -> list[str]:
     """Return bubblewrap and its options, up to the command.
 
@@ -304,20 +304,20 @@ def _mount_workspace(policy: Policy, readable: Readable) -> Iterator[str]:
     yield from _each("--remount-ro", hidden)
 
 
-def _protect(places: Iterable[Place]) -> Iterator[str]:
+def _protect(places: Iterable[ProtectedPath]) -> Iterator[str]:
     """Yield mounts for what stays as it is; its folders are mounted, so that none is renamed."""
     places = list(places)
     above = {folder: None for place in places for folder in place.above}
     for folder in sorted(above, key=lambda folder: len(folder.parts)):
         yield from ("--bind", str(folder), str(folder))
     for place in places:
-        if place.state is PlaceState.FOLDER and is_empty(place.path):  # takes half the time
+        if place.state is PathState.FOLDER and is_empty(place.path):  # takes half the time
             yield from ("--tmpfs", str(place.path), "--remount-ro", str(place.path))
-        elif place.state in (PlaceState.FILE, PlaceState.FOLDER):
+        elif place.state in (PathState.FILE, PathState.FOLDER):
             yield from ("--ro-bind", str(place.path), str(place.path))
 
 
-def _guard_git(policy: Policy, places: Iterable[Place]) -> Iterator[str]:
+def _guard_git(policy: Policy, places: Iterable[ProtectedPath]) -> Iterator[str]:
     """Yield a script in the place of git that refuses to half change protected files."""
     root = policy.workspace
     hidden = (one for one in policy.hidden if one != root and one.is_relative_to(root))

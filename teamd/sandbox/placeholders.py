@@ -27,7 +27,7 @@ from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.files.safe_open import FOLDER
 from teamd.process_id import Identity
-from teamd.sandbox.protected_paths import Place
+from teamd.sandbox.protected_paths import ProtectedPath
 
 SAME_FOLDER: Final = b".\n"  # in `.git/commondir`, where git takes nothing else but a folder's name
 _LINGER_SECONDS: Final = 0.2  # between two commands of one reply, or around a quick model's
@@ -81,7 +81,9 @@ class Placeholders:
 
     def hold(
         self,
-        look: Callable[[Container[str], list[RunningCommand]], tuple[RunningCommand, list[Place]]],
+        look: Callable[
+            [Container[str], list[RunningCommand]], tuple[RunningCommand, list[ProtectedPath]]
+        ],
     ) -> RunningCommand:
         """Look at the places, and keep those that are missing, at least until `release`.
 
@@ -165,7 +167,7 @@ class Placeholders:
         files.replace(self._file, json.dumps(content).encode(), durable=False)
 
 
-class Tidying:
+class PlaceholderCleanup:
     """Removes the placeholders once no command has followed the last one for a moment.
 
     To make and remove them takes as long as a small command.
@@ -194,11 +196,11 @@ class Tidying:
                 self._placeholders.tidy()
 
 
-def _describe(place: Place) -> str:
+def _describe(place: ProtectedPath) -> str:
     return "file" if place.wants_file else "folder"
 
 
-def _make(folders: _Folders, place: Place) -> None:
+def _make(folders: _Folders, place: ProtectedPath) -> None:
     with translate_os_errors(place.path), suppress(FileExistsError):
         folder = folders.open(place.path.parent)
         if place.wants_file:

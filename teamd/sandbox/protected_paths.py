@@ -106,7 +106,7 @@ BUILT_IN: Final = (
 )
 
 
-class PlaceState(Enum):
+class PathState(Enum):
     """What stands in a place."""
 
     FOLDER = auto()
@@ -116,7 +116,7 @@ class PlaceState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProtectedPath:
     """A place as it is found: its path, or that of the first part of it which is not there.
 
     Attributes:
@@ -126,7 +126,7 @@ class Place:
     """
 
     path: Path
-    state: PlaceState
+    state: PathState
     above: tuple[Path, ...] = ()
     target: str = ""
     wants_file: bool = False
@@ -167,7 +167,9 @@ def protected_names(
     return {**{name: name in _FILES for name in names}, **named}
 
 
-def find_places(root: Path, names: Iterable[str] | Mapping[str, bool]) -> list[Place]:
+def find_protected_paths(
+    root: Path, names: Iterable[str] | Mapping[str, bool]
+) -> list[ProtectedPath]:
     """Look at each of these places below a folder, and where links among them lead.
 
     Several below one that is missing are one place.
@@ -183,10 +185,10 @@ def find_places(root: Path, names: Iterable[str] | Mapping[str, bool]) -> list[P
     return sorted(found.values(), key=lambda place: len(place.path.parts))
 
 
-class Standing:
+class HeldPaths:
     """What the mounts of a command hold. A mount goes when somebody outside replaces its place."""
 
-    def __init__(self, workspace: Path, places: Iterable[Place]) -> None:
+    def __init__(self, workspace: Path, places: Iterable[ProtectedPath]) -> None:
         found = {one.path for one in places} | {one for place in places for one in place.above}
         self._foreign = {workspace / GIT / "commondir"} - found
         self._numbers = {path: _number(path) for path in found}
@@ -207,16 +209,16 @@ def _number(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def is_protected(path: Path, places: Iterable[Place]) -> bool:
+def is_protected(path: Path, places: Iterable[ProtectedPath]) -> bool:
     """Return whether a path is such a place, or lies in one, also by another spelling."""
     # Some file systems take `.Git` for `.git`; where they do not, nobody needs the other one.
     asked = _fold(path)
     return any(asked.is_relative_to(_fold(place.path)) for place in places)
 
 
-def _targets(root: Path, places: Iterable[Place]) -> Iterator[tuple[str, bool]]:
+def _targets(root: Path, places: Iterable[ProtectedPath]) -> Iterator[tuple[str, bool]]:
     """Yield the links that lead on from links among the places, and where they end, below root."""
-    links = [place for place in places if place.state is PlaceState.LINK]
+    links = [place for place in places if place.state is PathState.LINK]
     for path, is_file in ((one, link.wants_file) for link in links for one in follow(link.path)):
         if path.startswith(f"{root}{os.sep}"):
             yield os.path.relpath(path, root), is_file
@@ -226,7 +228,7 @@ def _fold(path: Path) -> Path:
     return Path(str(path).casefold())
 
 
-def _find(root: Path, name: str, *, wants_file: bool) -> Place:
+def _find(root: Path, name: str, *, wants_file: bool) -> ProtectedPath:
     path, above, parts = str(root), list[Path](), name.split("/")
     for at, part in enumerate(parts):  # as text: for each command, many times
         if at:
@@ -236,10 +238,10 @@ def _find(root: Path, name: str, *, wants_file: bool) -> Place:
         try:
             mode = os.lstat(path).st_mode
         except OSError:
-            return Place(_path(path), PlaceState.MISSING, tuple(above), wants_file=last)
+            return ProtectedPath(_path(path), PathState.MISSING, tuple(above), wants_file=last)
         if stat.S_ISLNK(mode):
             target = os.readlink(path)  # noqa: PTH115 -- as it is
-            return Place(_path(path), PlaceState.LINK, tuple(above), target, wants_file=last)
+            return ProtectedPath(_path(path), PathState.LINK, tuple(above), target, wants_file=last)
         if not stat.S_ISDIR(mode):
-            return Place(_path(path), PlaceState.FILE, tuple(above))
-    return Place(_path(path), PlaceState.FOLDER, tuple(above))
+            return ProtectedPath(_path(path), PathState.FILE, tuple(above))
+    return ProtectedPath(_path(path), PathState.FOLDER, tuple(above))

@@ -218,7 +218,7 @@ class Network:
 
 
 @dataclass(slots=True)
-class Visit:
+class NetworkVisit:
     """The time of one command in a network."""
 
     network: Network

@@ -20,19 +20,19 @@ from teamd.programs.cgroup import Cgroup
 from teamd.programs.reaped import Reaped
 from teamd.programs.run_program import run_to_end
 from teamd.programs.sandboxed import Sandboxed
-from teamd.sandbox.bubblewrap import MeantMounts, build_arguments, read_mounts
-from teamd.sandbox.placeholders import Placeholders, RunningCommand, Tidying
+from teamd.sandbox.bubblewrap import ExpectedMounts, build_arguments, read_mounts
+from teamd.sandbox.placeholders import PlaceholderCleanup, Placeholders, RunningCommand
 from teamd.sandbox.policy import Policy, ReadableCache
 from teamd.sandbox.probe import find_program
 from teamd.sandbox.protected_paths import (
     GIT,
-    Place,
-    PlaceState,
-    Standing,
-    find_places,
+    HeldPaths,
+    PathState,
+    ProtectedPath,
+    find_protected_paths,
     protected_names,
 )
-from teamd.sandbox.proxy import Network, Networks, Visit
+from teamd.sandbox.proxy import Network, Networks, NetworkVisit
 from teamd.sandbox.repair import repair
 
 Command = Reaped | Sandboxed
@@ -125,12 +125,12 @@ class SandboxedShell:
     cgroup: Cgroup | None = None
     _networks: Networks = field(init=False)
     _readable: ReadableCache = field(init=False)
-    _tidying: Tidying = field(init=False)
+    _tidying: PlaceholderCleanup = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_networks", Networks(self.policy.hosts))
         object.__setattr__(self, "_readable", ReadableCache(self.policy))
-        object.__setattr__(self, "_tidying", Tidying(self.placeholders))
+        object.__setattr__(self, "_tidying", PlaceholderCleanup(self.placeholders))
 
     def close(self) -> None:
         """Remove the placeholders, if no command has done it."""
@@ -152,11 +152,11 @@ class SandboxedShell:
     def _start(
         self, command: str, output: Sink, network: Network | None, *, may_init: bool
     ) -> Sandboxed:
-        places = list[Place]()
+        places = list[ProtectedPath]()
         self._tidying.soon()  # some may stand by then, though the command is refused
         holder = self.placeholders.hold(partial(self._look, places, may_init=may_init))
         self._tidying.put_off()
-        visit = Visit(network) if network else None
+        visit = NetworkVisit(network) if network else None
         clear = partial(self._clear, holder, visit)
         try:
             argv = self._arguments(places, network)
@@ -165,7 +165,7 @@ class SandboxedShell:
                 command,
                 output=output,
                 bounds=self.policy.bounds,
-                changed=Standing(self.policy.workspace, places).changed,
+                changed=HeldPaths(self.policy.workspace, places).changed,
                 clear=clear,
                 before=partial(self._meant, argv, places, visit),
                 cgroup=self.cgroup,
@@ -174,7 +174,7 @@ class SandboxedShell:
             clear()
             raise
 
-    def _arguments(self, places: Sequence[Place], network: Network | None) -> list[str]:
+    def _arguments(self, places: Sequence[ProtectedPath], network: Network | None) -> list[str]:
         """Return bubblewrap and its options; nothing among the places is missing by now."""
         argv = build_arguments(self.program, self.policy, places, self._readable.get())
         if self.policy.network:
@@ -182,11 +182,11 @@ class SandboxedShell:
         return network.joining(argv) if network else argv
 
     def _meant(
-        self, argv: Sequence[str], places: Sequence[Place], visit: Visit | None
+        self, argv: Sequence[str], places: Sequence[ProtectedPath], visit: NetworkVisit | None
     ) -> Callable[[int], None]:
         """Return what sees that the sandbox is what it is meant to be, and enters its network."""
         folders = (self.policy.workspace, *self.policy.borrowed)
-        meant = MeantMounts(argv, folders, places, read_mounts("self"))
+        meant = ExpectedMounts(argv, folders, places, read_mounts("self"))
 
         def enter(first: int) -> None:
             meant.check(read_mounts(first))
@@ -197,12 +197,12 @@ class SandboxedShell:
 
     def _look(
         self,
-        places: list[Place],
+        places: list[ProtectedPath],
         made: Container[str],
         others: Sequence[RunningCommand],
         *,
         may_init: bool,
-    ) -> tuple[RunningCommand, list[Place]]:
+    ) -> tuple[RunningCommand, list[ProtectedPath]]:
         """Find the protected places; return what this command holds, and which are missing.
 
         Args:
@@ -222,13 +222,13 @@ class SandboxedShell:
             may_init=may_init,
             owns_tree=self.policy.owns_tree,
         )
-        places[:] = find_places(root, names)
+        places[:] = find_protected_paths(root, names)
         held = sorted({str(folder) for place in places for folder in place.above})
-        fixed = [str(one.path) for one in places if one.state is not PlaceState.LINK]
+        fixed = [str(one.path) for one in places if one.state is not PathState.LINK]
         for other in others:
             if other.process.alive and (open_ones := other.could_replace([*held, *fixed])):
                 raise NoSandbox(_CHANGED.format(os.path.relpath(open_ones[0], root)))
-        links = {str(one.path): one.target for one in places if one.state is PlaceState.LINK}
+        links = {str(one.path): one.target for one in places if one.state is PathState.LINK}
         for other in others:
             if other.process.alive and (swapped := other.links.items() - links.items()):
                 raise NoSandbox(_CHANGED.format(os.path.relpath(min(swapped)[0], root)))
@@ -241,17 +241,15 @@ class SandboxedShell:
             held=held,
             fixed=fixed,
         )
-        return holder, [
-            one for one in (*places, *self._hidden()) if one.state is PlaceState.MISSING
-        ]
+        return holder, [one for one in (*places, *self._hidden()) if one.state is PathState.MISSING]
 
-    def _hidden(self) -> list[Place]:
+    def _hidden(self) -> list[ProtectedPath]:
         """Return the folders of teams in the workspace, which nobody may make there either."""
         root = self.policy.workspace
         inside = (one for one in self.policy.hidden if one != root and one.is_relative_to(root))
-        return find_places(root, [str(one.relative_to(root)) for one in inside])
+        return find_protected_paths(root, [str(one.relative_to(root)) for one in inside])
 
-    def _clear(self, holder: RunningCommand, visit: Visit | None) -> Sequence[str]:
+    def _clear(self, holder: RunningCommand, visit: NetworkVisit | None) -> Sequence[str]:
         if visit is not None:
             visit.end()
         try:

@@ -14,7 +14,7 @@ from typing import Final
 from teamd.files.directories import make_private_directory
 from teamd.files.safe_open import FOLDER
 from teamd.sandbox.policy import HOME
-from teamd.sandbox.protected_paths import GIT, Place, is_protected
+from teamd.sandbox.protected_paths import GIT, ProtectedPath, is_protected
 from teamd.tools import ToolError
 
 # O_NONBLOCK: opening a FIFO would wait for its other end; O_NOCTTY: a terminal would become ours.
@@ -38,7 +38,7 @@ class Workspace:
         self,
         root: Path,
         hidden: Sequence[Path] = (),
-        protected: Callable[[Path], Iterable[Place]] = lambda _: (),
+        protected: Callable[[Path], Iterable[ProtectedPath]] = lambda _: (),
         home: Path | None = None,
     ) -> None:
         self.root: Final = Path(os.path.realpath(root))

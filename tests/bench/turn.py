@@ -18,7 +18,7 @@ import anthropic
 
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.policy import Readable
-from teamd.sandbox.protected_paths import BUILT_IN, find_places
+from teamd.sandbox.protected_paths import BUILT_IN, find_protected_paths
 from tests.bench import imitation
 from tests.bench.ruler import interleave, machine, median, options, percentile, table
 from tests.shells import sandboxed_shell
@@ -101,7 +101,7 @@ def bubblewrap(aside: Path) -> list[str]:
     for name in BUILT_IN:
         (workspace / name).mkdir(parents=True)
     shell = sandboxed_shell(workspace, aside=aside)
-    places = find_places(workspace, BUILT_IN)
+    places = find_protected_paths(workspace, BUILT_IN)
     found = Readable.find(shell.policy)
     return [*build_arguments(shell.program, shell.policy, places, found), "--", "true"]
 

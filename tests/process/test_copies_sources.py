@@ -19,7 +19,7 @@ from teamd.copies.discard import discard
 from teamd.copies.head import read_head
 from teamd.copies.merge import merge
 from teamd.copies.record import Copy
-from teamd.copies.sandboxed_git import confined_git
+from teamd.copies.sandboxed_git import open_sandboxed_git
 from teamd.copies.source import GitKilled, Source
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
@@ -259,7 +259,7 @@ def test_collecting_garbage_in_the_source_takes_nothing_from_a_copy(paths: TeamP
     copy = make(paths).copy
     commit(paths.home, "unreachable", b="only here\n")
     (copy.folder / "b.txt").write_text("only here\n")  # the source has this object, for now
-    with confined_git(paths, copy.folder, copy.origin, writable=True) as confined:
+    with open_sandboxed_git(paths, copy.folder, copy.origin, writable=True) as confined:
         confined.do("git commit -qam 'by alice'")  # as in the agent's own sandbox
     git(paths.home, "checkout", "-q", "--orphan", "other")
     git(paths.home, "commit", "-qm", "anew")
@@ -276,7 +276,7 @@ def test_collecting_garbage_in_the_source_takes_nothing_from_a_copy(paths: TeamP
 def test_git_that_somebody_kills_says_nothing_about_the_copy(paths: TeamPaths, name: str) -> None:
     copy = copied(paths)
     with (
-        confined_git(paths, copy.folder, copy.origin) as confined,
+        open_sandboxed_git(paths, copy.folder, copy.origin) as confined,
         pytest.raises(GitKilled, match=r"git was killed in .*; try again"),
     ):
         confined.do(f"sh -c 'kill -{name} $$'")
@@ -287,7 +287,7 @@ def test_a_sandbox_that_is_killed_as_it_begins_is_waited_for_by_nobody(paths: Te
     """What bubblewrap forks waits for its word first, with git's outputs open: for ever, then."""
     copy = copied(paths)
     killed_at_its_word = ("strace", "-qq", "-o", "/dev/null", "-e", "inject=write:signal=KILL")
-    with confined_git(paths, copy.folder, copy.origin) as confined:
+    with open_sandboxed_git(paths, copy.folder, copy.origin) as confined:
         begun = replace(confined, argv=(*killed_at_its_word, *confined.argv))
         with pytest.raises(GitKilled, match=r"git was killed in .*; try again"):
             begun.do("git status")
@@ -302,7 +302,7 @@ def test_a_placeholder_in_a_copy_may_go_away_while_git_begins(paths: TeamPaths) 
         inner.mkdir(exist_ok=True)
         if kind == "a team":
             (inner / "config.json").touch()
-        with confined_git(paths, copy.folder, copy.origin) as confined:
+        with open_sandboxed_git(paths, copy.folder, copy.origin) as confined:
             shown[kind] = str(inner) in confined.argv
     assert shown == {"a placeholder": False, "a team": True}
 
@@ -337,7 +337,7 @@ def test_where_a_history_is_cut_off_is_read_from_a_file_alone(paths: TeamPaths) 
     copy = copied(paths)
     shallow = paths.home / ".git/shallow"
     head = read_head(Source.of(paths.home))
-    with confined_git(paths, copy.folder, copy.origin) as confined:
+    with open_sandboxed_git(paths, copy.folder, copy.origin) as confined:
         clone.hand_over(confined, head)
         shallow.symlink_to("HEAD")
         with pytest.raises(TeamError, match="shallow cannot be read: Too many levels of symbolic"):

@@ -27,7 +27,7 @@ from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD
 from teamd.sandbox.build import build_shell
 from teamd.sandbox.probe import probe
-from teamd.sandbox.protected_paths import find_places, protected_names
+from teamd.sandbox.protected_paths import find_protected_paths, protected_names
 from teamd.tools import Toolbox
 from teamd.tools.board import board_tools
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
@@ -72,7 +72,9 @@ class Liar:
         tools = read.tools_of("ann", "coder")
         names = protected_names(folder, tools.protect, may_init=False)
         workspace = Workspace(
-            folder, hidden=paths.off_limits(folder), protected=lambda root: find_places(root, names)
+            folder,
+            hidden=paths.off_limits(folder),
+            protected=lambda root: find_protected_paths(root, names),
         )
         versions = Versions(WrittenFiles(project.root / "written.jsonl"), who=lambda: "ann@default")
         origin = None if copy is None else copy.origin

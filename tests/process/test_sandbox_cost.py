@@ -15,7 +15,7 @@ import pytest
 
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.policy import Readable
-from teamd.sandbox.protected_paths import BUILT_IN, find_places
+from teamd.sandbox.protected_paths import BUILT_IN, find_protected_paths
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
 from tests.shells import sandboxed_shell
@@ -32,7 +32,7 @@ def test_a_sandboxed_true_costs_less_than_two_and_a_half_times_bubblewrap(tmp_pa
     box = Toolbox([Bash(shell=shell, timeout_seconds=60, output_bytes=2000)])
     for name in BUILT_IN:  # what is there is mounted as well, but needs no placeholder
         (workspace / name).mkdir(parents=True)
-    places = find_places(workspace, BUILT_IN)
+    places = find_protected_paths(workspace, BUILT_IN)
     argv = [
         *build_arguments(shell.program, shell.policy, places, Readable.find(shell.policy)),
         "--",

@@ -24,7 +24,7 @@ from teamd.mail.mailbox import Mailbox
 from teamd.process_id import Identity
 from teamd.sandbox.build import placeholders_of
 from teamd.sandbox.placeholders import RunningCommand
-from teamd.sandbox.protected_paths import Place, PlaceState
+from teamd.sandbox.protected_paths import PathState, ProtectedPath
 from teamd.settings import Settings
 from teamd.settings.schema import HostSettings, ModelSettings
 from teamd.settings.trust import TrustStore
@@ -316,7 +316,7 @@ def test_a_placeholder_of_a_sandbox_is_no_settings_file(paths: TeamPaths) -> Non
     """It is an empty folder, and goes with the last command."""
     file = paths.home / "team.toml"
     placeholders = placeholders_of(paths, paths.home)
-    missing = Place(file, PlaceState.MISSING)
+    missing = ProtectedPath(file, PathState.MISSING)
     holder = RunningCommand(id="1", team=str(paths.root), process=Identity.own())
     placeholders.hold(lambda _, __: (holder, [] if file.exists() else [missing]))
     assert "the settings are right" in call(paths, "doctor").out

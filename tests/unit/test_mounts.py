@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from teamd.sandbox.bubblewrap import MeantMounts, Mount, decode_mounts, read_mounts
-from teamd.sandbox.protected_paths import Place, PlaceState
+from teamd.sandbox.bubblewrap import ExpectedMounts, Mount, decode_mounts, read_mounts
+from teamd.sandbox.protected_paths import PathState, ProtectedPath
 
 WORKSPACE = Path("/home/me/work")
 ARGV = (
@@ -42,14 +42,14 @@ MEANT = {
     ".vscode": Mount("0:42", "/", "/home/me/work/.vscode", read_only=True),
 }
 PLACES = (
-    Place(WORKSPACE / "e/f", PlaceState.FILE, (WORKSPACE / "e",)),
-    Place(WORKSPACE / ".vscode", PlaceState.FOLDER),
-    Place(WORKSPACE / "CLAUDE.md", PlaceState.LINK, (), "AGENTS.md"),
+    ProtectedPath(WORKSPACE / "e/f", PathState.FILE, (WORKSPACE / "e",)),
+    ProtectedPath(WORKSPACE / ".vscode", PathState.FOLDER),
+    ProtectedPath(WORKSPACE / "CLAUDE.md", PathState.LINK, (), "AGENTS.md"),
 )
 
 
 def check(mounts: dict[str, Mount]) -> None:
-    MeantMounts(ARGV, [WORKSPACE], PLACES, OWN).check(mounts.values())
+    ExpectedMounts(ARGV, [WORKSPACE], PLACES, OWN).check(mounts.values())
 
 
 def test_what_was_meant_passes() -> None:
@@ -86,9 +86,9 @@ def test_a_mount_that_came_off_is_seen(name: str) -> None:
 
 
 def test_a_place_without_a_placeholder_is_seen() -> None:
-    places = [*PLACES, Place(WORKSPACE / "deploy", PlaceState.MISSING)]
+    places = [*PLACES, ProtectedPath(WORKSPACE / "deploy", PathState.MISSING)]
     with pytest.raises(OSError, match="deploy has just been replaced"):
-        MeantMounts(ARGV, [WORKSPACE], places, OWN).check(MEANT.values())
+        ExpectedMounts(ARGV, [WORKSPACE], places, OWN).check(MEANT.values())
 
 
 def test_what_is_named_by_a_link_is_where_that_leads(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_is_named_by_a_link_is_where_that_leads(tmp_path: Path) -> None:
     real = str((tmp_path / "real").resolve())
     for source, meant in ((tmp_path / "link", True), (tmp_path / "work" / "link", False)):
         argv = ("bwrap", "--ro-bind", str(source), "/x")
-        mounts = MeantMounts(argv, [tmp_path / "work"], (), own)
+        mounts = ExpectedMounts(argv, [tmp_path / "work"], (), own)
         with nullcontext() if meant else pytest.raises(OSError, match="/x has just been replaced"):
             mounts.check([Mount("8:1", real, "/x", read_only=True)])
         with pytest.raises(OSError, match="/x has just been replaced"):
@@ -130,7 +130,7 @@ def test_where_the_kernel_does_not_tell_the_way_is_walked(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, call, fail)
-        mounts = MeantMounts(argv, (), (), own)
+        mounts = ExpectedMounts(argv, (), (), own)
     mounts.check([Mount("8:1", str((tmp_path / "real").resolve()), "/x", read_only=True)])
 
 
@@ -156,7 +156,7 @@ def test_what_of_a_file_system_stands_at_a_path(
 def test_a_folder_whose_name_goes_on_is_another_one() -> None:
     """`/home/me/workshop` is not in a mount of `/home/me/work`."""
     own = [Mount("8:1", "/", "/", read_only=False), Mount("8:2", "/", "/w", read_only=False)]
-    mounts = MeantMounts(("bwrap", "--ro-bind", "/wide", "/x"), [Path("/wide")], (), own)
+    mounts = ExpectedMounts(("bwrap", "--ro-bind", "/wide", "/x"), [Path("/wide")], (), own)
     mounts.check([Mount("8:1", "/wide", "/x", read_only=True)])
 
 

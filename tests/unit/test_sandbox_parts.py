@@ -24,14 +24,14 @@ from teamd.process_id import Identity
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.build import build_policy, clear_dead, own_places, placeholders_of
 from teamd.sandbox.git_settings import keep_harmless, named_by_settings
-from teamd.sandbox.placeholders import Placeholders, RunningCommand, Tidying
+from teamd.sandbox.placeholders import PlaceholderCleanup, Placeholders, RunningCommand
 from teamd.sandbox.policy import Readable
 from teamd.sandbox.probe import Probe, describe, find_program, probe
 from teamd.sandbox.protected_paths import (
-    Place,
-    PlaceState,
-    Standing,
-    find_places,
+    HeldPaths,
+    PathState,
+    ProtectedPath,
+    find_protected_paths,
     follow,
     is_protected,
     leads_through,
@@ -66,13 +66,15 @@ def test_a_place_is_found_as_it_stands(tmp_path: Path) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/b/file").touch()
     (tmp_path / "a/link").symlink_to("b")
-    found = {p.path: p for p in find_places(tmp_path, ["a/b/file", "a/link", "a/x/y", "a/x/z"])}
+    found = {
+        p.path: p for p in find_protected_paths(tmp_path, ["a/b/file", "a/link", "a/x/y", "a/x/z"])
+    }
     states = {str(path.relative_to(tmp_path)): place.state for path, place in found.items()}
     assert states == {
-        "a/b": PlaceState.FOLDER,  # where the link leads
-        "a/b/file": PlaceState.FILE,
-        "a/link": PlaceState.LINK,
-        "a/x": PlaceState.MISSING,
+        "a/b": PathState.FOLDER,  # where the link leads
+        "a/b/file": PathState.FILE,
+        "a/link": PathState.LINK,
+        "a/x": PathState.MISSING,
     }
     assert found[tmp_path / "a/b/file"].above == (tmp_path / "a", tmp_path / "a/b")
 
@@ -85,14 +87,14 @@ def test_every_link_that_a_place_leads_through_is_one(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").symlink_to("docs/latest/AGENTS.md")
     (tmp_path / "round").symlink_to("round")
     (tmp_path / "out").symlink_to("../elsewhere")
-    found = {p.path: p.state for p in find_places(tmp_path, ["AGENTS.md", "round", "out"])}
+    found = {p.path: p.state for p in find_protected_paths(tmp_path, ["AGENTS.md", "round", "out"])}
     assert {str(path.relative_to(tmp_path)): state for path, state in found.items()} == {
-        "AGENTS.md": PlaceState.LINK,
-        "docs": PlaceState.LINK,
-        "real/latest": PlaceState.LINK,
-        "real/deep/AGENTS.md": PlaceState.MISSING,
-        "round": PlaceState.LINK,
-        "out": PlaceState.LINK,
+        "AGENTS.md": PathState.LINK,
+        "docs": PathState.LINK,
+        "real/latest": PathState.LINK,
+        "real/deep/AGENTS.md": PathState.MISSING,
+        "round": PathState.LINK,
+        "out": PathState.LINK,
     }
 
 
@@ -299,7 +301,7 @@ def test_a_way_of_too_many_links_may_lead_anywhere(tmp_path: Path) -> None:
 
 
 def test_what_is_protected_is_so_with_all_that_is_in_it(tmp_path: Path) -> None:
-    places = find_places(tmp_path, protected_names(tmp_path, ["deploy"], may_init=False))
+    places = find_protected_paths(tmp_path, protected_names(tmp_path, ["deploy"], may_init=False))
     stays = [".git/hooks/pre-push", ".GIT/config", ".vscode/a/b", "team.toml", "deploy/x"]
     assert all(is_protected(tmp_path / name, places) for name in [*stays, "Agents.md"])
     free = ["src/main.py", ".gitignore", "deployed", "docs/AGENTS.md"]
@@ -350,13 +352,13 @@ def test_a_place_that_is_replaced_from_outside_is_noticed(tmp_path: Path) -> Non
     """The kernel takes a mount away when somebody renames over its place, or removes it."""
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/config").write_text("a")
-    standing = Standing(tmp_path, find_places(tmp_path, [".git/config"]))
+    standing = HeldPaths(tmp_path, find_protected_paths(tmp_path, [".git/config"]))
     (tmp_path / ".git/config").write_text("b")
     assert standing.changed() == ""
     (tmp_path / "new").write_text("c")
     (tmp_path / "new").rename(tmp_path / ".git/config")
     assert standing.changed() == "config"
-    other = Standing(tmp_path, find_places(tmp_path, [".git/config"]))
+    other = HeldPaths(tmp_path, find_protected_paths(tmp_path, [".git/config"]))
     (tmp_path / ".git/commondir").touch()
     assert other.changed() == "commondir"
 
@@ -371,7 +373,7 @@ def test_no_placeholder_is_made_through_a_link(name: str, tmp_path: Path) -> Non
     workspace, outside = tmp_path / "workspace", tmp_path / "outside"
     (outside / "info").mkdir(parents=True)
     workspace.mkdir()
-    place = Place(workspace / name, PlaceState.MISSING)
+    place = ProtectedPath(workspace / name, PathState.MISSING)
     held = Placeholders(workspace, tmp_path / "state")
     (workspace / "way").symlink_to(outside)
     with pytest.raises(StoreError):
@@ -389,8 +391,8 @@ def test_the_last_command_removes_the_placeholders_and_nothing_else(tmp_path: Pa
     held = Placeholders(workspace, tmp_path / "state")
 
     def look(name: str) -> Any:
-        places = find_places(workspace, [".vscode", ".idea", ".husky"])
-        missing = [place for place in places if place.state is PlaceState.MISSING]
+        places = find_protected_paths(workspace, [".vscode", ".idea", ".husky"])
+        missing = [place for place in places if place.state is PathState.MISSING]
         return lambda _made, _others: (holder(name), missing)
 
     one = held.hold(look("1"))
@@ -409,7 +411,7 @@ def test_the_last_command_removes_the_placeholders_and_nothing_else(tmp_path: Pa
 def test_placeholders_go_a_moment_after_the_last_command(tmp_path: Path) -> None:
     """Unless another one follows; and at the end of the process, if that comes first."""
     held = Placeholders(tmp_path, tmp_path / "state")
-    place = Place(tmp_path / ".vscode", PlaceState.MISSING)
+    place = ProtectedPath(tmp_path / ".vscode", PathState.MISSING)
 
     def run(name: str) -> None:
         one = held.hold(lambda _made, _others: (holder(name), [place]))
@@ -425,7 +427,7 @@ def test_placeholders_go_a_moment_after_the_last_command(tmp_path: Path) -> None
         await until(lambda: not place.path.exists(), what="no placeholder is left")
         run("3")
 
-    tidying = Tidying(held)
+    tidying = PlaceholderCleanup(held)
     asyncio.run(live())
     assert place.path.exists()
     tidying.now()
@@ -438,7 +440,7 @@ def test_what_a_killed_teammate_did_not_tidy_its_supervisor_does(tmp_path: Path)
     workspace.mkdir()
     paths.create()
     held = placeholders_of(paths, workspace)
-    place = Place(workspace / ".vscode", PlaceState.MISSING)
+    place = ProtectedPath(workspace / ".vscode", PathState.MISSING)
     held.release(held.hold(lambda _made, _others: (holder("1"), [place])))
     assert place.path.exists()
     assert clear_dead(paths, workspace) == []
