@@ -1,7 +1,7 @@
-"""What a command of a teammate can reach: the walls around it, and whether they stand."""
+"""The sandbox around the commands of a teammate."""
 
 from __future__ import annotations
 
 from typing import Final
 
-SANDBOXED: Final = "bubblewrap"  # so begins the line that says what stands around commands
+SANDBOXED: Final = "bubblewrap"  # the first word of the line that describes the sandbox

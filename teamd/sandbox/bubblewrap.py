@@ -1,7 +1,8 @@
-"""The command line of bubblewrap for a policy: what is mounted where, in the order that counts.
+"""The bubblewrap command line for a policy, and the check that its mounts are the expected ones.
 
-The root of a sandbox is an empty file system, and only what is named here is in it: no home, no
-`/run`, no socket of another program. Options as in bwrap(1); any version from 0.4 on has them.
+The root of a sandbox is an empty file system. It contains only the mounts that are named here: no
+home, no `/run`, no socket of another program. Options are described in bwrap(1), and every version
+since 0.4 has them.
 """
 
 from __future__ import annotations
@@ -43,45 +44,50 @@ class Mount(NamedTuple):
 
     @classmethod
     def decode(cls, line: str) -> Mount:
-        """Read a line; blanks and the like are in it in octal."""
+        """Parse a line, in which blanks are written in octal."""
         _, _, device, root, point, options, *_ = line.split(" ")
         return cls(device, _plain(root), _plain(point), "ro" in options.split(","))
 
     def at(self, path: str) -> tuple[str, str]:
-        """Return what of which file system stands at a path of this mount."""
+        """Return the device, and the path on it, that this mount shows at a path."""
         rest = path.removeprefix(self.point).lstrip(os.sep)
         return self.device, f"{self.root.rstrip(os.sep)}/{rest}".rstrip(os.sep) or os.sep
 
 
 def _plain(path: str) -> str:
-    """Return a path without its octal; few have any."""
+    """Return a path with its octal escapes decoded."""
     return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), path) if "\\" in path else path
 
 
 def read_mounts(pid: int | str) -> tuple[Mount, ...]:
-    """Return what is mounted for a process, the latest last.
+    """Return the mounts that a process sees, the latest last.
 
     Raises:
-        OSError: it has ended.
+        OSError: the process has ended.
     """
     text = Path(f"/proc/{pid}/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
     return decode_mounts(text)
 
 
-@lru_cache(2)  # a process's own stays the same
+@lru_cache(2)  # the mounts of this process rarely change
 def decode_mounts(text: str) -> tuple[Mount, ...]:
-    """Read the kernel's list; it ends a line in a newline alone, whatever a path may hold."""
+    """Parse the list of the kernel, which escapes newlines in paths."""
     return tuple(Mount.decode(line) for line in text.split("\n") if line)
 
 
 class ExpectedMounts:
-    """What is to be mounted in a sandbox.
+    """The mounts that a sandbox must have before its command starts; see proc(5) on mountinfo.
+
+    bubblewrap resolves each path again when it mounts it. Another command in the same workspace can
+    put a link to a folder of the person there at just that moment, and remove it again. So no
+    command starts before the list of the kernel shows that each mount has its expected source.
+    Afterwards a link can lead only to files in the sandbox.
 
     Args:
         argv: bubblewrap and its options.
-        folders: where links may come and go; no path that is mounted in them leads through one.
-        places: what stays as it is.
-        own: what is mounted for this process.
+        folders: where commands may create links; no mounted path in them leads through a link.
+        places: the protected paths.
+        own: the mounts of this process.
     """
 
     def __init__(
@@ -92,27 +98,27 @@ class ExpectedMounts:
         own: Sequence[Mount],
     ) -> None:
         inside = tuple(f"{folder}{os.sep}" for folder in folders)
-        self._own = {mount.point: mount for mount in own}  # of two at one point the later
+        self._own = {mount.point: mount for mount in own}  # the later one hides
         self._devices = {mount.device for mount in own}
-        real = cache(_resolve_by_kernel)  # many are the same
+        real = cache(_resolve_by_kernel)  # many sources are equal
         self._sources = {
             target: source if f"{source}{os.sep}".startswith(inside) else real(source)
             for target, source in _mount_sources(argv).items()
         }
-        # While bubblewrap still mounts: whoever checks is waited for.
+        # Done while bubblewrap is still mounting: the command waits for the check.
         self._stands = {target: self._find(path) for target, path in self._sources.items()}
         self._fixed = {argv[at + 2] for at, word in enumerate(argv) if word in _READ_ONLY}
         self._covers = _mount_covers(argv)
-        # One that is missing has just been taken away again: it is not held, and that is seen.
+        # A missing path has just been removed again. It has no mount, so the check fails.
         self._kept = [str(one.path) for one in places if one.state is not PathState.LINK]
 
     def check(self, mounted: Iterable[Mount]) -> None:
-        """See that mounts are what they are meant to be, and that what is protected is held.
+        """Check that the mounts are as expected, and that every protected path is read-only.
 
         Raises:
-            OSError: something else is mounted, or not everything.
+            OSError: a mount is missing or shows something else.
         """
-        top = {mount.point: mount for mount in mounted}  # the latest hides those before it
+        top = {mount.point: mount for mount in mounted}  # the latest mount hides earlier ones
         for mount in top.values():
             loose = mount.point in self._fixed and not mount.read_only
             if loose or (mount.device in self._devices and not self._is_meant(mount)):
@@ -125,7 +131,7 @@ class ExpectedMounts:
                 raise _replaced(point)
 
     def _is_meant(self, mount: Mount) -> bool:
-        """Return whether a mount shows what stands at its source; so do those within a folder."""
+        """Return whether a mount, or a mount within it, shows its expected source."""
         target = mount.point
         while target not in self._sources and target != os.sep:
             target = os.path.dirname(target)  # noqa: PTH120 -- text, many times
@@ -138,7 +144,7 @@ class ExpectedMounts:
         return stands is None or stands == (mount.device, mount.root)
 
     def _find(self, path: str) -> tuple[str, str] | None:
-        """Return what of which file system stands at a path, if that is known."""
+        """Return the device, and the path on it, of a path outside the sandbox, if known."""
         point = path
         while (mount := self._own.get(point)) is None and point != os.sep:
             point = point[: point.rfind(os.sep)] or os.sep
@@ -146,9 +152,9 @@ class ExpectedMounts:
 
 
 def _resolve_by_kernel(path: str) -> str:
-    """Return where a path leads, as the kernel says it: to walk it takes ten times as long.
+    """Resolve a path by asking the kernel, which is ten times as fast as `os.path.realpath`.
 
-    It is walked where the kernel does not tell: nothing stands there, or what did is just removed.
+    A missing or just removed path is resolved by `os.path.realpath`.
     """
     with suppress(OSError):
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -166,23 +172,23 @@ def _replaced(point: str) -> OSError:
 
 
 def _mount_sources(argv: Sequence[str]) -> dict[str, str]:
-    """Return what is to be mounted, by its place; what bubblewrap makes itself is not among it."""
+    """Return the source of each bind mount by its target, without what bubblewrap creates."""
     found = {}
     for at, word in enumerate(argv):
         if word in _BINDS:
             found[argv[at + 2]] = argv[at + 1]
-        elif word == _DEVICES:  # single devices of the machine's own
+        elif word == _DEVICES:  # bind mounts of single devices
             found[argv[at + 1]] = argv[at + 1]
     return found
 
 
 def _mount_covers(argv: Sequence[str]) -> list[str]:
-    """Return where an empty folder is to hide what stands there."""
+    """Return the targets of the empty folders that hide something."""
     return [argv[at + 1] for at, word in enumerate(argv) if word == _COVER]
 
 
-# As root a sandbox with any capability can be left. The command is the first process of its
-# namespace, so that nothing of bubblewrap's own is in there.
+# With any capability, root can escape from a sandbox. The command is the first process of its
+# namespace, so that no process of bubblewrap itself is in it.
 _BASE: Final = (
     "--unshare-user", "--unshare-all", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
     "--as-pid-1",
@@ -191,23 +197,20 @@ _RESOLVER: Final = Path("/etc/resolv.conf")
 _TEMPORARY: Final = (TEMPORARY, "/var/tmp", "/dev/shm")  # noqa: S108 -- the sandbox's own
 _MOST_SOCKETS: Final = 1000
 _OPEN_SOCKETS: Final = Path("/proc/net/unix")
-_ROW: Final = re.compile(r"\n(?=[0-9a-f]+: )")  # a path may hold ends of lines
+_ROW: Final = re.compile(r"\n(?=[0-9a-f]+: )")  # a path may contain newlines
 _GIT: Final = Path("/usr/bin/git")
-_REAL_GIT: Final = "/run/teamd/git"  # where the guard finds it, inside
+_REAL_GIT: Final = "/run/teamd/git"  # where the guard script finds git inside the sandbox
 _GUARD: Final = Path(__file__).with_name("git_guard.sh")
 _KERNEL: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 
 
 def build_base(program: str, *, network: bool = False) -> list[str]:
-    """Return bubblewrap with what is the same for every command: namespaces, the system's folders.
-
-    What is slow to find of it is found once, by whoever asks for it before the first fork.
-    """
+    """Return the arguments that every command shares: namespaces and the folders of the system."""
     return [*build_trial(program, network=network), *_hide_secrets_of_root()]
 
 
 def build_trial(program: str, *, network: bool = False) -> list[str]:
-    """Return of that what is quick to find, and tells whether bubblewrap works on this machine."""
+    """Return the arguments that suffice to find out whether bubblewrap works on this machine."""
     shared = ["--share-net"] if network else []
     return [program, *_BASE, *shared, *_system()]
 
@@ -224,7 +227,7 @@ def _find_system() -> Iterator[str]:
         elif folder.is_dir():
             yield from ("--ro-bind", str(folder), str(folder))
     yield from ("--proc", "/proc", "--dev", "/dev")
-    for name in _KERNEL:  # root inside is root outside, and the kernel asks for no more than that
+    for name in _KERNEL:  # root inside is root outside, and the kernel checks only the user id
         yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
 
 
@@ -236,8 +239,8 @@ def build_arguments(
     Args:
         program: bubblewrap.
         policy: what the command may reach.
-        places: what stays as it is, each as it stands now.
-        readable: what it may read.
+        places: the protected paths in their present state.
+        readable: the folders that the command may read.
     """
     above, places = _ways_through_shared(policy, readable), list(places)
     return [
@@ -260,18 +263,19 @@ def build_arguments(
 
 
 def _temporary(policy: Policy) -> Iterator[str]:
-    """Yield one folder on the disk for all that is temporary: memory would have no bound there."""
+    """Yield one folder on disk for all temporary files: in memory their size would be unlimited."""
     for folder in _TEMPORARY:
         yield from ("--bind", str(policy.temporary), folder)
     yield from ("--remount-ro", "/dev")
 
 
 def _ways_through_shared(policy: Policy, readable: Readable) -> list[str]:
-    """Return where the way to what is mounted leaves a folder that all commands can write to.
+    """Return the first folder below a shared writable folder on the path to each mount.
 
-    If nothing were mounted there, a command could move that folder and remove it. With it would go
-    what is mounted below for a background job, which could then rename what its mounts keep. Or it
-    could put a link there, and bubblewrap would make folders where that leads.
+    Each of these gets a mount of its own. Otherwise a command could move and remove the folder.
+    That would also detach the mounts below it in the sandbox of a background job, which could then
+    rename protected paths. Or the command could replace the folder by a link, and bubblewrap would
+    create folders at the target of that link.
     """
     targets = [*map(str, (policy.workspace, *policy.borrowed)), *readable.folders]
     mounted = tuple(f"{folder}{os.sep}" for folder in (policy.workspace, *readable.folders))
@@ -279,7 +283,7 @@ def _ways_through_shared(policy: Policy, readable: Readable) -> list[str]:
     for target in targets:
         for shared in (HOME, *_TEMPORARY):
             first, deeper, _ = target.removeprefix(f"{shared}{os.sep}").partition(os.sep)
-            if first and deeper:  # otherwise it lies elsewhere, or is mounted there itself
+            if first and deeper:  # otherwise the mount is elsewhere, or is this folder
                 found[f"{shared}{os.sep}{first}"] = None
     return [folder for folder in found if not f"{folder}{os.sep}".startswith(mounted)]
 
@@ -295,7 +299,7 @@ def _mount_readable(readable: Readable) -> Iterator[str]:
 
 
 def _mount_workspace(policy: Policy, readable: Readable) -> Iterator[str]:
-    """Yield the workspace; a hidden folder around it that is within reach shows nothing else."""
+    """Yield the workspace; a readable hidden folder around it shows nothing but the workspace."""
     hidden = [str(one) for one in policy.around if f"{one}{os.sep}".startswith(readable.reach)]
     yield from _each("--tmpfs", hidden)
     yield from ("--bind", str(policy.workspace), str(policy.workspace))
@@ -305,20 +309,26 @@ def _mount_workspace(policy: Policy, readable: Readable) -> Iterator[str]:
 
 
 def _protect(places: Iterable[ProtectedPath]) -> Iterator[str]:
-    """Yield mounts for what stays as it is; its folders are mounted, so that none is renamed."""
+    """Yield read-only mounts of the protected paths.
+
+    Every folder above them is mounted on itself: a command cannot rename a mount point.
+    """
     places = list(places)
     above = {folder: None for place in places for folder in place.above}
     for folder in sorted(above, key=lambda folder: len(folder.parts)):
         yield from ("--bind", str(folder), str(folder))
     for place in places:
-        if place.state is PathState.FOLDER and is_empty(place.path):  # takes half the time
+        if place.state is PathState.FOLDER and is_empty(place.path):  # faster than a bind
             yield from ("--tmpfs", str(place.path), "--remount-ro", str(place.path))
         elif place.state in (PathState.FILE, PathState.FOLDER):
             yield from ("--ro-bind", str(place.path), str(place.path))
 
 
 def _guard_git(policy: Policy, places: Iterable[ProtectedPath]) -> Iterator[str]:
-    """Yield a script in the place of git that refuses to half change protected files."""
+    """Yield a script in place of git: it refuses commands that would fail halfway.
+
+    A checkout or merge that changes protected files would stop after some of its changes.
+    """
     root = policy.workspace
     hidden = (one for one in policy.hidden if one != root and one.is_relative_to(root))
     paths = dict.fromkeys((*(place.path for place in places), *hidden))
@@ -333,17 +343,17 @@ def _guard_git(policy: Policy, places: Iterable[ProtectedPath]) -> Iterator[str]
 
 
 def is_empty(folder: Path) -> bool:
-    """Return whether it is a folder that can be read, and nothing is in it."""
+    """Return whether a path is a readable and empty folder."""
     with suppress(OSError), os.scandir(folder) as found:
         return next(found, None) is None
     return False
 
 
 def _hide(policy: Policy, readable: Readable) -> Iterator[str]:
-    """Yield an empty folder in the place of each hidden one that is within reach."""
+    """Yield an empty folder in place of each hidden folder that would be visible."""
     reach = (f"{policy.workspace}{os.sep}", *readable.reach)
-    around = tuple(f"{folder}{os.sep}" for folder in policy.around)  # nothing of it is shown
-    for folder in policy.hidden:  # in this order: a team's own comes before that of all teams
+    around = tuple(f"{folder}{os.sep}" for folder in policy.around)  # not visible at all
+    for folder in policy.hidden:  # the order matters: inner folders come first
         path = f"{folder}{os.sep}"
         shown = folder.is_relative_to(policy.workspace) or not path.startswith(around)
         if shown and path.startswith(reach) and folder.is_dir():
@@ -351,11 +361,11 @@ def _hide(policy: Policy, readable: Readable) -> Iterator[str]:
 
 
 def _hide_sockets(readable: Readable) -> Iterator[str]:
-    """Yield mounts over sockets in folders that can be read: who may see one may connect to it."""
+    """Yield mounts over sockets in readable folders: every command that sees one can connect."""
     linked = [(f"{os.path.realpath(folder)}{os.sep}", folder) for folder in readable.linked]
     for socket in map(_real, _sockets()):
         places = [socket] if socket.startswith(readable.reach) else []
-        for real, folder in linked:  # as it leads now
+        for real, folder in linked:  # the present target of the link
             if socket.startswith(real):
                 places.append(f"{folder}{os.sep}{socket.removeprefix(real)}")
         for place in places:
@@ -384,28 +394,27 @@ def _environment(policy: Policy) -> Iterator[str]:
 
 
 def _resolver() -> Iterator[str]:
-    """Yield the file that names the name servers, which is often a link into `/run`."""
+    """Yield the file with the addresses of the name servers, which is often a link into `/run`."""
     real = Path(os.path.realpath(_RESOLVER))
     if not is_of_system(real) and real.is_file():
         yield from ("--ro-bind", str(real), str(real))
 
 
 def _hide_secrets_of_root() -> Iterator[str]:
-    """Yield mounts that hide what in `/etc` only root may read: to root nothing else does."""
+    """Yield mounts that hide files in `/etc` which only root may read.
+
+    File permissions do not protect them from commands of root.
+    """
     for path in _secrets_of_root() if os.geteuid() == 0 else ():
         if path.is_dir():
             yield from ("--tmpfs", str(path), "--remount-ro", str(path))
-        elif path.exists():  # one that is gone by now could not be mounted over
+        elif path.exists():  # a removed file cannot be mounted over
             yield from ("--ro-bind", os.devnull, str(path))
 
 
 @cache
 def _secrets_of_root() -> tuple[Path, ...]:
-    """Return the files and folders in `/etc` that others than their owner may not read.
-
-    Each command looks through a thousand files here, so nothing is made of those that are not
-    among them.
-    """
+    """Return the files and folders in `/etc` that only their owner or group may read."""
     found, folders = [], ["/etc"]
     while folders:
         for entry in _entries(folders.pop()):
@@ -421,6 +430,6 @@ def _secrets_of_root() -> tuple[Path, ...]:
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
-    with suppress(OSError), os.scandir(folder) as entries:  # removed meanwhile
+    with suppress(OSError), os.scandir(folder) as entries:  # it has just been removed
         return list(entries)
     return []

@@ -1,4 +1,4 @@
-"""What the settings of git name in a workspace, and what of them is harmless; see git-config(1)."""
+"""Paths in the workspace that git's settings name, and the harmless settings; git-config(1)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-# All else makes git run something, or read settings from somewhere else.
+# Other settings can make git run programs, or read settings from elsewhere.
 _HARMLESS: Final = re.compile(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode"
     r"|symlinks)|extensions\.(objectformat|refstorage)|user\.(name|email)|init\.defaultbranch"
@@ -18,27 +18,27 @@ _SECTION: Final = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)\s*\]\s*(?:[#;].*)?")
 _VARIABLE: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*([^\"\\#;\n]*)")
 _ANY_SECTION: Final = re.compile(r'\s*\[\s*([A-Za-z0-9.-]+)\s*(?:"(?:[^"\\]|\\.)*")?\s*\]')
 _ANY_VALUE: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)")
-_CONTINUED: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")  # an escaped backslash is none
+_CONTINUED: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")  # not an escaped backslash
 _ESCAPES: Final = {"n": "\n", "t": "\t", "b": "\b"}
 _MOST_FILES: Final = 20  # that include each other
 _LARGEST_BYTES: Final = 1 << 20
 
 
 def named_by_settings(workspace: Path, git: Path | None) -> Iterator[tuple[str, bool]]:
-    """Yield the folders of hooks and the files of settings in a workspace that git's settings name.
+    """Yield the hook folders and settings files in a workspace that git's settings name.
 
     Args:
-        workspace: the folder; paths of what is yielded are relative to it.
-        git: its repository; without one, the person's own settings count for one that is made.
+        workspace: the folder; the yielded paths are relative to it.
+        git: its repository; without one, only the person's own settings are read.
 
     Yields:
         A path, and whether git reads a file there.
     """
     own = () if git is None else (git / "config", git / "config.worktree")
     sources = [*own, *_of_person()]
-    for file in sources:  # grows meanwhile
+    for file in sources:  # the loop appends to it
         for kind, value in _paths_in(_read(file)):
-            # Hooks are sought from the top of the working tree, a file beside who names it.
+            # Hook paths are relative to the working tree, included files to the including one.
             base = workspace if kind == "hooks" else file.parent
             found = Path(os.path.normpath(base / os.path.expanduser(value)))  # noqa: PTH111
             if kind == "file" and found not in sources and len(sources) < _MOST_FILES:
@@ -48,7 +48,7 @@ def named_by_settings(workspace: Path, git: Path | None) -> Iterator[tuple[str, 
 
 
 def _of_person() -> Iterator[Path]:
-    """Yield where git reads settings for all repositories, see FILES in git-config(1)."""
+    """Yield the files with settings for all repositories, see FILES in git-config(1)."""
     folder = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     named = os.environ.get("GIT_CONFIG_GLOBAL")
     for name in ("/etc/gitconfig", "~/.gitconfig", f"{folder}/git/config", named):
@@ -57,7 +57,7 @@ def _of_person() -> Iterator[Path]:
 
 
 def keep_harmless(content: str) -> str:
-    """Return the settings that neither run nor include anything."""
+    """Return only the settings that neither run a program nor include a file."""
     kept, section = [], ""
     for line in content.splitlines():
         if found := _SECTION.fullmatch(line):
@@ -73,7 +73,7 @@ def keep_harmless(content: str) -> str:
 
 
 def _paths_in(content: str) -> Iterator[tuple[str, str]]:
-    """Yield the paths that settings name, each with what is there: `hooks` or a `file`."""
+    """Yield the paths in settings, each with its kind: `hooks` or `file`."""
     section = ""
     for line in _CONTINUED.sub(r"\1", content.replace("\r\n", "\n")).split("\n"):
         rest = line
@@ -96,7 +96,7 @@ def _plain(value: str) -> str:
 
 
 def _read(path: Path) -> str:
-    """Return the start of a regular file; nothing of what is none."""
+    """Return the start of a regular file; nothing for other kinds of files."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):

@@ -1,4 +1,10 @@
-"""What one teammate's commands may reach, as its settings say it."""
+"""The rights of one teammate's commands: what they may read, write, see and connect to.
+
+The arguments of bubblewrap follow from a `Policy`, the `Readable` folders and the protected paths.
+Version managers put links or small scripts on the PATH, and the programs that these run are
+elsewhere in the home: pyenv, rbenv, asdf and mise use folders beside `shims`, pipx and uv
+environments at the targets of links, and rustup a folder that a variable names.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +32,12 @@ _BESIDE_SHIMS: Final = (
 )  # fmt: skip
 _RUSTUP: Final = "rustup"
 _RUSTUP_HOME: Final = "RUSTUP_HOME"
-_MOST_STEPS: Final = 4  # from a link to a link to an interpreter, each in an environment
+_MOST_STEPS: Final = 4  # links between environments, down to an interpreter
 _MOST_CACHED: Final = 1000
 
 
 def needed_by_programs(folder: Path) -> Iterator[Path]:
-    """Yield a folder on the PATH, and what its programs need; some of it may not be there."""
+    """Yield a folder on the PATH and the paths that its programs need, existing or not."""
     for programs in (folder, *_environments(folder)):
         yield programs
         if programs.name == _PROGRAMS:
@@ -43,13 +49,13 @@ def needed_by_programs(folder: Path) -> Iterator[Path]:
 
 
 def toolchain_variables(path: Iterable[Path], environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables without which programs on the PATH do not find what they need."""
+    """Return the variables by which programs on the PATH find their files."""
     home = _rustup_home(environment) if any(map(_has_rustup, path)) else None
     return {} if home is None else {_RUSTUP_HOME: str(home)}
 
 
 def _has_rustup(folder: Path) -> bool:
-    return os.path.exists(folder / _RUSTUP)  # noqa: PTH110 -- false in a folder that is closed
+    return os.path.exists(folder / _RUSTUP)  # noqa: PTH110 -- false for an unreadable folder
 
 
 def _rustup_home(environment: Mapping[str, str]) -> Path | None:
@@ -60,7 +66,7 @@ def _rustup_home(environment: Mapping[str, str]) -> Path | None:
 
 
 def _environments(folder: Path) -> list[Path]:
-    """Return the folders of programs of the environments that links in a folder lead to."""
+    """Return the program folders of the environments to which links in a folder lead."""
     found: dict[Path, None] = {}
     steps = [folder]
     for _ in range(_MOST_STEPS):
@@ -72,7 +78,7 @@ def _environments(folder: Path) -> list[Path]:
 
 
 def changed_at(folder: Path) -> int:
-    """Return when the entries of a folder have changed, in nanoseconds; 0 for none."""
+    """Return when the entries of a folder last changed, in nanoseconds; 0 if it is missing."""
     with suppress(OSError):
         return folder.stat().st_mtime_ns
     return 0
@@ -80,7 +86,7 @@ def changed_at(folder: Path) -> int:
 
 @lru_cache(_MOST_CACHED)
 def _linked(folder: Path, _changed: int) -> tuple[Path, ...]:
-    """Return where the links in a folder lead, as far as these are programs of environments."""
+    """Return the program folders of environments to which links in a folder lead directly."""
     with suppress(OSError), os.scandir(folder) as entries:
         links = [os.readlink(entry.path) for entry in entries if entry.is_symlink()]  # noqa: PTH115 -- text
         targets = (Path(os.path.normpath(folder / link)).parent for link in links)
@@ -89,7 +95,7 @@ def _linked(folder: Path, _changed: int) -> tuple[Path, ...]:
 
 
 def _is_programs(folder: Path) -> bool:
-    """Return whether a folder holds the programs of an environment or an installation of Python."""
+    """Return whether a folder is the `bin` of a Python environment or installation."""
     above = folder.parent
     return folder.name == _PROGRAMS and (
         os.path.exists(above / "pyvenv.cfg")  # noqa: PTH110
@@ -97,7 +103,8 @@ def _is_programs(folder: Path) -> bool:
     )
 
 
-# Where they stand inside, whoever's they are: what a command keeps of them works with any team.
+# Inside the sandbox these paths are the same for all teammates, so that files in which a command
+# stores them work in every team.
 HOME: Final = "/home/teammate"
 PROXY_PORT: Final = 3128
 PROXY: Final = f"http://127.0.0.1:{PROXY_PORT}"
@@ -126,11 +133,11 @@ _WITHOUT_TERMINAL: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The repository of the person's that a workspace is a copy of.
+    """The repository of the person from which a workspace was copied.
 
     Attributes:
-        folder: its working tree, of which nothing is shown.
-        objects: its objects, which the copy borrows and only reads.
+        folder: its working tree, which commands cannot see.
+        objects: its objects, which the copy borrows and may only read.
     """
 
     folder: Path
@@ -142,22 +149,22 @@ class Policy:
     """The rights of one teammate's commands.
 
     Attributes:
-        workspace: where they work, and may write.
-        home: the teammate's own home folder outside; it is kept.
-        temporary: its folder for temporary files outside; it lasts as long as its process.
+        workspace: the folder in which they work and may write.
+        home: the permanent home folder of the teammate, as a path outside the sandbox.
+        temporary: its folder for temporary files outside, which lasts as long as its process.
         readable: folders of the person that they may read besides those of the system.
-        hidden: folders within reach that nobody sees, such as the team directory.
+        hidden: folders that they cannot see, such as the team directory.
         protected: read-only paths in the workspace, besides those of `protected_paths`.
-        allowed: those of them that may be changed all the same.
-        network: whether they reach every host.
-        hosts: otherwise the names that they reach, through the proxy.
-        environment: what they get of the person's environment.
-        bounds: of what runs at a time.
-        origin: what the workspace is a copy of, if it is one.
-        lent: folders that they may only read, whatever those lie in.
+        allowed: built-in protected paths that they may change nevertheless.
+        network: whether they can connect to every host.
+        hosts: otherwise the names of the hosts that the proxy connects to.
+        environment: the variables of the person's environment that they get.
+        bounds: limits on processes, memory and file size.
+        origin: the repository from which the workspace was copied, if it is a copy.
+        lent: folders that they may read even if a hidden folder contains these.
         owns_tree: whether they may change every file of the working tree. True in a teammate's own
-            copy, so that git works there as it does elsewhere: `merge` and the queue refuse changes
-            of protected places before these reach the person's folder.
+            copy, so that git works there as usual: `merge` and the queue refuse changes of
+            protected paths before these reach the person's folder.
     """
 
     workspace: Path
@@ -177,18 +184,18 @@ class Policy:
 
     @property
     def own(self) -> tuple[Path, ...]:
-        """The folders in which commands of this team change what they like."""
+        """The folders in which commands of this team may create links."""
         return (self.workspace, self.home, self.temporary, *self.hidden)
 
     @property
     def around(self) -> tuple[Path, ...]:
-        """The hidden folders that the workspace lies in, outermost first."""
+        """The hidden folders that contain the workspace, outermost first."""
         found = {one for one in self.hidden if one in self.workspace.parents}
         return tuple(sorted(found, key=lambda one: len(one.parts)))
 
     @property
     def borrowed(self) -> tuple[Path, ...]:
-        """The folders that are shown for git to read, wherever they lie."""
+        """The read-only folders that are visible even in hidden folders."""
         return self.lent if self.origin is None else (*self.lent, self.origin.objects)
 
     @property
@@ -197,9 +204,9 @@ class Policy:
         return _absolute(self._search_path())
 
     def _search_path(self) -> str:
-        """Return the PATH without `..` and `//`: nothing can be mounted at such a place.
+        """Return the PATH without `..` and `//`, at which nothing can be mounted.
 
-        A way through what commands may change stays as it is: whoever follows it is one of them.
+        A path through folders that commands may change stays as it is: only they follow it.
         """
         path = self.environment.get("PATH", "")
         if os.pardir not in path and "//" not in path:
@@ -229,7 +236,7 @@ class Policy:
         }
 
     def _proxy_variables(self) -> dict[str, str]:
-        """Return what tells programs of the proxy; servers of the sandbox's own are reached so."""
+        """Return the variables that name the proxy, and exempt servers inside the sandbox."""
         names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
         named = {host.partition(":")[0] for host in self.hosts}
         own = ",".join(name for name in _LOOPBACK if name not in named)
@@ -238,7 +245,7 @@ class Policy:
 
 @lru_cache(_MOST_PATHS)
 def _absolute(path: str) -> tuple[Path, ...]:
-    """Return the folders that a PATH names; those that are sought from here are left out."""
+    """Return the absolute folders of a PATH."""
     folders = map(Path, path.split(os.pathsep))
     return tuple(folder for folder in folders if folder.is_absolute())
 
@@ -247,18 +254,18 @@ SYSTEM_FOLDERS: Final = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
     "/gnu/store",
 )  # fmt: skip
-_MOST_ROUNDS: Final = 10  # a link may lead to below itself, and further down at each look
+_MOST_ROUNDS: Final = 10  # a link may lead below itself, deeper in each round
 _SYSTEM: Final = tuple(f"{folder}{os.sep}" for folder in SYSTEM_FOLDERS)
 
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """Folders and files that commands may read.
+    """Folders and files that commands may read besides those of the system.
 
     Attributes:
-        folders: as they are named, those that hold others first.
-        reach: where they really are, and the system's, each with a slash behind it.
-        linked: those of them that are named by way of a link.
+        folders: their paths as configured, outer folders first.
+        reach: the real paths of these and of the system folders, each with a final slash.
+        linked: the folders whose configured path leads through a link.
     """
 
     folders: tuple[str, ...]
@@ -267,7 +274,7 @@ class Readable:
 
     @classmethod
     def find(cls, policy: Policy) -> Readable:
-        """Look for what a policy lets commands read."""
+        """Find the paths that a policy makes readable."""
         folders = tuple(map(str, _find_readable(policy)))
         real = {folder: os.path.realpath(folder) for folder in (*SYSTEM_FOLDERS, *folders)}
         reach = (f"{folder}{os.sep}" for folder in dict.fromkeys(real.values()))
@@ -277,17 +284,13 @@ class Readable:
 
 @dataclass(slots=True)
 class ReadableCache:
-    """What a policy lets commands read, looked for again when a folder on the PATH has changed.
-
-    What another command could change is not among it.
-    """
+    """The readable paths of a policy, which are found again when a folder on the PATH changes."""
 
     policy: Policy
     _seen: list[int] | None = None
     _found: Readable = field(init=False)
 
     def get(self) -> Readable:
-        """Return it as it is now."""
         seen = [changed_at(folder) for folder in self.policy.path]
         if seen != self._seen:
             self._found, self._seen = Readable.find(self.policy), seen
@@ -295,23 +298,23 @@ class ReadableCache:
 
 
 def is_of_system(place: Path) -> bool:
-    """Return whether it lies in one of the system's folders."""
+    """Return whether a path is in one of the folders of the system."""
     return f"{place}{os.sep}".startswith(_SYSTEM)
 
 
 def _find_readable(policy: Policy) -> list[Path]:
-    """Return the folders on the PATH, with what their programs need, and those that are named."""
+    """Return the configured folders, and those of the PATH with the paths that programs need."""
     found = dict.fromkeys(policy.readable)
     inner = _inner(policy)
     for folder in policy.path:
-        # Some may not be looked into: they are passed over, as a shell does.
+        # Unreadable folders are skipped, as a shell does.
         if not is_of_system(folder) and os.path.isdir(folder):  # noqa: PTH112
             needed = (
                 place for place in needed_by_programs(folder) if _may_show(place, inner, policy)
             )
             found.update(dict.fromkeys(needed))
     places = [place for place in found if not _is_shown_anyway(place, policy)]
-    for _ in range(_MOST_ROUNDS):  # what a link leads to may hold others
+    for _ in range(_MOST_ROUNDS):  # the target of a link may contain other folders
         if (shown := _outermost(places)) == places:
             break
         places = [place for place in shown if not _is_shown_anyway(place, policy)]
@@ -323,9 +326,9 @@ def _is_shown_anyway(place: Path, policy: Policy) -> bool:
 
 
 def _outermost(places: Iterable[Path]) -> list[Path]:
-    """Return them without those that another shows: bubblewrap takes a while for each.
+    """Return the paths that no other path already shows: each mount takes time.
 
-    Where a link in the other leads away, it is where that leads: nothing can be mounted at a link.
+    A path that is a link in another one is replaced by its target: a link is no mount point.
     """
     found: dict[Path, str] = {}
     for place in sorted(places, key=lambda place: len(place.parts)):
@@ -338,16 +341,17 @@ def _outermost(places: Iterable[Path]) -> list[Path]:
 
 
 def _inner(policy: Policy) -> list[str]:
-    """Return what no folder for programs holds, each with a slash behind it."""
+    """Return the folders that no program folder may contain, each with a final slash."""
     home = home_folder()
     person = [] if home is None else [os.path.realpath(home)]
     return [f"{one}{os.sep}" for one in (*person, "/run", policy.workspace, *policy.hidden)]
 
 
 def _may_show(folder: Path, inner: Sequence[str], policy: Policy) -> bool:
-    """Return whether a folder for programs holds no more than these, and is the person's alone.
+    """Return whether a program folder may be visible.
 
-    A command may lead a path through its own folders to anything.
+    It must not contain any of the inner folders, nor lead through a folder of the team, in which a
+    command could redirect it to anything.
     """
     place = os.path.realpath(folder).rstrip(os.sep) + os.sep
     return not (any(one.startswith(place) for one in inner) or leads_through(folder, policy.own))

@@ -1,12 +1,11 @@
-"""Places of a workspace that stay as they are, since they run by themselves or instruct agents.
+"""The protected paths of a workspace: files that run by themselves or instruct agents.
 
-A hook runs at the person's next commit, a setting of an editor when they open the folder. What is
-there is mounted read-only, and every folder above it on itself, so that none of them can be
-renamed. What is missing is kept from being made by an empty placeholder for as long as a command
-runs, see `placeholders`. In a teammate's own copy only its repository is held: git may change the
-rest there, and `copies.forbidden` keeps such changes out of the project. No mount can hold a
-symbolic link or a repository that is just being made in its place; these are looked after when the
-command has ended, see `repair`.
+A git hook runs at the person's next commit, a setting of an editor when they open the folder. An
+existing path is mounted read-only, and every folder above it on itself, so that no command can
+rename them. A missing path gets an empty placeholder while commands run, see `placeholders`. In a
+teammate's own copy only the repository is protected: git may change the other files there, and
+`copies.forbidden` keeps such changes out of the project. No mount can protect a symbolic link, or a
+repository that a command is just creating. `repair` checks both when the command has ended.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _MOST_LINKS: Final = 40  # as in Linux
 
 
 def follow(path: Path) -> Iterator[str]:
-    """Yield each link on the way of a path, and where it ends; nothing need stand there."""
+    """Yield each link on the way of a path, and its end, which need not exist."""
     at = os.sep
     for at, is_link in _steps(path):
         if is_link:
@@ -35,9 +34,9 @@ def follow(path: Path) -> Iterator[str]:
 
 
 def leads_through(path: Path, folders: Iterable[Path]) -> bool:
-    """Return whether anything on the way of a path is one of some folders, or lies in one.
+    """Return whether resolving a path passes through one of some folders; path_resolution(7).
 
-    A way of more links than the kernel follows may: others go on where this stops to look.
+    A path with more links than the kernel follows counts as if it did.
     """
     inside = tuple(f"{folder}{os.sep}" for folder in folders)
     links = 0
@@ -49,7 +48,7 @@ def leads_through(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def _steps(path: Path) -> Iterator[tuple[str, bool]]:
-    """Yield each place on the way, without a link before it, and whether it is a link itself."""
+    """Yield each step of resolving a path, and whether that step is a link."""
     left, at, links = [*reversed(path.parts[1:])], os.sep, 0
     while left and links <= _MOST_LINKS:
         part = left.pop()
@@ -67,7 +66,7 @@ def _steps(path: Path) -> Iterator[tuple[str, bool]]:
 
 
 GIT: Final = ".git"
-# Git passes over an empty folder wherever it is, but for those whose content it reads itself.
+# Git ignores an empty folder in place of a file, except for these files.
 _FILES: Final = frozenset((
     ".git/commondir", ".git/info/attributes", ".git/config.worktree",
     ".git/objects/info/alternates",
@@ -77,8 +76,8 @@ _OF_REPOSITORY: Final = (
     "worktrees", "commondir",  # lead git to settings elsewhere
     "objects/info/alternates",  # to objects elsewhere; copies of the folder read all that is there
 )  # fmt: skip
-_path: Final = lru_cache(4096)(Path)  # the same ones for each command: to make one takes longer
-# What tells agents what to do; a team may be there to write it.
+_path: Final = lru_cache(4096)(Path)  # the same paths for each command
+# Instructions for agents; a team may exist to write them.
 INSTRUCTIONS: Final = ("AGENTS.md", "CLAUDE.md", "team.toml")
 BUILT_IN: Final = (
     *(f"{GIT}/{name}" for name in _OF_REPOSITORY),
@@ -107,7 +106,7 @@ BUILT_IN: Final = (
 
 
 class PathState(Enum):
-    """What stands in a place."""
+    """The kind of file at a path."""
 
     FOLDER = auto()
     FILE = auto()
@@ -117,12 +116,12 @@ class PathState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProtectedPath:
-    """A place as it is found: its path, or that of the first part of it which is not there.
+    """A protected path as found; if it is missing, its first missing part.
 
     Attributes:
-        above: the folders between the workspace and it, outermost first.
-        target: of a link, where it leads.
-        wants_file: whether a placeholder here is a file rather than a folder.
+        above: the folders between the workspace and the path, outermost first.
+        target: the target of a link.
+        wants_file: whether its placeholder is a file rather than a folder.
     """
 
     path: Path
@@ -141,16 +140,16 @@ def protected_names(
     may_init: bool,
     owns_tree: bool = False,
 ) -> dict[str, bool]:
-    """Return the places of a workspace that stay as they are, relative to it.
+    """Return the protected paths, relative to the workspace.
 
-    With each comes whether git reads a file there, which it could not do with a folder.
+    The value says whether git reads a file there and would fail at a folder.
 
     Args:
         workspace: the folder.
-        more: places besides the built-in ones.
-        allowed: those of `INSTRUCTIONS` that may be changed.
-        made: the placeholders that stand there now.
-        may_init: whether a command may make a repository where there is none.
+        more: paths besides the built-in ones.
+        allowed: paths of `INSTRUCTIONS` that may be changed.
+        made: the existing placeholders.
+        may_init: whether a command may create a repository.
         owns_tree: whether the files of the working tree may change, see `Policy`.
     """
     names = [name for name in BUILT_IN if name not in INSTRUCTIONS or name not in set(allowed)]
@@ -170,13 +169,13 @@ def protected_names(
 def find_protected_paths(
     root: Path, names: Iterable[str] | Mapping[str, bool]
 ) -> list[ProtectedPath]:
-    """Look at each of these places below a folder, and where links among them lead.
+    """Find the present state of each path below a folder, and of the targets of its links.
 
-    Several below one that is missing are one place.
+    Several paths below the same missing folder become one path.
 
     Args:
         root: the folder.
-        names: as of `protected_names`, or none of them a file for git.
+        names: the result of `protected_names`, or plain names.
     """
     files = names if isinstance(names, Mapping) else {}
     places = [_find(root, name, wants_file=files.get(name, False)) for name in names]
@@ -186,7 +185,10 @@ def find_protected_paths(
 
 
 class HeldPaths:
-    """What the mounts of a command hold. A mount goes when somebody outside replaces its place."""
+    """The paths that the mounts of a command protect.
+
+    A mount disappears when a process outside the sandbox replaces its path.
+    """
 
     def __init__(self, workspace: Path, places: Iterable[ProtectedPath]) -> None:
         found = {one.path for one in places} | {one for place in places for one in place.above}
@@ -194,7 +196,7 @@ class HeldPaths:
         self._numbers = {path: _number(path) for path in found}
 
     def changed(self) -> str:
-        """Return a place that is open by now, or one that no mount can hold; empty for none."""
+        """Return the name of a path that is not protected any longer; empty if all are."""
         for path, number in self._numbers.items():
             if _number(path) != number:
                 return path.name
@@ -210,14 +212,14 @@ def _number(path: Path) -> tuple[int, int] | None:
 
 
 def is_protected(path: Path, places: Iterable[ProtectedPath]) -> bool:
-    """Return whether a path is such a place, or lies in one, also by another spelling."""
-    # Some file systems take `.Git` for `.git`; where they do not, nobody needs the other one.
+    """Return whether a path is a protected one or is inside one, whatever its upper case."""
+    # On some file systems `.Git` is `.git`; on others no project needs both spellings.
     asked = _fold(path)
     return any(asked.is_relative_to(_fold(place.path)) for place in places)
 
 
 def _targets(root: Path, places: Iterable[ProtectedPath]) -> Iterator[tuple[str, bool]]:
-    """Yield the links that lead on from links among the places, and where they end, below root."""
+    """Yield the further links behind each protected link, and its final target, below root."""
     links = [place for place in places if place.state is PathState.LINK]
     for path, is_file in ((one, link.wants_file) for link in links for one in follow(link.path)):
         if path.startswith(f"{root}{os.sep}"):
@@ -230,7 +232,7 @@ def _fold(path: Path) -> Path:
 
 def _find(root: Path, name: str, *, wants_file: bool) -> ProtectedPath:
     path, above, parts = str(root), list[Path](), name.split("/")
-    for at, part in enumerate(parts):  # as text: for each command, many times
+    for at, part in enumerate(parts):  # strings are faster than paths
         if at:
             above.append(_path(path))
         path = os.path.join(path, part)  # noqa: PTH118

@@ -1,7 +1,11 @@
-"""The way out of a sandbox that has no network: a proxy that knows the names of a few hosts.
+"""The network of a teammate's commands, and the proxy that connects them to a few named hosts.
 
-It listens in the sandbox's own network and connects outside. CONNECT, for TLS, and plain HTTP; see
-RFC 9110, 9.3.6 and RFC 9112, 3.2.2. All else is refused with a sentence, and nobody is asked.
+The proxy listens in the network namespace of the sandbox and connects outside. It serves CONNECT,
+for TLS, and plain HTTP (RFC 9110, 9.3.6 and RFC 9112, 3.2.2), and refuses all other requests.
+
+A command that starts while a background job of the same teammate runs joins the network of the
+job, so it can connect to a server that the job runs. If hosts are configured, all commands that run
+at the same time share one network and its proxy.
 """
 
 from __future__ import annotations
@@ -28,12 +32,12 @@ _LISTEN_SECONDS: Final = 10.0
 _HEAD_BYTES: Final = 65_536
 _CHUNK: Final = 65_536
 _MOST_CONNECTIONS: Final = 100
-# What is between two parties only; and the name of the site, which is the one that was asked for.
+# Headers for one connection only, and Host, which the proxy sets from the requested URL.
 _REPLACED: Final = (b"connection:", b"proxy-", b"keep-alive:", b"host:")
 
 
 class Refused(Exception):
-    """A request that is not passed on: its status and a sentence."""
+    """A request that the proxy refuses, with an HTTP status and a sentence."""
 
     def __init__(self, status: str, why: str) -> None:
         super().__init__(why)
@@ -57,13 +61,13 @@ class HostProxy:
         """Listen in the network namespace of a process.
 
         Raises:
-            OSError: it cannot be done.
+            OSError: the proxy cannot listen there.
         """
         listener = _listen_in_namespace(pid, PROXY_PORT)
         self._serving = asyncio.get_running_loop().create_task(self._serve(listener))
 
     def close(self) -> None:
-        """End all connections; nothing happens if none was ever made."""
+        """End all connections."""
         for task in (self._serving, *self._open):
             if task is not None:
                 task.cancel()
@@ -82,7 +86,7 @@ class HostProxy:
         try:
             await self._answer(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
-            pass  # whoever asked sees the connection end
+            pass  # the client sees that the connection ends
         finally:
             self._open.discard(task)
             writer.close()
@@ -117,7 +121,7 @@ class HostProxy:
 
 
 def is_allowed(allowed: str, host: str, port: int) -> bool:
-    """Return whether a host may be reached by one entry of the settings, see `HostProxy`."""
+    """Return whether one entry of the settings allows a host, see `HostProxy`."""
     name, _, its_port = allowed.partition(":")
     inner = name.startswith("*.") and not host.startswith(".")
     fits = host.endswith(name[1:]) if inner else host == name
@@ -125,10 +129,10 @@ def is_allowed(allowed: str, host: str, port: int) -> bool:
 
 
 def _parse(head: bytes) -> tuple[str, int, bytes | None]:
-    """Return host, port and, but for CONNECT, what is to be sent there first.
+    """Return the host, the port and, except for CONNECT, the request to send there.
 
     Raises:
-        Refused: it is no request for a proxy.
+        Refused: it is not a request for a proxy.
     """
     line, _, rest = head.partition(b"\r\n")
     try:
@@ -168,27 +172,27 @@ async def _copy(source: StreamReader, target: StreamWriter) -> None:
 
 @dataclass(slots=True)
 class Network:
-    """A network that commands share, as long as one of them runs.
+    """A network that commands share while at least one of them runs.
 
     Attributes:
-        hosts: what they reach outside of it, see `HostProxy`.
+        hosts: the outside hosts that they can connect to, see `HostProxy`.
     """
 
     hosts: Sequence[str]
     _inside: list[int] = field(default_factory=list)
-    _number: int = 0  # the kernel's, of the network itself: a pid may be another's by now
+    _number: int = 0  # the inode of the namespace: a pid may be reused
     _proxy: HostProxy | None = None
 
     @property
     def used(self) -> bool:
-        """Return whether anybody is in it, so that it can be joined."""
+        """Return whether a command runs in it, so that others can join."""
         return bool(self._inside)
 
     def joining(self, argv: Sequence[str]) -> list[str]:
-        """Return bubblewrap with its options such that it joins; as it is where nobody is inside.
+        """Return a bubblewrap command line that joins this network, if a command runs in it.
 
-        The program that joins is root in the user namespace that has the network, so the user is
-        said.
+        The joining program is root in the user namespace that owns the network, so the user id has
+        to be given.
         """
         if not self.used:
             return list(argv)
@@ -197,20 +201,20 @@ class Network:
         return [*JOIN, *whose, "run", *argv, "--share-net", *user]
 
     def add(self, first: int) -> None:
-        """Take note of the first process of a command; with the first command the proxy begins.
+        """Record the first process of a command; the first command starts the proxy.
 
         Raises:
-            OSError: there can be no proxy.
+            OSError: the proxy cannot start.
         """
         if self.hosts and self._proxy is None:
             proxy = HostProxy(self.hosts)
             proxy.listen_in(first)
             self._proxy = proxy
-        self._number = os.stat(f"/proc/{first}/ns/net").st_ino  # noqa: PTH116 -- it names no file
+        self._number = os.stat(f"/proc/{first}/ns/net").st_ino  # noqa: PTH116 -- not a file
         self._inside.append(first)
 
     def remove(self, first: int) -> None:
-        """Take note that all of a command has ended; with the last command the proxy ends."""
+        """Record that a command has ended; the last command stops the proxy."""
         self._inside.remove(first)
         if self._proxy and not self.used:
             self._proxy.close()
@@ -219,32 +223,32 @@ class Network:
 
 @dataclass(slots=True)
 class NetworkVisit:
-    """The time of one command in a network."""
+    """One command in a network, from its start to its end."""
 
     network: Network
     _first: int | None = None
 
     def begin(self, first: int) -> None:
-        """Enter it, with the first process of the command.
+        """Enter the network with the first process of the command.
 
         Raises:
-            OSError: there can be no proxy.
+            OSError: the proxy cannot start.
         """
         self.network.add(first)
         self._first = first
 
     def end(self) -> None:
-        """Leave it, once all of the command has ended; nothing happens if it never began."""
+        """Leave the network after the command has ended; does nothing if it never entered."""
         if self._first is not None:
             self.network.remove(self._first)
             self._first = None
 
 
 class Networks:
-    """Which network each command of a teammate is in.
+    """Chooses the network of each command of a teammate.
 
     Args:
-        hosts: what its commands reach.
+        hosts: the hosts that its commands can connect to.
     """
 
     def __init__(self, hosts: Sequence[str]) -> None:
@@ -252,11 +256,11 @@ class Networks:
         self._shared = Network(hosts)
 
     def get(self, *, background: bool) -> Network | None:
-        """Return the network for a command; `None` for one of its own, which nobody will join."""
+        """Return the network for a command, or `None` for a private one that no other joins."""
         return self._shared if background or self._hosts or self._shared.used else None
 
     def renew(self) -> None:
-        """Leave the network to those in it; whoever comes next begins another one."""
+        """Give the next command a new network; running commands keep the present one."""
         self._shared = Network(self._hosts)
 
 
