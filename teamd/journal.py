@@ -56,11 +56,10 @@ class Journal:
     What cannot be written is left out: a log must not end what it reports on.
 
     Args:
-        path: the file, in a folder that is made anew where somebody has removed it. If the team
-            directory above that is another one by now, nothing is written into it: what is
-            noted stands in the old file, wherever that went.
-        who: whose events these are.
-        mask: keeps secrets out of all that is noted.
+        path: the file. Its folder is created again if somebody removed it. If the team directory
+            above it was replaced, entries still go to the old file, wherever that was moved.
+        who: the process that writes the entries.
+        mask: keeps secrets out of the entries.
     """
 
     def __init__(self, path: Path, who: str, mask: Mask | None = None) -> None:
@@ -102,7 +101,7 @@ class Journal:
 
 
 class _RotatingFile:
-    """Goes on in a new file when another process, or a person, has moved this one away."""
+    """A file that is opened again after another process or a person has moved it away."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -159,7 +158,7 @@ class _RotatingFile:
 
 
 def _identity(file: int | Path) -> tuple[int, int] | None:
-    """Identify the file that stands there, or is open; `None` for none."""
+    """Return the identity of a file by path or descriptor; `None` if it does not exist."""
     with suppress(OSError):
         found = os.fstat(file) if isinstance(file, int) else file.stat()
         return found.st_dev, found.st_ino

@@ -51,9 +51,9 @@ class Identity:
 
     @property
     def ending(self) -> bool:
-        """Return whether it has been killed, and the kernel is still taking it apart.
+        """Return whether the process was killed and the kernel is still removing it.
 
-        Closing an inotify queue can take 100 ms, for which it is there and has its locks.
+        Closing an inotify queue can take 100 ms, during which the process keeps its locks.
         """
         fields = _stat(self.pid) if sys.platform == "linux" and self.alive else None
         return fields is not None and bool(int(fields[STAT_FLAGS - 3]) & _EXITING)
@@ -61,10 +61,10 @@ class Identity:
     @property
     def at_work(self) -> bool:
         """Return whether it runs, and was not killed."""
-        return not self.ending and self.alive  # in this order: it may be gone at the second look
+        return not self.ending and self.alive  # in this order: it may end in between
 
     def usage(self) -> tuple[float | None, int | None]:
-        """Return the CPU time and the memory that it has, in seconds and bytes; else `None`s."""
+        """Return CPU seconds and resident bytes; `None` for each if the process has ended."""
         if sys.platform != "linux":
             return _usage_portable(self.pid) if self.alive else (None, None)
         fields = _stat(self.pid)
@@ -75,9 +75,9 @@ class Identity:
         return ticks / os.sysconf("SC_CLK_TCK"), memory
 
     def memory(self) -> int | None:
-        """Return its memory without what it shares, but for its share of that; `None` if unknown.
+        """Return the proportional set size in bytes; `None` if unknown.
 
-        Only for who may trace it: a teammate can be looked into by nobody but itself and root.
+        Only a process that may trace this one can read it: for a teammate, itself and root.
         """
         with suppress(OSError, ValueError):
             found = _memory_of(str(self.pid))

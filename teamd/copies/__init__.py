@@ -1,5 +1,5 @@
-"""Working copies: a clone of the person's repository for each teammate that is to have one.
+"""Working copies: clones of the person's repository, one for each teammate that has its own.
 
-Agents write in a copy, so its settings, hooks and names are theirs: git runs there in a sandbox
-only, see `sandboxed_git`. Only objects, which are checked, and numbers come out of it.
+Agents can write everything in a copy, including its git settings and hooks. So git runs there only
+in a sandbox, see `sandboxed_git`. Only checked objects and numbers leave a copy.
 """

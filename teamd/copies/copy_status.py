@@ -1,4 +1,4 @@
-"""What a teammate did in its working copy: told in numbers and names, and fetched as objects."""
+"""The state of a working copy, its difference to the base, and the transfer of its commits."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from teamd.copies.source import Source, last_words
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 
-_LOOK_SECONDS: Final = 120.0  # a large copy that was not looked at for long
-_GLANCE_SECONDS: Final = 20.0  # that a face waits for
+_LOOK_SECONDS: Final = 120.0  # a large copy with a cold cache
+_GLANCE_SECONDS: Final = 20.0  # for commands that show many copies
 _MOST_NAMED: Final = 5
 _FACTS: Final = 4
 _SHORT: Final = 12
@@ -58,11 +58,11 @@ class WorkState:
     """The state of a working copy.
 
     Attributes:
-        branch: that is checked out; empty for none.
-        head: the commit that is checked out.
-        tip: that of the teammate's branch.
-        ahead: how many commits are not in its base.
-        uncommitted: the files that differ from `head`, untracked ones too.
+        branch: the checked out branch; empty if none is.
+        head: the checked out commit.
+        tip: the commit of the teammate's branch.
+        ahead: the number of commits that its base does not have.
+        uncommitted: the files that differ from `head`, including untracked ones.
     """
 
     branch: str
@@ -73,11 +73,11 @@ class WorkState:
 
     @property
     def any(self) -> bool:
-        """Return whether there is anything that its base has not."""
+        """Return whether the copy has work that its base does not have."""
         return bool(self.ahead or self.uncommitted)
 
     def describe(self) -> str:
-        """Say in a few words what there is."""
+        """Return the number of commits and files in words."""
         return f"{_count(self.ahead, 'commit')} and {_count(len(self.uncommitted), 'file')}"
 
 

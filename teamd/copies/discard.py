@@ -99,7 +99,7 @@ def discard(paths: TeamPaths, name: str, *, force: bool = False) -> Discarded:
 
 
 def _reset(paths: TeamPaths, copy: Copy, source: Source, *, force: bool) -> Discarded | None:
-    """Reset a copy; `None` where its teammate writes into it all the time, and nothing was done."""
+    """Reset a copy; return `None` if its teammate keeps writing, so that nothing was done."""
     ref = _free_ref(copy, source)
     for _ in range(_MOST_TRIES):
         state = copy_status.look(paths, copy)
@@ -122,7 +122,7 @@ def _reset(paths: TeamPaths, copy: Copy, source: Source, *, force: bool) -> Disc
 
 
 def _free_ref(copy: Copy, source: Source) -> str:
-    """Return the name of a ref for what is discarded now."""
+    """Return an unused ref for the work that is about to be discarded."""
     ref = f"{copy.discarded}/{now_in_refs()}"
     taken = source.ask("rev-parse", "--verify", "--quiet", ref)  # the second in a second
     return f"{ref}-{os.urandom(2).hex()}" if taken else ref
@@ -136,7 +136,7 @@ def _save(git: SandboxedGit, copy: Copy, state: WorkState) -> str:
 
 
 def _go_to_base(git: SandboxedGit, copy: Copy, state: WorkState, saved: str) -> bool:
-    """Reset a copy in which all is as it was saved; return `False` where it is not any more."""
+    """Reset a copy that has not changed since it was saved; return `False` if it has."""
     words = (copy.branch, copy.base, saved, state.head, state.tip)
     done = git.run(copy_status.ASIDE + _RESET, *words)
     if done.status not in (0, _MOVED):
@@ -145,7 +145,7 @@ def _go_to_base(git: SandboxedGit, copy: Copy, state: WorkState, saved: str) -> 
 
 
 def _make_anew(paths: TeamPaths, copy: Copy, source: Source) -> Discarded:
-    """Put a copy aside in which git does not work any more, and make another."""
+    """Move a damaged copy aside and make a new one."""
     source.check_writable(copy.base)
     head = head_at(source, copy.base)
     aside = paths.work / f".making-{copy.name}"  # removed by whoever makes one there next
@@ -159,12 +159,12 @@ def _make_anew(paths: TeamPaths, copy: Copy, source: Source) -> Discarded:
 
 
 def describe_unmerged(paths: TeamPaths) -> str:
-    """Say which copies of a team have work that nobody merged; nothing for none."""
+    """Name the copies of a team with unmerged work; empty if there are none."""
     return ", ".join(_unmerged(paths))
 
 
 def keep_work(paths: TeamPaths) -> list[str]:
-    """Keep for 30 days what nobody merged, and let go of what was kept for the copies of a team.
+    """Keep unmerged work for 30 days, and remove the other refs of a team's copies.
 
     Returns:
         The refs that lead to it.

@@ -1,8 +1,8 @@
-"""What a teammate's commit may not bring: changes of places that are protected in the project.
+"""Refuses commits of teammates that change protected paths of the project.
 
-In its own copy a teammate may change them, so that git works there. This gate keeps the changes out
-of the person's branches: once they were checked out, a hook would run as the person, and mail in
-the team's folder would be obeyed.
+In its own copy a teammate may change these paths, so that git works there. This gate keeps such
+changes out of the person's branches. Once checked out there, a hook would run with the person's
+rights, and the team would act on mail in its folder.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Forbidden(TeamError):
 
 @dataclass(frozen=True, slots=True)
 class CommitGate:
-    """Keeps teammates' commits out that change what their commands may not change.
+    """Refuses commits that change paths which the teammate's commands may not change.
 
     Attributes:
-        source: the person's repository, which has those commits.
+        source: the person's repository, which has the objects of those commits.
     """
 
     paths: TeamPaths
@@ -39,7 +39,7 @@ class CommitGate:
     source: Source
 
     def check(self, name: str, commit: str, tip: str) -> None:
-        """See that a teammate's commit, to be merged into a tip, brings nothing to those places.
+        """Check that merging a teammate's commit into a tip changes no protected path.
 
         Raises:
             Forbidden: it does.
@@ -47,7 +47,7 @@ class CommitGate:
         self.check_changed(name, brought(self.source, commit, tip))
 
     def check_history(self, name: str, commit: str, *known: str) -> None:
-        """Check that no commit in the history of a teammate's commit changes one of those places.
+        """Check that no commit in the history of a teammate's commit changes a protected path.
 
         A later commit may take the change back, but the person's `git bisect` checks it out.
 
@@ -70,7 +70,7 @@ class CommitGate:
             )
 
     def check_changed(self, name: str, changed: Iterable[str]) -> None:
-        """See that none of the files which a teammate's work changes is in those places.
+        """Check that none of the files that a teammate changed is protected.
 
         Raises:
             Forbidden: one is.
@@ -127,11 +127,11 @@ def _places(paths: TeamPaths, settings: Settings, folder: Path, name: str) -> It
 
 
 def _fold(path: str) -> Path:
-    """Some file systems take `.Team` for `.team`; where they do not, nobody needs the other one."""
+    """Ignore case: on some file systems `.Team` is `.team`."""
     return Path(path.casefold())
 
 
 def _is_kept(path: str, places: Iterable[Path]) -> bool:
-    """Return whether a path is such a place, lies in one, or stands in the way of one."""
+    """Return whether a path is protected, or inside or above a protected one."""
     asked = _fold(path)
     return any(asked.is_relative_to(place) or place.is_relative_to(asked) for place in places)

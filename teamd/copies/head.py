@@ -1,4 +1,4 @@
-"""What a working copy, or a clone of a commit, can be made of."""
+"""Finds the commit to clone, and checks that a repository can be cloned."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The commit that a copy can be made of, and how the repository keeps its objects.
+    """A commit to clone, and how its repository stores objects.
 
     Attributes:
-        format: of its object names.
-        shallow: the file that says where its history is cut off.
+        format: the hash format of the object names.
+        shallow: the file that lists where a shallow history ends.
     """
 
     commit: str
@@ -31,19 +31,19 @@ class Head:
 
 
 def read_head(source: Source) -> Head:
-    """Return what a copy of a repository can be made of.
+    """Return the current commit of a repository.
 
     Raises:
-        TeamError: none can; the sentence says why and what to do.
+        TeamError: the repository cannot be copied; the sentence says why and what to do.
     """
     return _describe(source, source.find("HEAD"))
 
 
 def head_at(source: Source, commit: str) -> Head:
-    """Return what a clone of a certain commit can be made of.
+    """Return a given commit of a repository.
 
     Raises:
-        TeamError: as for `read_head`, or it is no commit here.
+        TeamError: as for `read_head`, or the commit does not exist.
     """
     words = ("rev-parse", "--verify", "--quiet", f"{check_object_id(commit)}^{{commit}}")
     return _describe(source, source.do(*words))

@@ -1,4 +1,4 @@
-"""Moves a branch of the person's to a commit that was checked, with the files where it is out."""
+"""Moves a branch of the person to a checked commit, together with its working tree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from teamd.copies.source import Source, last_words
 from teamd.errors import TeamError
 
 _LOCKS: Final = ("index.lock", "HEAD.lock", "ORIG_HEAD.lock")  # of one working tree
-_STALE_SECONDS: Final = 10.0  # a git that lives holds the lock of a ref for milliseconds
+_STALE_SECONDS: Final = 10.0  # a running git holds the lock of a ref for milliseconds
 
 
 def clear_ref_locks(source: Source, ref: str) -> None:
@@ -97,16 +97,16 @@ def _git_runs_in(folder: Path) -> bool:
     return False
 
 
-# The end of an entry is written down next: a power cut may not take the branch back.
+# The queue records the end of the entry next, so a power cut must not undo the move.
 _DURABLE: Final = ("-c", "core.fsync=all")
 
 
 class NotLanded(TeamError):
-    """A branch that does not move now; `str()` says what the person can do."""
+    """A branch cannot move now; `str()` says what the person can do."""
 
 
 class InTheWay(NotLanded):
-    """A branch that does not move to this very commit, and may to another one."""
+    """A branch cannot move to this commit, but perhaps to another one."""
 
 
 def find_tip(source: Source, branch: str) -> str:
@@ -207,7 +207,7 @@ def _in_the_way(folder: Path, path: str, gone: Collection[str]) -> Iterator[str]
 
 
 def repair_half_moved(source: Source, branch: str, tip: str, commit: str) -> None:
-    """Put the files right that a kill left half moved from a branch's tip to a commit.
+    """Restore the files that a killed move from a branch's tip to a commit left half changed.
 
     Raises:
         TeamError: git cannot do it.

@@ -1,4 +1,4 @@
-"""The record of a working copy: what it was made of. It stands beside it, out of its reach."""
+"""The record of a working copy: its repository and commits. Commands cannot write to it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Copy:
     Attributes:
         name: the teammate's.
         team: the team's name, for the identity of its commits.
-        address: the teammate's in the names of refs: teams of a project share the repository.
-        folder: where it stands.
-        origin: the repository that it is a copy of.
-        base: the commit that it began with, or the last one that was merged.
-        first: the commit that it began with.
-        squashed: the commit of the person's that has what `base` has, without it in its history.
-        made_in: where it stood when it was made; elsewhere the project was moved or copied since.
+        address: the teammate's name in refs, unique among the teams of a repository.
+        folder: the folder of the copy.
+        origin: the repository from which it was cloned.
+        base: the commit from which it was cloned, or the last one that was merged.
+        first: the commit from which it was cloned.
+        squashed: the person's commit with the changes of `base`, after a merge with `--squash`.
+        made_in: the folder in which it was made; another one if the project was moved since.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Copy:
 
     @property
     def moved(self) -> bool:
-        """Return whether its repository looks for the objects that it borrows somewhere else."""
+        """Return whether the copy was moved, so that its path to borrowed objects is outdated."""
         return self.made_in != _real(self.folder)
 
     @property
@@ -119,7 +119,7 @@ def _real(folder: Path) -> Path:
 
 
 def new(paths: TeamPaths, name: str, team: str, origin: Origin, base: str) -> Copy:
-    """Return a copy that may still have to be made."""
+    """Return the description of a copy, which may not exist yet."""
     address, folder = address_of(paths, name), paths.copy(name)
     return Copy(
         name=name,

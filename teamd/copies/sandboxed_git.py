@@ -1,8 +1,8 @@
-"""Git in a working copy: in a sandbox of its own, where what an agent planted harms nobody.
+"""Runs git in a working copy inside a sandbox, where programs planted by an agent do no harm.
 
-Nothing of the team or the person is in there but the copy and the objects that it borrows, and no
-network. Only what changes the copy may write to it. Settings, grafts and replacements are passed
-over as far as git can; what it runs all the same, it runs there.
+The sandbox contains only the copy and the objects that it borrows, and has no network. The copy is
+read-only unless git has to change it. Git ignores settings, grafts and replacements of the copy as
+far as it can. A program that git runs nevertheless is confined to the sandbox.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def open_sandboxed_git(
 
 
 def check_space(folder: Path, said: bytes) -> None:
-    """See that a disk has room where git has failed: otherwise that says nothing about the work.
+    """Check for a full disk after git has failed, which would not be the fault of the work.
 
     Args:
         folder: on the disk.
@@ -219,7 +219,7 @@ def _policy(paths: TeamPaths, folder: Path, origin: Origin, scratch: Path) -> Po
 
 
 def _variables(folder: Path, origin: Origin, *, writable: bool) -> Iterator[str]:
-    """Yield options that set what git goes by, whatever stands in the copy's own settings."""
+    """Yield options that set git's variables, which override the settings of the copy."""
     numbered = enumerate(_SETTINGS.items())
     settings = {f"GIT_CONFIG_KEY_{at}": name for at, (name, _) in numbered}
     settings |= {f"GIT_CONFIG_VALUE_{at}": value for at, value in enumerate(_SETTINGS.values())}
@@ -243,7 +243,7 @@ def _variables(folder: Path, origin: Origin, *, writable: bool) -> Iterator[str]
 
 
 def _check_real(folder: Path) -> None:
-    """See that a folder is one, and no link leads there: it would show something else.
+    """Check that a path is a folder and not reached through a link.
 
     Raises:
         TeamError: it is not.

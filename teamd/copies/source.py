@@ -1,4 +1,4 @@
-"""The person's own repository: git runs here as the person does it, for the person."""
+"""The person's own repository, in which git runs with the person's rights and settings."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ _UNDER_WAY: Final = (
     "rebase-merge",
     "rebase-apply",
 )
-_LONGEST_SECONDS: Final = 3600.0  # hooks of the person's may run its tests
-# Of a repository that somebody else has meant, such as that of a hook which calls us.
+_LONGEST_SECONDS: Final = 3600.0  # a hook may run the tests of the project
+# Variables that name another repository, such as that of a git hook that called us.
 _OF_REPOSITORY: Final = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_GRAFT_FILE",
     "GIT_SHALLOW_FILE", "GIT_QUARANTINE_PATH", "GIT_CONFIG",
 )  # fmt: skip
-# For what we do to it unasked: no hook of the person's expects that.
+# For changes that the person did not request: their hooks do not expect those.
 _QUIET: Final = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
-    "-c", "submodule.recurse=false",  # nor that their files are reset along with it
+    "-c", "submodule.recurse=false",  # and submodules are not reset
 )  # fmt: skip
-# A few bytes of a pack can stand for as many as the machine has memory.
+# A few bytes of a pack can expand to more than the memory of the machine.
 _BOUNDED: Final = ("/bin/sh", "-c", 'ulimit -d 4194304; exec "$@"', "sh")
-_LEAN: Final = ("-c", "core.bigFileThreshold=16m")  # larger files are not read as a whole
-_IN_ENGLISH: Final = {"LC_ALL": "C"}  # what it says is read here as well
+_LEAN: Final = ("-c", "core.bigFileThreshold=16m")  # larger files are not read into memory
+_IN_ENGLISH: Final = {"LC_ALL": "C"}  # its messages are parsed here
 
 
 class GitKilled(TeamError):
-    """Git was ended from outside, or did not begin: that says nothing about what it was asked."""
+    """Git was killed or did not start, so its failure says nothing about the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Source:
 
     @classmethod
     def of(cls, folder: Path, untrusted: Iterable[Path] = ()) -> Source:
-        """Return the repository in a folder; whether it is one is seen later.
+        """Return the repository in a folder, without checking that it is one.
 
         Args:
             folder: the person's.
@@ -108,7 +108,7 @@ class Source:
             raise TeamError(f"git {words[0]} failed in {self.folder}: {error}") from error
 
     def answer(self, *words: str, given: bytes = b"") -> Captured:
-        """Run a git command, also one that fails: what it says of that is an answer.
+        """Run a git command whose failure is a valid answer.
 
         Raises:
             GitKilled: somebody has ended it.
@@ -120,7 +120,7 @@ class Source:
         return done
 
     def ask(self, *words: str) -> str:
-        """Return what a git command says; nothing where it fails.
+        """Return the output of a git command, or an empty string if it fails.
 
         Raises:
             GitKilled: somebody has ended it, so that it has said nothing either way.
@@ -129,7 +129,7 @@ class Source:
         return os.fsdecode(done.stdout).rstrip("\n") if done.status == 0 else ""
 
     def do(self, *words: str, given: bytes = b"") -> str:
-        """Run a git command that must succeed; return what it said.
+        """Run a git command that must succeed; return its output.
 
         Raises:
             GitKilled: somebody has ended it.
@@ -141,11 +141,11 @@ class Source:
         return os.fsdecode(done.stdout).rstrip("\n")
 
     def count_changes(self) -> int:
-        """Return how many files in the working tree are not committed, unknown ones too."""
+        """Return the number of uncommitted files, including untracked ones."""
         return len(self.ask("--no-optional-locks", "status", "--porcelain").splitlines())
 
     def find(self, name: str) -> str:
-        """Return the commit that a ref or another name leads to; nothing for none."""
+        """Return the commit of a ref or another name; empty if it does not exist."""
         return self.ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
 
     def holds(self, commit: str, *, within: str) -> bool:
@@ -157,7 +157,7 @@ class Source:
         return self.answer("merge-base", "--is-ancestor", commit, within).status == 0
 
     def is_merging(self) -> bool:
-        """Return whether a merge or the like has begun in the working tree, and not ended."""
+        """Return whether a merge, rebase or the like is under way in the working tree."""
         words = (word for name in _UNDER_WAY for word in ("--git-path", name))
         files = self.do("rev-parse", *words).split("\n")
         return any((self.folder / file).exists() for file in files)
@@ -208,7 +208,7 @@ class Source:
         self.do("update-ref", "-m", "teamd", ref, new, *(() if old is None else (old,)))
 
     def check_writable(self, commit: str) -> None:
-        """See that refs can be written, which does not touch those that are there.
+        """Check that refs can be written, without changing existing ones.
 
         Raises:
             TeamError: they cannot: the disk is full, or it is mounted to be read only.
@@ -230,7 +230,7 @@ class Source:
             raise TeamError(f"objects were refused in {self.folder}: {last_words(done)}")
 
     def remove_ref(self, ref: str) -> bool:
-        """Remove a ref, if it is there; return whether git could."""
+        """Remove a ref if it exists; return whether git succeeded."""
         return self.run("update-ref", "-d", ref).status == 0
 
     def pin(self, address: str, commit: str) -> None:
@@ -238,17 +238,17 @@ class Source:
         self.move_ref(self.own_ref(_BASES, address), commit)
 
     def pin_shown(self, address: str, commit: str) -> None:
-        """Keep what a teammate was told to merge in its copy, which has no objects of it."""
+        """Keep the commit that a teammate was told to merge: its copy has no such objects."""
         self.move_ref(self.own_ref(_SHOWN, address), commit)
 
     def unpin(self, address: str) -> None:
-        """Let both go."""
+        """Remove both refs of a teammate."""
         for folder in (_BASES, _SHOWN):
             self.remove_ref(self.own_ref(folder, address))
 
     @property
     def common_folder(self) -> Path:
-        """What all working trees of the repository have in common.
+        """The git folder that all working trees of the repository share.
 
         Raises:
             TeamError: git cannot say where that is.
@@ -273,10 +273,12 @@ class Source:
 
 
 def _check_files(git: Path) -> None:
-    """See that git waits for no pipe, and tells nothing of a file elsewhere: commands write there.
+    """Check the files that git reads: a command may have replaced one by a pipe or a link.
+
+    Git would wait for a pipe, or quote from the target of a link.
 
     Raises:
-        TeamError: something is no file.
+        TeamError: one is not a regular file.
     """
     for name in ("HEAD", "index", "packed-refs", "shallow"):
         try:
