@@ -1,6 +1,6 @@
-"""The clocks, and what each measures. None of them is ever set, forward or back.
+"""Monotonic clocks: setting the time of day does not change them.
 
-Moments that are written down for people are seconds since the epoch, and measure nothing.
+Times of day, in seconds since the epoch, are only shown to people and never measure a duration.
 """
 
 from __future__ import annotations
@@ -12,54 +12,55 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# macOS counts a suspend in CLOCK_MONOTONIC; where neither is so, this is the nearest there is.
+# On Linux CLOCK_MONOTONIC excludes suspend, on macOS it includes it. Other systems get plain
+# CLOCK_MONOTONIC.
 _THROUGH_SUSPEND: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _WITHOUT_SUSPEND: Final = getattr(time, "CLOCK_UPTIME_RAW", time.CLOCK_MONOTONIC)
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def elapsed() -> float:
-    """Seconds that have gone by for a person, a suspend included: delays, deadlines, windows.
+    """Return seconds of real time, including suspend: for delays, deadlines and windows.
 
-    Of one boot, and the same for all its processes.
+    Values are comparable between all processes of one boot.
     """
     return time.clock_gettime(_THROUGH_SUSPEND)
 
 
 def awake() -> float:
-    """Seconds in which a process could have run: for judging it by how little it does.
+    """Return seconds in which processes could run, excluding suspend: for detecting hung processes.
 
-    After a night's suspend nobody has been silent for a night, nor had one to end in.
+    After the machine was suspended overnight, no process counts as silent for that night.
     """
     return time.clock_gettime(_WITHOUT_SUSPEND)
 
 
 def boot() -> str | None:
-    """Names this boot of the machine, so that `elapsed` can be compared; `None` where unknown."""
+    """Return this boot's id, by which stored `elapsed` values are compared; `None` if unknown."""
     with suppress(OSError):  # not Linux, or no /proc
         return _BOOT.read_text(encoding="ascii").strip()
     return None
 
 
 def time_of_day(moment: float) -> str:
-    """Return a time of today as `17:05`, of another day with its date, in the reader's zone."""
+    """Format a moment in local time: `17:05` if it is today, otherwise with the date."""
     then, now = time.localtime(moment), time.localtime()
     return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A moment that comes, by one of the clocks."""
+    """A future moment on one of the clocks."""
 
     at: float
     clock: Callable[[], float]
 
     @classmethod
     def after(cls, seconds: float, clock: Callable[[], float] = elapsed) -> Deadline:
-        """So many seconds from now; may be infinite."""
+        """Return a deadline this many seconds from now; `seconds` may be infinite."""
         return cls(clock() + seconds, clock)
 
     @property
     def left(self) -> float:
-        """Seconds until then; 0 or less once it has come."""
+        """The seconds that remain; 0 or less once the deadline has passed."""
         return self.at - self.clock()

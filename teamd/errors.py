@@ -20,30 +20,30 @@ class ExitCode(IntEnum):
 
 
 class TeamError(Exception):
-    """A failure that its reader can act on: `str()` is one line that says what to do."""
+    """A failure that its reader can act on: `str()` is one line with the remedy."""
 
     exit_code = ExitCode.REFUSED
 
     def for_person(self) -> str:
-        """Return the sentence for a person, who has commands where an agent has tools."""
+        """Return the sentence for a person; agents have tools in place of commands."""
         return str(self)
 
 
 class WrongUsage(TeamError):
-    """A value that an action of the page cannot use; nothing was done."""
+    """A page action got an unusable value; nothing was done."""
 
     exit_code = ExitCode.USAGE
 
 
 class BadName(TeamError):
-    """A name that no teammate can have."""
+    """The name is not valid for a teammate."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name!r} cannot be a teammate's name: {why}")
 
 
 class BadTeamName(TeamError):
-    """A name that no team can have."""
+    """The name is not valid for a team."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -53,7 +53,7 @@ class BadTeamName(TeamError):
 
 
 class UnknownTeam(TeamError):
-    """A name that no team here has."""
+    """No team of this project has the name."""
 
     def __init__(self, name: str, teams: Iterable[str]) -> None:
         names = ", ".join(teams)
@@ -62,7 +62,7 @@ class UnknownTeam(TeamError):
 
 
 class UnknownHost(TeamError):
-    """A name that no other host of the team has, as far as is known here."""
+    """No other known host of the team has the name."""
 
     def __init__(self, name: str, hosts: Iterable[str]) -> None:
         names = ", ".join(hosts)
@@ -71,7 +71,7 @@ class UnknownHost(TeamError):
 
 
 class UnknownTeammate(TeamError):
-    """A name that is in no roster."""
+    """The roster does not contain the name."""
 
     def __init__(self, name: str, team: Iterable[str]) -> None:
         names = ", ".join(team)
@@ -83,15 +83,15 @@ class UnknownTeammate(TeamError):
 
 
 class NotAMessage(TeamError):
-    """Bytes or values that are no message; `str()` says why."""
+    """The bytes or values are not a valid message; `str()` says why."""
 
 
 class NoTeam(TeamError):
-    """No team directory where one is needed; `str()` says how to get one."""
+    """A team directory is needed and missing; `str()` says how to get one."""
 
 
 class NoTeamd(TeamError):
-    """The supervisor is needed and does not run."""
+    """The supervisor is needed and is not running."""
 
     exit_code = ExitCode.NO_TEAMD
 
@@ -100,13 +100,13 @@ class NoTeamd(TeamError):
 
 
 class DeadlinePassed(TeamError):
-    """A request was not done in time; whether it still happens is not known."""
+    """A request was not confirmed in time; it may still be carried out."""
 
     exit_code = ExitCode.DEADLINE
 
 
 class SettingsError(TeamError):
-    """The mistakes in a settings file, in one go."""
+    """All mistakes in a settings file."""
 
     def __init__(self, path: Path, mistakes: Sequence[str]) -> None:
         self.path = path
@@ -115,18 +115,18 @@ class SettingsError(TeamError):
 
 
 class StoreError(TeamError):
-    """A shared file that could not be read or written; nothing half-written is left."""
+    """A shared file could not be read or written; no half-written data is left."""
 
 
 class StrangeFile(StoreError):
-    """Something else stands in a file's place: a link, a FIFO, another user's file."""
+    """A file of the team is a link, a FIFO or another user's file."""
 
     def __init__(self, path: Path, what: str, remedy: str) -> None:
         super().__init__(f"{path} is {what}; {remedy}")
 
 
 class Unsynced(StoreError):
-    """A line was written, and the disk failed to confirm it: whether it lasts is not known."""
+    """A line was written, but the disk failed to confirm it; it may be lost."""
 
     def __init__(self, path: Path, why: str, *, ids: Sequence[str] = ()) -> None:
         again = f"`--id {ids[0]}`" if len(ids) == 1 else "the same id"
@@ -139,10 +139,10 @@ class Unsynced(StoreError):
 
 
 class DamagedRoster(StoreError):
-    """`config.json` is there and cannot be understood.
+    """`config.json` exists but cannot be parsed.
 
     Attributes:
-        why: what is wrong with it.
+        why: the parse error.
     """
 
     def __init__(self, path: Path, why: str) -> None:
@@ -152,7 +152,7 @@ class DamagedRoster(StoreError):
 
 
 class InboxFull(StoreError):
-    """An inbox that takes no more mail until its owner has read some."""
+    """The inbox accepts no more mail until its owner has read some."""
 
     def __init__(self, owner: str, most: int) -> None:
         super().__init__(
@@ -162,7 +162,7 @@ class InboxFull(StoreError):
 
 
 class LockTimeout(StoreError):
-    """Another process holds a file's lock for longer than anything here does."""
+    """Another process held a file's lock for longer than any of our operations takes."""
 
     def __init__(self, path: Path, seconds: float) -> None:
         super().__init__(
@@ -173,7 +173,7 @@ class LockTimeout(StoreError):
 
 
 def explain_limit(error: BaseException) -> str | None:
-    """Return the sentence for an error that a limit of the machine has caused; else `None`."""
+    """Return a sentence if the error is caused by a limit of the machine, otherwise `None`."""
     number, said = getattr(error, "errno", None), str(error)
     unforked = number == errno.EAGAIN and os.strerror(errno.EAGAIN) in said
     if unforked or "can't start new thread" in said:
@@ -190,9 +190,10 @@ def explain_limit(error: BaseException) -> str | None:
 
 
 class translate_os_errors:  # noqa: N801 -- read as a verb, like `suppress`
-    """Turns an `OSError` about `path` into a `StoreError` whose sentence says what to do.
+    """Turn an `OSError` about `path` into a `StoreError` with a remedy.
 
-    It stands around every look at a file, so it is no generator: that takes three times as long.
+    This is a class because it wraps every file access, and a generator context manager takes three
+    times as long.
     """
 
     __slots__ = ("_path",)
@@ -201,10 +202,10 @@ class translate_os_errors:  # noqa: N801 -- read as a verb, like `suppress`
         self._path = path
 
     def __enter__(self) -> None:
-        """Begin the block."""
+        """Enter the block."""
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Translate what ended the block, if that is an `OSError`."""
+        """Raise a `StoreError` if the block ended with an `OSError`."""
         if isinstance(error, OSError):
             raise StoreError(_sentence(error, self._path)) from error
 

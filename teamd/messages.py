@@ -1,6 +1,6 @@
-"""The words that processes exchange: names, ids and messages. Raw JSON exists only here.
+"""The names, ids and messages that processes exchange. Raw message JSON exists only here.
 
-Besides the commands by name that a sentence tells its reader to type.
+This also holds the commands by name that sentences suggest.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from typing import Any, Final, TypeGuard
 
 from teamd.errors import BadName, BadTeamName, NotAMessage
 
-_END_OF_TIME: Final = 253_402_128_000.0  # year 9999; beyond it no calendar of ours knows a date
-_MAX_DEPTH: Final = 100  # what can be read can be written again, however deep the stack is by then
+_END_OF_TIME: Final = 253_402_128_000.0  # year 9999, the last that calendar functions support
+_MAX_DEPTH: Final = 100  # so that decoded messages can be encoded even on a deep stack
 _TAG: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z _-]{0,39}")
 
 
 def is_moment(value: object) -> TypeGuard[float]:
-    """Return whether a value from outside is a time in seconds since the epoch, up to year 9999."""
+    """Return whether an untrusted value is a time in seconds since the epoch, before year 9999."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return 0 <= value < _END_OF_TIME
 
 
 def is_tag(value: object) -> TypeGuard[str]:
-    """Return whether a value from outside is a short plain name, which may be said again as it is.
+    """Return whether an untrusted value is a short plain name that may be repeated as it is.
 
-    A name without an end would make what repeats it longer than a broker takes.
+    An unbounded name could make a message longer than a broker accepts.
     """
     return isinstance(value, str) and _TAG.fullmatch(value) is not None
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """Return the object of a line.
+    """Return the JSON object in a line.
 
     Raises:
-        NotAMessage: there is none, or it holds what no other program could read.
+        NotAMessage: the line is not an object, or contains values that other programs cannot read.
     """
     _refuse_bytes(line)
     try:
@@ -70,7 +70,7 @@ def _refuse_bytes(line: bytes) -> None:
 
 
 def _may_be_deep(line: bytes) -> bool:
-    """Return whether a line has brackets enough to be nested too deep: nearly none has."""
+    """Return whether a line has enough brackets to be nested too deeply; few have."""
     return line.count(b"[") + line.count(b"{") > _MAX_DEPTH
 
 
@@ -89,8 +89,8 @@ def _finite(digits: str) -> float:
     return number
 
 
-# Python's own reader takes `NaN`, and `1e999` for infinity; no other program could read what
-# would be made of them.
+# Python's own decoder accepts `NaN`, and reads `1e999` as infinity; other programs cannot read such
+# values when they are written back.
 _STRICT: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
@@ -100,31 +100,31 @@ USER: Final = "user"
 TEAMD: Final = "teamd"
 ALL: Final = "all"
 RESERVED: Final = frozenset({LEAD, USER, TEAMD, ALL})
-COMPACT_TYPE: Final = "compact"  # the person wants a conversation to be summed up
-INTERRUPT_TYPE: Final = "interrupt"  # ends its receiver's turn; its text is read next, if any
-STATE_TYPE: Final = "state"  # a teammate tells the supervisor how it goes
-REQUEST_TYPE: Final = "request"  # somebody asks the supervisor to do something
-TEAM_FOLDER: Final = ".team"  # in the project's folder: the team of whoever names none
+COMPACT_TYPE: Final = "compact"  # the person asks for a conversation to be compacted
+INTERRUPT_TYPE: Final = "interrupt"  # ends its receiver's turn; its text, if any, is read next
+STATE_TYPE: Final = "state"  # a teammate reports its state to the supervisor
+REQUEST_TYPE: Final = "request"  # a request to the supervisor
+TEAM_FOLDER: Final = ".team"  # in the project's folder: the default team
 TEAMS_FOLDER: Final = ".teams"  # beside it: teams by name
-REQUEST: Final = "_request"  # so the types of mail end that asks for an answer
+REQUEST: Final = "_request"  # suffix of mail types that need an answer
 SHUTDOWN_TYPE: Final = "shutdown_request"
 SHUTDOWN_ANSWER_TYPE: Final = "shutdown_response"
 PLAN_TYPE: Final = "plan_approval_request"
 PLAN_ANSWER_TYPE: Final = "plan_approval_response"
-HELD_TYPE: Final = "mail_held"  # a teammate that only talks tells a sender that its mail waits
+HELD_TYPE: Final = "mail_held"  # a talk-only teammate tells a sender that its mail waits
 PERMISSION_TYPE: Final = "permission_request"
-PROMPT_KEY: Final = "prompt"  # true in a spawn's message: what it says is a new task
-FRESH_KEY: Final = "fresh"  # true besides, where that begins a new conversation
+PROMPT_KEY: Final = "prompt"  # true in a spawn's message whose text is a new task
+FRESH_KEY: Final = "fresh"  # true in addition if the task starts a new conversation
 MAX_MESSAGE_BYTES: Final = 1_048_576
 MAX_INBOX_BYTES: Final = 67_108_864
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _MADE_ID: Final = re.compile(r"([0-9a-f]{14})-[0-9a-f]{16}")
-# Commands in a sentence. Those that are about the project, not about a team, are left as they are.
+# Commands in a sentence. Commands about the project, not about a team, are left unchanged.
 _COMMAND: Final = r"`(teamctl|teamd) (?=[a-z])(?!(?:create|delete|demo|init|teams)\b)"
 
 
 def check_name(name: str) -> str:
-    """Return `name` if a teammate can have it.
+    """Return `name` if it is valid for a teammate.
 
     Raises:
         BadName: it is reserved, or not 1 to 64 of `A-Z a-z 0-9 _ -` with a letter or digit first.
@@ -137,7 +137,7 @@ def check_name(name: str) -> str:
 
 
 def check_team_name(name: str) -> str:
-    """Return `name` if a team can have it.
+    """Return `name` if it is valid for a team.
 
     Raises:
         BadTeamName: it is not 1 to 64 of `A-Z a-z 0-9 _ -` with a letter or digit first.
@@ -148,22 +148,22 @@ def check_team_name(name: str) -> str:
 
 
 def new_id() -> str:
-    """Return an id that sorts by the time it was made: microseconds and 64 random bits, in hex."""
+    """Return an id that sorts by creation time: microseconds and 64 random bits, in hex."""
     return f"{time.time_ns() // 1000:014x}-{os.urandom(8).hex()}"
 
 
 def moment_of(made: str) -> float | None:
-    """Return when `new_id` made this id, in seconds since the epoch; `None` for any other id."""
+    """Return when `new_id` made this id, in seconds since the epoch; `None` for a foreign id."""
     found = _MADE_ID.fullmatch(made)
     return int(found[1], 16) / 1_000_000 if found else None
 
 
 def respawn_command(name: str, *options: str) -> str:
-    """Return the command that starts a teammate again, in backquotes; for the lead that is `chat`.
+    """Return the command that restarts a teammate, in backquotes; for the lead that is `chat`.
 
     Args:
-        name: the teammate's; empty for a subagent, which no command calls.
-        options: of the command.
+        name: the teammate's name; empty for a subagent, which no command can start.
+        options: options of the command.
     """
     if not name:
         return "a smaller task"
@@ -172,11 +172,11 @@ def respawn_command(name: str, *options: str) -> str:
 
 
 def add_team_option(text: str, team: str | None) -> str:
-    """Return the text with `--team` in each command between backquotes that has none yet.
+    """Add `--team` to each command in backquotes that lacks it.
 
     Args:
-        text: a sentence of ours.
-        team: the team's name; `None` for the one that commands mean by themselves.
+        text: a sentence from this program.
+        team: the team's name; `None` for the default team.
     """
     if team is None:
         return text
@@ -184,7 +184,7 @@ def add_team_option(text: str, team: str | None) -> str:
 
 
 def team_command(command: str, team: str | None) -> str:
-    """Return a command about a team with `--team`; `None` is the team that it means by default."""
+    """Return a command about a team with `--team`; `None` stands for the default team."""
     program, _, rest = command.partition(" ")
     return command if team is None else f"{program} --team {team} {rest}"
 
@@ -194,15 +194,15 @@ class Message:
     """One message of the mail.
 
     Attributes:
-        sender: who it is from; `from` in JSON.
+        sender: the sender's name; `from` in JSON.
         to: the receiver's name.
-        content: the text, never with a NUL character.
+        content: the text, without NUL characters.
         type: `message`, `broadcast`, …; the set is open.
-        id: the same id twice is one message.
+        id: two messages with the same id are one message.
         timestamp: seconds since the epoch.
-        extra: every other key of the line as it came: `summary`, `request_id`, `approve`,
-            `reason` and those of foreign programs.
-        id_given: whether the line had an id; otherwise its reader gave it one.
+        extra: every other key of the line, unchanged: `summary`, `request_id`, `approve`, `reason`
+            and the keys of foreign programs.
+        id_given: whether the line had an id; otherwise its reader assigned one.
     """
 
     sender: str
@@ -215,10 +215,10 @@ class Message:
     id_given: bool = field(default=True, compare=False)
 
     def encode(self) -> bytes:
-        """Return the line that stands in an inbox, newline included.
+        """Return the line for an inbox, with its newline.
 
         Raises:
-            NotAMessage: the content holds a NUL character, or an extra no JSON number.
+            NotAMessage: the content has a NUL character, or an extra has an infinite number.
         """
         if "\0" in self.content:
             raise NotAMessage("a message cannot hold a NUL character; leave it out")
@@ -246,17 +246,17 @@ class Message:
         nameless: Callable[[], str] = new_id,
         undated: Callable[[], float] = time.time,
     ) -> Message:
-        """Read one line of `to`'s inbox; a foreign writer may leave out all but `content`.
+        """Read one line of `to`'s inbox; foreign writers may omit every key but `content`.
 
         Args:
-            line: as it stands there.
-            to: whose inbox it is.
-            nameless: returns the id of a message that came without one; by default a new one.
-            undated: returns the time of one that came without; by default now.
+            line: the line from the inbox.
+            to: the owner of the inbox.
+            nameless: returns the id for a message without one; by default a new id.
+            undated: returns the time for a message without one; by default now.
 
         Raises:
-            NotAMessage: it is not JSON, not UTF-8, holds a NUL, is no object, has no text content
-                or is nested beyond all use.
+            NotAMessage: the line is not UTF-8 or not a JSON object, has a NUL, has no text content,
+                or is nested too deeply.
         """
         fields = parse_object(line)
         content = fields.pop("content", None)
@@ -270,7 +270,7 @@ class Message:
             raise NotAMessage("its content holds a NUL character")
         fields.pop("to", None)
         given = _text(fields.pop("id", None))
-        moment = fields.pop("timestamp", None)  # milliseconds, say, are none
+        moment = fields.pop("timestamp", None)  # milliseconds, for example, are out of range
         return cls(
             id=given or nameless(),
             id_given=bool(given),
@@ -283,22 +283,22 @@ class Message:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The message as the object that `--json` and the transcript hold."""
+        """Return the message as the object used by `--json` and the transcript."""
         decoded: dict[str, Any] = json.loads(self.encode())
         return decoded
 
     def is_same_as(self, other: Message) -> bool:
-        """Return whether both are one message, sent twice: same id, sender and content."""
+        """Return whether both are copies of one message: same id, sender and content."""
         return (self.id, self.sender, self.content) == (other.id, other.sender, other.content)
 
     @property
     def wordless(self) -> bool:
-        """Return whether it is an interrupt that leaves its receiver nothing to read."""
+        """Whether this is an interrupt without text to read."""
         return self.type == INTERRUPT_TYPE and not self.content.strip()
 
     @property
     def summary(self) -> str:
-        """A line on what it is about, or nothing."""
+        """The sender's one-line summary, or an empty string."""
         return _text(self.extra.get("summary"))
 
 
@@ -307,7 +307,7 @@ def _text(value: object) -> str:
 
 
 def without_surrogates(text: str) -> str:
-    """Return a text that UTF-8 can hold: JSON's escapes and file names can spell half of a pair."""
+    """Replace lone surrogates, which JSON escapes and file names can contain but UTF-8 cannot."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,7 +1,4 @@
-"""Directories: made private and safe, never another user's, and swept of what a kill left there.
-
-That is files that were written aside and never renamed.
-"""
+"""Directories: create them privately, check their owner, and sweep abandoned temporary files."""
 
 from __future__ import annotations
 
@@ -26,16 +23,18 @@ if TYPE_CHECKING:
 
 @contextmanager
 def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """Make a folder of this process that is removed at the end; those of dead ones go first.
+    """Make a folder for this process that is removed at the end.
+
+    Folders that dead processes left are removed first.
 
     Args:
-        parent: where it is made; others may make theirs there, too.
-        prefix: how its name begins.
+        parent: the folder in which it is made; other processes may use the same one.
+        prefix: the start of its name.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the folder cannot be made.
     """
-    from tempfile import mkdtemp  # noqa: PLC0415 -- only where one is made
+    from tempfile import mkdtemp  # noqa: PLC0415 -- only needed here
 
     remove_scratch(parent, prefix)
     me = Identity.own()
@@ -47,53 +46,54 @@ def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
 
 
 def remove_scratch(parent: Path, prefix: str) -> None:
-    """Remove the folders that this user's killed processes have left."""
+    """Remove the folders that killed processes of this user have left."""
     form = re.compile(rf"{re.escape(prefix)}(\d+)-(\d+)-\w+")
     for folder in parent.glob(f"{prefix}*"):
         named = form.fullmatch(folder.name)
         if named and not Identity(pid=int(named[1]), started=float(named[2])).alive:
-            with suppress(OSError):  # gone meanwhile
+            with suppress(OSError):  # removed concurrently
                 if folder.lstat().st_uid == os.geteuid():
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-_ABANDONED_SECONDS: Final = 3600.0  # nobody takes so long from writing aside to renaming
+_ABANDONED_SECONDS: Final = 3600.0  # far more than any write takes until its rename
 _ASIDE: Final = ".teamd-*.tmp"
 
 
 def is_directory(path: Path) -> bool:
-    """Return whether it is a folder, or a link to one."""
+    """Return whether the path is a folder or a link to one."""
     with translate_os_errors(path):
         return path.is_dir()
 
 
 def holds_anything(path: Path) -> bool:
-    """Return whether it is a folder with something in it; a sandbox's placeholder is empty."""
+    """Return whether the path is a non-empty folder; a sandbox's placeholder is empty."""
     with translate_os_errors(path):
         return path.is_dir() and any(path.iterdir())
 
 
 def remove_placeholder(path: Path) -> None:
-    """Remove an empty folder, which a sandbox puts in the place of a file that is missing."""
+    """Remove an empty folder, which a sandbox creates in place of a missing file."""
     with suppress(OSError):
         path.rmdir()
 
 
 def list_files(folder: Path, pattern: str) -> list[Path]:
-    """Return what matches in a folder, sorted; nothing where there is none."""
+    """Return the sorted paths in a folder that match; empty if the folder does not exist."""
     with translate_os_errors(folder):
         check_folder(folder)
         return sorted(folder.glob(pattern))
 
 
 def make_private_directory(directory: Path) -> None:
-    """Make a directory that only its owner can look into, with its parents, unless it is there.
+    """Make a directory, and its parents, that only its owner can access.
 
-    Whether it was made now or found half made, its name is not safe yet: see `make_safe_directory`.
+    The directory's name is not durable yet, even if the directory existed: see
+    `make_safe_directory`.
 
     Raises:
-        StrangeFile: a symbolic link stands in its place.
-        StoreError: it cannot be made.
+        StrangeFile: a symbolic link is in its place.
+        StoreError: the directory cannot be made.
     """
     with translate_os_errors(directory):
         with private_umask():
@@ -102,17 +102,17 @@ def make_private_directory(directory: Path) -> None:
 
 
 def close_directory(directory: Path) -> None:
-    """Take from others what they may do in a directory that is there already."""
+    """Remove the access that other users have to an existing directory."""
     with translate_os_errors(directory):
         if stat.S_IMODE(directory.stat().st_mode) != PRIVATE_DIRECTORY:
             directory.chmod(PRIVATE_DIRECTORY)
 
 
 def make_safe_directory(directory: Path) -> None:
-    """Make a private directory, whose name is on disk before anything stands in it.
+    """Make a private directory and sync its name before any file is put in it.
 
-    Whoever made it may have been killed before its name was safe; a directory with something in it
-    has been through here.
+    An empty directory is synced again: its creator may have been killed before the sync. A
+    directory with files in it has been synced.
     """
     make_private_directory(directory)
     with translate_os_errors(directory):
@@ -121,7 +121,7 @@ def make_safe_directory(directory: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Bring a directory's entries to the disk: a file's name is not safe before."""
+    """Sync a directory's entries; before that the name of a new file may be lost."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -130,23 +130,23 @@ def sync_directory(directory: Path) -> None:
 
 
 def sync_names(directory: Path) -> None:
-    """Make the entries of a directory safe, and its own name and those of the folders above it.
+    """Sync the entries of a directory, its own name and the names of the folders above it.
 
-    A folder of another user was not made by us, and those above it were not either.
+    This ends at a folder of another user: we made neither that folder nor those above it.
     """
     with translate_os_errors(directory):
         for folder in (directory, *directory.parents):
-            with suppress(PermissionError):  # one may go through a folder that one may not list
+            with suppress(PermissionError):  # a folder may be traversable but not readable
                 sync_directory(folder)
             if folder.stat().st_uid != os.geteuid():
                 return
 
 
 def check_owner(path: Path) -> None:
-    """Refuse what belongs to another user, as git refuses another user's repository.
+    """Refuse a path that belongs to another user, as git refuses another user's repository.
 
     Raises:
-        StoreError: it does; the sentence names the remedy.
+        StoreError: the owner is another user; the sentence gives the remedy.
     """
     with translate_os_errors(path):
         owner = path.stat().st_uid
@@ -158,7 +158,7 @@ def check_owner(path: Path) -> None:
 
 
 def find_strange(paths: TeamPaths) -> Iterator[StrangeFile]:
-    """Yield what is in a team directory and would be refused where it is opened: links, say."""
+    """Yield the files of a team directory that `safe_open` would refuse, such as links."""
     with translate_os_errors(paths.root):
         kept = (*paths.folders, paths.subagents, paths.all_seen, paths.models)
         for folder in (*kept, *paths.all_jobs.glob("*/")):
@@ -178,9 +178,9 @@ def _fault(path: Path) -> StrangeFile | None:
 
 
 def aside(paths: TeamPaths) -> list[Path]:
-    """Files that were written aside so long ago that whoever wrote them is gone.
+    """Return temporary files so old that their writers must be gone.
 
-    Working copies may hold a hundred thousand files, none of which was written so.
+    Working copies are skipped: they may hold a hundred thousand files, and none of ours.
     """
     with translate_os_errors(paths.root):
         folders = (one for one in paths.root.glob("*/") if one != paths.work)
@@ -189,7 +189,7 @@ def aside(paths: TeamPaths) -> list[Path]:
 
 
 def older(found: Iterable[Path], *, seconds: float) -> Iterator[Path]:
-    """Those that nobody has written to for so long; what goes meanwhile is passed over."""
+    """Yield the paths that were not modified for this many seconds; skip paths that vanish."""
     for path in found:
         with translate_os_errors(path), suppress(FileNotFoundError):
             if time.time() - path.lstat().st_mtime >= seconds:
@@ -197,10 +197,10 @@ def older(found: Iterable[Path], *, seconds: float) -> Iterator[Path]:
 
 
 def sweep(paths: TeamPaths) -> list[Path]:
-    """Remove what was written aside and left; returns what that was.
+    """Remove abandoned temporary files; return their paths.
 
     Raises:
-        StoreError: something cannot be removed.
+        StoreError: a file cannot be removed.
     """
     found = aside(paths)
     for path in found:

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-# Device, inode, mode, links, bytes; the times of the last write and of the last change.
+# Device, inode, mode, link count, size, time of the last write, time of the last change.
 Version = tuple[int, int, int, int, int, int, int]
 
 _SETTLED_NANOSECONDS: Final = 100_000_000  # more than one tick of any file system's clock
@@ -21,7 +21,7 @@ _version: Final[Callable[[os.stat_result], Version]] = attrgetter(
 
 
 def version_of(path: Path) -> Version | None:
-    """Return the version of a file, folder or link; `None` if there is none of that name."""
+    """Return the version of a file, folder or link; `None` if it does not exist."""
     try:
         return _version(path.lstat())
     except OSError:
@@ -29,7 +29,7 @@ def version_of(path: Path) -> Version | None:
 
 
 def is_settled(version: Version | None) -> bool:
-    """Return whether a second change would have another version: one tick of the clock is over."""
+    """Return whether one clock tick has passed, so that the next change gets another version."""
     return version is not None and time.time_ns() - version[-1] > _SETTLED_NANOSECONDS
 
 

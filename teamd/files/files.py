@@ -1,12 +1,12 @@
 """Crash-safe files: the only module that appends or renames, besides `rewrite`.
 
-**What is safe from a power cut.** A file's data is safe once the file was synced, its name once its
-directory was. The functions here that are durable return only then, so what this process has
-written is safe. What it *finds* is not: whoever wrote it may have been killed between the write and
-the sync, and the kernel shows it to everybody while a power cut can still take it away. So whoever
-builds on what it has found (acknowledges it, acts on it, removes what it was made from, answers
-that nothing is to be done) calls `make_durable` first. For a file that only this process writes,
-once after it was first read is enough.
+**Power cuts.** A file's data is durable once the file is synced, and its name once its directory is
+synced. The durable functions here return only after both, so data that this process wrote is
+durable. Data that it *finds* may not be: the writer may have been killed between the write and the
+sync. The kernel shows such data to every process although a power cut can still undo it. So a
+process that acts on data it found (acknowledges it, removes its source, reports that nothing is
+left to do) calls `make_durable` first. For a file that only this process writes, one call after the
+first read is enough.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from teamd.files import locks
 from teamd.files.directories import sync_directory
 from teamd.files.safe_open import PRIVATE_FILE, check_folder, safe_open
 
-DAMAGED: Final = ".damaged-"  # in the name of a file that was put aside
+DAMAGED: Final = ".damaged-"  # in the name of a damaged file that was renamed
 _ANY_FILE: Final = 0o666
 _CHUNK: Final = 1 << 20
 
@@ -38,24 +38,24 @@ def append(
     patience_seconds: float = locks.TIMEOUT_SECONDS,
     check: Callable[[int, int], None] = lambda _, __: None,
 ) -> None:
-    """Append one line (or several, each with its newline) to a file of many writers.
+    """Append one line (or several, each with its newline) to a file with many writers.
 
-    Others go on while this one waits for the disk, so a line that the disk fails to confirm is
-    not taken back: by then it may have been read. Nor is the sync tried again: after a failed one
-    the kernel takes the pages for clean, and the next would succeed without having written them
-    (PostgreSQL lost data by believing it). To append the line once more, under the id that makes
-    both of them one message, writes it anew.
+    The lock is released before the sync, so a line that the disk fails to confirm is not removed:
+    another process may have read it by then. The sync is not retried either: after a failed sync
+    the kernel marks the pages clean, and the next sync would succeed without writing them
+    (PostgreSQL lost data this way). To recover, append the line again with the same message id;
+    both lines are then one message.
 
     Args:
-        path: created if need be.
+        path: created if missing.
         line: ends in a newline.
-        durable: on disk when this returns; otherwise in the kernel's cache.
+        durable: whether to wait until the line is on disk.
         patience_seconds: how long to wait for the lock.
-        check: is given the size of the file before, and of the line; what it raises forbids it.
+        check: called with the file's size and the line's length; it raises to prevent the append.
 
     Raises:
-        Unsynced: the disk failed; the line may be kept or not.
-        StoreError: disk full, read-only, locked; the file is as it was.
+        Unsynced: the disk failed; the line may or may not be kept.
+        StoreError: disk full, read-only or locked; the file is unchanged.
     """
     with locks.locked(path, timeout_seconds=patience_seconds) as fd:
         with translate_os_errors(path):
@@ -65,14 +65,14 @@ def append(
 
 
 def append_locked(fd: int, path: Path, line: bytes, size: int, *, durable: bool) -> None:
-    """Append to a locked file of a known size, and release its lock; see `append`."""
+    """Append to a locked file of known size, and release its lock; see `append`."""
     with translate_os_errors(path):
         if durable and not size:
-            # Its creator may have been killed before the name was durable; a file with a line in
-            # it has been through here.
+            # The file's creator may have been killed before the name was durable. A file with a
+            # line in it has been through this step.
             sync_directory(path.parent)
         write_at_end(fd, line, size)
-    locks.release(fd)  # the next writer goes on while this one waits for the disk
+    locks.release(fd)  # other writers need not wait for our sync
     if durable:
         try:
             sync(fd)
@@ -89,26 +89,26 @@ def append_alone(
 ) -> int:
     """Append lines to a file that has one writer, all or none.
 
-    The lock is kept until the disk has confirmed, and what it has not is taken back: whoever reads
-    the file later finds nothing there that a power cut could still take away.
+    The lock is held until the disk has confirmed the lines, and unconfirmed lines are removed. So
+    later readers find only lines that survive a power cut.
 
     Args:
-        path: created if need be.
+        path: created if missing.
         lines: each ends in a newline.
-        durable: on disk when this returns, with all that stands before it.
-        taken_back_to: where the file ended when it was last on disk, if that was earlier.
+        durable: whether to wait until the whole file is on disk.
+        taken_back_to: the size at the last sync, if smaller than now.
 
     Returns:
-        Where the file ended before.
+        The size of the file before the append.
 
     Raises:
-        StoreError: the file is as it was, or as it was when it was last on disk.
+        StoreError: the file has its former size, or that of the last sync.
     """
     with locks.locked(path) as fd, translate_os_errors(path):
         start = os.fstat(fd).st_size
         safe = start if taken_back_to is None else taken_back_to
         if durable and not safe:
-            sync_directory(path.parent)  # nothing of it was on disk, nor maybe its name
+            sync_directory(path.parent)  # nothing of the file was on disk, and maybe not its name
         write_at_end(fd, lines, start)
         try:
             if durable:
@@ -120,11 +120,11 @@ def append_alone(
 
 
 def write_at_end(fd: int, line: bytes, size: int | None = None) -> None:
-    """Append to a locked file, on a line of its own, and leave no half line when it fails."""
+    """Append to a locked file, starting on a new line; a failure leaves no partial line."""
     if size is None:
         size = os.fstat(fd).st_size
     if size and os.pread(fd, 1, size - 1) != b"\n":
-        line = b"\n" + line  # a writer was killed in mid-line: its torn tail stays a line alone
+        line = b"\n" + line  # a killed writer left a partial line: end it first
     try:
         if (written := os.pwrite(fd, line, size)) < len(line):
             write_all(fd, line[written:], size + written)
@@ -134,9 +134,9 @@ def write_at_end(fd: int, line: bytes, size: int | None = None) -> None:
 
 
 def make_durable(path: Path) -> None:
-    """Make what was found under a name safe from a power cut: its data and its name.
+    """Sync the data and name of a file that this process found; see the module docstring.
 
-    Nothing is done where there is no such file. For whom, see the module.
+    A missing file is ignored.
 
     Raises:
         StoreError: the disk failed, or the file cannot be read.
@@ -148,10 +148,10 @@ def make_durable(path: Path) -> None:
 
 
 def put_aside(path: Path) -> Path:
-    """Give a damaged file another name, under which nothing looks for it but a person.
+    """Rename a damaged file, so that only a person looks at it.
 
     Returns:
-        Where it is now.
+        The new path.
     """
     kept = name_aside(path)
     with translate_os_errors(path):
@@ -161,13 +161,13 @@ def put_aside(path: Path) -> Path:
 
 
 def name_aside(path: Path) -> Path:
-    """Return a name for a damaged file that nothing has."""
+    """Return an unused name for a damaged file."""
     return path.with_name(f"{path.name}{DAMAGED}{time.time_ns()}")
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[int | None]:
-    """Open a file to be read, for as long as the block lasts; `None` where there is none."""
+    """Open a file for reading during the block; yields `None` if it does not exist."""
     with translate_os_errors(path):
         try:
             fd = safe_open(path, os.O_RDONLY)
@@ -181,20 +181,20 @@ def opened(path: Path) -> Iterator[int | None]:
 
 
 def read(path: Path) -> bytes | None:
-    """Return the whole file, or `None` where there is none."""
+    """Return the content of a file, or `None` if it does not exist."""
     with opened(path) as fd:
         return None if fd is None else read_descriptor(fd)
 
 
 def read_descriptor(fd: int, offset: int = 0) -> bytes:
-    """Return all bytes of an open file, from its start or an offset on."""
+    """Return the bytes of an open file from an offset to its end."""
     size = os.fstat(fd).st_size
-    asked = min(max(size - offset, 0) + 1, _CHUNK)  # a byte more than there is: the end shows
+    asked = min(max(size - offset, 0) + 1, _CHUNK)  # one more byte than expected shows the end
     parts = []
     while part := os.pread(fd, asked, offset):
         parts.append(part)
         offset += len(part)
-        if len(part) < asked and offset >= size > 0:  # else the disk has failed, or tells no size
+        if len(part) < asked and offset >= size > 0:  # otherwise a disk error or unknown size
             break
         asked = _CHUNK
     return b"".join(parts)
@@ -208,7 +208,7 @@ def replace(
     durable: bool = True,
     confirm: Callable[[], None] = lambda: None,
 ) -> None:
-    """Give `path` new content at once, see `replace_by_parts`."""
+    """Replace the content of `path` atomically, see `replace_by_parts`."""
     replace_by_parts(path, (data,), mode=mode, durable=durable, confirm=confirm)
 
 
@@ -220,16 +220,16 @@ def replace_by_parts(
     durable: bool = True,
     confirm: Callable[[], None] = lambda: None,
 ) -> None:
-    """Give `path` new content at once: write aside, sync, rename, sync the directory.
+    """Replace the content of `path` atomically: write a temporary file, sync, rename, sync.
 
-    A reader sees the old or the new content, never a part; a failure leaves the old.
+    A reader sees the old or the new content, never a part of it. A failure leaves the old content.
 
     Args:
-        path: that is replaced.
-        parts: of the new content, in their order.
-        mode: of the new file; `None` for what umask and folder give to any program's files.
-        durable: on disk when this returns.
-        confirm: called right before the rename; what it raises leaves the old content.
+        path: the file to replace.
+        parts: the new content, in order.
+        mode: of the new file; `None` for the default of the umask and folder.
+        durable: whether to wait until the new content is on disk.
+        confirm: called right before the rename; it raises to keep the old content.
 
     Raises:
         StoreError: disk full, read-only, …
@@ -249,12 +249,12 @@ def replace_by_parts(
 
 
 def name_beside(path: Path) -> Path:
-    """Return a name in the same folder for a file that is still being written."""
+    """Return a name in the same folder for a temporary file."""
     return path.with_name(f".teamd-{os.urandom(8).hex()}.tmp")
 
 
 def exists(path: Path) -> bool:
-    """Return whether there is anything under that name, be it a link that leads nowhere."""
+    """Return whether the path exists, including as a dangling link."""
     with translate_os_errors(path), suppress(FileNotFoundError, NotADirectoryError):
         path.lstat()
         return True
@@ -262,23 +262,23 @@ def exists(path: Path) -> bool:
 
 
 def size(path: Path) -> int:
-    """Return a file's size in bytes, 0 where there is none."""
+    """Return a file's size in bytes; 0 if it does not exist."""
     with translate_os_errors(path):
         try:
             return path.stat().st_size
-        except FileNotFoundError:  # not written to yet, or removed a moment ago
+        except FileNotFoundError:  # not written yet, or just removed
             return 0
 
 
 def remove(path: Path) -> None:
-    """Remove a file if it is there."""
+    """Remove a file if it exists."""
     with translate_os_errors(path):
         check_folder(path.parent)
         path.unlink(missing_ok=True)
 
 
 def sync(fd: int) -> None:
-    """Bring a file's data to the disk itself."""
+    """Sync a file's data to the disk itself."""
     if sys.platform == "darwin":
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # fsync(2) there stops at the drive's cache
     else:
@@ -286,7 +286,7 @@ def sync(fd: int) -> None:
 
 
 def _write_aside(aside: Path, parts: Iterable[bytes], mode: int | None, *, durable: bool) -> None:
-    # O_EXCL: whoever may write to the folder cannot have put a link there for us to follow.
+    # O_EXCL: another user who may write to the folder cannot make us follow a link.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     fd = os.open(aside, flags, _ANY_FILE if mode is None else mode)
     try:
@@ -303,7 +303,7 @@ def _write_aside(aside: Path, parts: Iterable[bytes], mode: int | None, *, durab
 
 
 def write_all(fd: int, data: bytes, offset: int) -> None:
-    """Write everything; a short write is followed by the error that tells why it was short."""
+    """Write all bytes; after a short write the next one raises the reason."""
     written = os.pwrite(fd, data, offset)
     while written < len(data):
         data = data[written:]

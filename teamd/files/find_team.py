@@ -1,4 +1,4 @@
-"""How a team is found: by its name, by its directory, or from a folder upwards, as git does it."""
+"""Find a team by its name, by its directory, or from a folder upwards as git does."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from teamd.messages import TEAM_FOLDER, TEAMS_FOLDER, check_team_name
 
 
 def named(team_directory: str | None, team: str | None = None) -> TeamPaths | None:
-    """The team that `--team`, `--team-dir` or `TEAMD_DIR` names, if any of them does.
+    """Return the team that `--team`, `--team-dir` or `TEAMD_DIR` names; `None` if none is given.
 
-    It need not be there yet.
+    The team need not exist yet.
 
     Raises:
-        NoTeam: nothing could be there.
-        BadTeamName: no team can have that name.
+        NoTeam: the path cannot be a team directory.
+        BadTeamName: the name is not valid for a team.
     """
     if team is not None:
         return _by_name(project(here()), check_team_name(team))
@@ -28,12 +28,12 @@ def named(team_directory: str | None, team: str | None = None) -> TeamPaths | No
         return None
     try:
         return TeamPaths(Path(chosen).expanduser().resolve())
-    except (OSError, RuntimeError, ValueError) as error:  # no such user; links in a circle; a NUL
+    except (OSError, RuntimeError, ValueError) as error:  # no such user, circular links, or a NUL
         raise NoTeam(f"{chosen!r} cannot be a team directory: {error}") from error
 
 
 def project(start: Path) -> Path:
-    """The nearest folder from `start` upwards that holds teams; `start` where there is none."""
+    """Return the nearest folder from `start` upwards that holds teams, otherwise `start`."""
     for folder in (start, *start.parents):
         if any(directories.holds_anything(folder / name) for name in (TEAM_FOLDER, TEAMS_FOLDER)):
             return folder
@@ -44,7 +44,7 @@ def discover(start: Path) -> TeamPaths | None:
     """Look for `.team/` in `start` and in each folder above it, as git looks for `.git/`.
 
     Raises:
-        StoreError: the one that is found belongs to another user.
+        StoreError: the directory that was found belongs to another user.
     """
     for folder in (start, *start.parents):
         candidate = folder / TEAM_FOLDER
@@ -56,11 +56,11 @@ def discover(start: Path) -> TeamPaths | None:
 
 
 def existing(team_directory: str | None, team: str | None = None) -> TeamPaths:
-    """The team that a command means.
+    """Return the team that a command refers to.
 
     Raises:
-        NoTeam: there is none.
-        StoreError: it belongs to another user.
+        NoTeam: the team does not exist.
+        StoreError: the team belongs to another user.
     """
     chosen = named(team_directory, team)
     if chosen is None:
@@ -76,13 +76,13 @@ def existing(team_directory: str | None, team: str | None = None) -> TeamPaths:
 
 
 def _own(found: TeamPaths) -> TeamPaths:
-    """Return a team of this user's that stands where it is said to stand.
+    """Return a team after checking that this user owns it and that it is not a link.
 
-    A link that a person names is followed, see `named`; one that is found may come with a folder
-    that somebody else made, and lead to anything.
+    A link that the person names is followed, see `named`. A link that was found may be part of a
+    folder from somewhere else and lead anywhere.
 
     Raises:
-        StoreError: it is a link, or belongs to another user.
+        StoreError: the directory is a link or belongs to another user.
     """
     check_folder(found.root, "name the folder that it leads to, with --team-dir or TEAMD_DIR")
     directories.check_owner(found.root)
@@ -90,14 +90,14 @@ def _own(found: TeamPaths) -> TeamPaths:
 
 
 def finish(found: TeamPaths) -> TeamPaths:
-    """Make the names of a team safe, and return it; a supervisor has seen to that already."""
+    """Make the names in a team directory durable, unless a supervisor has done so."""
     if not files.exists(found.supervisor):
         found.make_durable()
     return found
 
 
 def existing_or_here(team_directory: str | None, team: str | None = None) -> TeamPaths:
-    """The team that `teamd start` means: the one that is found, else a new one right here."""
+    """Return the team for `teamd start`: an existing one, otherwise a new one in this folder."""
     chosen = named(team_directory, team) or discover(here()) or TeamPaths(here() / TEAM_FOLDER)
     if files.exists(chosen.root) and not directories.is_directory(chosen.root):
         raise NoTeam(f"{chosen.root} is no folder; move it away, or name another team directory")
@@ -105,7 +105,7 @@ def existing_or_here(team_directory: str | None, team: str | None = None) -> Tea
 
 
 def all_teams(folder: Path) -> list[TeamPaths]:
-    """The teams of a project: that in `.team/` first, then those in `.teams/` by name.
+    """Return the teams of a project: the one in `.team/`, then those in `.teams/` by name.
 
     Raises:
         StoreError: the folders cannot be read.
@@ -118,7 +118,7 @@ def all_teams(folder: Path) -> list[TeamPaths]:
 
 
 def _by_name(folder: Path, name: str) -> TeamPaths:
-    """The team of that name, compared without case; else the place where it would be."""
+    """Return the team of that name, ignoring case, or the path for a new one."""
     exact = TeamPaths(folder / TEAMS_FOLDER / name)
     if directories.is_directory(exact.root):
         return exact
@@ -130,7 +130,7 @@ def here() -> Path:
     """Return the current folder.
 
     Raises:
-        NoTeam: it has been removed.
+        NoTeam: the folder has been removed.
     """
     try:
         return Path.cwd()

@@ -1,6 +1,6 @@
-"""Lines of files that may be long: read a part at a time, from anywhere on, and found from the end.
+"""Read the lines of long files in chunks, from any offset, and search them from the end.
 
-What stands behind the last newline is a line as well.
+The text after the last newline counts as a line, too.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _CHUNK: Final = 1 << 20
 
 
 def read_lines(path: Path, start: int = 0) -> Iterator[bytes]:
-    """Yield the lines of a file without their ends; none where there is no file.
+    """Yield the lines of a file without their newlines; nothing if the file does not exist.
 
     Args:
         path: the file.
-        start: where the first of them begins.
+        start: the offset of the first line.
     """
     with files.opened(path) as fd:
         if fd is None:
@@ -34,14 +34,14 @@ def read_lines(path: Path, start: int = 0) -> Iterator[bytes]:
 
 
 def find_lines(path: Path, beginning: bytes) -> Iterator[int]:
-    """Yield where lines of a file begin that begin so, from the last to the second."""
+    """Yield the offsets of lines that start with `beginning`, from the last line to the second."""
     wanted = b"\n" + beginning
     with files.opened(path) as fd:
         start, part = 0 if fd is None else os.fstat(fd).st_size, b""
         while fd is not None and start:
             size = min(_CHUNK, start)
             start -= size
-            # What begins in this part may end in the one behind it.
+            # A match may start in this chunk and end in the next one.
             part = os.pread(fd, size, start) + part[: len(wanted) - 1]
             place = len(part)
             while (place := part.rfind(wanted, 0, place)) >= 0:

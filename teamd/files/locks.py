@@ -43,7 +43,7 @@ def locked(path: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[
     try:
         yield fd
     finally:
-        with suppress(OSError):  # the work under the lock is done, and synced where it has to be
+        with suppress(OSError):  # the work is finished, and synced if needed
             os.close(fd)  # releases the lock; nothing here is buffered
 
 

@@ -20,22 +20,22 @@ STATE_VARIABLE: Final = "XDG_STATE_HOME"
 
 
 def home_folder() -> Path | None:
-    """Return the person's home; `None` where neither HOME nor the user database names one.
+    """Return the person's home; `None` if neither HOME nor the user database names one.
 
-    A home that is not an absolute path would depend on the current folder, and is ignored.
+    A relative path is ignored, because it would depend on the current folder.
     """
     given = Path(os.environ.get("HOME", ""))
     if given.is_absolute():
         return given
     try:
         known = Path(pwd.getpwuid(os.geteuid()).pw_dir)
-    except KeyError:  # a container that runs as any number
+    except KeyError:  # a container that runs under an arbitrary uid
         return None
     return known if known.is_absolute() else None
 
 
 def user_name() -> str:
-    """Return the name of this process's user; its number where the user database has none."""
+    """Return this process's user name, or the uid if the user database does not know it."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -43,25 +43,25 @@ def user_name() -> str:
 
 
 def state_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder where the program keeps what a person decided, outside of all projects.
+    """Return the folder for a person's decisions, which lies outside all projects.
 
-    That is `$XDG_STATE_HOME/teamd`, else `~/.local/state/teamd`; `None` where there is no home.
+    It is `$XDG_STATE_HOME/teamd` or `~/.local/state/teamd`; `None` if there is no home.
     """
     given = Path(environment.get(STATE_VARIABLE, ""))
-    if given.is_absolute():  # the specification has others ignored
+    if given.is_absolute():  # the XDG specification ignores relative paths
         return given / "teamd"
     home = Path(environment.get("HOME", ""))
     return home / ".local" / "state" / "teamd" if home.is_absolute() else None
 
 
 def trust_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return where it stands what a person trusts; `None` where nothing can be kept."""
+    """Return the folder that records trusted settings; `None` if there is no state folder."""
     state = state_folder(environment)
     return None if state is None else state / "trust"
 
 
 def known_teams_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return where it stands which teams this user has had; `None` where nothing can be kept."""
+    """Return the folder that lists this user's teams; `None` if there is no state folder."""
     state = state_folder(environment)
     return None if state is None else state / "teams"
 
@@ -69,8 +69,8 @@ def known_teams_folder(environment: Mapping[str, str] = os.environ) -> Path | No
 def workspaces_folder(team: TeamPaths) -> Path:
     """Return the folder for records about workspaces, which all teams of this user share.
 
-    Where the state folder cannot be written, it is the team's own: two teams in one workspace do
-    not know of each other then.
+    If the state folder is not writable, return a folder of this team. Two teams in one workspace
+    then do not know of each other.
     """
     state = state_folder()
     if state is not None:
@@ -83,14 +83,14 @@ def workspaces_folder(team: TeamPaths) -> Path:
 
 
 def ignore(directory: Path) -> None:
-    """Have git pass a directory over, unless it holds a `.gitignore` already."""
+    """Make git ignore a directory, unless it has a `.gitignore` already."""
     path = directory / ".gitignore"
     if not files.exists(path):
         files.replace(path, b"*\n", durable=False)
 
 
 class _Place:
-    """A path that is the same in every team directory."""
+    """A path with a fixed name in every team directory."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -99,7 +99,7 @@ class _Place:
         return _join(paths.root, self._name)
 
 
-@lru_cache(maxsize=256)  # every step of a teammate asks for some; to join a path takes 10 us
+@lru_cache(maxsize=256)  # each step of a teammate needs several, and joining a path takes 10 us
 def _join(root: Path, name: str) -> Path:
     return root / name
 
@@ -112,39 +112,40 @@ class TeamPaths:
 
     config = _Place("config.json")  # the roster
     config_lock = _Place("config.lock")  # guards the roster's read-modify-write
-    ledger = _Place("ledger.jsonl")  # what model calls have taken, and may take
-    # Locked for as long as a supervisor lives; says which process it is.
+    ledger = _Place("ledger.jsonl")  # the usage and reservations of model calls
+    # Locked while a supervisor runs; contains its process id.
     supervisor = _Place("teamd.pid")
-    inboxes = _Place("inbox")  # the folder of all mail that is under way
-    transcripts = _Place("transcripts")  # the folder of the conversations
-    chat_history = _Place("chat.history")  # what the person has typed to the lead
-    # How much of the lead's conversation a person has been shown, in bytes.
+    inboxes = _Place("inbox")  # the inboxes of all members
+    transcripts = _Place("transcripts")  # the conversations
+    chat_history = _Place("chat.history")  # the lines that the person typed to the lead
+    # How many bytes of the lead's conversation the person has seen.
     chat_mark = _Place("chat.mark")
-    tasks = _Place("tasks")  # the folder of the board, one file a task
-    # Guards every change to the board; holds the last id that was given.
+    tasks = _Place("tasks")  # the task board, one file a task
+    # Guards every change to the board; contains the last task id.
     tasks_lock = _Place("tasks/board.lock")
-    queue = _Place("tasks/queue.json")  # the merge queue; whoever watches the board sees it change
-    queue_lock = _Place("tasks/queue.lock")  # guards every change to it
-    replies = _Place("replies")  # the folder of the supervisor's answers, one file a request
-    requests = _Place("requests")  # the folder of questions that somebody answers, one file each
+    # The merge queue; it is in the board's folder, so that watchers of the board see it change.
+    queue = _Place("tasks/queue.json")
+    queue_lock = _Place("tasks/queue.lock")  # guards every change to the queue
+    replies = _Place("replies")  # the supervisor's answers, one file a request
+    requests = _Place("requests")  # questions and their answers, one file each
     requests_lock = _Place("requests.lock")  # guards every question's read-modify-write
-    lives = _Place("lives")  # the folder of locks that keep two processes from being one teammate
-    # Locked while the person's mail is being shown, so that two do not show the same.
+    lives = _Place("lives")  # locks that allow one process per teammate
+    # Locked while the person's mail is being shown, so that no mail is shown twice.
     reading = _Place("inbox/reading.lock")
-    all_jobs = _Place("jobs")  # the folder of everybody's background jobs
-    subagents = _Place("subagents")  # the folder of the conversations of subagents
-    agents = _Place("agents")  # the folder of the team's role files
-    skills = _Place("skills")  # the folder of the team's skills
-    logs = _Place("logs")  # the folder of the logs
-    activities = _Place("activity")  # the folder of what everybody does right now, one file each
-    all_seen = _Place("seen")  # the folder of what everybody has read of the workspace
-    checks = _Place("checks")  # the folder of the locks and clones of checks, while they run
-    homes = _Place("homes")  # the folder of the homes that teammates' commands have
-    removed = _Place("removed")  # what commands put into protected places
-    models = _Place("models")  # what servers say of models, see `teamd.model_server.pages`
-    hosts = _Place("hosts")  # all about other hosts, see `teamd.hosts`
-    work = _Place("work")  # the folder of teammates' working copies, each beside its record
-    last_words = _Place("logs/teamd.stderr")  # what Python prints when all else fails
+    all_jobs = _Place("jobs")  # background jobs, by teammate
+    subagents = _Place("subagents")  # the conversations of subagents
+    agents = _Place("agents")  # the team's role files
+    skills = _Place("skills")  # the team's skills
+    logs = _Place("logs")  # the logs
+    activities = _Place("activity")  # each teammate's current activity, one file each
+    all_seen = _Place("seen")  # the file versions that each teammate has read
+    checks = _Place("checks")  # the locks and clones of running checks
+    homes = _Place("homes")  # the home folders for teammates' commands
+    removed = _Place("removed")  # files that commands created at protected paths
+    models = _Place("models")  # model data from servers, see `teamd.model_server.pages`
+    hosts = _Place("hosts")  # data about other hosts, see `teamd.hosts`
+    work = _Place("work")  # teammates' working copies, each beside its record
+    last_words = _Place("logs/teamd.stderr")  # Python's output when logging fails
 
     @property
     def home(self) -> Path:
@@ -153,14 +154,14 @@ class TeamPaths:
 
     @property
     def own_name(self) -> str | None:
-        """The name of a team in `.teams/`; the settings name any other."""
+        """The name of a team in `.teams/`; `None` for a team whose settings name it."""
         return self.root.name if self.root.parent.name == TEAMS_FOLDER else None
 
     def off_limits(self, workspace: Path) -> list[Path]:
-        """The folders that are not for tools: its own, and those of other teams within reach.
+        """Return the folders that tools must not use: those of this team and of teams nearby.
 
-        Who could write into another team's would be able to approve its own plans there, or to
-        send mail in anybody's name; into the state folder, to trust settings of its own.
+        With access to another team's folder, a tool could approve plans or send mail in anyone's
+        name. With access to the state folder it could mark its own settings as trusted.
         """
         folders = {self.home, workspace}
         names = (TEAM_FOLDER, TEAMS_FOLDER)
@@ -170,7 +171,7 @@ class TeamPaths:
 
     @property
     def own_files(self) -> tuple[Path, ...]:
-        """The files that stand in a team directory itself, of which some are made at need."""
+        """The files at the top level of a team directory; some are only created when needed."""
         read = (self.config, self.ledger, self.supervisor, self.chat_history, self.chat_mark)
         return (*read, self.config_lock, self.requests_lock)
 
@@ -181,132 +182,131 @@ class TeamPaths:
         return (*kept, self.lives, self.logs, self.activities)
 
     def add_team_option(self, text: str) -> str:
-        """A sentence of ours about this team, with the commands that it names reaching it."""
+        """Add `--team` to the commands in a sentence, if this team needs the option."""
         return add_team_option(text, self.own_name)
 
     def team_command(self, command: str) -> str:
-        """Return a command such as `teamctl inbox` with `--team` where this team needs it."""
+        """Return a command such as `teamctl inbox`, with `--team` if this team needs the option."""
         return team_command(command, self.own_name)
 
     @property
     def settings(self) -> Path:
-        """The person's settings, unless another file is named; a team by name may have its own."""
+        """The default settings file: the team's own if it exists, otherwise the project's."""
         own = self.own_settings
         return own if os.path.lexists(own) else self.project_settings
 
     @property
     def own_settings(self) -> Path:
-        """The settings of this team and no other; those of a team by name are in its folder."""
+        """The settings file of this team alone; a team in `.teams/` has it in its own folder."""
         return self.project_settings if self.own_name is None else self.root / SETTINGS_FILE
 
     @property
     def project_settings(self) -> Path:
-        """The settings of the project."""
         return self.home / SETTINGS_FILE
 
     def inbox(self, name: str) -> Path:
-        """Undelivered messages of `name`."""
+        """Return the path of undelivered messages to `name`."""
         return self.inboxes / f"{name}.jsonl"
 
     def has_mail(self, name: str) -> bool:
-        """Return whether an inbox holds anything, by its size alone."""
-        return files.size(_join(self.inboxes, f"{name}.jsonl")) > 0  # a look at every hint
+        """Return whether an inbox holds any data, by its size alone."""
+        return files.size(_join(self.inboxes, f"{name}.jsonl")) > 0  # called at every hint
 
     def taken(self, name: str) -> Path:
-        """The mail that `name` took from its inbox and has not put into its conversation yet."""
+        """Return the path of mail that `name` has taken but not yet put into its conversation."""
         return self.inboxes / f"{name}.taken.jsonl"
 
     def rejected(self, name: str) -> Path:
-        """Lines of `name`'s inbox that were no message."""
+        """Return the path of lines in `name`'s inbox that were not messages."""
         return self.inboxes / f"{name}.rejected.jsonl"
 
     def transcript(self, name: str) -> Path:
-        """The conversation of `name`."""
+        """Return the path of the conversation of `name`."""
         return self.transcripts / f"{name}.jsonl"
 
     def delivered(self, name: str) -> tuple[Path, ...]:
-        """The files where mail to `name` may end up; the person's is kept once it was shown.
+        """Return the files that mail to `name` may be delivered to.
 
-        The person is `lead` or, while there is an agent that leads, `user`.
+        The person's mail goes to `lead` or, while an agent leads the team, to `user`.
         """
         places = {LEAD: (LEAD, USER), USER: (USER,)}.get(name, (name,))
         return tuple(map(self.transcript, places))
 
     def partial(self, name: str) -> Path:
-        """The part that `name`'s model has said so far of a reply that is under way."""
+        """Return the path of the unfinished reply of `name`'s model."""
         return self.transcripts / f"{name}.partial"
 
     def task(self, task_id: str) -> Path:
-        """One task of the board."""
+        """Return the path of a task."""
         return self.tasks / f"{task_id}.json"
 
     def request(self, question: str) -> Path:
-        """A question and its answer."""
+        """Return the path of a question and its answer."""
         return self.requests / f"{question}.json"
 
     def life(self, name: str) -> Path:
-        """Locked by the process of `name` for as long as it lives."""
+        """Return the file that the process of `name` keeps locked while it lives."""
         return self.lives / f"{name}.lock"
 
     def activity(self, name: str) -> Path:
-        """What `name` does right now."""
+        """Return the path of the current activity of `name`."""
         return self.activities / f"{name}.json"
 
     def jobs(self, name: str) -> Path:
-        """The folder of `name`'s background jobs."""
+        """Return the folder of `name`'s background jobs."""
         return self.all_jobs / name
 
     def seen(self, name: str) -> Path:
-        """The versions of files that `name` has read or written, see `versions`."""
+        """Return the path of the file versions that `name` has read or written, see `versions`."""
         return self.all_seen / f"{name}.jsonl"
 
     def check_lock(self, task_id: str) -> Path:
-        """Locked by the process that checks a task."""
+        """Return the file that the process checking a task keeps locked."""
         return self.checks / f"{task_id}.lock"
 
     def check_place(self, task_id: str) -> Path:
-        """The folder in which a task is checked, where that is not the workspace."""
+        """Return the folder in which a task is checked, if that is not the workspace."""
         return self.checks / task_id
 
     def checker_name(self, task_id: str) -> str:
-        """The name that a check's home and group of processes go by; no teammate's has a dot."""
+        """Return the name for a check's home and process group; the dot rules out a teammate's."""
         return f"check.{task_id}"
 
     def home_of(self, name: str) -> Path:
-        """The home folder of `name`'s commands."""
+        """Return the home folder for `name`'s commands."""
         return self.homes / name / "home"
 
     def temporary(self, name: str) -> Path:
-        """The folder for temporary files of `name`'s commands."""
+        """Return the folder for temporary files of `name`'s commands."""
         return self.homes / name / "tmp"
 
     def copy(self, name: str) -> Path:
-        """The working copy of `name`."""
+        """Return the working copy of `name`."""
         return self.work / name
 
     def log(self, name: str) -> Path:
-        """The log of a teammate, or of `teamd`."""
+        """Return the log of a teammate or of `teamd`."""
         return self.logs / f"{name}.log"
 
     def create(self) -> None:
-        """Make whatever of the layout is not there yet, private to its owner.
+        """Create the missing parts of the layout, accessible to the owner only.
 
         Raises:
-            StoreError: the place belongs to another user, is read-only, full, …
+            StoreError: the folder belongs to another user, is read-only, full, …
         """
         self._refuse_other_folders()
         for folder in (self.root, *self.folders):
             directories.make_private_directory(folder)
             directories.check_owner(folder)
             if self.root.name == TEAM_FOLDER or self.own_name is not None:
-                directories.close_directory(folder)  # any other may be a folder of the person's
+                directories.close_directory(folder)  # any other folder may be the person's own
         ignore(self.root)
-        for name in (LEAD, USER):  # before a program of others makes them
+        for name in (LEAD, USER):  # before a foreign program creates them
             files.append(self.inbox(name), b"", durable=False)
         self.make_durable()
 
     def _refuse_other_folders(self) -> None:
-        """Refuse a folder that somebody named by mistake: all in it would become its owner's."""
+        """Refuse a non-empty folder that is not a team's: it was probably named by mistake."""
         of_teams = self.root.name == TEAM_FOLDER or self.own_name is not None
         there = directories.is_directory(self.inboxes)
         if not of_teams and not there and directories.holds_anything(self.root):
@@ -315,10 +315,10 @@ class TeamPaths:
             )
 
     def make_durable(self) -> None:
-        """Make the names in a team directory safe: of its folders, and of the files in them.
+        """Sync the names of a team's folders and of the files in them.
 
-        Whoever made them may have been killed at that, may have worked without durability, or be a
-        program that knows nothing of ours, such as one that puts mail into an inbox.
+        Their creator may have been killed before a sync, may have run without durability, or may be
+        a foreign program that puts mail into an inbox.
         """
         for folder in (self.inboxes, self.transcripts, self.tasks, self.requests):
             if directories.is_directory(folder):

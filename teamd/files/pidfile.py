@@ -1,4 +1,4 @@
-"""The pid file of a team's supervisor: whether one runs, and which process it is."""
+"""The pid file of a team's supervisor: whether a supervisor runs, and its process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAUSE_SECONDS: Final = 0.02
 
 
 class AlreadyRunning(TeamError):
-    """Another supervisor serves this team."""
+    """Another supervisor already serves this team."""
 
     def __init__(self, paths: TeamPaths, pid: int | None) -> None:
         process = f" (pid {pid})" if pid else ""
@@ -30,16 +30,16 @@ class AlreadyRunning(TeamError):
 
 
 def claim(paths: TeamPaths) -> int:
-    """Become the team's one supervisor for as long as the returned descriptor is open.
+    """Become the team's only supervisor for as long as the returned descriptor is open.
 
-    The kernel gives the claim back when the process ends, however it ends.
+    The kernel releases the claim when the process ends, for whatever reason.
 
     Raises:
-        AlreadyRunning: there is one; the error names its pid.
+        AlreadyRunning: another supervisor runs; the error names its pid.
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while (fd := locks.try_lock(paths.supervisor)) is None:
-        # `teamd stop` holds the lock for a moment to see whether it is free.
+        # `teamd stop` holds the lock for a moment to test whether it is free.
         there = _named(paths)
         if time.monotonic() > deadline and not (there and there.ending):
             raise AlreadyRunning(paths, there.pid if there else None)
@@ -50,10 +50,10 @@ def claim(paths: TeamPaths) -> int:
 
 
 def stands(claim: int, paths: TeamPaths) -> bool:
-    """Return whether a claim of this process is still there; mend what others wrote into it.
+    """Return whether this process still has its claim; repair the file if others changed it.
 
     Raises:
-        StoreError: it cannot be looked at, or mended.
+        StoreError: the file cannot be read or repaired.
     """
     with translate_os_errors(paths.supervisor):
         if not locks.stands_under(claim, paths.supervisor):
@@ -64,9 +64,9 @@ def stands(claim: int, paths: TeamPaths) -> bool:
 
 
 def supervisor(paths: TeamPaths) -> Identity | None:
-    """Return the process that serves this team, `None` while there is none.
+    """Return the process that serves this team; `None` if there is none.
 
-    A process that the file names and that does not hold the lock is a stranger.
+    A process that the file names but that does not hold the lock is not the supervisor.
     """
     named = _named(paths)
     if named is None or not named.alive:
@@ -75,7 +75,7 @@ def supervisor(paths: TeamPaths) -> Identity | None:
 
 
 def is_teamd_down(paths: TeamPaths) -> bool:
-    """Return whether certainly no process serves this team; no look that fails undoes a deed."""
+    """Return whether certainly no process serves this team; `False` if that cannot be read."""
     try:
         return supervisor(paths) is None
     except StoreError:
@@ -86,7 +86,7 @@ def check(paths: TeamPaths) -> Identity:
     """Return the process that serves this team.
 
     Raises:
-        NoTeamd: there is none.
+        NoTeamd: no process serves it.
     """
     there = supervisor(paths)
     if there is None:
@@ -100,12 +100,12 @@ def _signature() -> bytes:
 
 
 def _sign(fd: int) -> None:
-    os.ftruncate(fd, 0)  # in place: the lock is on this very file
+    os.ftruncate(fd, 0)  # in place, since the lock is on this inode
     os.pwrite(fd, _signature(), 0)
 
 
 def _named(paths: TeamPaths) -> Identity | None:
-    """The process that the file names; a half-written or foreign file names nobody."""
+    """Return the process that the file names; `None` for a partly written or foreign file."""
     with suppress(ValueError, KeyError, TypeError, OverflowError, RecursionError):
         found = json.loads(files.read(paths.supervisor) or b"")
         return Identity(pid=int(found["pid"]), started=float(found["started"]))

@@ -1,4 +1,4 @@
-"""Give a file of the person's new content and leave everything else about it as it is."""
+"""Replace the content of a person's file and keep its other properties."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from teamd.files.directories import sync_directory
 from teamd.files.safe_open import PRIVATE_FILE
 
 _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-# The folder takes no new file, or the file is a mount point.
+# The folder cannot take a new file, or the file is a mount point.
 _NO_RENAME: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY}
-# The kernel itself sets or removes these when content is written: checksums, rights of a program.
+# The kernel sets or removes these when content is written: checksums, program capabilities.
 _OF_CONTENT: Final = {"security.capability", "security.ima", "security.evm"}
-_PERMISSIONS: Final = 0o777  # new content inherits no setuid, as with write(2)
+_PERMISSIONS: Final = 0o777  # new content does not inherit setuid, as with write(2)
 
 
 def rewrite(path: Path, data: bytes, *, confirm: Callable[[], None] = lambda: None) -> None:
     """Replace a file's content; keep its owner, group, mode, extended attributes and hard links.
 
-    A new file takes the old one's place by a rename where it can be made like the old one: a reader
-    sees the old or the new content, never a part, and so does a crash. Otherwise the content is
-    written into the file itself, where a reader or a crash can catch a part of it:
+    If possible, a new file with the same properties replaces the old one by a rename, so that
+    readers and crashes leave the old or the new content, never a part. Otherwise the content is
+    written into the file itself, and a reader or a crash can leave a part of it. This happens when:
 
-    - the file has further names (hard links): a rename would leave the old content under those;
+    - the file has hard links: after a rename those would still have the old content;
     - its owner, group or attributes cannot be given to a new file: an ordinary user edits another
-      user's file in a shared folder, and a rename would take it from its owner;
-    - the folder takes no new file, or the file is a mount point: nothing can be renamed there.
+      user's file in a shared folder, and a rename would change the owner;
+    - the folder cannot take a new file, or the file is a mount point: a rename is impossible.
 
-    A failure leaves the old content in both cases.
+    An error leaves the old content in both cases.
 
     Args:
-        path: of a regular file.
+        path: a regular file.
         data: the new content.
         confirm: called right before the change; an exception from it leaves the old content.
 
@@ -56,7 +56,7 @@ def rewrite(path: Path, data: bytes, *, confirm: Callable[[], None] = lambda: No
 
 
 def _replace(path: Path, old: int, data: bytes, confirm: Callable[[], None]) -> bool:
-    """Put a new file like the old one in its place; return whether that is possible."""
+    """Replace the file by a new one with the same properties; return whether that is possible."""
     aside = files.name_beside(path)
     try:
         new = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
@@ -72,14 +72,14 @@ def _replace(path: Path, old: int, data: bytes, confirm: Callable[[], None]) -> 
             return False
         raise
     finally:
-        with suppress(OSError):  # it is not there after the rename
+        with suppress(OSError):  # the temporary name is gone after the rename
             aside.unlink()
     sync_directory(path.parent)
     return True
 
 
 def _make_like(new: int, old: int) -> bool:
-    """Give a new file the owner, attributes and mode of an old one; return whether it has them."""
+    """Copy owner, attributes and mode from an old file to a new one; return whether that worked."""
     was, now = os.fstat(old), os.fstat(new)
     try:
         if (was.st_uid, was.st_gid) != (now.st_uid, now.st_gid):
@@ -94,14 +94,14 @@ def _make_like(new: int, old: int) -> bool:
 def _copy_attributes(new: int, old: int) -> None:
     wanted, present = _attributes(old), _attributes(new)
     for name, value in wanted.items():
-        if present.get(name) != value:  # the security label mostly is the same, and may not be set
+        if present.get(name) != value:  # the security label is mostly equal, and may be unsettable
             os.setxattr(new, name, value)
-    for name in present.keys() - wanted.keys():  # the ACL that the folder gives to new files
+    for name in present.keys() - wanted.keys():  # an ACL that new files inherit from the folder
         os.removexattr(new, name)
 
 
 def _attributes(fd: int) -> dict[str, bytes]:
-    """Return a file's extended attributes, ACLs among them; Python reads them on Linux only."""
+    """Return a file's extended attributes, including ACLs; Python reads them on Linux only."""
     if sys.platform != "linux":
         return {}
     try:
@@ -114,18 +114,18 @@ def _attributes(fd: int) -> dict[str, bytes]:
 
 
 def _overwrite(fd: int, data: bytes, confirm: Callable[[], None]) -> None:
-    """Write new content into a file; a failure restores the old content."""
+    """Write new content into a file; an error restores the old content."""
     before = files.read_descriptor(fd)
     confirm()
     try:
         _put(fd, data)
     except BaseException:
         with suppress(OSError):
-            _put(fd, before)  # its blocks are still the file's, so a full disk does not matter
+            _put(fd, before)  # its blocks are still allocated, so this works on a full disk
         raise
     mode = stat.S_IMODE(os.fstat(fd).st_mode)
     if mode & ~_PERMISSIONS:
-        with suppress(PermissionError):  # then the kernel has done it: only root keeps setuid
+        with suppress(PermissionError):  # the kernel has removed setuid already: only root keeps it
             os.fchmod(fd, mode & _PERMISSIONS)
 
 

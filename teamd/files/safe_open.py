@@ -1,8 +1,8 @@
-"""Opening a file of a team: one of this user's own, under no other name, and through no link.
+"""Open a team's files safely: regular files of this user, without hard or symbolic links.
 
-Whoever may write into a team directory, or gave it away, could otherwise have a command read or
-write any file of the person's, or wait for ever at a FIFO. All that is asked of a file is asked of
-the open descriptor. Folders are looked at just before: only this user can change them meanwhile.
+Otherwise a user who can write to a team directory, or who supplied it, could make a
+command read or write any file of this user, or block forever on a FIFO. Files are checked through
+the open descriptor. Folders are checked just before, since only this user can change them.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from teamd.errors import StrangeFile, translate_os_errors
 PRIVATE_DIRECTORY: Final = 0o700
 PRIVATE_FILE: Final = 0o600
 _PRIVATE_UMASK: Final = 0o077
-# To open a folder itself, for what is beneath it; never a link to one.
+# Flags to open a folder itself, never a link to it.
 FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_UMASK: Final = RLock()  # that of `threading`, which need not be loaded
-_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO would have us wait for ever
+_UMASK: Final = RLock()  # the lock class of `threading`, without importing that module
+_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # opening a FIFO would block forever
 _REMEDY: Final = "put the folder itself in its place"
 _LINK: Final = "a symbolic link, which is not followed in a team directory"
 
 
 def safe_open(path: Path, flags: int) -> int:
-    """Open a file of a team; one that is made is private, whatever the umask.
+    """Open a file of a team; a new file is private, whatever the umask.
 
     Raises:
-        StrangeFile: it is a link, no regular file or another user's, or its folder is a link.
-        OSError: it cannot be opened.
+        StrangeFile: the file is a link, not regular or another user's, or its folder is a link.
+        OSError: the file cannot be opened.
     """
-    _check_folder(os.path.dirname(os.fspath(path)), _REMEDY)  # noqa: PTH120 -- much quicker
+    _check_folder(os.path.dirname(os.fspath(path)), _REMEDY)  # noqa: PTH120 -- much faster
     fd = _open(path, flags & ~os.O_TRUNC)
     try:
         _check(fd, path)
@@ -49,19 +49,19 @@ def safe_open(path: Path, flags: int) -> int:
 
 
 def check_folder(folder: Path, remedy: str = _REMEDY) -> None:
-    """Refuse a folder that is a symbolic link, or that is in one.
+    """Refuse a folder that is a symbolic link or is inside one.
 
-    A team directory's own path holds no links, and no file in it lies deeper than two folders.
+    The path of a team directory contains no links, and its files are at most two folders deep.
 
     Raises:
-        StrangeFile: it is, or is in one.
-        StoreError: it cannot be looked at.
+        StrangeFile: the folder is a link, or is inside one.
+        StoreError: the folder cannot be checked.
     """
     _check_folder(os.fspath(folder), remedy)
 
 
 def _check_folder(name: str, remedy: str) -> None:
-    for level in (name, os.path.dirname(name)):  # noqa: PTH120 -- as text, before every look
+    for level in (name, os.path.dirname(name)):  # noqa: PTH120 -- faster, at each access
         if _is_link(level):
             raise StrangeFile(Path(level), _LINK, remedy) from OSError(errno.ELOOP, _LINK)
 
@@ -77,7 +77,7 @@ def _is_link(name: str) -> bool:
 
 
 def find_fault(path: Path, found: os.stat_result) -> StrangeFile | None:
-    """Return why a file is none that a team may have; `None` where it may be one."""
+    """Return why a file is not acceptable in a team directory; `None` if it is."""
     if stat.S_ISLNK(found.st_mode):
         return StrangeFile(path, _LINK, "put the file itself in its place")
     if not stat.S_ISREG(found.st_mode):
@@ -93,10 +93,10 @@ def find_fault(path: Path, found: os.stat_result) -> StrangeFile | None:
 
 @contextmanager
 def private_umask() -> Iterator[None]:
-    """Make what is made inside the block its owner's alone, with all that its mode gives him.
+    """Create files in the block for their owner only, with all permissions of their mode.
 
-    A mode that is set afterwards would come too late for a process that is killed in between. One
-    thread at a time: the umask is the process's, and two at once would restore each other's.
+    A later chmod would be too late if the process is killed in between. Only one thread at a time
+    may enter: the umask belongs to the process, and two threads would restore each other's.
     """
     with _UMASK:
         before = os.umask(_PRIVATE_UMASK)
@@ -118,13 +118,13 @@ def _open(path: Path, flags: int) -> int:
         if error.errno not in (errno.ELOOP, errno.ENXIO):  # a link; a FIFO or a socket
             raise
         strange = find_fault(path, path.lstat())
-        if strange is None:  # it is another one by now
+        if strange is None:  # the file was replaced meanwhile
             raise
         raise strange from error
 
 
 def _open_or_make(path: Path, flags: int) -> int:
-    if not flags & os.O_EXCL:  # most files are there, and need no umask
+    if not flags & os.O_EXCL:  # most files exist and need no umask
         try:
             return os.open(path, flags & ~os.O_CREAT | _FLAGS)
         except FileNotFoundError:

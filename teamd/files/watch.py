@@ -1,12 +1,12 @@
-"""Waiting for a folder to change without using any CPU.
+"""Wait for changes in a folder without using CPU.
 
-What comes is a hint and never the truth: whoever waits looks again itself, and looks now and then
-without any hint, since file systems and queues can lose one.
+A reported change is only a hint. Callers check the files themselves, and also check now and then
+without a hint, because file systems and queues can lose events.
 
-A queue stays with the folder that it was opened for, whatever comes to stand under the name. So
-what moves, removes or replaces the folder, or the one it is in, is watched for as well: the folder
-that stands there then is watched instead, and since nobody knows what was missed, a look has to
-tell. While there is none, there are no hints.
+A queue watches the folder that existed when it was opened, not the folder's name. So a watch also
+follows moves, removals and replacements of the folder and of its parent. It then watches the new
+folder and reports an unknown change, because it may have missed events. While the folder does not
+exist, there are no hints.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar
 
 from teamd.clocks import Deadline
 
-# As <sys/inotify.h> has them.
+# From <sys/inotify.h>.
 MODIFY: Final = 0x2
 MOVED_TO: Final = 0x80
 CREATE: Final = 0x100
@@ -37,46 +37,46 @@ UNMOUNT: Final = 0x2000
 Q_OVERFLOW: Final = 0x4000
 IGNORED: Final = 0x8000
 DONT_FOLLOW: Final = 0x2000000
-_HEAD: Final = Struct("iIII")  # watch, mask, cookie, bytes of the name
-_BYTES: Final = 1 << 12  # at once
-_LONGEST_EVENT: Final = _HEAD.size + 256  # with a name of 255 bytes and its end
+_HEAD: Final = Struct("iIII")  # watch, mask, cookie, length of the name
+_BYTES: Final = 1 << 12  # per read
+_LONGEST_EVENT: Final = _HEAD.size + 256  # a name of 255 bytes and its NUL
 
 
 class Inotify(FileIO):
-    """A queue; it is readable while there are events.
+    """An inotify queue; it is readable while there are events.
 
     Raises:
-        OSError: this user has too many.
+        OSError: this user has too many queues.
     """
 
     def __init__(self) -> None:
         super().__init__(_call("inotify_init1", os.O_CLOEXEC | os.O_NONBLOCK), "rb")
 
     def add(self, path: Path, mask: int) -> int:
-        """Watch a file or a folder; return the number of the watch.
+        """Watch a file or folder; return the watch descriptor.
 
         Raises:
-            OSError: it cannot be watched.
+            OSError: the path cannot be watched.
         """
         return _call("inotify_add_watch", self.fileno(), os.fsencode(path), mask)
 
     def remove(self, watch: int) -> None:
-        """Watch that no more; the queue says `IGNORED` of it.
+        """Stop watching; the queue then reports `IGNORED` for the descriptor.
 
         Raises:
-            OSError: it is not watched.
+            OSError: the descriptor is not watched.
         """
         _call("inotify_rm_watch", self.fileno(), watch)
 
     def take(self) -> list[tuple[int, int, str]]:
-        """Return what has happened since the last call.
+        """Return the events since the last call.
 
         Returns:
-            For each event the number of the watch, what happened, and to which file of a folder.
+            For each event the watch descriptor, the mask, and the name of the file in a folder.
         """
         events = []
         full = True
-        while full and (data := self.read(_BYTES)):  # `None` where there is nothing more
+        while full and (data := self.read(_BYTES)):  # `None` when the queue is empty
             full = len(data) > _BYTES - _LONGEST_EVENT
             at = 0
             while at < len(data):
@@ -97,7 +97,7 @@ def _call(name: str, *arguments: int | bytes) -> int:
 
 @cache
 def _libc() -> Any:
-    """Return the C library that this process runs by."""
+    """Return the C library of this process."""
     return ctypes.CDLL(None, use_errno=True)
 
 
@@ -109,36 +109,37 @@ _FOLDERS: Final = frozenset({"", ".."})
 
 
 class Watch(ABC):
-    """A watched folder: whichever stands under the name, also where another one takes its place."""
+    """A watch on a folder's name, which follows the folder when it is replaced."""
 
     _queue: Any  # has `fileno` and `close`
-    _standing: tuple[int, ...] | None = None  # which folder is watched
+    _standing: tuple[int, ...] | None = None  # identifies the watched folder
 
     @property
     def recheck_seconds(self) -> float:
-        """The time for which to rely on hints alone; it changes where the folder comes and goes."""
+        """How long to rely on hints alone; changes when the folder appears or disappears."""
         return BLIND_SECONDS if self._standing is None else SLOW_SECONDS
 
     def fileno(self) -> int:
-        """A descriptor that is readable when something changed."""
+        """Return a descriptor that is readable after a change."""
         return int(self._queue.fileno())
 
     @abstractmethod
     def changed(self) -> set[str] | None:
-        """The names that changed since the last call; `None` where only a look can tell."""
+        """Return the names that changed since the last call; `None` if unknown."""
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         self._queue.close()
 
 
 class _FolderWatch(Watch):
-    """Watches with a queue of the system's."""
+    """A watch that uses a queue of the operating system."""
 
     def __init__(self, folder: Path, wanted: Callable[[str], bool] | None) -> None:
         self._folder, self._parent = folder, folder.parent
         self._wanted = wanted
-        self._looked_at = str(folder), str(folder.parent)  # which takes longer than to look
+        # Strings, since converting the paths would take longer than the `stat` calls.
+        self._looked_at = str(folder), str(folder.parent)
         try:
             self._add()
         except OSError:
@@ -147,14 +148,14 @@ class _FolderWatch(Watch):
 
     @abstractmethod
     def _add(self) -> None:
-        """Watch the folder that stands there, and the one above."""
+        """Watch the current folder of that name and its parent."""
 
     @abstractmethod
     def _let_go(self) -> None:
-        """Watch nothing any more."""
+        """Remove all watches."""
 
     def _identify(self) -> tuple[int, ...] | None:
-        """Identify the folder under the name, and the one it is in; `None` where there is none."""
+        """Identify the folder and its parent; `None` if one of them does not exist."""
         with suppress(OSError):
             found, above = map(os.stat, self._looked_at)
             return found.st_dev, found.st_ino, above.st_dev, above.st_ino
@@ -163,21 +164,21 @@ class _FolderWatch(Watch):
     def _renew(self) -> None:
         self._let_go()
         self._standing = None
-        with suppress(OSError):  # nothing stands there now
+        with suppress(OSError):  # the folder does not exist now
             self._add()
 
 
 class InotifyWatch(_FolderWatch):
-    """inotify(7): one queue for the folder, every file in it, and the folder above.
+    """inotify(7): one queue for the folder, every file in it, and its parent.
 
-    Where only some of the files are wanted, each of these is watched by itself: else whatever is
-    written to another one would wake whoever waits.
+    If only some files are wanted, each is watched separately; otherwise a write to any other file
+    would wake the caller.
     """
 
     def __init__(self, folder: Path, wanted: Callable[[str], bool] | None = None) -> None:
 
         self._in_folder = self._above = -1  # watch descriptors
-        self._names: dict[int, set[str]] = {}  # of files that are watched by themselves
+        self._names: dict[int, set[str]] = {}  # of files that are watched separately
         self._written = MODIFY
         self._file = MODIFY | DONT_FOLLOW
         self._gone = IGNORED
@@ -191,7 +192,6 @@ class InotifyWatch(_FolderWatch):
         super().__init__(folder, wanted)
 
     def changed(self) -> set[str] | None:
-        """The names that changed; `None` where only a look can tell."""
         events = self._queue.take()
         watched = (self._in_folder, self._above)
         lost = any(mask & self._lost for number, mask, _ in events if number in watched)
@@ -199,13 +199,13 @@ class InotifyWatch(_FolderWatch):
             self._renew()
             return None
         if any(mask & self._overflow for _, mask, _ in events):
-            self._renew()  # what came into the folder may not be watched
+            self._renew()  # new files in the folder may not be watched yet
             return None
         names = {name for number, _, name in events if number == self._in_folder}
         if self._wanted is not None:
             names = set(filter(self._wanted, names))
             try:
-                for name in names:  # maybe another file by now
+                for name in names:  # the name may be a new file now
                     self._add_file(name)
             except OSError:
                 self._standing = None
@@ -214,7 +214,7 @@ class InotifyWatch(_FolderWatch):
         return names
 
     def _take_written(self, events: list[tuple[int, int, str]]) -> set[str]:
-        """Return which of the files that are watched by themselves were written to."""
+        """Return the separately watched files that were written to."""
         written = [number for number, mask, _ in events if mask & self._written]
         names = [self._names.get(number, set()) for number in written]
         for number, mask, _ in events:
@@ -224,15 +224,15 @@ class InotifyWatch(_FolderWatch):
 
     def _let_go(self) -> None:
         for watched in (self._in_folder, self._above, *self._names):
-            with suppress(OSError):  # gone with its folder
+            with suppress(OSError):  # removed with its folder
                 self._queue.remove(watched)
         self._names = {}
-        self._queue.take()  # each says that it is watched no more
+        self._queue.take()  # each reports that its watch has ended
 
     def _add(self) -> None:
-        standing = self._identify()  # first: what is replaced meanwhile is seen to differ
+        standing = self._identify()  # first, so that a replacement meanwhile is noticed
         self._in_folder = self._queue.add(self._folder, self._files | self._away)
-        with suppress(OSError):  # one may go through a folder that one may not read
+        with suppress(OSError):  # a folder may be traversable but not readable
             self._above = self._queue.add(self._parent, self._away)
         if self._wanted is not None:
             for entry in os.scandir(self._folder):
@@ -243,9 +243,9 @@ class InotifyWatch(_FolderWatch):
     def _add_file(self, name: str) -> None:
         try:
             number = self._queue.add(self._folder / name, self._file)
-        except FileNotFoundError:  # gone meanwhile
+        except FileNotFoundError:  # removed meanwhile
             return
-        except OSError:  # none that one may read, or this user watches too many: all are watched
+        except OSError:  # unreadable, or too many watches: watch all files through the folder
             self._files |= self._written
             self._queue.add(self._folder, self._files | self._away)
         else:
@@ -253,7 +253,7 @@ class InotifyWatch(_FolderWatch):
 
 
 class KqueueWatch(_FolderWatch):
-    """kqueue(2): a queue of events for the folder, each of its files, and the folder above."""
+    """kqueue(2): one queue for the folder, each of its files, and its parent."""
 
     def __init__(self, folder: Path, wanted: Callable[[str], bool] | None = None) -> None:
         api: Any = select
@@ -264,7 +264,6 @@ class KqueueWatch(_FolderWatch):
         super().__init__(folder, wanted)
 
     def changed(self) -> set[str] | None:
-        """The names that changed; `None` where only a look can tell."""
         events = self._queue.control([], 256, 0)
         folders = [event for event in events if self._names[event.ident] in _FOLDERS]
         lost = any(event.fflags & self._away for event in folders)
@@ -274,7 +273,7 @@ class KqueueWatch(_FolderWatch):
         names = {self._names[event.ident] for event in events}
         for gone in {event.ident for event in events if event.fflags & self._away}:
             del self._names[gone]
-            os.close(gone)  # another file may stand under the name, and is watched in a moment
+            os.close(gone)  # a new file of that name is watched in a moment
         if "" in names:
             names |= self._add_files()
             if names <= _FOLDERS and self._wanted is None:
@@ -282,19 +281,18 @@ class KqueueWatch(_FolderWatch):
         return names - _FOLDERS
 
     def close(self) -> None:
-        """Give the descriptors back."""
         self._let_go()
         super().close()
 
     def _let_go(self) -> None:
         for fd in self._names:
-            os.close(fd)  # which takes it out of the queue
+            os.close(fd)  # this also removes it from the queue
         self._names = {}
 
     def _add(self) -> None:
-        standing = self._identify()  # first: what is replaced meanwhile is seen to differ
+        standing = self._identify()  # first, so that a replacement meanwhile is noticed
         self._open(self._folder, "", self._files | self._away)
-        with suppress(OSError):  # one may go through a folder that one may not read
+        with suppress(OSError):  # a folder may be traversable but not readable
             self._open(self._parent, "..", self._away)
         self._add_files()
         self._standing = standing
@@ -304,7 +302,7 @@ class KqueueWatch(_FolderWatch):
         there = set(filter(self._wanted or bool, there))
         new = there - set(self._names.values())
         for name in new:
-            with suppress(OSError):  # gone meanwhile; or a link, of which nobody reads
+            with suppress(OSError):  # removed meanwhile, or a link, which nothing here reads
                 self._open(self._folder / name, name, self._files | self._away)
         return new
 
@@ -318,29 +316,27 @@ class KqueueWatch(_FolderWatch):
 
 
 class BlindWatch(Watch):
-    """No hints at all: whoever waits looks twice a second."""
+    """A watch without hints; callers check twice a second."""
 
     def __init__(self) -> None:
-        self._queue, self._writer = map(FileIO, os.pipe())  # nothing is ever written
+        self._queue, self._writer = map(FileIO, os.pipe())  # nothing is ever written to it
 
     def changed(self) -> set[str] | None:
-        """The names that changed; `None` where only a look can tell."""
         return None
 
     def close(self) -> None:
-        """Give the descriptors back."""
         super().close()
         self._writer.close()
 
 
 def watch(folder: Path, wanted: Callable[[str], bool] | None = None) -> Watch:
-    """Watch the files of a folder with what the system offers, or blindly where it refuses.
+    """Watch the files of a folder through the operating system, or without hints if that fails.
 
     Args:
-        folder: it may come later.
-        wanted: which names are of interest; by default all.
+        folder: need not exist yet.
+        wanted: selects names; by default all.
     """
-    with suppress(OSError):  # Linux allows 128 inotify instances a user
+    with suppress(OSError):  # Linux allows a user 128 inotify instances
         kind = InotifyWatch if sys.platform == "linux" else KqueueWatch
         return kind(folder, wanted)
     return BlindWatch()
@@ -349,9 +345,9 @@ def watch(folder: Path, wanted: Callable[[str], bool] | None = None) -> Watch:
 def wait_for(
     folder: Path, look: Callable[[], T | None], *, timeout_seconds: float, also: Iterable[Path] = ()
 ) -> T | None:
-    """Return what `look` finds as soon as it finds something; `None` when the time is over.
+    """Return the first result of `look` that is not `None`; `None` after the timeout.
 
-    It looks when something has changed in the folder or one of the others, and now and then.
+    `look` is called after each change in the folders, and at least once a second.
     """
     deadline = Deadline.after(timeout_seconds)
     with ExitStack() as stack:
