@@ -1,4 +1,4 @@
-"""A team is killed at random, everywhere: nothing lost, nothing doubled, nothing left behind."""
+"""Random kills of all processes of a team: no message lost or doubled, no process left."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ LONG: Final = {
     Place.BOTH: 10,
     Place.ELSEWHERE: 10,
 }
-# What is dear to come to, or has a kill at every one of its steps elsewhere, is for the long one.
+# Places that take long to reach, or whose every step is covered by another kill test, are left to
+# the long campaign.
 SHORT: Final = dict.fromkeys(
     (Place.TAKE, Place.DELIVERED, Place.STREAM, Place.SENT, Place.ROSTER, Place.BOTH), 1
 )
-FEW: Final = Crew(names=("alice", "bob"), senders=1)  # most of what it costs is the team's work
-# What the long one must come to, in figures that are the claim.
+FEW: Final = Crew(names=("alice", "bob"), senders=1)  # most of the time goes into the team's work
+# The claims of the long campaign.
 LONG_KILLS: Final = 500
 LONG_KILLS_EACH: Final = 50
 LONG_PLACES: Final = (Place.TAKE, Place.DELIVERED, Place.STREAM, Place.TOOL, Place.ROSTER)
-AIMED: Final = frozenset(Place) - {Place.ELSEWHERE}  # what is aimed at nothing hits anything
+AIMED: Final = frozenset(Place) - {Place.ELSEWHERE}  # a kill at ELSEWHERE may hit any place
 
 
 @pytest.mark.parametrize(
@@ -51,12 +52,12 @@ AIMED: Final = frozenset(Place) - {Place.ELSEWHERE}  # what is aimed at nothing 
         pytest.param(LONG, "2", id="long", marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
     ],
 )
-def test_kills_anywhere_lose_nothing_and_double_nothing(
+def test_random_kills_neither_lose_nor_double_a_message(
     project: Project, plan: dict[Place, int], seed: str
 ) -> None:
-    """Whoever was told that a message is sent finds it in the receiver's conversation, once.
+    """Every message reported as sent is in the receiver's conversation exactly once.
 
-    The server refuses nothing and no process is left: the end of `project` looks at both.
+    The teardown of `project` checks that the server refused no request and no process is left.
     """
     seed = os.environ.get(SEED_VARIABLE, seed)
     print(f"{SEED_VARIABLE}={seed}")  # noqa: T201

@@ -1,4 +1,4 @@
-"""Every handshake ends, whoever is killed at whatever point of it, and is answered once."""
+"""Every handshake ends and is answered once, no matter which process is killed when."""
 
 from __future__ import annotations
 
@@ -35,16 +35,17 @@ BUSY: Final = "touch busy-{name}; until [ -e go-{name} ]; do sleep 0.1; done"
 REQUEST: Final = re.compile(r'type="shutdown_request" request_id="([^"]+)"')
 VICTIMS: Final = ("teammate", "supervisor", "teamctl")
 STEPS: Final = ("asked", "read", "answered")
-SOME: Final = tuple(zip(STEPS, (True, False, True), strict=True))  # whether it approves
+# with the answers: approve or reject
+SOME: Final = tuple(zip(STEPS, (True, False, True), strict=True))
 EVERY: Final = tuple(itertools.product(STEPS, (True, False)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["ask", "answer"])
-def test_who_asks_or_answers_is_killed_before_every_operation_on_a_file(
+def test_one_question_and_one_answer_arrive_when_killed_before_any_file_operation(
     tmp_path: Path, step: str
 ) -> None:
-    """Done again, or found by whoever looks: one question, one answer, each told once."""
+    """A repeated request or the next check completes the handshake; each message is sent once."""
 
     def act(arm: Callable[[], None]) -> None:
         own = Approvals(paths, MailRouter(paths, durable=True, max_bytes=10_000))
@@ -63,7 +64,7 @@ def test_who_asks_or_answers_is_killed_before_every_operation_on_a_file(
         if step == "answer":
             approvals.ask(QUESTION)
         through = survived(left, act)
-        if approvals.open_ones() or not approvals.all():  # it came to nothing: done again
+        if approvals.open_ones() or not approvals.all():  # the request was not recorded: repeat it
             approvals.ask(QUESTION)
             approvals.answer(QUESTION.id, by="lead", approve=True)
         list(approvals.repeat())
@@ -79,7 +80,7 @@ def test_who_asks_or_answers_is_killed_before_every_operation_on_a_file(
 
 
 class Round:
-    """One handshake in which somebody is killed."""
+    """One handshake with a kill of the victim at one step."""
 
     def __init__(self, project: Project, name: str, victim: str, step: str, approve: bool) -> None:
         self.project = project
@@ -91,7 +92,7 @@ class Round:
         self.teamctl: subprocess.Popen[str] | None = None
 
     def play(self) -> None:
-        """Ask, kill, and wait for the end."""
+        """Ask, kill the victim, and wait for the end."""
         project, name = self.project, self.name
         project.stage.act(name, self._model)
         project.do("teamctl", "spawn", name, "clerk", "Go.")
@@ -111,12 +112,11 @@ class Round:
         wait_until(self.ended, timeout_seconds=40, what=f"the end of {self.__dict__}")
 
     def status(self) -> int:
-        """Wait for the end of `teamctl shutdown`, and return how it ended."""
+        """Wait for the end of `teamctl shutdown` and return its exit status."""
         assert self.teamctl is not None
         return self.teamctl.wait(40)
 
     def kill(self) -> None:
-        """Kill the victim, once."""
         if self.killed:
             return
         assert self.teamctl is not None
@@ -126,12 +126,13 @@ class Round:
             "teamctl": self.teamctl.pid,
         }
         if (pid := pids[self.victim]) is not None:
-            with suppress(ProcessLookupError):  # who has answered may have ended already
+            # a teammate that has answered may already have ended
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.killed = True
 
     def question(self) -> dict[str, Any]:
-        """The request as its file has it; empty where there is none yet."""
+        """Return the request from its file, or an empty dictionary before the file exists."""
         for path in self.project.paths.requests.glob("*.json"):
             found: dict[str, Any] = json.loads(path.read_bytes())
             if found["to"] == self.name:
@@ -139,7 +140,7 @@ class Round:
         return {}
 
     def ended(self) -> bool:
-        """Whether the handshake is over on disk, and so is what follows from it."""
+        """Return whether the handshake and its consequences are complete on disk."""
         question = self.question()
         if question["status"] == "open" or not question["told"]:
             return False
@@ -160,12 +161,12 @@ class Round:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)  # handshakes of real processes, each with a kill
+@pytest.mark.timeout(400)  # handshakes of real processes, with one kill each
 @pytest.mark.parametrize("victim", VICTIMS)
 @pytest.mark.parametrize(
     "steps", [SOME, pytest.param(EVERY, marks=pytest.mark.long)], ids=["some", "every"]
 )
-def test_every_handshake_ends_whoever_is_killed_at_whatever_step(
+def test_every_handshake_ends_whichever_process_is_killed_at_whichever_step(
     project: Project, victim: str, steps: tuple[tuple[str, bool], ...]
 ) -> None:
     """Users of the nearest product complain about shutdowns that never end."""
@@ -187,7 +188,8 @@ def test_every_handshake_ends_whoever_is_killed_at_whatever_step(
     told = [m["request_id"] for m in shown if m["type"] == "shutdown_response"]
     assert len(told) == len(set(told))
     assert json.loads(project.do("teamctl", "requests", "--json"))["requests"] == []
-    for one in rounds:  # whose supervisor was killed waits its time out, all at the same time
+    # after a kill of the supervisor they all wait for their timeouts at the same time
+    for one in rounds:
         one.status()
     ended = time.monotonic() - begun
     print(f"{len(rounds)} handshakes with a kill of the {victim} ended in {ended:.0f} s")  # noqa: T201 -- pytest -s

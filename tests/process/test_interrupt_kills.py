@@ -1,4 +1,4 @@
-"""An interrupt is done once, whoever is killed at whatever point of it; a pause holds as well."""
+"""An interrupt takes effect once and a pause holds, no matter which process is killed when."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tests.unit.life import SYSTEM, Life, replied
 from tests.waiting import wait_until
 
 INSTEAD: Final = "Do something else."
-# More crashes than five in a minute, and it would be given up.
+# After more than five crashes in a minute the supervisor would give the teammate up.
 ROUNDS: Final = (2, pytest.param(5, marks=pytest.mark.long))
 MOMENTS: Final = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
 SEED_VARIABLE: Final = "TEAMD_INTERRUPT_SEED"
 
 
 def in_a_turn(folder: Path) -> Life:
-    """Make a life whose process was killed while one of her tool calls ran."""
+    """Make a life whose process was killed while a tool call of its teammate ran."""
     life = Life(folder, say("I do."))
     talk = life.conversation()
     talk.open(Opened(system=SYSTEM))
@@ -46,10 +46,10 @@ def in_a_turn(folder: Path) -> Life:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [INSTEAD, ""])
-def test_who_breaks_off_is_killed_before_every_operation_on_a_file(
+def test_an_interrupt_takes_effect_once_when_killed_before_any_file_operation(
     tmp_path: Path, text: str
 ) -> None:
-    """The next process neither does what was broken off nor reads the text twice."""
+    """The next process neither repeats the interrupted call nor reads the text twice."""
     through = False
     for left in range(1, 200):
         life = in_a_turn(tmp_path / str(left))
@@ -79,7 +79,7 @@ def test_who_breaks_off_is_killed_before_every_operation_on_a_file(
 
 
 class Round:
-    """One interrupt of somebody whose command runs for long, in which somebody is killed."""
+    """One interrupt of a teammate during a long command, with a kill of the victim."""
 
     def __init__(self, project: Project, name: str, victim: str) -> None:
         self.project = project
@@ -87,18 +87,22 @@ class Round:
         self.victim = victim
 
     def play(self, wait: float) -> int | None:
-        """Interrupt, kill so much later, and wait for the end; return how `teamctl` ended."""
+        """Interrupt, kill the victim after `wait` seconds, wait for the end.
+
+        Returns:
+            The exit status of `teamctl`.
+        """
         project, name = self.project, self.name
         project.stage.act(name, self._model)
         project.do("teamctl", "spawn", name, "clerk", "Go.")
         wait_until((project.folder / f"{name}.begun").exists, what="it works")
         pids = {"teammate": project.wait_for_process(name), "supervisor": project.supervisor}
         quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        os.kill(pids["supervisor"], signal.SIGSTOP)  # so that the count begins at the request
+        os.kill(pids["supervisor"], signal.SIGSTOP)  # so that the wait begins with the request
         teamctl = project.begin("teamctl", "interrupt", name, INSTEAD, installed=True, **quiet)
         wait_until(lambda: project.paths.has_mail(TEAMD), what="the request")
         os.kill(pids["supervisor"], signal.SIGCONT)
-        time.sleep(wait)  # not waited for: any moment will do
+        time.sleep(wait)  # a random moment, not a wait for an event
         os.kill(pids[self.victim], signal.SIGKILL)
         if self.victim == "supervisor":
             project.start()
@@ -107,14 +111,14 @@ class Round:
         return status
 
     def told(self) -> int:
-        """How often the text stands in the conversation."""
+        """Count the copies of the text in the conversation."""
         mails = [
             one for record in self.project.records(self.name, "mail") for one in record["messages"]
         ]
         return sum(one["content"] == INSTEAD for one in mails)
 
     def begun(self) -> int:
-        """How often the command was begun."""
+        """Count how often the command was started."""
         return (self.project.folder / f"{self.name}.begun").read_text().count("x")
 
     def _model(self, asked: Asked) -> Answer:
@@ -127,10 +131,10 @@ class Round:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("victim", ["teammate", "supervisor"])
 @pytest.mark.parametrize("rounds", ROUNDS)
-def test_an_interrupt_is_done_once_whoever_is_killed(
+def test_an_interrupt_takes_effect_once_whichever_process_is_killed(
     project: Project, victim: str, rounds: int
 ) -> None:
-    """A text that was accepted is read once, and the command that was broken off is over."""
+    """An accepted text is read once, and the interrupted command has ended."""
     seed = os.environ.get(SEED_VARIABLE, "1")
     chance = Random(seed)
     project.start()
@@ -149,7 +153,9 @@ def test_an_interrupt_is_done_once_whoever_is_killed(
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("victim", ["teammate", "supervisor"])
 @pytest.mark.parametrize("rounds", ROUNDS)
-def test_a_pause_holds_whoever_is_killed(project: Project, victim: str, rounds: int) -> None:
+def test_a_pause_holds_whichever_process_is_killed(
+    project: Project, victim: str, rounds: int
+) -> None:
     chance = Random(2)
     project.start()
     project.do("teamctl", "spawn", "alice", "clerk", "Go.", "--wait")
@@ -157,7 +163,7 @@ def test_a_pause_holds_whoever_is_killed(project: Project, victim: str, rounds: 
         project.wait_for("alice", "idle", turns=turns)
         pids = {"teammate": project.wait_for_process("alice"), "supervisor": project.supervisor}
         project.do("teamctl", "pause", "alice")
-        time.sleep(chance.choice((0.0, 0.01, 0.1)))  # as above
+        time.sleep(chance.choice((0.0, 0.01, 0.1)))  # a random moment, see above
         os.kill(pids[victim], signal.SIGKILL)
         if victim == "supervisor":
             project.start()

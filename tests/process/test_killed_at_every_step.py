@@ -1,4 +1,4 @@
-"""A reader is killed before its first, second, … operation on a file, until it gets through."""
+"""A reader is killed before its first, second, … file operation, until it finishes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def put(paths: TeamPaths, *contents: str) -> None:
 
 
 def rest(paths: TeamPaths) -> list[str]:
-    """Everything that the readers after it get."""
+    """Return all messages that the next readers get."""
     box = Mailbox(paths, "bob")
     found = []
     while (batch := box.take()) != EMPTY:
@@ -38,7 +38,7 @@ def rest(paths: TeamPaths) -> list[str]:
 
 
 def read(paths: TeamPaths, steps: str, deadly: str, left: int, *, wary: bool = False) -> bool:
-    """Be a reader that is killed in one of its steps, or gets through."""
+    """Run a reader that is killed in the step `deadly`; return whether it survived."""
 
     def live(arm: Callable[[], None]) -> None:
         box, batch = Mailbox(paths, "bob"), EMPTY
@@ -63,10 +63,13 @@ def read(paths: TeamPaths, steps: str, deadly: str, left: int, *, wary: bool = F
         ("take leftover", "leftover", [["a", "b", "c"], ["c"]]),
     ],
 )
-def test_each_message_comes_once(
+def test_each_message_is_delivered_once_when_a_reader_is_killed(
     tmp_path: Path, steps: str, deadly: str, possible: list[list[str]]
 ) -> None:
-    """In order, not twice, and none is gone before it was done with; `c` comes after the kill."""
+    """Messages keep their order, and none is removed before it was processed.
+
+    `c` is sent after the kill.
+    """
     for left in range(1, 50):
         paths = TeamPaths(tmp_path / str(left))
         paths.create()
@@ -81,7 +84,7 @@ def test_each_message_comes_once(
 
 
 def test_mail_is_in_the_conversation_once_whenever_its_teammate_is_killed(tmp_path: Path) -> None:
-    """It is done with in the inbox only once it stands there."""
+    """The inbox marks mail as done only after the conversation has recorded it."""
     seen = set()
     for left in range(1, 50):
         folder = tmp_path / str(left)
@@ -100,7 +103,7 @@ def test_mail_is_in_the_conversation_once_whenever_its_teammate_is_killed(tmp_pa
 
 
 def _deliver(folder: Path, arm: Callable[[], None] = lambda: None) -> None:
-    """Be the teammate's process as it takes its mail."""
+    """Take mail as the teammate's process does."""
 
     async def deliver() -> None:
         async with Life(folder).made() as loop:
@@ -112,8 +115,8 @@ def _deliver(folder: Path, arm: Callable[[], None] = lambda: None) -> None:
 
 
 @pytest.mark.slow
-def test_a_line_that_is_no_message_is_rejected_once(tmp_path: Path) -> None:
-    """It is counted, and somebody may look for each of them."""
+def test_an_invalid_line_is_rejected_once(tmp_path: Path) -> None:
+    """Rejected lines are counted, and a person may look for each of them."""
     for left in range(1, 50):
         paths = TeamPaths(tmp_path / str(left))
         paths.create()
@@ -130,7 +133,7 @@ def test_a_line_that_is_no_message_is_rejected_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_culprit_is_rejected_once(tmp_path: Path) -> None:
+def test_a_message_that_crashes_its_readers_is_rejected_once(tmp_path: Path) -> None:
     for left in range(1, 50):
         paths = TeamPaths(tmp_path / str(left))
         paths.create()
@@ -151,12 +154,12 @@ def test_a_culprit_is_rejected_once(tmp_path: Path) -> None:
     assert left > 5
 
 
-def test_a_checkpoint_knows_no_more_than_is_on_record(tmp_path: Path) -> None:
-    """Else mail whose writer was killed would count as read, and stand nowhere."""
+def test_a_checkpoint_covers_only_recorded_mail(tmp_path: Path) -> None:
+    """Otherwise mail whose writer was killed would count as read without being in any record."""
     seen = set()
     for left in range(1, 50):
         path, mail = tmp_path / f"{left}.jsonl", Message(sender="lead", to="bob", content="a")
-        long = NoteAdded(text="x" * 200_000)  # so that the next record brings a checkpoint
+        long = NoteAdded(text="x" * 200_000)  # so that the next record triggers a checkpoint
         Transcript(path).append(long, Summarised(text="So far."))
 
         def deliver(arm: Callable[[], None], path: Path = path, mail: Message = mail) -> None:

@@ -1,4 +1,4 @@
-"""Several processes share one ledger and are killed at any point: no limit is exceeded."""
+"""Several processes share one ledger and are killed at any moment: no limit is exceeded."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.waiting import wait_until
 
 LIMIT = 30_000
 KEPT = 100
-FORKING = multiprocessing.get_context("fork")  # they import nothing anew
+FORKING = multiprocessing.get_context("fork")  # forked processes do not repeat the imports
 
 
 class Spender:
-    """A process that spends at random.
+    """A process that spends random amounts.
 
-    It tells of each call: on a line of its own before it is made, with what it takes, as a server
-    would know it. Whatever it was killed at, it has spent no more than it told.
+    Before each call it reports the amount of the call on a line of its own, as a server would know
+    it. So at any kill it has spent at most the reported sum.
     """
 
     def __init__(self, path: Path, name: str) -> None:
@@ -41,14 +41,13 @@ class Spender:
         self.told = os.fdopen(reader, encoding="ascii")
 
     def close(self) -> None:
-        """Leave no process."""
+        """Kill the process."""
         self.process.kill()
         self.process.join()
         self.told.close()
 
 
 def spend(path: Path, name: str, telling: int) -> None:
-    """Spend until the limit is reached."""
     chance = random.Random(os.getpid())
     ledger = Ledger(path, longest_bytes=20_000)
     me = Identity.own()
@@ -73,7 +72,7 @@ def spend(path: Path, name: str, telling: int) -> None:
 
 
 def test_processes_killed_at_random_never_exceed_the_limit(tmp_path: Path) -> None:
-    """Kills fall between reserving, the call, settling and replacing the file."""
+    """The kills hit reservations, calls, settlements and replacements of the file."""
     path = tmp_path / "ledger.jsonl"
     Ledger(path).agree(Terms(team_tokens=LIMIT, team_usd=Decimal(1000)))
     told: list[int] = []
@@ -123,7 +122,7 @@ sys.stdin.read()
 """
 
 
-def test_a_reservation_is_open_while_its_process_lives_and_full_when_it_is_dead(
+def test_a_reservation_is_open_while_its_process_lives_and_counts_in_full_after_its_death(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "ledger.jsonl"
@@ -136,7 +135,7 @@ def test_a_reservation_is_open_while_its_process_lives_and_full_when_it_is_dead(
         holder.kill()
         wait_until(lambda: not ledger.read().held, what="it is known as dead, reaped or not")
         assert ledger.read().total().tokens == 1000
-    assert ledger.standing_refusal("bob") is None  # whoever looks next writes it down
+    assert ledger.standing_refusal("bob") is None  # the next check records the settlement
     assert b'"settle", "id": "kept"' in path.read_bytes()
 
 
@@ -163,8 +162,8 @@ RACERS = 4
 ROUNDS = 60
 
 
-def test_of_several_concurrent_calls_only_one_gets_the_last_room(tmp_path: Path) -> None:
-    """Reading the sums and writing the reservation are one step."""
+def test_only_one_of_several_concurrent_calls_gets_the_last_of_the_budget(tmp_path: Path) -> None:
+    """Reading the sums and writing the reservation are one atomic step."""
     path = tmp_path / "ledger.jsonl"
     ledger = Ledger(path)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Many writers, one inbox, readers that come and go: nothing lost, torn, doubled or reordered."""
+"""Concurrent writers and restarting readers of one inbox: no message is lost, torn or reordered."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ while [ $n -lt "$3" ]; do
 done
 """
 
-FORKING = multiprocessing.get_context("fork")  # they import nothing anew
-Sent = dict[str, tuple[int, int]]  # by sender: how many, and of which size
+FORKING = multiprocessing.get_context("fork")  # forked processes do not repeat the imports
+Sent = dict[str, tuple[int, int]]  # sender -> (number of messages, size of each)
 
 
 class Campaign:
@@ -46,31 +46,30 @@ class Campaign:
         self._sent: Sent = {}
 
     def write(self, count: int, size: int, durability: str, *, queue: int = 1 << 30) -> None:
-        """Have another sender begin; it waits while more than `queue` bytes are in the inbox."""
+        """Start another writer, which waits while the inbox holds more than `queue` bytes."""
         sender = f"writer{len(self._writers)}"
         self._sent[sender] = (count, size)
         self._write(mail_programs.write, sender, count, size, durability, queue)
 
     def write_foreign(self, count: int, size: int) -> None:
-        """Have two programs take part that know nothing of ours: by fcntl, and by portalocker."""
+        """Start two writers without our code: one locks with fcntl, one with portalocker."""
         for program in (mail_programs.write_foreign, mail_programs.write_with_portalocker):
             sender = f"foreign{len(self._writers)}"
             self._sent[sender] = (count, size)
             self._write(program, sender, count, size)
 
     def write_by_shell(self, count: int) -> None:
-        """Have a shell script take part, with nothing but `flock` and `echo`."""
+        """Start a shell script that writes with `flock` and `echo` only."""
         argv = ["sh", "-c", SHELL, "sh", str(self._paths.inbox(OWNER)), "shell", str(count)]
         self._sent["shell"] = (count, 3)
         self._shell = subprocess.Popen(argv, text=True)
         self._started.append(self._shell)
 
     def read(self, durability: str) -> None:
-        """Have a reader begin."""
         self._readers.append(self._fork(mail_programs.read, durability))
 
     def read_and_die(self, durability: str, seed: str) -> subprocess.Popen[str]:
-        """Have readers begin, one after the other, until standard input ends."""
+        """Start readers that kill themselves, one after the other, until standard input closes."""
         words = map(str, (PROGRAMS, "read_and_die", self._paths.root, durability, seed))
         dying = subprocess.Popen(
             [sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -79,22 +78,20 @@ class Campaign:
         return dying
 
     def wait_for_writers(self) -> None:
-        """Return when everything was sent."""
         for writer in self._writers:
             writer.join(800)
         assert [writer.exitcode for writer in self._writers] == [0] * len(self._writers)
 
     def wait_for_shell(self) -> None:
-        """Return when the shell script has sent everything."""
         assert self._shell.wait(300) == 0
 
     def wait_for_reader(self) -> None:
-        """Return when everything was taken and is done."""
+        """Wait until the reader has processed every message."""
         box = Mailbox(self._paths, OWNER)
         wait_until(lambda: not box.waiting(), timeout_seconds=60, what="an empty mailbox")
 
     def check(self) -> int:
-        """Hold what was delivered against what was sent; returns how many came again."""
+        """Compare delivered with sent messages; return the number of repeated deliveries."""
         transcript = Transcript(self._paths.transcript(DELIVERED))
         records = [mail for record in transcript.records() for mail in mail_in(record)]
         fresh = {mail.id: mail for mail in reversed(records)}
@@ -110,7 +107,7 @@ class Campaign:
         return len(records) - len(fresh)
 
     def end(self) -> None:
-        """Leave no process."""
+        """Kill all processes."""
         for process in (*self._writers, *self._readers):
             process.kill()
             process.join()
@@ -147,7 +144,7 @@ def campaign(tmp_path: Path) -> Iterable[Campaign]:
 def test_every_message_arrives_once_and_in_order(
     campaign: Campaign, count: int, size: int, durability: str
 ) -> None:
-    """Without a lock, this lost 9 to 82 of 100 messages while their senders were told "sent"."""
+    """Without a lock, 9 to 82 of 100 messages were lost although their senders were told "sent"."""
     campaign.read(durability)
     for _ in range(WRITERS):
         campaign.write(count, size, durability)
@@ -157,8 +154,8 @@ def test_every_message_arrives_once_and_in_order(
 
 
 @pytest.mark.slow
-def test_foreign_programs_take_part_on_equal_terms(campaign: Campaign) -> None:
-    """Mail may come from a script of two lines, in whatever language, without ids."""
+def test_messages_of_foreign_programs_are_delivered_too(campaign: Campaign) -> None:
+    """Mail may come from a two-line script in any language, without ids."""
     campaign.read("os")
     for _ in range(2):
         campaign.write(800, 100, "os")
@@ -182,7 +179,10 @@ def test_foreign_programs_take_part_on_equal_terms(campaign: Campaign) -> None:
 def test_killed_readers_lose_nothing(
     campaign: Campaign, count: int, seed: str, durability: str
 ) -> None:
-    """With a lock alone, every kill lost the batch in hand; here some of it comes again."""
+    """With a lock alone, every kill lost the current batch.
+
+    Now messages of it are delivered again.
+    """
     dying = campaign.read_and_die(durability, seed)
     for _ in range(3):
         campaign.write(count, 100, durability, queue=5000)

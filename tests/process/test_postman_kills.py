@@ -82,7 +82,7 @@ def test_a_line_that_is_half_written_is_cut_off(tmp_path: Path) -> None:
         assert outbox.read_bytes() == whole
 
 
-def test_a_header_that_is_half_written_is_written_anew(tmp_path: Path) -> None:
+def test_a_partially_written_outbox_header_is_rewritten(tmp_path: Path) -> None:
     paths = team(tmp_path)
     far.send_far(paths, "one")
     outbox = HostPlaces(paths).outbox(far.FAR)

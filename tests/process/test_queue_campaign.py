@@ -1,4 +1,4 @@
-"""Many changes of many teammates through the queue, while processes are killed at random."""
+"""Many teammates send changes through the merge queue while processes are killed at random."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.e2e.harness import Project
 from tests.queues import PAIRS_CHECK, Worker, Yard, changes, go_on
 from tests.waiting import wait_until
 
-_WAIT_SHARE = 0.7  # of the chances to strike: otherwise each would be at the begin of a merge
+_WAIT_SHARE = 0.7  # share of skipped kills; without it, every kill would hit the begin of a merge
 
 
 def processes_below(pid: int) -> list[int]:
@@ -27,7 +27,7 @@ def processes_below(pid: int) -> list[int]:
 
 
 def strike(project: Project, random: Random) -> str:
-    """Kill something that is at work; what it was."""
+    """Kill a process of the running merge; return its kind, or "" without a kill."""
     begun = [entry["pid"] for entry in project.log("teamd", "merging begins")][-1:]
     below = [one for pid in begun for one in processes_below(pid)]
     if not below or random.random() < _WAIT_SHARE:
@@ -82,7 +82,7 @@ def campaign(
 
 
 def judge(yard: Yard, crew: list[Worker], begin: str, into: str) -> None:
-    """See that every commit passes, that every change landed, and who hears of what."""
+    """Check that every commit passes, every change landed and each failure was reported once."""
     commits = yard.git("rev-list", "--first-parent", f"{begin}..{into}").splitlines()
     entries = yard.stored()
     merged = [entry for entry in entries.values() if entry["state"] == "merged"]
@@ -118,12 +118,12 @@ def test_a_short_campaign_lands_every_change_and_names_every_culprit(project: Pr
 
 
 @pytest.mark.slow
-def test_a_short_campaign_with_the_branch_checked_out(project: Project) -> None:
+def test_a_short_campaign_lands_every_change_in_the_checked_out_branch(project: Project) -> None:
     campaign(project, into="main", workers=2, each=2, kills=3, seed=2)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("into", ["team/main", "main"])
-def test_a_long_campaign_of_kills(project: Project, into: str) -> None:
+def test_a_long_campaign_lands_every_change(project: Project, into: str) -> None:
     print(campaign(project, into=into, workers=8, each=25, kills=60, seed=12))  # noqa: T201

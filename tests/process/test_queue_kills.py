@@ -1,4 +1,4 @@
-"""The queue's file, whatever is killed between two operations on it."""
+"""The file of the merge queue survives a kill between any two of its operations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def queue(tmp_path: Path) -> Queue:
 
 
 def keep(_: str) -> None:
-    """Keep no commit: there is no repository."""
+    """Do not keep the commit: there is no repository."""
 
 
 def mail() -> Message:
@@ -52,7 +52,7 @@ def mail() -> Message:
 
 
 @pytest.mark.slow
-def test_an_end_that_is_killed_anywhere_is_told_once_and_opens_the_task_once(
+def test_a_failed_merge_is_reported_once_and_reopens_its_task_once_despite_kills(
     tmp_path: Path,
 ) -> None:
     steps, through = 0, False
@@ -67,7 +67,7 @@ def test_an_end_that_is_killed_anywhere_is_told_once_and_opens_the_task_once(
 
         through = survived(steps, act)
         queue.flush()
-        if not queue.read().open:  # or it was killed before, and is checked again
+        if not queue.read().open:  # otherwise it was killed earlier, and the merge is checked again
             lines = queue.board.post.mailbox("alice").peek()
             assert len({one.id for one in lines if one.content == "not merged"}) == 1
             task = queue.board.read().get("1")
@@ -77,8 +77,8 @@ def test_an_end_that_is_killed_anywhere_is_told_once_and_opens_the_task_once(
     assert steps > 5
 
 
-def test_what_its_owner_completes_again_is_not_opened_once_more(queue: Queue) -> None:
-    """As where the process was killed after it had opened the task, and before it said so."""
+def test_a_task_that_its_owner_completes_again_is_not_reopened_a_second_time(queue: Queue) -> None:
+    """As after a kill between reopening the task and recording that."""
     entry = queue.add(WORK, keep)
     queue.finish(entry.id, MergeState.FAILED, "why", mail=mail(), note="not merged (1)")
     paths = queue.board.paths
@@ -91,7 +91,7 @@ def test_what_its_owner_completes_again_is_not_opened_once_more(queue: Queue) ->
     assert queue.board.read().get("1").status is TaskStatus.COMPLETED
 
 
-def test_a_claim_joins_once_and_ids_are_never_given_again(queue: Queue) -> None:
+def test_repeated_claims_join_one_entry_and_ids_are_never_reused(queue: Queue) -> None:
     kept: list[str] = []
     first = queue.add(WORK, kept.append)
     assert queue.add(WORK, kept.append) == first
@@ -105,7 +105,7 @@ def test_a_claim_joins_once_and_ids_are_never_given_again(queue: Queue) -> None:
     assert queue.add(WORK, kept.append).state is MergeState.MERGED
 
 
-def test_an_entry_that_was_taken_out_is_neither_changed_nor_landed(queue: Queue) -> None:
+def test_a_removed_entry_is_neither_changed_nor_landed(queue: Queue) -> None:
     entry = queue.add(WORK, keep)
     queue.remove(entry.id)
     assert queue.note(entry.id, passed=True) is None
@@ -116,10 +116,10 @@ def test_an_entry_that_was_taken_out_is_neither_changed_nor_landed(queue: Queue)
 
 
 @pytest.mark.parametrize("error", [GitKilled("git was killed"), NotLanded("work in the way")])
-def test_a_move_of_which_something_may_be_left_is_known_as_that(
+def test_a_failed_landing_stays_recorded_only_if_files_may_have_changed(
     queue: Queue, error: TeamError
 ) -> None:
-    """The files that a killed git has moved would be taken for the person's."""
+    """Otherwise the files that a killed git had changed would count as the person's changes."""
     entry = queue.add(WORK, keep)
 
     def move() -> None:
@@ -130,7 +130,7 @@ def test_a_move_of_which_something_may_be_left_is_known_as_that(
     assert queue.read().all[0].landing is not isinstance(error, NotLanded)
 
 
-def test_what_is_finished_is_listed_for_a_day(queue: Queue) -> None:
+def test_finished_entries_are_listed_for_a_day(queue: Queue) -> None:
     entry = queue.add(WORK, keep)
     queue.finish(entry.id, MergeState.MERGED, "", mail=None)
     there = queue.read()
@@ -141,7 +141,7 @@ def test_what_is_finished_is_listed_for_a_day(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"format": 2}', b'{"format": 1, "queue": [1]}'])
-def test_a_damaged_queue_is_told_in_a_sentence(queue: Queue, content: bytes) -> None:
+def test_a_damaged_queue_file_is_reported_and_kept(queue: Queue, content: bytes) -> None:
     queue.board.paths.queue.write_bytes(content)
     with pytest.raises(StoreError, match=r"is damaged .*; move it away, and add again"):
         queue.read()

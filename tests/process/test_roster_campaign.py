@@ -1,4 +1,4 @@
-"""Many that change the roster and one that reads it all the time."""
+"""Several processes change the roster while another reads it all the time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ print(json.dumps([reads, torn, back]))
 
 
 def change(paths: TeamPaths, name: str, count: int) -> None:
-    """Enter somebody, and change its status and its count so many times."""
+    """Add a member, then change its status and its number of turns `count` times."""
     roster = Roster(paths)
     me = Member(name=name, agent_id=name, role="counts", status=Status.IDLE)
     roster.update(lambda team: team.with_member(me))
@@ -53,8 +53,8 @@ def count_up(name: str, status: Status, team: Team) -> Team:
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(2000, marks=pytest.mark.long)])
-def test_no_half_roster_is_seen_and_no_change_is_lost(tmp_path: Path, count: int) -> None:
-    """Written in place, half of the reads were torn, and one of eight statuses was right."""
+def test_readers_never_see_a_torn_roster_and_no_change_is_lost(tmp_path: Path, count: int) -> None:
+    """Written in place, half of the reads were torn and one of eight statuses was right."""
     paths = TeamPaths(tmp_path / ".team")
     paths.create()
     roster = Roster(paths)

@@ -1,4 +1,4 @@
-"""`teamd start` after a `kill -9` of the supervisor: right after it, and with what it had begun."""
+"""`teamd start` after a `kill -9` of the supervisor: immediately, and with unfinished requests."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ os._exit(0)  # without a warning that the new teamd still runs
 """
 
 
-def test_a_start_just_after_a_kill_is_not_refused(project: Project) -> None:
-    """Closing its inotify queue keeps a killed supervisor there for 100 ms, locks and all.
+def test_a_start_right_after_a_kill_succeeds(project: Project) -> None:
+    """The kernel closes the inotify queue of a killed supervisor for 100 ms, with all locks held.
 
-    One process kills and starts: to begin another one takes longer than that.
+    One process kills and starts, because starting another process takes longer than that.
     """
     project.ask_no_service()
     killed = project.start()
@@ -36,10 +36,13 @@ def test_a_start_just_after_a_kill_is_not_refused(project: Project) -> None:
     assert project.supervisor != killed
 
 
-def test_what_a_killed_supervisor_had_in_hand_is_answered_and_not_done_again(
+def test_a_request_that_a_killed_supervisor_had_taken_is_answered_but_not_repeated(
     project: Project,
 ) -> None:
-    """It may have been done. An id that is a path is nobody's: no answer leaves its folder."""
+    """The request may have been executed.
+
+    An id with a path is refused, so that no answer is written outside the folder.
+    """
     project.enlist("ann")
     control = Mailbox(project.paths, TEAMD)
     asked = [

@@ -38,18 +38,18 @@ ROWS: Final = (
 BREAKS: Final = {
     "read-then-truncate without a lock": (
         "test_every_message_arrives_once_and_in_order",
-        "test_foreign_programs_take_part_on_equal_terms",
+        "test_messages_of_foreign_programs_are_delivered_too",
     ),
     "a lock alone, reader killed in mid-turn": (
         "test_killed_readers_lose_nothing",
-        "test_each_message_comes_once",
+        "test_each_message_is_delivered_once_when_a_reader_is_killed",
     ),
     "lock files with O_EXCL": (
         "test_the_lock_of_a_killed_process_is_free_at_once",
         "test_a_foreign_lock_holds_mail_back_and_loses_none",
     ),
     "roster written in place": (
-        "test_no_half_roster_is_seen_and_no_change_is_lost",
+        "test_readers_never_see_a_torn_roster_and_no_change_is_lost",
         "test_eight_that_report_as_fast_as_they_can_end_with_eight_right_statuses",
     ),
     "polling": (
@@ -85,7 +85,7 @@ COMPLAINTS: Final = {
     ),
     "shutdown that never ends": (
         "test_a_shutdown_ends_although_the_model_never_answers",
-        "test_every_handshake_ends_whoever_is_killed_at_whatever_step",
+        "test_every_handshake_ends_whichever_process_is_killed_at_whichever_step",
     ),
     "orphaned processes": (
         "test_a_killed_supervisor_takes_its_teammates_along",

@@ -1,4 +1,4 @@
-"""A team at work whose processes are killed one after the other."""
+"""A working team and the killing of its processes, one after the other."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tests.waiting import wait_until
 
 
 class Person:
-    """Sends and reads mail.
+    """Sends and reads mail as the person.
 
     Args:
-        names: the receivers.
-        ledger: records acknowledged messages.
-        label: prefix of its texts; two persons may use the same ids.
+        names: the receivers of the mail.
+        ledger: records the acknowledged messages.
+        label: a prefix of the contents, but not of the message ids.
     """
 
     def __init__(
@@ -58,13 +58,14 @@ class Person:
 
     @property
     def printed(self) -> str:
-        """All that it was shown."""
+        """All output of `teamctl inbox`."""
         return self._printed.read_text(encoding="utf-8")
 
     def be_killed_sending(self, wanted: Place | None) -> bool:
-        """Kill `teamctl send`; half of the killed are repeated under their id, as one may.
+        """Kill `teamctl send` and repeat half of the killed commands under the same id.
 
-        Who is not was never told that the message is sent: it may be there, once.
+        A message of a command that was not repeated was never acknowledged: it may be delivered
+        once.
         """
         self._count += 1
         made = f"command-{self._count}"
@@ -95,7 +96,7 @@ class Person:
         content = f"{self._label}note-{self._count}"
         Mailbox(paths, LEAD).put(Message(sender=self._names[0], to=LEAD, content=content))
         self._ledger.commands.append((LEAD, content))
-        # It would be through between two looks at it: it is held up at the door until it is seen.
+        # Without the lock, the command would end before it is seen. The lock holds it at the inbox.
         with self._printed.open("ab") as printed, locks.locked(paths.inbox(LEAD)):
             command = self._project.begin("teamctl", "inbox", installed=True, stdout=printed)
             wait_until(lambda: places.of_reader(paths, command.pid) is Place.DRAIN)
@@ -111,26 +112,25 @@ class Person:
         return hit
 
     def read(self) -> None:
-        """Read all there is."""
         with self._printed.open("ab") as printed:
             printed.write(self._project.do("teamctl", "inbox").encode())
 
 
-RUNAWAY: Final = ["sleep", "1000"]  # gets away from the process group of its command
+RUNAWAY: Final = ["sleep", "1000"]  # leaves the process group of its command
 _LONG: Final = f"setsid {' '.join(RUNAWAY)} & sleep 60"
 
 
 class Play:
-    """A model that works until `quiet` is set.
+    """A model that always acts until it is told to be quiet.
 
     Attributes:
-        quiet: whether it is to stop.
-        long_for: whose commands are long ones, with a child that gets away.
+        quiet: whether the model only ends its turns from now on.
+        long_for: the teammate that runs long commands, whose child leaves the process group.
 
     Args:
         names: the teammates.
-        chance: what it decides by.
-        rests: how often, of 1, it ends its turn instead of doing something.
+        chance: the source of its decisions.
+        rests: the probability that it ends its turn.
     """
 
     def __init__(self, names: tuple[str, ...], chance: random.Random, rests: float = 0.2) -> None:
@@ -143,7 +143,6 @@ class Play:
         self.long_for: str | None = None
 
     def __call__(self, asked: Asked) -> Answer:
-        """Answer one request."""
         with self._lock:
             if self.quiet:
                 return say("That is all for now.")
@@ -157,16 +156,16 @@ class Play:
         self._count += 1
         if self._chance.random() < 0.4:
             seconds = self._chance.choice(("0.01", "0.02", "0.05"))
-            unlike = f"# {self._count}"  # a call that is repeated is answered as an error
+            unlike = f"# {self._count}"  # a repeated call is answered as an error
             return "bash", {"command": f"echo begun; sleep {seconds}; echo done {unlike}"}
         to = self._chance.choice([other for other in (*self._names, "lead") if other != name])
         return "send_message", {"to": to, "content": f"tool-{name}-{self._count}"}
 
 
 NAMES: Final = ("alice", "bob", "carol", "dave")
-# A short memory for crashes, so that a teammate that is killed again and again is back at once.
-# Each killed call counts with all that it may have cost: hundreds of them reach a day's limit.
-# Whoever idles for a moment hibernates, so that kills hit that as well.
+# Crashes are forgotten fast, so that a teammate restarts at once after repeated kills. Each killed
+# call counts with its full reservation: hundreds of them would reach a normal daily limit. An idle
+# teammate hibernates at once, so that kills hit hibernation too.
 SETTINGS: Final = """\
 [supervision]
 hibernate_seconds = 0.02
@@ -188,16 +187,16 @@ _SENDER = Path(__file__).with_name("sender.py")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:
-    """The members of a team and the amount of their work.
+    """The members of the team and the amount of their work.
 
     Attributes:
         names: the teammates.
-        far: addresses on other machines, to whom they write as well.
-        host: what this machine is called, empty where there is no other.
-        settings: what stands in `team.toml` besides.
-        senders: programs that send mail.
-        pause_seconds: between two messages of each, on average.
-        rests: how often, of 1, a teammate ends its turn instead of doing something.
+        far: addresses on other hosts that receive mail as well.
+        host: the name of this host, empty if there is no other.
+        settings: additional content of `team.toml`.
+        senders: the number of programs that send mail.
+        pause_seconds: the average pause between two messages of one sender.
+        rests: the probability that a teammate ends its turn.
     """
 
     names: tuple[str, ...] = NAMES
@@ -210,7 +209,7 @@ class Crew:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Everybody."""
+        """The addresses of all teammates."""
         return (*self.names, *self.far)
 
 
@@ -218,10 +217,10 @@ class Campaign:
     """One team and its killer.
 
     Attributes:
-        hits: the kills by place.
-        killed: the kills by process.
-        ledger: what was sent.
-        killer: who kills.
+        hits: the number of kills by place.
+        killed: the number of kills by kind of process.
+        ledger: the sent messages.
+        killer: kills the processes.
     """
 
     def __init__(self, project: Project, seed: str, crew: Crew = Crew()) -> None:
@@ -246,23 +245,22 @@ class Campaign:
         }
 
     def prepare(self) -> None:
-        """Write the team's settings."""
         self._project.write("team.toml", SETTINGS + self._crew.settings)
 
     def begin(self) -> None:
-        """Start the team, and let everybody work."""
+        """Start the team and all work."""
         self.enrol()
         self.work()
 
     def enrol(self) -> None:
-        """Start the team; its members are there, and have nothing to do yet."""
+        """Start the team; its members exist but have no work yet."""
         self.prepare()
         self._project.start()
         for name in self._crew.names:
             self._project.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
 
     def work(self) -> None:
-        """Let everybody work."""
+        """Start the work of all teammates and senders."""
         project = self._project
         project.server.faults = self._streams
         for name in self._crew.names:
@@ -271,10 +269,10 @@ class Campaign:
             self._begin_sender()
 
     def go_down(self, end: Callable[[Sequence[int]], None]) -> None:
-        """End all processes at once, and restart from the disk.
+        """End all processes at once and start again from the disk.
 
         Args:
-            end: does it, given the pids of those that teamd did not start.
+            end: ends the processes, given the pids of those that teamd did not start.
         """
         end([sender.pid for sender in self._senders])
         for sender in self._senders:
@@ -288,14 +286,14 @@ class Campaign:
             self._begin_sender()
 
     def kill(self, wanted: Place) -> None:
-        """Kill a process at a place; for `ELSEWHERE`, at any."""
+        """Kill a process at a place; for `ELSEWHERE`, at any place."""
         for _ in range(_TRIES):
             if self.kill_once(wanted):
                 return
         raise AssertionError(f"in {_TRIES} tries nobody was found {wanted}")
 
     def kill_once(self, wanted: Place) -> bool:
-        """Try to kill a process at a place; return whether one reached it."""
+        """Try to kill a process at a place; return whether a process was killed there."""
         if wanted in TEAMMATE_PLACES:
             return self._kill_teammate(wanted)
         if wanted in (Place.ROSTER, Place.CONTROL):
@@ -347,7 +345,7 @@ class Campaign:
         return hit
 
     def _kill_starting(self) -> bool:
-        """Kill a supervisor that has begun to serve the team and has not said so."""
+        """Kill a supervisor that has claimed the team but has not reported that it is ready."""
         if not self._kill_supervisor(None, again=False):
             return False
         paths = self._project.paths
@@ -367,7 +365,10 @@ class Campaign:
         return hit
 
     def _kill_both(self) -> bool:
-        """Kill a teammate with a tool under it and its supervisor; nothing of it may run on."""
+        """Kill a teammate with a running tool and its supervisor.
+
+        None of their processes may survive.
+        """
         name = self._chance.choice(self._crew.names)
         paths = self._project.paths
         self._play.long_for = name
@@ -384,12 +385,12 @@ class Campaign:
             wait_until(lambda: not self._left(), what="all under the killed has ended")
             self._streams.forget(name)
             self._project.start()
-        else:  # or it would be at its long command for a minute
+        else:  # its long command would take a minute
             self._kill_teammate(None, name)
         return hit
 
     def _left(self) -> list[str]:
-        """All members except the senders."""
+        """Return the command lines of all processes except the senders."""
         senders = {sender.pid for sender in self._senders}
         return [line for pid, line in self._project.survivors().items() if pid not in senders]
 
@@ -406,13 +407,13 @@ class Campaign:
         self._senders.append(self._project.begin(*map(str, argv)))
 
     def settle(self) -> None:
-        """Let the senders end, and wait until everybody has read all mail and is idle."""
+        """Stop the senders, then wait until all teammates have read their mail and are idle."""
         self.hush()
         self.rest()
         self._person.read()
 
     def hush(self) -> None:
-        """Let the senders end; teammates begin nothing more."""
+        """Stop the senders; teammates only end their turns from now on."""
         for sender in self._senders:
             assert sender.poll() is None, f"a sender ended with {sender.returncode}"
             sender.kill()
@@ -421,7 +422,7 @@ class Campaign:
         self._play.quiet = True
 
     def rest(self, timeout_seconds: float = 30) -> None:
-        """Wait until everybody has read all mail and is idle."""
+        """Wait until all teammates have read their mail and are idle."""
         for name in self._crew.names:
             wait_until(
                 lambda: self._rests(name),  # noqa: B023
@@ -430,12 +431,12 @@ class Campaign:
             )
 
     def read(self) -> None:
-        """Have the person read all there is."""
+        """Have the person read all mail."""
         self._person.read()
 
     @property
     def unseen(self) -> list[str]:
-        """Mail recorded as read by the person, but never shown."""
+        """Messages that are recorded as read by the person but were never displayed."""
         return self.ledger.unseen(self._person.printed)
 
     def _rests(self, name: str) -> bool:

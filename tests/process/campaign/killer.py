@@ -1,4 +1,4 @@
-"""Kills processes at chosen places, and counts the kills."""
+"""Kills processes and counts the kills."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def kill_at(
     along: Callable[[], Identity | None] | None = None,
     between: Callable[[], AbstractContextManager[bool]] = lambda: nullcontext(True),
 ) -> Place | None:
-    """Kill a process at a place, or at any place if `place` is not given.
+    """Kill a process at a place, or at any place if `wanted` is None.
 
-    It is stopped at random moments and goes on where the place is another one.
+    The process is stopped at random moments, and continued if it is at another place.
 
     Args:
-        who: the process as it is now; it may be started again meanwhile.
-        place_of: where the stopped process of that pid is.
+        who: returns the current process, which may restart meanwhile.
+        place_of: returns the place of the stopped process with that pid.
         wanted: the place.
         chance: decides about the moments.
-        patience_seconds: how long to try.
-        comes_back: whether to go on trying when it has ended.
-        along: who is to be killed at the same moment; neither sees the other's end.
-        between: says whether it may be killed just now, and keeps that so until all under it have
-            ended.
+        patience_seconds: the time limit.
+        comes_back: whether to keep trying after the process has ended.
+        along: returns a process to kill at the same moment; neither sees the other's end.
+        between: reports whether the process may be killed now, and keeps that true until all its
+            children have ended.
 
     Returns:
-        Where it was killed; `None` if it did not come to the place in time.
+        The place of the kill; `None` if the process did not reach `wanted` in time.
     """
     deadline = time.monotonic() + patience_seconds
     while time.monotonic() < deadline:
@@ -71,7 +71,7 @@ def kill_at(
 
 
 def _kill(victims: list[Identity]) -> None:
-    """Kill processes, and wait until those have ended that do not outlive them."""
+    """Kill processes, then wait for the end of those children that do not outlive them."""
     under = [one for victim in victims for one in psutil.Process(victim.pid).children()]
     for victim in victims:
         victim.signal(signal.SIGKILL)
@@ -79,7 +79,7 @@ def _kill(victims: list[Identity]) -> None:
 
 
 def _stop(process: Identity) -> bool:
-    """Stop a process; return whether it has stopped, which waits for its system call."""
+    """Stop a process; return whether it has stopped, which happens after its system call."""
     if not process.signal(signal.SIGSTOP):
         return False
     deadline = time.monotonic() + _STOP_SECONDS
@@ -102,11 +102,11 @@ _PATIENCE_SECONDS: Final = 3.0
 
 
 class Killer:
-    """Kills at places, and counts where it did.
+    """Kills processes at places and counts the kills.
 
     Attributes:
-        hits: the kills by place.
-        killed: the kills by process.
+        hits: the number of kills by place.
+        killed: the number of kills by kind of process.
         between: see `kill_at`.
     """
 
@@ -124,7 +124,7 @@ class Killer:
         wanted: Place | None,
         **options: Any,
     ) -> bool:
-        """Kill one of a kind, see `kill_at`; whether it came to the place."""
+        """Kill a process of a kind, see `kill_at`; return whether it was killed."""
         place = kill_at(
             who,
             place_of,

@@ -1,4 +1,4 @@
-"""Acknowledged messages, compared with the conversations."""
+"""Compares acknowledged messages with the conversations."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PAUSE_SECONDS: Final = 0.001
 
 
 class RosterReader:
-    """Reads from `with` to its end.
+    """Reads the roster during a `with` block.
 
     Attributes:
-        reads: how many so far.
-        torn: contents that were not a whole roster.
+        reads: the number of reads so far.
+        torn: contents that were not a valid roster.
     """
 
     def __init__(self, config: Path) -> None:
@@ -49,25 +49,25 @@ class RosterReader:
             self.reads += 1
 
 
-Sent = tuple[str, str]  # receiver, content; every content is unique
+Sent = tuple[str, str]  # (receiver, content); every content is unique
 
 
 class Ledger:
-    """The books of one campaign.
+    """The acknowledged and delivered messages of one campaign.
 
     Args:
-        project: the team's.
+        project: the project of the team.
         names: the teammates.
     """
 
     def __init__(self, project: Project, names: tuple[str, ...]) -> None:
         self._project = project
         self._names = names
-        self.files: list[Path] = []  # of senders: a line for each acknowledged message
+        self.files: list[Path] = []  # of senders: one line for each acknowledged message
         self.commands: list[Sent] = []  # by `teamctl send` with exit status 0
 
     def acknowledged(self) -> set[Sent]:
-        """All messages whose sending was acknowledged."""
+        """Return the messages that were reported as sent to their senders."""
         found = set(self.commands)
         for file in self.files:
             if file.exists():
@@ -78,13 +78,16 @@ class Ledger:
         return found
 
     def delivered(self) -> Counter[Sent]:
-        """How often each message is in its receiver's conversation."""
+        """Count how often each message occurs in its receiver's conversation."""
         return Counter(
             (name, content) for name in (*self._names, LEAD) for content in self.read_by(name)
         )
 
     def read_by(self, name: str) -> list[str]:
-        """All messages in a conversation, in its order; that of `lead` is the person's."""
+        """Return the messages in a conversation in order.
+
+        The conversation of `lead` is the person's.
+        """
         return [
             message["content"]
             for record in self._records(USER if name == LEAD else name)
@@ -93,27 +96,27 @@ class Ledger:
         ]
 
     def lost(self) -> list[Sent]:
-        """Acknowledged, and not there."""
+        """Return the acknowledged messages that were not delivered."""
         return sorted(self.acknowledged() - set(self.delivered()))
 
     def doubled(self) -> list[Sent]:
-        """There more than once."""
+        """Return the messages that were delivered more than once."""
         return sorted(sent for sent, times in self.delivered().items() if times > 1)
 
     def unseen(self, printed: str) -> list[str]:
-        """Kept as read by the person, and never shown."""
+        """Return the messages that are recorded as read by the person but were never displayed."""
         shown = set(printed.split())
         kept = (content for to, content in self.delivered() if to == LEAD)
         return sorted(content for content in kept if content not in shown)
 
     def torn(self) -> bytes:
-        """Lines of inboxes that were no message: half of one, or two glued together."""
+        """Return invalid lines of the inboxes: half a message, or two joined."""
         paths = self._project.paths
         boxes = (paths.rejected(name) for name in (*self._names, LEAD, TEAMD))
         return b"".join(box.read_bytes() for box in boxes if box.exists())
 
     def replies(self, name: str) -> int:
-        """How many replies a teammate's transcript holds."""
+        """Count the replies in a teammate's transcript."""
         return sum(record["record"] == "reply" for record in self._records(name))
 
     def _sent_by(self, name: str) -> Iterator[Sent]:
@@ -126,7 +129,7 @@ class Ledger:
                 yield given["to"], given["content"]
 
     def _records(self, name: str) -> Iterator[dict[str, Any]]:
-        """The whole lines; a killed writer may have torn one."""
+        """Yield the complete records; a killed writer may have left a torn line."""
         path = self._project.paths.transcript(name)
         for line in path.read_bytes().split(b"\n") if path.exists() else []:
             try:

@@ -1,4 +1,4 @@
-"""Finds the place at which a process stopped, by its open files and the disk."""
+"""Finds the place of a stopped process from outside, by its open files and the disk contents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PAUSE_SECONDS: Final = 0.003  # between two events of a stream
 
 
 class Streams(Plan):
-    """Lets every answer drip, and knows which stream has begun and not ended."""
+    """Sends every answer slowly and tracks the open streams."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,27 +37,30 @@ class Streams(Plan):
         self._guard = threading.Lock()
 
     def take(self, asked: Asked) -> Fault | None:
-        """No fault, but a slow answer."""
+        """Return the planned fault, or a slow answer."""
         return super().take(asked) or _Drip(self, asked.name)
 
     def open_for(self, name: str) -> bool:
-        """Whether a teammate is in the middle of an answer."""
+        """Return whether a teammate is receiving an answer."""
         with self._guard:
             return name in self._open
 
     def begin(self, drip: _Drip) -> None:
-        """An answer has begun."""
+        """Record that an answer has started."""
         with self._guard:
             self._open[drip.name] = drip
 
     def end(self, drip: _Drip) -> None:
-        """An answer has ended, or its reader has gone; a later one of the name stays open."""
+        """Record that an answer has ended or lost its reader.
+
+        A later answer of the name stays open.
+        """
         with self._guard:
             if self._open.get(drip.name) is drip:
                 del self._open[drip.name]
 
     def forget(self, name: str) -> None:
-        """A teammate was killed: nobody reads the rest of its stream."""
+        """Forget the stream of a killed teammate: nothing reads the rest of it."""
         with self._guard:
             self._open.pop(name, None)
 
@@ -68,7 +71,7 @@ class _Drip:
     name: str
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:
-        """Send the model's own answer, an event at a time."""
+        """Send the model's own answer, one event at a time."""
         events = exchange.events()
         wire.start()
         try:
@@ -85,7 +88,7 @@ _TAIL_BYTES: Final = 1 << 14
 
 
 class Place(StrEnum):
-    """The step at which a process was killed."""
+    """The operation that a process is in."""
 
     TAKE = "inside take"
     DELIVERED = "between transcript and done"
@@ -104,7 +107,7 @@ class Place(StrEnum):
 
 
 def of_teammate(paths: TeamPaths, name: str, pid: int, streams: Streams) -> Place:
-    """Where a teammate's process is; only what this very process did counts."""
+    """Return the place of a teammate's process, judged only by records of this very process."""
     records = _last_records(paths.transcript(name))
     last = records[0] if records else {}
     mine = last.get("time", 0.0) > _begun(pid)
@@ -113,7 +116,7 @@ def of_teammate(paths: TeamPaths, name: str, pid: int, streams: Streams) -> Plac
     if mine and last.get("record") == "mail" and last["messages"][-1]["id"].encode() in in_hand:
         return Place.DELIVERED
     held = set(links(pid).values())
-    # With nothing to take it takes nothing; what it writes aside is mail, wherever it came from.
+    # A process without mail takes none. The file that it writes aside is mail of any origin.
     mail = taken or paths.has_mail(name) or any(file.suffix == ".tmp" for file in held)
     if paths.inbox(name) in held and mail:
         return Place.TAKE
@@ -125,7 +128,7 @@ def of_teammate(paths: TeamPaths, name: str, pid: int, streams: Streams) -> Plac
 
 
 def of_supervisor(paths: TeamPaths, pid: int) -> Place:
-    """Where the supervisor is; it alone writes the roster."""
+    """Return the place of the supervisor, the only process that writes the roster."""
     held = set(links(pid).values())
     if paths.config_lock in held:
         return Place.ROSTER
@@ -133,7 +136,7 @@ def of_supervisor(paths: TeamPaths, pid: int) -> Place:
 
 
 def of_starting(paths: TeamPaths, pid: int) -> Place:
-    """Where a supervisor is that has claimed the team: before it is ready, or not."""
+    """Return START for a supervisor that has claimed the team but is not ready, else ELSEWHERE."""
     logs = (paths.log("teamd"), paths.logs / "teamd.log.1")  # it may just have been rotated
     ready = b'"event": "ready", "who": "teamd", "pid": %d,' % pid
     is_ready = any(ready in _content(log) for log in logs)
@@ -143,14 +146,14 @@ def of_starting(paths: TeamPaths, pid: int) -> Place:
 def of_commander(
     paths: TeamPaths, name: str, pid: int, streams: Streams, runaway: list[str]
 ) -> Place:
-    """Where a teammate is: in a tool, one of whose children has got away from its group, or not."""
+    """Return BOTH for a teammate in a tool with a child that has left its group, else ELSEWHERE."""
     place = of_teammate(paths, name, pid, streams)
     under = psutil.Process(pid).children(recursive=True) if place is Place.TOOL else []
     return Place.BOTH if any(_words(process) == runaway for process in under) else Place.ELSEWHERE
 
 
 def of_reader(paths: TeamPaths, pid: int) -> Place:
-    """Where `teamctl inbox` is; it drains only if there is anything to take."""
+    """Return the place of `teamctl inbox`; it drains only if mail exists."""
     files = {paths.inbox(LEAD), paths.taken(LEAD), paths.transcript(USER)}
     drains = set(links(pid).values()) & files and (
         paths.has_mail(LEAD) or _content(paths.taken(LEAD))
@@ -159,9 +162,9 @@ def of_reader(paths: TeamPaths, pid: int) -> Place:
 
 
 def of_postman(paths: TeamPaths, pid: int) -> Place:
-    """Where the postman is, of the places where it writes what came; see test_postman_kills.
+    """Return the place where the postman writes received mail; see test_postman_kills.
 
-    An inbox stays open when it is done with it, and locked it does not.
+    The postman keeps an inbox open after the write, but does not keep it locked.
     """
     held = set(links(pid).values())
     if HostPlaces(paths).received("").parent in {file.parent for file in held}:
@@ -172,14 +175,14 @@ def of_postman(paths: TeamPaths, pid: int) -> Place:
 
 
 def of_sender(paths: TeamPaths, pid: int) -> Place:
-    """Where a program is that sends mail."""
+    """Return the place of a program that sends mail."""
     boxes = (paths.inboxes, HostPlaces(paths).outboxes)
     sends = any(file.parent in boxes for file in set(links(pid).values()))
     return Place.SEND if sends else Place.ELSEWHERE
 
 
 def histogram(hits: Counter[Place]) -> str:
-    """The kills by place, a line each."""
+    """Format the number of kills by place, one line each."""
     width = max(map(len, Place))
     lines = [f"{place:{width}} {hits[place]:4} {'#' * hits[place]}" for place in Place]
     return "\n".join(lines)
@@ -204,10 +207,10 @@ def _content(path: Path) -> bytes:
 
 
 def _is_sent(paths: TeamPaths, records: list[dict[str, Any]]) -> bool:
-    """Whether the call that was begun last is a `send_message` that has written its message."""
+    """Return whether the last started call is a `send_message` that has written its message."""
     call = records[0]["tool_use_id"]
     replies = (record["content"] for record in records if record["record"] == "reply")
-    last: list[dict[str, Any]] = next(replies, [])  # none where a long checkpoint stands between
+    last: list[dict[str, Any]] = next(replies, [])  # empty if a long checkpoint hides the reply
     given: dict[str, Any] = next((one["input"] for one in last if one.get("id") == call), {})
     if "to" not in given:
         return False
@@ -215,7 +218,7 @@ def _is_sent(paths: TeamPaths, records: list[dict[str, Any]]) -> bool:
 
 
 def _last_records(transcript: Path) -> list[dict[str, Any]]:
-    """The last whole records of a transcript, the latest first."""
+    """Return the last complete records of a transcript, newest first."""
     found = []
     for line in reversed(_tail(transcript).split(b"\n")):
         with suppress(ValueError):

@@ -1,7 +1,7 @@
-"""Sends mail for as long as it lives: `python sender.py TEAM LABEL ACKNOWLEDGED PAUSE HOST NAME…`.
+"""Sends mail until killed: `python sender.py TEAM LABEL ACKNOWLEDGED PAUSE HOST NAME…`.
 
-Each content is unique, and written to the file ACKNOWLEDGED once its sending has returned. PAUSE
-is in seconds, on average. HOST is what this machine is called, empty where there is no other.
+Each content is unique, and written to the file ACKNOWLEDGED after it was sent. PAUSE is in seconds,
+on average. HOST is the name of this host, empty if there is no other.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from teamd.hosts.far import FarHosts
 from teamd.mail.routing import MailRouter
 from teamd.messages import MAX_MESSAGE_BYTES, Message
 
-FRESH_EVERY = 25  # so often a conversation begins anew, or it would grow beyond all use
+FRESH_EVERY = 25  # start a new conversation this often, before it grows too large
 
 
 def send(  # noqa: PLR0917 -- they stand so on its command line
     paths: TeamPaths, label: str, acknowledged: Path, pause: float, host: str, names: list[str]
 ) -> None:
-    """Send until killed."""
     chance = random.Random(label)
     others = frozenset(name.rpartition("@")[2] for name in names if "@" in name)
     far = FarHosts(paths, host, named=others) if host else None
