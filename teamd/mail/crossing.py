@@ -1,4 +1,4 @@
-"""Mail that is on its way to other hosts, as it stands in their outboxes; nothing is changed."""
+"""Read mail to other hosts from their outboxes, without changing anything."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _LIKELY: Final = b'"kind": "mail"'
 
 
 def crossing(paths: TeamPaths, begun: str) -> Iterator[tuple[HostAddress, Message, bool, Path]]:
-    """Yield the mail in the outboxes whose id begins so.
+    """Yield the mail in the outboxes whose id starts with `begun`.
 
     Yields:
-        Whose it is, the message, whether it has arrived in its inbox there, and the file.
+        The receiver, the message, whether its inbox has it, and the outbox file.
     """
     places = HostPlaces(paths)
     for host in places.known() if places.outboxes.is_dir() else ():
-        # As it stands in JSON, if it is spelt there as it is.
+        # The bytes to search for, if JSON does not escape any of them.
         known = begun.encode() if _SPELT_AS_IT_IS.fullmatch(begun) else b""
         for line, arrived in _lines(paths, host, known):
             found = _decode(host, line)
@@ -39,9 +39,9 @@ def crossing(paths: TeamPaths, begun: str) -> Iterator[tuple[HostAddress, Messag
 
 
 def texts_crossing(paths: TeamPaths, to: HostAddress, sender: str, message_id: str) -> list[str]:
-    """Return the texts that a sender sent under an id to somebody there, as far as is known here.
+    """Return the texts that a sender sent under an id to a receiver on another host.
 
-    What has arrived there is forgotten here after a while.
+    Mail that has arrived there is forgotten here after a while.
     """
     return [
         message.content
@@ -51,7 +51,7 @@ def texts_crossing(paths: TeamPaths, to: HostAddress, sender: str, message_id: s
 
 
 def _lines(paths: TeamPaths, host: str, known: bytes) -> Iterator[tuple[OutLine, bool]]:
-    """Yield the lines of an outbox in which a text stands, and whether each was confirmed."""
+    """Yield the lines of an outbox that contain `known`, and whether each is confirmed."""
     places = HostPlaces(paths)
     confirmed = CursorFile(places.confirmed(host), durable=False).read()
     with files.opened(places.outbox(host)) as fd:
@@ -66,7 +66,7 @@ def _lines(paths: TeamPaths, host: str, known: bytes) -> Iterator[tuple[OutLine,
             for line in read_lines(fd, len(end.header.encode()), end.size):
                 if known in line.body:
                     yield line, line.n <= done
-        except StoreError:  # it is damaged, or was written anew just now: the doctor tells
+        except StoreError:  # damaged or just rewritten: `teamctl doctor` reports it
             return
 
 

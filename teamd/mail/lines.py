@@ -1,6 +1,6 @@
-"""The lines of an inbox: messages, markers of what was taken, and what is neither: torn, say.
+"""The lines of an inbox: messages, batch markers, and other lines such as torn ones.
 
-That is kept as it came, in a file of rejected lines.
+Lines that are not messages are kept unchanged in a file of rejected lines.
 """
 
 from __future__ import annotations
@@ -21,29 +21,30 @@ from teamd.errors import NotAMessage, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.messages import MAX_MESSAGE_BYTES, Message, moment_of, new_id
 
-_MARKER: Final = re.compile(rb'{"taken_as": "([^"\\]*)"}\s*')  # alone: a message may have any key
-_LONGEST_NAME: Final = 64  # no name without an end
-# Behind a newline; the one behind it is left, for a marker that follows.
+# A whole line: a message may have any key.
+_MARKER: Final = re.compile(rb'{"taken_as": "([^"\\]*)"}\s*')
+_LONGEST_NAME: Final = 64  # a longer name is not a marker's
+# A marker between two newlines. The second newline is not consumed: another marker may follow it.
 _NAMING_MARKER: Final = re.compile(rb'\n{"taken_as": "([\w.-]{1,%d})"}(?=\n)' % _LONGEST_NAME)
 _LONGEST_MARKER: Final = len(b'\n{"taken_as": ""}\n') + _LONGEST_NAME
 _MARKERS_FIRST: Final = re.compile(rb'(?:{"taken_as": "[^"\\\n]*"}\n)*')
-_AHEAD: Final = 1 << 10  # bytes in which markers that follow one another are looked for
+_AHEAD: Final = 1 << 10  # bytes in which consecutive markers are searched
 _FAR_LONGER: Final = 64
 _MOST_REASONS: Final = 3
-_MOST_EXPLAINED: Final = 100  # lines; a screen that is drawn again and again shows the reasons
+_MOST_EXPLAINED: Final = 100  # lines; screens that show the reasons are redrawn often
 _CHUNK: Final = 1 << 20
 
 
 def marker(batch: str) -> bytes:
-    """The line that stands behind a batch: it names what came without an id, see `Names`."""
+    """Return the line after a batch, by which lines without an id are named; see `Names`."""
     return f'{{"taken_as": "{batch}"}}\n'.encode()
 
 
 def read(fd: int, start: int, max_bytes: int = MAX_MESSAGE_BYTES, end: int = 0) -> Iterator[bytes]:
-    """The lines of a locked file from an offset on, up to another one, or to its size of now.
+    """Yield the lines of a locked file between two offsets; by default up to its current size.
 
-    Only a newline ends a line. One that is somewhat longer than a message may be comes whole;
-    one that is far longer comes in pieces, so that nobody can fill the memory with it.
+    Only a newline ends a line. A line somewhat longer than `max_bytes` is yielded whole; a far
+    longer one in pieces, so that it cannot fill the memory.
     """
     end = end or os.fstat(fd).st_size
     if start >= end:
@@ -57,26 +58,26 @@ def read(fd: int, start: int, max_bytes: int = MAX_MESSAGE_BYTES, end: int = 0) 
 
 
 def read_raw(fd: int, start: int, end: int) -> Iterator[bytes]:
-    """The bytes of a file between two offsets, in pieces."""
+    """Yield the bytes of a file between two offsets, in chunks."""
     while start < end and (part := os.pread(fd, min(_CHUNK, end - start), start)):
         yield part
         start += len(part)
 
 
 def parts(content: bytes, start: int) -> Iterator[bytes]:
-    """Content from an offset on, in pieces: what looks through it needs no copy of all."""
+    """Yield content from an offset on, in chunks, so that a search need not copy all of it."""
     return (content[at : at + _CHUNK] for at in range(start, len(content), _CHUNK))
 
 
 class Digest:
-    """The digest of a file from its start to an offset, which can be moved on."""
+    """The digest of a file from its start to an offset, updated incrementally."""
 
     def __init__(self) -> None:
         self._found = hashlib.blake2b(digest_size=16)
         self._end = 0
 
     def up_to(self, fd: int, end: int) -> str:
-        """Return it up to an offset that is not before the last one; the file has only grown."""
+        """Return the digest up to an offset, which must not decrease; the file may only grow."""
         while self._end < end and (part := os.pread(fd, min(_CHUNK, end - self._end), self._end)):
             self._found.update(part)
             self._end += len(part)
@@ -84,8 +85,8 @@ class Digest:
 
 
 def count(path: Path, start: int = 0) -> int:
-    """Count the lines that end behind an offset of a file, without markers; 0 without a file."""
-    found, held = 0, b"\n"  # a marker may begin in one part and end in the next
+    """Count the lines that end after an offset, without markers; 0 if the file does not exist."""
+    found, held = 0, b"\n"  # a marker may be split between two chunks
     with files.opened(path) as fd:
         for part in () if fd is None else read_raw(fd, start, os.fstat(fd).st_size):
             before, held = len(held), held + part
@@ -96,12 +97,12 @@ def count(path: Path, start: int = 0) -> int:
 
 
 def behind_marker(fd: int, batch: str) -> int | None:
-    """The offset behind the marker of a batch, or `None` where it does not stand.
+    """Return the offset after the marker of a batch; `None` if the file does not contain it.
 
-    A message cannot hold it at the start of a line: JSON escapes the newline before it.
+    A message cannot contain a marker at the start of a line: JSON escapes the newline before it.
     """
     wanted = b"\n" + marker(batch)
-    offset, held = 0, b"\n"  # the file's first line has no newline before it
+    offset, held = 0, b"\n"  # the first line of the file has no newline before it
     for part in read_raw(fd, 0, os.fstat(fd).st_size):
         held += part
         if (found := held.find(wanted)) >= 0:
@@ -113,31 +114,31 @@ def behind_marker(fd: int, batch: str) -> int | None:
 
 
 def is_marker(line: bytes) -> bool:
-    """Return whether it stands behind a batch, and is no mail."""
+    """Return whether a line is a batch marker."""
     return _MARKER.fullmatch(line) is not None
 
 
 class Names:
-    """What the lines of one batch get that came without an id or a time, the same at every reading.
+    """Assign ids and times to the lines of a batch that lack them, the same on every read.
 
-    An id is made of the next marker's batch and of how far above that the line stands: a copy of
-    both, in whatever file, names it alike. A line without a marker behind it has a name that holds
-    for this batch in this file: so were all of them, before markers named any.
+    An id consists of the batch in the next marker and the line's distance to that marker, so a copy
+    of both in any file gives the same id. A line without a marker after it gets a name that is only
+    valid for this batch in this file. Older versions named all lines that way.
     """
 
     def __init__(self, batch: str) -> None:
         self.batch = batch
-        self._since = self._marker = 0  # between these offsets the name of the marker is known
+        self._since = self._marker = 0  # the known marker applies between these offsets
         self._named = ""
 
     def of(
         self, at: int, behind: Callable[[int], Iterable[bytes]]
     ) -> tuple[Callable[[], str], Callable[[], float]]:
-        """Return what gives the line at an offset its id, and what its time; see `sort`.
+        """Return functions for the id and the time of the line at an offset; see `sort`.
 
         Args:
             at: the offset.
-            behind: returns the bytes from an offset on, in parts.
+            behind: returns the bytes from an offset on, in chunks.
         """
         return partial(self._name, at, behind), partial(self._moment, at)
 
@@ -148,32 +149,33 @@ class Names:
         return f"{self._named}-{self._marker - at}"
 
     def _moment(self, at: int) -> float:
-        named = self._named if self._since <= at < self._marker else ""  # `_name` has looked
+        # `_name` has looked already.
+        named = self._named if self._since <= at < self._marker else ""
         found = moment_of(named or self.batch)
         return time.time() if found is None else found
 
     def _look(self, at: int, behind: Callable[[int], Iterable[bytes]]) -> None:
         if not self._since <= at < self._marker:
-            # A read that fails leaves what was known before.
+            # If the read fails, the former values remain.
             self._marker, self._named = _next_marker(behind(at), at)
             self._since = at
 
 
 def _next_marker(pieces: Iterable[bytes], at: int) -> tuple[int, str]:
-    """The offset of the first marker and its batch, from a line on that is none; see `Names`."""
+    """Return the offset of the next marker and its batch, starting at a line; see `Names`."""
     offset, held = at, b""
     for part in pieces:
         held += part
         if marked := _NAMING_MARKER.search(held):
             return offset + marked.start() + 1, marked[1].decode()
-        done = max(0, len(held) - _LONGEST_MARKER)  # what is cut off here goes on in the next part
+        done = max(0, len(held) - _LONGEST_MARKER)  # a partial marker continues in the next chunk
         offset += done
         held = held[done:]
     return sys.maxsize, ""
 
 
 def markers_at(fd: int, start: int, end: int) -> bytes:
-    """The markers of a file that follow one another from an offset on, up to another one."""
+    """Return the consecutive markers in a file from an offset on, up to another one."""
     ahead = os.pread(fd, max(0, min(_AHEAD, end - start)), start)
     found = _MARKERS_FIRST.match(ahead)
     return b"" if found is None else found[0]
@@ -182,12 +184,12 @@ def markers_at(fd: int, start: int, end: int) -> bytes:
 def sort_all(
     content: bytes, batch: str, *, to: str, longest: Callable[[bytes], int]
 ) -> Iterator[tuple[bytes, Message | str | None]]:
-    """Yield each line of a batch and what it is, see `sort`.
+    """Yield each line of a batch and its meaning, see `sort`.
 
     Args:
-        content: all of its lines, and the markers among them.
-        batch: what a line without an id is named by where no marker is behind it.
-        to: whose mail it is.
+        content: all lines of the batch, including markers.
+        batch: names lines without an id if no marker follows them.
+        to: the owner of the mail.
         longest: returns how many bytes a line may have.
     """
     at, names = 0, Names(batch)
@@ -199,7 +201,6 @@ def sort_all(
 
 
 def is_blank_or_marker(line: bytes) -> bool:
-    """Return whether it is blank, or a marker."""
     return line.isspace() or is_marker(line)
 
 
@@ -211,7 +212,7 @@ def sort(
     nameless: Callable[[], str] = new_id,
     undated: Callable[[], float] = time.time,
 ) -> Message | str | None:
-    """A message, why it is none, or `None` for blank lines and markers, which are neither."""
+    """Return a message, or why the line is not one, or `None` for blank lines and markers."""
     if is_blank_or_marker(line):
         return None
     if len(line) > max_bytes:
@@ -223,13 +224,13 @@ def sort(
 
 
 def explain_rejected(rejected: Path) -> str:
-    """Return what is wrong with the last lines of a file of rejected ones.
+    """Explain why the last lines in a file of rejected lines were rejected.
 
     Returns:
-        The one reason of all, or the most frequent ones, each behind its number of lines.
+        The only reason, or the most frequent ones, each after its number of lines.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: the file cannot be read.
     """
     lines = _last_lines(rejected)
     found = Counter(map(_explain, lines))
@@ -243,7 +244,7 @@ def explain_rejected(rejected: Path) -> str:
 
 
 def _last_lines(path: Path) -> list[bytes]:
-    """Return the last whole lines of a file that fit into a message, or the end of a longer one."""
+    """Return the last lines of a file, as many as fit in a message, or the end of a longer line."""
     with files.opened(path) as fd:
         if fd is None:
             return []
@@ -258,16 +259,16 @@ def _explain(line: bytes) -> str:
 
 
 def reject(refused: Iterable[bytes], rejected: Path, *, at: int, durable: bool) -> int:
-    """Have these lines stand in the file of rejected ones from an offset on, and none behind.
+    """Write these lines to the file of rejected lines at an offset, and truncate it after them.
 
-    A reader that was killed may have put them there already: whoever comes after it begins
-    at the same offset, and they are there once.
+    A killed reader may have written them already. The next reader starts at the same offset, so
+    they are in the file once.
 
     Returns:
-        Where the next one goes.
+        The offset for the next rejected line.
 
     Raises:
-        StoreError: they cannot be written.
+        StoreError: the lines cannot be written.
     """
     content = b"".join(line.rstrip(b"\n") + b"\n" for line in refused)
     with locks.locked(rejected) as fd, translate_os_errors(rejected):

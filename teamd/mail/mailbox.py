@@ -1,8 +1,8 @@
-"""The mail of one member: anyone puts messages in, its owner takes them in two steps.
+"""The mail of one member: anyone appends messages, and its owner takes them in two steps.
 
-`take` moves mail to a file of the reader's own, see `spool`; `done` forgets a delivery once its
-messages are where they belong. A reader that ends in between takes the same mail again, with the
-same ids. Lines that are not messages are rejected on the way.
+`take` moves mail to a file of the reader's own, see `spool`. `done` forgets a delivery once its
+messages are stored in the conversation. If a reader ends in between, the next one takes the same
+mail with the same ids. Lines that are not messages are rejected by `take`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from teamd.mail import lines
 from teamd.mail.spool import NO_LIMIT, BatchLimit, Position, ReadBatch, Spool
 from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, Message, new_id
 
-MOST_SHOWN: Final = 10_000  # messages of one look: a flood must not fill the memory
+MOST_SHOWN: Final = 10_000  # messages in one `peek`, to bound memory use
 _BLAME_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A delivery: to be put in its place, then given to `Mailbox.done`.
+    """A delivery: store its messages, then pass it to `Mailbox.done`.
 
     Attributes:
-        end: where the next one begins, in the spool file.
-        rejected: how long the file of rejected lines is with it.
+        end: the offset of the next delivery in the spool file.
+        rejected: the size of the file of rejected lines after this delivery.
     """
 
     id: str
@@ -48,14 +48,14 @@ class Mailbox:
 
     Attributes:
         paths: the team.
-        owner: whose mail it is.
+        owner: the member.
         durable: whether `put` and `take` wait for the disk.
         max_bytes: a longer line is not a message.
-        max_inbox_bytes: how much mail may wait for `put` to add more; one message always may.
+        max_inbox_bytes: the size up to which `put` adds mail; an empty inbox accepts any message.
         patience_seconds: how long `put` waits for a lock.
-        granted: returns the longest line that senders may have been allowed since.
-        tell: called with the reason for each line that is rejected.
-        check: called before anything is taken; what it raises forbids it.
+        granted: returns the longest line that newer settings may have allowed senders.
+        tell: called with the reason for each rejected line.
+        check: called before mail is taken; it raises to prevent that.
     """
 
     paths: TeamPaths
@@ -79,10 +79,10 @@ class Mailbox:
             max_bytes=self.max_bytes,
             granted=self.granted,
         )
-        self._in_hand = ("", 0)  # the delivery that this reader has taken: batch and offset
+        self._in_hand = ("", 0)  # batch and offset of the delivery that this reader has taken
 
     def create(self) -> None:
-        """Create the inbox; its name is durable then, whoever created it first."""
+        """Create the inbox and make its name durable, whoever created it first."""
         files.append(self._inbox, b"", durable=False)
         if self.durable:
             with translate_os_errors(self._inbox):
@@ -92,10 +92,10 @@ class Mailbox:
         """Append messages, all or none; they are durable when this returns.
 
         Raises:
-            NotAMessage: one is too long or holds a NUL.
-            InboxFull: too much mail waits already.
-            Unsynced: the disk failed; they may arrive or not.
-            StoreError: the file cannot be written; it is as it was.
+            NotAMessage: a message is too long or contains a NUL.
+            InboxFull: too much mail is waiting already.
+            Unsynced: the disk failed; the messages may or may not arrive.
+            StoreError: the file cannot be written; it is unchanged.
         """
         try:
             self.put_lines([message.encode() for message in messages])
@@ -104,7 +104,7 @@ class Mailbox:
             raise Unsynced(error.path, error.why, ids=ids) from error
 
     def put_lines(self, encoded: Sequence[bytes]) -> None:
-        """Append messages that are encoded already, as `put` does; `Unsynced` has no ids."""
+        """Append encoded messages, as `put` does; `Unsynced` has no ids here."""
         for line in encoded:
             if len(line) > self.max_bytes:
                 raise NotAMessage(
@@ -120,9 +120,9 @@ class Mailbox:
         )
 
     def take(self, limit: BatchLimit = NO_LIMIT) -> Batch:
-        """Take mail; the same again until it is `done`, and what follows only after that."""
+        """Return the next mail, or the same mail again until it is `done`."""
         self.check()
-        while True:  # each round gets on; the lock is free in between
+        while True:  # each round makes progress; the lock is released in between
             with self._locked() as fd:
                 position = self._spool.current(fd)
                 if position is None:
@@ -132,10 +132,10 @@ class Mailbox:
                 return batch
 
     def done(self, batch: Batch) -> None:
-        """Forget a delivery that is where it belongs; mail that was taken since stays.
+        """Forget a delivery whose messages are stored; mail taken since then is kept.
 
         Raises:
-            StoreError: it is not forgotten, and comes again.
+            StoreError: the delivery is not forgotten and will be repeated.
         """
         with self._locked() as fd:
             before = self._spool.position()
@@ -143,7 +143,7 @@ class Mailbox:
                 self._spool.advance(fd, before, batch.end, batch.rejected)
 
     def peek(self, most: int = MOST_SHOWN) -> list[Message]:
-        """Return the mail that is under way to its owner, the oldest first; nothing is changed."""
+        """Return undelivered mail, oldest first, without changing anything."""
         if not files.exists(self._inbox):
             return []
         with self._locked() as fd:
@@ -154,12 +154,12 @@ class Mailbox:
                 start = lines.behind_marker(fd, before.batch) or 0
             waiting = lines.read(fd, start, max(self.max_bytes, MAX_MESSAGE_BYTES))
             fresh = b"".join(islice(waiting, max(0, most - len(old))))
-        # A line without an id and without a marker behind it has another id at each look.
+        # A line without an id or a marker after it gets another id on each call.
         found = lines.sort_all(fresh, new_id(), to=self.owner, longest=self._spool.longest_line)
         return [*old, *(message for _, message in found if isinstance(message, Message))]
 
     def leftover(self) -> tuple[Message, ...]:
-        """Take only what an earlier reader took and did not finish, and forget it."""
+        """Take only mail that an earlier reader took and did not finish, and forget it."""
         with self._locked() as fd:
             before = self._spool.position()
             if before is None:
@@ -169,10 +169,10 @@ class Mailbox:
         return old
 
     def blame(self, process: int) -> bool:
-        """Record that a process crashed by itself; returns whether it had a delivery in hand.
+        """Record a process's own crash; return whether it was holding a delivery.
 
         Raises:
-            StoreError: it could not be recorded.
+            StoreError: the crash could not be recorded.
         """
         before = self._spool.position()
         if before is None or before.holder != process:
@@ -185,19 +185,18 @@ class Mailbox:
         return True
 
     def waiting(self, besides: Batch = EMPTY) -> bool:
-        """Return whether there is anything to take, by the files' sizes alone.
+        """Return whether there is mail to take, judging by file sizes alone.
 
         Args:
-            besides: a delivery that is not done, and does not count.
+            besides: an unfinished delivery, which is not counted.
         """
         return files.size(self._inbox) > 0 or files.size(self._spool.path) > besides.end
 
     def queued(self) -> int:
-        """Count the messages that are under way, by lines and without a lock: for display."""
+        """Count the undelivered messages by lines, without a lock, for display."""
         return self._spool.count()
 
     def rejected(self) -> int:
-        """Count the lines that have been rejected so far."""
         return lines.count(self._rejected)
 
     @contextmanager
@@ -210,7 +209,7 @@ class Mailbox:
             raise InboxFull(self.owner, self.max_inbox_bytes)
 
     def _deliver(self, fd: int, position: Position, limit: BatchLimit) -> Batch:
-        """Deliver from a position on; empty if it begins with nothing but rejected lines."""
+        """Deliver from a position on; return an empty batch if only rejected lines were read."""
         again = self._in_hand == (position.batch, position.at)
         if limit.wary and not again:
             before = position
@@ -232,7 +231,7 @@ class Mailbox:
         return Batch(position.batch, found.messages, found.end, rejected)
 
     def _find(self, position: Position, limit: BatchLimit) -> ReadBatch:
-        """Read a delivery; a message that crashed its readers is among the refused lines."""
+        """Read a delivery; a message that crashed its readers is moved to the refused lines."""
         found = self._spool.find(position, limit)
         guilty = position.verdict if limit.wary else None
         if guilty and found.messages:

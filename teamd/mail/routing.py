@@ -1,4 +1,4 @@
-"""The way from a sender to the inboxes of receivers: who may be written to, and what to warn of."""
+"""Route mail from senders to inboxes: check the receiver, and warn if it does not read mail now."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _NOTICE_SECONDS: Final = 0.5
-RESERVE: Final = 2  # times what others may fill of an inbox, the program's own lines may
+RESERVE: Final = 2  # teamd's own messages may fill this many times the normal inbox limit
 _WARNINGS = {
     Status.SHUTDOWN: "is shut down; the message waits until it is spawned again",
     Status.FAILED: "has failed; the message waits until it is spawned again",
@@ -39,11 +39,11 @@ _WARNINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One message on its way.
+    """A message that was sent.
 
     Attributes:
-        to: the receiver; `name@team` for one of another team, `name@team@host` on another host.
-        warning: what its sender should know.
+        to: the receiver; `name@team` in another team, `name@team@host` on another host.
+        warning: a sentence for the sender, such as that the receiver is paused.
     """
 
     to: str
@@ -52,16 +52,16 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class MailRouter:
-    """Sends mail from the members of one team to others, of this and other teams and hosts.
+    """Sends mail from the members of one team to members of this team, other teams and hosts.
 
     Attributes:
         paths: the senders' team.
         durable: whether mail is on disk when a call returns.
         max_bytes: of one message.
-        max_inbox_bytes: of all that waits for one receiver.
+        max_inbox_bytes: the mail that may wait for one receiver.
         patience_seconds: how long to wait for the lock of an inbox.
-        hosts: the other hosts; `None` where this one has no name among them.
-        roster: of the team, where its sender has read it already.
+        hosts: the other hosts; `None` if this host is not named in [hosts].
+        roster: the team's roster, if the caller has read it already.
     """
 
     paths: TeamPaths
@@ -81,25 +81,25 @@ class MailRouter:
         """Put a message into its receiver's inbox.
 
         Raises:
-            UnknownTeammate: nobody has that name; nothing is written.
-            UnknownTeam: no team here has the name behind the `@`.
-            BadName: the supervisor's own inbox takes no mail.
-            NotAMessage: too long, or with a NUL.
-            UnknownHost: no host of this team has the name behind the second `@`.
-            InboxFull: too much waits for the receiver already.
-            StoreError: it could not be written, or too much waits for its host.
+            UnknownTeammate: no member has that name; nothing is written.
+            UnknownTeam: no local team has the name after the `@`.
+            BadName: the supervisor's own inbox does not accept mail.
+            NotAMessage: the message is too long or contains a NUL.
+            UnknownHost: no host of this team has the name after the second `@`.
+            InboxFull: too much mail is waiting for the receiver.
+            StoreError: the message could not be written, or too much waits for its host.
         """
         if "@" in message.to:
             return self._send_away(message)
         sent = Sent(*self.receiver(message.to))
         if sent.to != message.to:
             message = replace(message, to=sent.to)
-        # The last that can fail: whoever is told of a failure sends it again.
+        # This comes last, because a sender who gets an error sends the message again.
         self.mailbox(sent.to).put(message)
         return sent
 
     def _send_away(self, message: Message) -> Sent:
-        """Send to somebody whose address names a team, maybe this one, or a host."""
+        """Send to an address that names a team (maybe this one) or a host."""
         if (far := self.far(message.to)) is not None:
             self.other_hosts().put(far, message, max_bytes=self.max_bytes)
             return Sent(str(far), self.other_hosts().warn(far))
@@ -109,13 +109,13 @@ class MailRouter:
         return sent
 
     def check_id(self, message: Message) -> None:
-        """Check that its sender gave a message's id to no other text: both would be delivered.
+        """Check that the sender has not used the id for another text: both would be delivered.
 
         Raises:
-            TeamError: it did; or as for `send`.
+            TeamError: the id was used for another text; or as for `send`.
         """
         from teamd.mail.crossing import texts_crossing  # noqa: PLC0415 -- the same
-        from teamd.mail.trace import texts_sent  # noqa: PLC0415 -- only for ids of the sender's own
+        from teamd.mail.trace import texts_sent  # noqa: PLC0415 -- only for ids that senders choose
 
         if (far := self.far(message.to)) is not None:
             sent, read = Sent(str(far)), Message.decode(message.encode(), to=str(far))
@@ -130,7 +130,7 @@ class MailRouter:
             raise TeamError(f"{what}; repeat that text, or take another --id for this one")
 
     def _as_read(self, there: MailRouter, sent: Sent, message: Message) -> Message:
-        """Return a message with the names by which its receiver, of that post, reads it."""
+        """Return a message with sender and receiver as the receiver's team sees them."""
         to, sender = sent.to.partition("@")[0], message.sender
         if there is not self and "@" not in sender:
             sender = f"{sender}@{self._roster.team_name()}"
@@ -138,11 +138,11 @@ class MailRouter:
         return replace(message, sender=sender, to=to) if changed else message
 
     def notify(self, message: Message) -> Sent:
-        """Send a line of teamd's own, see `for_notices`; raises what `send` does."""
+        """Send a message from teamd itself, see `for_notices`; raises the same errors as `send`."""
         return self.for_notices().send(message)
 
     def for_notices(self) -> MailRouter:
-        """The post for lines of teamd's own: no limits of the settings, and no long wait."""
+        """Return a router for teamd's own messages: larger limits and a short lock timeout."""
         return replace(
             self,
             max_bytes=max(self.max_bytes, MAX_MESSAGE_BYTES),
@@ -151,16 +151,16 @@ class MailRouter:
         )
 
     def at(self, address: str) -> tuple[MailRouter, str]:
-        """The post of the receiver's team, and the receiver's name there.
+        """Return the router of the receiver's team, and the receiver's name in that team.
 
         Raises:
-            UnknownTeam: no team here has the name behind the `@`.
-            BadName: it names another host.
+            UnknownTeam: no local team has the name after the `@`.
+            BadName: the address names another host.
         """
         if self.far(address) is not None:
             raise BadName(address, "it is on another host; only mail and commands go there")
         name, at, place = address.partition("@")
-        place = place.partition("@")[0]  # behind that stands the name of this host
+        place = place.partition("@")[0]  # it may be followed by this host's name
         if not at or place.lower() == self._roster.team_name().lower():
             return self, name
         teams = {_name(paths): paths for paths in all_teams(self.paths.home)}
@@ -171,10 +171,10 @@ class MailRouter:
         return replace(self, paths=finish(there), hosts=None), name
 
     def far(self, address: str) -> HostAddress | None:
-        """The address of somebody on another host; `None` for one on this.
+        """Return the address of a member on another host; `None` for one on this host.
 
         Raises:
-            BadName: it is no address, of another team, or this host has no name among hosts.
+            BadName: it is not an address, names another team, or this host is not in [hosts].
             UnknownHost: no host of this team has that name.
         """
         if "@" not in address.partition("@")[2]:
@@ -183,23 +183,23 @@ class MailRouter:
         return hosts.parse(address, self._roster.team_name())
 
     def address(self, address: str) -> str:
-        """The name as the roster has it; with its team and host, where those are others."""
+        """Return the name as in the roster, followed by team and host if they differ from ours."""
         far = self.far(address)
         return self._way(address)[1].to if far is None else str(far)
 
     def above(self, name: str) -> str:
-        """The address to which a member of this team reports, see `Roster.above`."""
+        """Return the address to which a member of this team reports, see `Roster.above`."""
         address = self._roster.above(name)
         try:
             return self.address(address) if "@" in address else address
         except (BadName, UnknownHost, UnknownTeam, UnknownTeammate):
-            return LEAD  # the other team is gone
+            return LEAD  # the other team was removed
 
     def broadcast(self, message: Message) -> list[Sent]:
-        """Send to every member but the sender and those that are shut down.
+        """Send to every member except the sender and members that are shut down.
 
         Raises:
-            StoreError: an inbox is full, and the others have it; or it could not be written.
+            StoreError: some inboxes are full, and the others have the message; or a write failed.
         """
         receivers = [
             member
@@ -218,38 +218,38 @@ class MailRouter:
         return [Sent(member.name) for member in receivers]
 
     def team_name(self) -> str:
-        """What the team is called."""
+        """Return the team's name."""
         return self._roster.team_name()
 
     def person(self) -> str:
-        """The name of the person's inbox: `lead`, or `user` while there is an agent that leads."""
+        """Return the person's inbox: `user` while an agent leads the team, else `lead`."""
         return self._roster.person()
 
     def persons(self) -> list[Mailbox]:
-        """The person's inboxes, the one for what comes now last.
+        """Return the person's inboxes, with the current one last.
 
-        Before it comes what was left in the other one by an agent that leads no more.
+        The other one may contain mail from a time when an agent led the team or did not.
         """
         person = self.person()
         return [self.mailbox(name) for name in dict.fromkeys((USER, person))]
 
     def inbox(self, address: str) -> Mailbox:
-        """The mailbox of a name that may have one.
+        """Return the mailbox of a valid receiver.
 
         Raises:
-            UnknownTeammate: nobody has that name.
+            UnknownTeammate: no member has that name.
         """
         there, name = self.at(address)
         return there.mailbox(there.receiver(name)[0])
 
     def _way(self, address: str) -> tuple[MailRouter, Sent]:
-        """The post of the receiver's team, and what `send` would return."""
+        """Return the router of the receiver's team, and the result that `send` would return."""
         there, name = self.at(address)
         to, warning = there.receiver(name)
         return there, Sent(to if there is self else f"{to}@{_name(there.paths)}", warning)
 
     def mailbox(self, name: str) -> Mailbox:
-        """The mailbox of that very name, whether the roster knows it or not."""
+        """Return the mailbox of exactly this name, without consulting the roster."""
         return Mailbox(
             self.paths,
             name,
@@ -257,14 +257,14 @@ class MailRouter:
             max_bytes=self.max_bytes,
             max_inbox_bytes=self.max_inbox_bytes,
             patience_seconds=self.patience_seconds,
-            granted=lambda: MAX_MESSAGE_BYTES,  # what was sent before the limit was lowered
+            granted=lambda: MAX_MESSAGE_BYTES,  # messages sent before the limit was lowered
         )
 
     def other_hosts(self, address: str = "") -> FarHosts:
-        """The other hosts; the address is of whom they are asked for, if it is of anybody.
+        """Return the other hosts; `address` only serves the error.
 
         Raises:
-            TeamError: this one has no name among them.
+            TeamError: this host is not named in [hosts].
         """
         if self.hosts is None:
             why = "this host has no name in [hosts]; `teamctl help hosts` tells how to give one"
@@ -272,19 +272,20 @@ class MailRouter:
         return self.hosts
 
     def _check_no_host(self, name: str, place: str) -> None:
-        """Refuse an address that names a host where a team is to stand, and say how to."""
+        """Refuse an address that has a host in place of a team, and suggest the full address."""
         if self.hosts is not None and place.lower() in (self.hosts.name, *self.hosts.known()):
             full = f"{name}@{self._roster.team_name()}@{place.lower()}"
             raise BadName(f"{name}@{place}", f"{place} is a host, not a team; write {full}")
 
     def receiver(self, name: str) -> tuple[str, str | None]:
-        """The name as it is written in the roster, and a warning if its bearer does not read."""
+        """Return the name as in the roster, and a warning if that member does not read mail now."""
         lower = name.lower()
         if lower == USER:
             return self.person(), None
         if lower in (TEAMD, ALL):
             raise BadName(name, "it takes no mail; send to a teammate, or use broadcast")
-        member = self._roster.find(name)  # one look: it may be removed by the next
+        # Only one lookup, because the member may be removed before the next.
+        member = self._roster.find(name)
         if lower == LEAD and (member is None or member.status is Status.SHUTDOWN):
             return LEAD, None  # the person
         member = member or self._roster.get(name)
@@ -298,11 +299,11 @@ def _name(paths: TeamPaths) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FarBroadcast:
-    """What became of it.
+    """The result of a broadcast to other hosts.
 
     Attributes:
-        sent: to whom on other hosts.
-        missed: what was not reached and why, by the name of a host or an address.
+        sent: the messages on their way to other hosts.
+        missed: hosts and addresses that were not reached, with the reason.
     """
 
     sent: tuple[Sent, ...]
@@ -310,12 +311,12 @@ class FarBroadcast:
 
 
 def broadcast_far(post: MailRouter, message: Message) -> FarBroadcast:
-    """Send to every member of each other host that is not shut down, by its last roster.
+    """Send to the members of each other host that are not shut down, by that host's last roster.
 
-    Nothing is sent to a host that nothing reaches now: who is there by then is not known.
+    Unreachable hosts are skipped: their members may have changed by the time they return.
 
     Raises:
-        BadName: this host has no name among hosts.
+        BadName: this host is not named in [hosts].
     """
     hosts, team = post.other_hosts(), post.team_name()
     sent: list[Sent] = []
@@ -330,6 +331,6 @@ def broadcast_far(post: MailRouter, message: Message) -> FarBroadcast:
             to = f"{member.name}@{team}@{host}"
             try:
                 sent.append(post.send(replace(message, to=to)))
-            except TeamError as error:  # its outbox is full, say: the others get it
+            except TeamError as error:  # for example a full outbox; continue with the others
                 missed[to] = str(error)
     return FarBroadcast(tuple(sent), missed)

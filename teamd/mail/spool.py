@@ -1,24 +1,23 @@
-"""The spool: mail that its reader has taken out of the inbox and has not put in its place yet.
+"""The spool: mail that its reader has taken from the inbox and not yet stored.
 
-**Taking.** All of an inbox is set aside under its lock. A kill can interrupt these steps anywhere:
+**Taking.** The whole inbox is set aside under its lock. A kill can interrupt these steps anywhere:
 
-1. append a marker that names the batch to the inbox;
-2. write the batch, marker and all, to the spool file (to a temporary file, then renamed);
-3. truncate the inbox in place.
+1. append a marker that names the batch to the inbox; 2. write the batch, marker included, to the
+spool file (to a temporary file, then renamed); 3. truncate the inbox in place.
 
 If the marker of a spool file is still in the inbox, step 3 is missing: everything up to the marker
-is in the spool file already, and the next batch begins behind it. A marker without a spool file has
-taken nothing. A reader with a durable inbox syncs each step before the next one. Otherwise a power
-cut could undo one step and keep a later one, which loses mail or takes it twice.
+is in the spool file already, and the next batch begins after it. A marker without a spool file has
+no effect. A reader with a durable inbox syncs each step before the next one. Otherwise a power cut
+could undo one step and keep a later one, which loses mail or takes it twice.
 
 **Delivering.** The first line of the spool file is a header of fixed width, see `Position`. It is
-changed in place when a delivery is done; behind the last delivery the file is removed. None of that
-is synced: if a power cut undoes it, the same mail comes again, and its reader knows the ids.
+changed in place when a delivery is done; after the last delivery the file is removed. None of that
+is synced: if a power cut undoes it, the same mail is delivered again, and its reader knows the ids.
 
 **Poison.** A message may crash its reader again and again. The header counts readers that ended
-with a delivery in hand. Most of them end for other reasons, so after two of them the messages are
-only delivered one at a time. The supervisor knows whether a process crashed by itself
-(`Mailbox.blame`): after two such crashes with one message in hand, that message is rejected.
+while holding a delivery. Most of them end for other reasons, so after two of them the messages are
+only delivered one at a time. The supervisor knows whether a process crashed of its own accord
+(`Mailbox.blame`): after two such crashes while holding one message, that message is rejected.
 """
 
 from __future__ import annotations
@@ -53,19 +52,19 @@ _LARGEST: Final = tuple(10**width - 1 for width in _WIDTHS.values())
 _figures: Final = attrgetter(*_WIDTHS)
 _LONGEST_HEADER: Final = 1 << 12
 _LONGEST_ALONE: Final = 256
-_SINGLY_AFTER: Final = 2  # readers that ended, in whatever way, with the same delivery in hand
-_CONVICTED_AFTER: Final = 2  # readers that crashed by themselves with this one message in hand
+_SINGLY_AFTER: Final = 2  # readers that ended, for any reason, holding the same delivery
+_CONVICTED_AFTER: Final = 2  # readers that crashed of their own accord holding this one message
 _MOST_REFUSED: Final = 1000  # rejected lines in one delivery
 _MOST_REFUSED_BYTES: Final = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimit:
-    """The largest delivery; it holds at least one message.
+    """The maximum size of a delivery; it contains at least one message.
 
     Attributes:
-        messages: how many.
-        bytes: of their lines.
+        messages: the number of messages.
+        bytes: the total length of their lines.
         wary: whether readers are counted, see "Poison" above.
     """
 
@@ -79,12 +78,12 @@ NO_LIMIT: Final = BatchLimit()
 
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
-    """The lines from a position on.
+    """The result of reading from a position on.
 
     Attributes:
         messages: in order.
-        refused: the lines between them that are not messages, and why.
-        end: the offset behind all of these.
+        refused: the lines among them that are not messages, with the reasons.
+        end: the offset after all of these.
     """
 
     messages: tuple[Message, ...]
@@ -94,15 +93,15 @@ class ReadBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where the next delivery of a batch begins, and what is known of its readers.
+    """The start of a batch's next delivery, and the record of its readers.
 
     Attributes:
         at: an offset into the spool file.
-        tries: how many readers have ended with this delivery in hand.
+        tries: how many readers have ended holding this delivery.
         singly: messages up to this offset are delivered one at a time.
-        holder: the process that has, or had, the delivery in hand; 0 for none so far.
-        crashes: how many processes crashed by themselves with one such message in hand.
-        rejected: how long the file of rejected lines was before this delivery.
+        holder: the process that last held the delivery; 0 before the first.
+        crashes: how many processes crashed of their own accord holding a single message.
+        rejected: the size of the file of rejected lines before this delivery.
     """
 
     batch: str
@@ -115,12 +114,12 @@ class Position:
 
     @property
     def alone(self) -> bool:
-        """Whether the next message is delivered without others."""
+        """Whether the next message is delivered alone."""
         return self.at < self.singly
 
     @property
     def verdict(self) -> str | None:
-        """Why the next message is rejected; `None` if it is not."""
+        """The reason for rejecting the next message; `None` to deliver it."""
         if not self.alone or self.crashes < _CONVICTED_AFTER:
             return None
         return f"{self.crashes} processes crashed with this message in hand"
@@ -129,38 +128,37 @@ class Position:
         """Return the position with this process as the holder of the delivery.
 
         Args:
-            find_end: returns where the delivery ends.
+            find_end: returns the end of the delivery.
         """
         tries = self.tries + 1 if self.holder else self.tries
         taken = replace(self, tries=tries, holder=os.getpid())
         if tries < _SINGLY_AFTER or self.alone:
             return taken
-        # From now on a crash has one message in hand; those before had several.
+        # Crashes before this point were with several messages, and do not count.
         return replace(taken, singly=find_end(), crashes=0)
 
     def advanced(self, end: int, *, rejected: int) -> Position:
-        """Return the position behind a delivery that is done."""
+        """Return the position after a finished delivery."""
         return replace(self, at=end, rejected=rejected, tries=0, holder=0, crashes=0)
 
     def header(self) -> bytes:
-        """Return the first line of the spool file."""
         figures = _WRITTEN % tuple(map(min, _figures(self), _LARGEST))
         return f'{{"batch": "{self.batch}"{figures}}}\n'.encode()
 
 
 def first_position(batch: str, *, rejected: int = 0) -> Position:
-    """Return the position of a batch of which nothing has been delivered."""
+    """Return the position at the start of a new batch."""
     return Position(batch=batch, at=len(Position(batch=batch, at=0).header()), rejected=rejected)
 
 
 @dataclass(slots=True)
 class Spool:
-    """The spool file of one reader; the lock of its inbox, whose descriptor is `fd`, guards both.
+    """The spool file of one reader. The lock of its inbox, whose descriptor is `fd`, guards both.
 
     Attributes:
         durable: whether each step waits for the disk.
         max_bytes: a longer line is not a message.
-        granted: returns the longest line that senders may have been allowed since.
+        granted: returns the longest line that newer settings may have allowed senders.
     """
 
     paths: TeamPaths
@@ -170,12 +168,11 @@ class Spool:
     max_bytes: int = MAX_MESSAGE_BYTES
     granted: Callable[[], int] = lambda: 0
     _names: lines.Names = field(default_factory=partial(lines.Names, ""))
-    _truncated: str = ""  # a batch whose marker is no longer in the inbox
+    _truncated: str = ""  # the batch whose marker is no longer in the inbox
     _durable_name: str = ""  # a batch of an earlier reader, whose spool file's name is synced
 
     @property
     def path(self) -> Path:
-        """The spool file."""
         return self.paths.taken(self.owner)
 
     @property
@@ -183,14 +180,14 @@ class Spool:
         return self.paths.inbox(self.owner)
 
     def position(self) -> Position | None:
-        """Return where the next delivery begins; `None` if no batch is set aside."""
+        """Return the position of the next delivery; `None` if no batch is set aside."""
         found = self._read_header()
         return None if found is None or found[1] else found[0]
 
     def current(self, fd: int) -> Position | None:
-        """Return where the next delivery begins; take new mail when the last batch is done.
+        """Return the position of the next delivery; take new mail when the last batch is done.
 
-        `None` means that there is no mail.
+        Returns `None` if there is no mail.
         """
         found = self._read_header()
         if found is None:
@@ -212,7 +209,7 @@ class Spool:
         return self._set_aside(fd, fresh or 0)
 
     def advance(self, fd: int, position: Position, end: int, rejected: int) -> None:
-        """Forget the delivery that ends at `end`; behind the last one the file is removed."""
+        """Forget the delivery that ends at `end`; remove the file after the last one."""
         whole = end >= files.size(self.path)
         if whole and self._behind_marker(fd, position.batch) is None:
             files.remove(self.path)
@@ -220,7 +217,7 @@ class Spool:
             self.move(position.advanced(end, rejected=rejected))
 
     def move(self, position: Position) -> None:
-        """Write another position, in place."""
+        """Overwrite the position in place."""
         with translate_os_errors(self.path):
             fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
@@ -231,7 +228,8 @@ class Spool:
     def find(self, position: Position, limit: BatchLimit = NO_LIMIT) -> ReadBatch:
         """Read on from a position: at least one message, however long it is.
 
-        If a great many lines are not messages, there may be none yet, and more behind `end`.
+        After very many lines that are not messages, the result may have no message although more
+        follow after `end`.
         """
         messages: list[Message] = []
         refused: list[tuple[bytes, str]] = []
@@ -254,13 +252,13 @@ class Spool:
         return ReadBatch(tuple(messages), tuple(refused), end)
 
     def messages(self, position: Position, most: int | None = None) -> Iterator[Message]:
-        """Yield the messages from a position on, `most` of them at the most."""
+        """Yield the messages from a position on, from at most `most` lines."""
         for _, _, found in islice(self._sort(position), most):
             if isinstance(found, Message):
                 yield found
 
     def count(self) -> int:
-        """Count the lines that are left, here and in the inbox, without a lock: for display."""
+        """Count the remaining lines in spool and inbox without a lock, for display."""
         position = self.position()
         taken = 0 if position is None else lines.count(self.path, position.at)
         return taken + lines.count(self._inbox)
@@ -268,14 +266,15 @@ class Spool:
     def longest_line(self, line: bytes) -> int:
         """Return how long a line may be.
 
-        By the settings when it was sent: its sender was told that it is safe.
+        The settings at the time of sending apply, because the sender was told that the message is
+        safe.
         """
         if len(line) > self.max_bytes:
             self.max_bytes = max(self.max_bytes, self.granted())
         return self.max_bytes
 
     def _read_header(self) -> tuple[Position, int, bytes] | None:
-        """Return the position with the part of the inbox that it is about, see `_adopt`."""
+        """Return the position, and which part of the inbox it refers to, see `_adopt`."""
         with files.opened(self.path) as fd:
             start = b"" if fd is None else os.pread(fd, _LONGEST_HEADER, 0)
         if not start:
@@ -284,16 +283,16 @@ class Spool:
         if found is None:
             if len(start) > _LONGEST_ALONE or b"\n" in start[:-1]:
                 raise StoreError(f"{self.path} is damaged; `teamd restart` sets it aside")
-            return None  # a power cut tore a header that an earlier version wrote without mail
+            return None  # a torn header that an earlier version wrote without mail
         batch, *figures, end, digest = found.groups(b"")
         counts = dict(zip(_WIDTHS, map(int, figures), strict=True))
         return Position(batch=batch.decode(), **counts), int(end or 0), digest
 
     def _adopt(self, fd: int, position: Position, end: int, digest: bytes) -> Position | None:
-        """Take over from an earlier version of teamd, which left mail in the inbox when it read it.
+        """Take over from an earlier version of teamd, which left mail in the inbox while reading.
 
-        Its header says how much of the inbox is in hand, and has a digest of that part. If the
-        digest differs, the header is of an older batch and says nothing.
+        Its header contains the length of the inbox part that it read, and the digest of that part.
+        If the digest differs, the header belongs to an older batch and is ignored.
         """
         content = hashlib.blake2b(digest_size=16)
         for part in lines.read_raw(fd, 0, end):
@@ -306,15 +305,15 @@ class Spool:
         return self._set_aside(fd, position.at, tries=tries, holder=holder, crashes=crashes)
 
     def _set_aside(self, fd: int, start: int, **known: Any) -> Position | None:
-        """Put the inbox from `start` on into the spool file; `None` if there is no mail in it.
+        """Move the inbox from `start` on into the spool file; return `None` if it has no mail.
 
         Args:
             fd: the inbox.
-            start: where the batch begins; the mail before it is done.
-            known: what is known of its readers already.
+            start: the start of the batch; earlier mail is done.
+            known: fields of the position from earlier readers.
         """
         if all(map(lines.is_blank_or_marker, lines.read(fd, start))):
-            if os.fstat(fd).st_size:  # otherwise its reader would wake for these lines again
+            if os.fstat(fd).st_size:  # otherwise these lines would wake the reader again
                 self._truncate(fd)
             files.remove(self.path)
             return None
@@ -335,18 +334,18 @@ class Spool:
         self._truncated = batch
 
     def _behind_marker(self, fd: int, batch: str) -> int | None:
-        """Return where the mail begins that came after a batch; `None` once that was truncated."""
+        """Return where the mail after a batch begins; `None` once the batch is truncated."""
         if batch == self._truncated:
             return None
         fresh = lines.behind_marker(fd, batch)
         if fresh is None:
             if self.durable:
-                files.sync(fd)  # an earlier reader may have been killed before it did
+                files.sync(fd)  # an earlier reader may have been killed before its sync
             self._truncated = batch
         return fresh
 
     def _sort(self, position: Position) -> Iterator[tuple[int, bytes, Message | str | None]]:
-        """Yield each line from a position on with its offset and what it is, see `lines.sort`."""
+        """Yield each line from a position on with its offset and meaning, see `lines.sort`."""
         if self._names.batch != position.batch:
             self._names = lines.Names(position.batch)
         with files.opened(self.path) as fd:

@@ -1,4 +1,4 @@
-"""The trace of a message through the files: sent, queued, taken, delivered or rejected."""
+"""Trace a message through the files: sent, queued, taken, delivered or rejected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from teamd.messages import LEAD, TEAMD, USER, Message, is_moment, moment_of
 from teamd.transcript.file import decode, message_in, parse
 from teamd.transcript.records import Delivered
 
-# A message and what its place tells of its way.
+# Messages with facts from the file that contains them.
 Found = Iterator[tuple[Message, dict[str, Any]]]
 _Identity = tuple[str, str, str]
 
@@ -31,26 +31,26 @@ _SPELT_AS_IT_IS: Final = re.compile(r"[\w.-]+", re.ASCII)
 
 
 class DeliveryStage(StrEnum):
-    """The stage that a message has come to."""
+    """The stage that a message has reached."""
 
     QUEUED = "queued"
     TAKEN = "taken"
     REJECTED = "rejected"
     DELIVERED = "delivered"
     CROSSING = "crossing"  # on its way to another host
-    ARRIVED = "arrived"  # in its receiver's inbox there; that host knows the rest
+    ARRIVED = "arrived"  # in its receiver's inbox on the other host, which knows the rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageTrace:
-    """The way of a message to one of its receivers; times in seconds since the epoch.
+    """The trace of a message to one receiver; times in seconds since the epoch.
 
     Attributes:
-        sent: `None` where a foreign sender gave no time.
-        position: in the queue, from 1; `None` once it has left that.
-        taken: when its reader took it, if that is known.
+        sent: `None` if a foreign sender gave no time.
+        position: in the queue, from 1; `None` once it has left the queue.
+        taken: when its reader took it, if known.
         delivered: when it was put into the conversation.
-        file: where it stands now.
+        file: the file that contains it now.
     """
 
     id: str
@@ -65,16 +65,16 @@ class MessageTrace:
     file: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return the way as `--json` shows it."""
+        """Return the trace as `--json` shows it."""
         fields = {**asdict(self), "stage": str(self.stage)}
         return {"from" if key == "sender" else key: value for key, value in fields.items()}
 
 
 def trace(paths: TeamPaths, wanted: str) -> list[MessageTrace]:
-    """Return the ways of one message, a receiver each, by an id or the beginning of one.
+    """Return the traces of one message, one a receiver, by an id or the start of an id.
 
     Raises:
-        TeamError: there is none, or several ids begin so.
+        TeamError: no message matches, or several ids start so.
     """
     found = [way for name in receivers(paths) for way in _ways(paths, name, wanted).values()]
     found += _crossing(paths, wanted)
@@ -96,12 +96,12 @@ def trace(paths: TeamPaths, wanted: str) -> list[MessageTrace]:
 
 
 def texts_sent(paths: TeamPaths, to: str, sender: str, message_id: str) -> list[str]:
-    """Return the texts that a sender has sent to `to` under an id, besides those rejected since.
+    """Return the texts that a sender has sent to `to` under an id, without rejected ones.
 
     Args:
         paths: the receiver's team.
-        to: the receiver's name, as the roster has it.
-        sender: as the receiver reads it.
+        to: the receiver's name, as in the roster.
+        sender: the sender as the receiver sees it.
         message_id: the whole id.
     """
     return [
@@ -112,9 +112,9 @@ def texts_sent(paths: TeamPaths, to: str, sender: str, message_id: str) -> list[
 
 
 def find_ids(paths: TeamPaths, name: str, wanted: Collection[str]) -> set[str]:
-    """Return those of these ids that stand in any file of a receiver's mail, whoever sent them.
+    """Return those of these ids that occur in the files of a receiver's mail.
 
-    One pass over the files, whatever they hold; what is spelt in another way counts as found.
+    This reads each file once. Ids that JSON may escape count as found.
     """
     plain = {made.encode(): made for made in wanted if _SPELT_AS_IT_IS.fullmatch(made)}
     found = set(wanted) - set(plain.values())
@@ -125,9 +125,9 @@ def find_ids(paths: TeamPaths, name: str, wanted: Collection[str]) -> set[str]:
 
 
 def under_way(paths: TeamPaths, name: str) -> tuple[Found, ...]:
-    """Return the mail that is not in the conversation of a receiver yet; nothing is locked.
+    """Return the mail that is not in a receiver's conversation yet; takes no lock.
 
-    A message that moves meanwhile may be in two of these, of which the later one counts.
+    A message that moves during the call may occur twice; the later occurrence counts.
     """
     inbox, taken = files.read(paths.inbox(name)) or b"", _lines(paths.taken(name))
     header = (parse(taken[0]) or {}) if taken else {}
@@ -141,16 +141,17 @@ def under_way(paths: TeamPaths, name: str) -> tuple[Found, ...]:
 
 
 def receivers(paths: TeamPaths) -> list[str]:
-    """Return the names of all who have got mail, whether the roster knows them or not."""
+    """Return the names of all members that have got mail, even if the roster lacks them."""
     there = (*paths.inboxes.glob("*.jsonl"), *paths.transcripts.glob("*.jsonl"))
     names = {path.name.partition(".")[0] for path in there}
     return sorted(names - {TEAMD} | ({LEAD} if USER in names else set()))
 
 
 def _ways(paths: TeamPaths, name: str, begun: str) -> dict[_Identity, MessageTrace]:
-    """Return the ways to one receiver by id, sender and text, read in the direction of mail.
+    """Return the traces to one receiver by id, sender and text.
 
-    So what moves meanwhile is seen twice at most; how far it has come by then is what counts.
+    The files are read in the direction in which mail moves, so a message that moves meanwhile is
+    seen at least once, and its last stage counts.
     """
     ways: dict[_Identity, MessageTrace] = {}
     for places in (
@@ -160,22 +161,22 @@ def _ways(paths: TeamPaths, name: str, begun: str) -> dict[_Identity, MessageTra
     ):
         here: dict[_Identity, MessageTrace] = {}
         for mail, facts in places:
-            if mail.id and mail.id.startswith(begun):  # a repeated send comes behind
+            if mail.id and mail.id.startswith(begun):  # a repeated send comes later
                 here.setdefault((mail.id, mail.sender, mail.content), _way(mail, name, facts))
-        # A rejected one that was sent again is under way again, and what counts is that.
+        # A rejected message that was sent again is in the queue again, and that counts.
         rejected = {key for key, way in here.items() if way.stage is DeliveryStage.REJECTED}
         ways |= {key: way for key, way in here.items() if key not in rejected & ways.keys()}
     return ways
 
 
 def _crossing(paths: TeamPaths, begun: str) -> Iterator[MessageTrace]:
-    """Yield the ways to other hosts, as far as they are known here."""
+    """Yield the traces to other hosts, as far as this host knows them."""
     if not paths.hosts.is_dir():
         return
     known: set[_Identity] = set()
     for address, mail, arrived, path in crossing(paths, begun):
         to, key = str(address), (mail.id, mail.sender, f"{address} {mail.content}")
-        if key not in known:  # a repeated send comes behind
+        if key not in known:  # a repeated send comes later
             known.add(key)
             stage = DeliveryStage.ARRIVED if arrived else DeliveryStage.CROSSING
             yield _way(mail, to, {"file": str(path), "stage": stage})
@@ -190,7 +191,7 @@ def _split(content: bytes) -> list[bytes]:
 
 
 def _in_hand(header: dict[str, Any]) -> tuple[int, int]:
-    """Return which part of an inbox its reader has in hand without having moved it."""
+    """Return the start and end of the inbox part that an older reader has read in place."""
     try:
         return int(header["at"]), int(header["inbox"].partition(":")[0])
     except (KeyError, ValueError, AttributeError, TypeError):
@@ -198,7 +199,7 @@ def _in_hand(header: dict[str, Any]) -> tuple[int, int]:
 
 
 def _queued(inbox: Path, lines: list[bytes], batch: str) -> Found:
-    """Yield what waits; all above the marker of a batch that was taken is in that batch already."""
+    """Yield waiting mail; lines before the marker of a taken batch are in that batch."""
     marker = json.dumps({"taken_as": batch}).encode()
     start = lines.index(marker) + 1 if marker in lines else 0
     for position, line in enumerate(lines[start:], start=1):
@@ -213,14 +214,14 @@ def _lying(path: Path, lines: list[bytes], stage: DeliveryStage, **facts: Any) -
 
 
 def _delivered(path: Path, to: str, begun: str) -> Found:
-    # As it stands in JSON, if it is spelt there as it is: what is long is passed over unread.
+    # Skip lines without these bytes, to avoid parsing long ones; only if JSON escapes none of them.
     known = begun.encode() if _SPELT_AS_IT_IS.fullmatch(begun) else b""
     for line in read_lines(path):
         record = decode(line) if _MAIL in line and known in line else None
         if isinstance(record, Delivered):
             moments = {"taken": record.taken, "delivered": record.time or None}
             for mail in record.messages:
-                if mail.to in ("", to):  # the person is `lead` at times and `user` at others
+                if mail.to in ("", to):  # the person is sometimes `lead` and sometimes `user`
                     yield mail, {"file": str(path), "stage": DeliveryStage.DELIVERED, **moments}
 
 

@@ -1,13 +1,14 @@
-"""What a teammate does right now, in its own words: `activity/NAME.json`, one small file for each.
+"""A teammate's current activity, as it reports it in the small file `activity/NAME.json`.
 
-The transcript tells most of it, but not what is under way: a model call that has no reply yet, or
-its next attempt. And its last lines may be megabytes. So each teammate says it in a file of its
-own, which is read at once however long the conversation is.
+The transcript shows most of it, but not a model call that has no reply yet, or its next attempt.
+Its last lines may also be megabytes long. The activity file is quick to read however long the
+conversation is.
 
-It is written in place, by one write of a fixed length to a file that stays open: some microseconds,
-where a new file renamed over the old one takes a hundred times as long. Nothing waits for the disk
-and nothing rests on what it says. Who reads while it is written sees a wrong checksum, and looks
-again. The file names the process that wrote it: if that is gone, nothing is done, whatever it says.
+The file is overwritten in place, by one write of fixed length to a file that stays open. This takes
+some microseconds; a temporary file and rename would take a hundred times as long. Nothing is
+synced, and no decision depends on the content. A reader that sees a partial write finds a wrong
+checksum and reads again. The file names the process that wrote it; if that process has ended, the
+content is outdated.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from teamd.process_id import Identity
 
 MODEL: Final = "model"
 TOOL: Final = "tool"
-LONGEST: Final = 100  # characters of a text in it
-_SIZE: Final = 2048  # room for two of them, each character escaped, and for the figures
+LONGEST: Final = 100  # characters of a text in the file
+_SIZE: Final = 2048  # room for two texts with each character escaped, and for the numbers
 _HEAD: Final = b'{"sum": "%08x", '
 _HEAD_SIZE: Final = len(_HEAD % 0)
-_LOOKS: Final = 20  # a write takes far less than one
+_LOOKS: Final = 20  # a write takes far less time than one read
 _DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """Something that is under way.
+    """A running activity.
 
     Attributes:
         kind: `tool` or `model`.
@@ -50,14 +51,14 @@ class Doing:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The next attempt of a model call that has failed.
+    """The next attempt of a failed model call.
 
     Attributes:
-        attempt: its number, the first call being 1.
-        attempts: how many there are at the most.
-        cause: why the last one failed.
-        next: when it begins, in seconds since the epoch, and it may have begun; `None` where it
-            waits for its turn, since the server has refused several.
+        attempt: its number; the first call is 1.
+        attempts: the maximum number of attempts.
+        cause: why the last attempt failed.
+        next: when it starts or started, in seconds since the epoch; `None` while it waits for its
+            turn because the server has refused several calls.
     """
 
     attempt: int
@@ -68,15 +69,16 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What one process of a teammate has said last.
+    """The last report of a teammate's process.
 
     Attributes:
-        process: the one that said it.
-        since: when it began that, in seconds since the epoch.
-        doing: what is under way; `None` while it rests.
-        context: the share of the context that its conversation takes, from 0 to 1 or a bit above.
-        retry: of the model call that is under way, or of one that the tool makes.
-        memory_bytes: its memory, what it shares with others counted as its share.
+        process: the reporting process.
+        since: when the activity started, in seconds since the epoch.
+        doing: the activity; `None` while the teammate is idle.
+        context: the share of the context window that its conversation fills, from 0 to slightly
+            above 1.
+        retry: of the running model call, or of one that the tool makes.
+        memory_bytes: its proportional memory use (shared memory is divided).
     """
 
     process: Identity
@@ -87,7 +89,7 @@ class Activity:
     memory_bytes: int | None = None
 
     def encode(self) -> bytes:
-        """Return the content of the file: a JSON object, and spaces up to its fixed length."""
+        """Return the content of the file: a JSON object, padded with spaces to the fixed length."""
         process = {"pid": self.process.pid, "started": self.process.started}
         doing = None if self.doing is None else asdict(self.doing)
         retry = None if self.retry is None else asdict(self.retry)
@@ -98,7 +100,7 @@ class Activity:
 
     @classmethod
     def decode(cls, content: bytes) -> Activity | None:
-        """Read the file; `None` where it holds something else, or is just being written."""
+        """Read the file; `None` if it is being written or has other content."""
         rest = content[_HEAD_SIZE:]
         if content[:_HEAD_SIZE] != _HEAD % crc32(rest):
             return None
@@ -112,26 +114,25 @@ class Activity:
                 retry=Retry(**found["retry"]) if found["retry"] else None,
                 memory_bytes=found["memory_bytes"],
             )
-        except _DAMAGED:  # of another version
+        except _DAMAGED:  # written by another version
             return None
 
 
 class ActivityFile:
-    """The file of one teammate, in the hands of its process."""
+    """The activity file of one teammate, as its process writes it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd = -1
 
     def write(self, activity: Activity) -> None:
-        """Say what is done now; where that cannot be written nobody sees it, and that is all."""
+        """Write the current activity; errors are ignored."""
         with suppress(OSError, StoreError):
-            if self._fd < 0 or not os.fstat(self._fd).st_nlink:  # somebody has removed it
+            if self._fd < 0 or not os.fstat(self._fd).st_nlink:  # the file was removed
                 self._open()
             os.pwrite(self._fd, activity.encode(), 0)
 
     def close(self) -> None:
-        """Give the descriptor back."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -147,7 +148,7 @@ class ActivityFile:
 
 
 def read_activity(path: Path) -> Activity | None:
-    """Return what a teammate has said last; `None` where nothing can be read."""
+    """Return a teammate's last report; `None` if none can be read."""
     with suppress(StoreError):
         for _ in range(_LOOKS):
             content = files.read(path)
@@ -159,6 +160,6 @@ def read_activity(path: Path) -> Activity | None:
 
 
 def shorten(text: str) -> str:
-    """Return a text as one short line."""
+    """Return a text as one line of at most `LONGEST` characters."""
     line = " ".join(text.split())
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"

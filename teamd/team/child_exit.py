@@ -1,4 +1,4 @@
-"""What the log and the supervisor are told by a child that ends of an error."""
+"""Log why a child process ends with an error, and choose its exit code."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from teamd.errors import StoreError, TeamError
 from teamd.journal import Journal, LoggedEvent
 from teamd.team.states import ChildExit
 
-# However long it lasts, and however often it is met: no fault of the child.
+# Errors of the machine, not of the child, however long and often they occur.
 _FAULTS_OF_THE_MACHINE: Final = (
     errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EDQUOT, errno.EROFS,
 )  # fmt: skip
 
 
 def explain_exit(journal: Journal, error: Exception) -> ChildExit:
-    """Write down why a child ends, and return the exit code that says so."""
+    """Log why a child process ends, and return the matching exit code."""
     match error:
         case StoreError():
             journal.error("a file could not be read or written", error)

@@ -1,7 +1,7 @@
-"""A process's heartbeat, and the watchdog by which its supervisor notices that it hangs.
+"""A process's heartbeat, and the watchdog by which its supervisor detects that it hangs.
 
-The heartbeat is a number in memory that both share. It costs no system call, wakes nobody, and is
-readable whatever the process hangs in.
+The heartbeat is a number in memory that both share. It needs no system call, wakes no process, and
+is readable even while the process hangs.
 """
 
 from __future__ import annotations
@@ -12,56 +12,55 @@ from typing import Final
 
 from teamd import clocks
 
-BEATS: Final = 4  # in the time that a process may be silent: a busy machine swallows some
+BEATS: Final = 4  # within the allowed silence, because a busy machine misses some
 LONGEST_BEAT_SECONDS: Final = 60.0
 _MINUTE_SECONDS: Final = 60
-# A supervisor that looks later than this was stopped itself, and maybe with all it watches (a
-# container can be frozen): the silence that it finds proves nothing.
+# A supervisor that looks later than this was stopped itself, perhaps with all its processes (a
+# container can be frozen). Then the silence proves nothing.
 _LATE_SECONDS: Final = 5.0
 
 
 class Heartbeat:
-    """The moment of a process's last heartbeat, and whether it has anything to do.
+    """The time of a process's last heartbeat, and whether the process has work.
 
-    Made before the fork; the child writes, the parent reads.
+    It is made before the fork; the child writes and the parent reads.
 
     Args:
-        cell: eight aligned bytes of shared memory, as one number; memory of its own otherwise.
+        cell: eight aligned bytes of shared memory, as one number; by default new memory.
     """
 
     def __init__(self, cell: memoryview[float] | None = None) -> None:
-        # Stored and loaded by one instruction each. `struct.pack_into` would clear the bytes first,
-        # and who reads in between would see a process silent since the boot.
+        # Each access is one instruction. `struct.pack_into` would clear the bytes first, and a
+        # concurrent reader would see a process that was silent since the boot.
         self._cell = memoryview(mmap.mmap(-1, 8)).cast("d") if cell is None else cell
         self.beat()
 
     def beat(self) -> None:
-        """Show that the process works and is alive."""
+        """Report that the process is working."""
         self._cell[0] = clocks.awake()
 
     def rest(self) -> None:
-        """Show that the process waits for mail: until some comes, silence means nothing."""
+        """Report that the process waits for mail: until mail comes, silence is not a fault."""
         self._cell[0] = -clocks.awake()
 
     @property
     def resting(self) -> bool:
-        """Return whether the process said last that it waits."""
+        """Whether the process last reported that it waits."""
         return self._cell[0] < 0
 
     @property
     def heard(self) -> float:
-        """The moment of the last heartbeat, by the clock `awake`."""
+        """The time of the last heartbeat, by the clock `awake`."""
         return abs(self._cell[0])
 
 
 class HeartbeatMemory:
-    """Memory for the heartbeats of many processes: a mapping for each is one more at every fork."""
+    """Memory for many heartbeats; a separate mapping for each would slow down every fork."""
 
     def __init__(self) -> None:
         self._free: list[memoryview[float]] = []
 
     def make(self) -> Heartbeat:
-        """Make one more."""
         if not self._free:
             cells = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
             self._free = [cells[number : number + 1] for number in range(len(cells))]
@@ -70,11 +69,11 @@ class HeartbeatMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatPolicy:
-    """The time for which a process may miss heartbeats, and whether to restart it then.
+    """How long a process may miss heartbeats, and whether it is restarted after that.
 
     Attributes:
-        seconds: how long it may be silent; 0: for ever.
-        restart: whether a process that is silent for longer is killed, and so started again.
+        seconds: how long it may be silent; 0 means forever.
+        restart: whether a process that is silent for longer is killed and so restarted.
     """
 
     seconds: float
@@ -82,12 +81,12 @@ class HeartbeatPolicy:
 
     @property
     def beat_seconds(self) -> float:
-        """The time between two heartbeats."""
+        """The interval between two heartbeats."""
         return min(self.seconds / BEATS or LONGEST_BEAT_SECONDS, LONGEST_BEAT_SECONDS)
 
     @property
     def violation(self) -> str:
-        """The reason why a process counts as stuck."""
+        """The reason to show for a stuck process."""
         if self.seconds < _MINUTE_SECONDS:
             return f"no progress for {self.seconds:g} s"
         return f"no progress for {self.seconds / _MINUTE_SECONDS:.3g} min"
@@ -95,17 +94,18 @@ class HeartbeatPolicy:
 
 @dataclass(slots=True)
 class Watchdog:
-    """The watchdog of one process. Moments are those of the clock `awake`."""
+    """The watchdog of one process. Times are those of the clock `awake`."""
 
     heartbeat: Heartbeat
     policy: HeartbeatPolicy
-    _rung_at: float | None = None  # while it rested
+    _rung_at: float | None = None  # while the process was idle
     _excused_until: float = 0.0
     _looked_at: float = 0.0
 
     def ring(self, now: float) -> None:
-        """Expect a heartbeat from now on, also of a process that rests."""
-        if self._rung_at is None or self.heartbeat.heard > self._rung_at:  # an earlier was heard
+        """Expect a heartbeat from now on, even from an idle process."""
+        # The process has answered an earlier ring.
+        if self._rung_at is None or self.heartbeat.heard > self._rung_at:
             self._rung_at = now
 
     def due(self) -> float | None:

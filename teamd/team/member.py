@@ -1,4 +1,4 @@
-"""A member of a team: what the roster says of one, in a line of its file.
+"""A member of a team: its entry in the roster, one line of the file.
 
 Raw JSON of members exists only here.
 """
@@ -33,22 +33,24 @@ class Member:
     """One teammate as the roster shows it.
 
     Attributes:
-        pid: its process, `None` while it has none.
+        pid: its process; `None` if it has none.
         started: when that process started, see `Identity`.
-        since: seconds since the epoch when it was started; it may have hibernated since.
-        status_since: seconds since the epoch when its status became what it is.
-        restarts: how often its process has crashed and was started again, since the last spawn.
+        since: when the member was started, in seconds since the epoch; it may have hibernated
+            since.
+        status_since: when its status last changed, in seconds since the epoch.
+        restarts: how often its process was restarted after a crash, since the last spawn.
         turns: model calls so far.
-        input_tokens: all of them, cached ones included.
-        plan: whether it acts only once a plan of its own is approved.
+        input_tokens: including cached ones.
+        plan: whether it needs an approved plan before it acts.
         worktree: whether it works in a copy of its own.
         reason: why it is paused or failed, in a sentence.
-        remedy: the command that lets it go on, as the reason names it, without `--team`.
-        sandbox: what stands around its commands, in a line.
-        until: when that ends by itself, in seconds since the epoch; `None` where nobody knows.
-        paused_by: who has paused it until somebody resumes it; `None` where nobody has.
-        spawned_by: the address of the agent of another team that has put it here, if one has.
-        extra: keys of other programs, kept as they came.
+        remedy: the command to continue, as the reason names it, without `--team`.
+        sandbox: the sandbox of its commands, in a line.
+        until: when the pause or failure ends automatically, in seconds since the epoch; `None` if
+            unknown.
+        paused_by: the name that paused it until a `resume`; `None` if it is not paused that way.
+        spawned_by: the address of the agent in another team that spawned it, if any.
+        extra: keys of other programs, unchanged.
     """
 
     name: str
@@ -78,21 +80,21 @@ class Member:
 
     @property
     def process(self) -> Identity | None:
-        """The process that the roster names; it may have ended since."""
+        """The process in the roster; it may have ended since."""
         if self.pid is None or self.started is None:
             return None
         return Identity(pid=self.pid, started=self.started)
 
     @property
     def pause(self) -> str | None:
-        """Why it rests although no trouble holds it, in a sentence; `None` where it does not."""
+        """Why it was paused on request, in a sentence; `None` if it was not."""
         if self.paused_by is None:
             return None
         who = "the person" if self.paused_by == USER else self.paused_by
         return f"paused by {who}; `teamctl resume {self.name}` lets it go on"
 
     def encode(self) -> dict[str, Any]:
-        """The member as it stands in `config.json`."""
+        """Return the member as stored in `config.json`."""
         own = {key: getattr(self, key) for key in _OWN_KEYS}
         return {**self.extra, **own, "status": str(self.status)}
 
@@ -102,13 +104,13 @@ class Member:
 
     @classmethod
     def decode(cls, found: Mapping[str, Any], *, team: str) -> Member:
-        """Read a member; all but the name may be missing, as in the lessons' rosters."""
+        """Read a member; keys other than the name may be missing, as in the lessons' rosters."""
         rest = dict(found)
         for key, kind in _KINDS.items():
             if key in rest and not isinstance(rest[key], kind):
                 raise TypeError(f"a member's {key!r} is {rest[key]!r}")
         name = rest["name"]
-        if not NAME.fullmatch(name) or name.lower() in _NO_MEMBERS:  # it is a part of paths
+        if not NAME.fullmatch(name) or name.lower() in _NO_MEMBERS:  # names become parts of paths
             raise ValueError(f"a member's 'name' is {name!r}")
         own: dict[str, Any] = {"agent_id": f"{name}@{team}", "role": "", "status": Status.IDLE}
         own |= {key: rest.pop(key) for key in _OWN_KEYS if key in rest}

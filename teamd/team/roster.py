@@ -1,4 +1,4 @@
-"""The roster `config.json`: who is in the team and how each of them is."""
+"""The roster `config.json`: the members of a team and their states."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _END: Final = (b"]}", b"")
 
 @dataclass(frozen=True, kw_only=True)
 class Team:
-    """Everything that `config.json` says; `sandbox` is what stands around commands, in a line."""
+    """The content of `config.json`; `sandbox` describes the sandbox of commands, in a line."""
 
     name: str = "default"
     members: tuple[Member, ...] = ()
@@ -34,19 +34,19 @@ class Team:
 
     @property
     def person(self) -> str:
-        """The name of the person's inbox: `lead`, unless there is an agent that leads."""
+        """The person's inbox: `user` while an agent leads the team, otherwise `lead`."""
         return person_of(self.find)
 
     def find(self, name: str) -> Member | None:
-        """The member of that name, compared without case."""
+        """Return the member of that name, ignoring case, or `None`."""
         place = self._places.get(name.lower())
         return None if place is None else self.members[place]
 
     def get(self, name: str) -> Member:
-        """The member of that name, compared without case.
+        """Return the member of that name, ignoring case.
 
         Raises:
-            UnknownTeammate: there is none; the sentence names who there is.
+            UnknownTeammate: no member has the name; the sentence lists the members.
         """
         member = self.find(name)
         if member is None:
@@ -54,19 +54,19 @@ class Team:
         return member
 
     def with_member(self, member: Member) -> Team:
-        """The team with that member added, or in the place of the one of its name."""
+        """Return the team with that member added, or replaced if the name exists."""
         place = self._places.get(member.name.lower())
         if place is None:
             return replace(self, members=(*self.members, member))
         return replace(self, members=(*self.members[:place], member, *self.members[place + 1 :]))
 
     def with_new(self, name: str, **values: Any) -> Team:
-        """The team with one more member, in the next colour."""
+        """Return the team with a new member in the next colour."""
         agent_id, color = f"{name}@{self.name}", COLOURS[len(self.members) % len(COLOURS)]
         return self.with_member(Member(name=name, agent_id=agent_id, color=color, **values))
 
     def without(self, name: str) -> Team:
-        """The team without the member of that name."""
+        """Return the team without the member of that name."""
         gone = self.find(name)
         return replace(self, members=tuple(one for one in self.members if one is not gone))
 
@@ -92,16 +92,16 @@ class Team:
 
 
 def person_of(find: Callable[[str], Member | None]) -> str:
-    """Return the name of the person's inbox, given what finds a member by its name."""
+    """Return the name of the person's inbox, given a function that finds members by name."""
     leader = find(LEAD)
     return LEAD if leader is None or leader.status is Status.SHUTDOWN else USER
 
 
 def format_of(content: bytes) -> int:
-    """Return the format of a roster's file; 0 for one of the lessons.
+    """Return the format number of a roster file; 0 for one from the lessons.
 
     Raises:
-        ValueError, AttributeError, TypeError: it is damaged.
+        ValueError, AttributeError, TypeError: the file is damaged.
     """
     return int(json.loads(content).get("format", 0))
 
@@ -114,44 +114,44 @@ class Roster:
 
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
-        self._known: tuple[bytes, Team] | None = None  # what was read or written last
-        self._settled: Version | None = None  # its version, once no change can have the same
+        self._known: tuple[bytes, Team] | None = None  # the content last read or written
+        self._settled: Version | None = None  # its version, once no later change can have the same
 
     def read(self) -> Team:
-        """Return the team as it is; an empty one if there is no roster yet.
+        """Return the current team; an empty one if there is no roster yet.
 
         An unchanged team is the same object.
 
         Raises:
-            StoreError: it is damaged, or made by a newer version.
+            StoreError: the roster is damaged or from a newer version.
         """
         version = self.version()
         if self._known is not None and version is not None and version == self._settled:
             return self._known[1]
-        settled = version if is_settled(version) else None  # before it is read
+        settled = version if is_settled(version) else None  # determined before the read
         content = files.read(self._paths.config)
         team = Team() if content is None else self._decode(content)
         self._settled = settled
         return team
 
     def find(self, name: str) -> Member | None:
-        """Return the member of that name, see `Team.find`; raises what `read` does."""
+        """Return the member of that name, see `Team.find`; raises the errors of `read`."""
         return self.read().find(name)
 
     def get(self, name: str) -> Member:
-        """Return the member of that name, see `Team.get`; raises what `read` does as well."""
+        """Return the member of that name, see `Team.get`; raises the errors of `read`, too."""
         return self.read().get(name)
 
     def team_name(self) -> str:
-        """Return the team's name; raises what `read` does."""
+        """Return the team's name; raises the errors of `read`."""
         return self.read().name
 
     def version(self) -> Version | None:
-        """Return a value that differs whenever the file was replaced; `None` without a file."""
+        """Return a value that changes when the file is replaced; `None` if it does not exist."""
         return version_of(self._paths.config)
 
     def person(self) -> str:
-        """The name of the person's inbox: `lead`, unless there is an agent that leads.
+        """Return the name of the person's inbox, see `Team.person`.
 
         Raises:
             StoreError: as for `read`.
@@ -159,10 +159,10 @@ class Roster:
         return person_of(self.find)
 
     def above(self, name: str) -> str:
-        """Return who has to know how a member is, and to whom it reports.
+        """Return the name to which a member reports.
 
-        Of an agent that leads that is the person; of any other the lead or, where no agent leads
-        this team, whoever has put it here from another one.
+        An agent that leads the team reports to the person. Other members report to the lead or, if
+        no agent leads this team, to the agent of another team that spawned them.
 
         Raises:
             StoreError: as for `read`.
@@ -175,7 +175,7 @@ class Roster:
         return member.spawned_by or LEAD
 
     def update(self, change: Callable[[Team], Team]) -> Team:
-        """Read, change and replace the roster under its lock; nothing is written for no change."""
+        """Read, change and replace the roster under its lock, unless `change` changes nothing."""
         with locks.locked(self._paths.config_lock):
             before = files.read(self._paths.config)
             old = Team() if before is None else self._decode(before)
@@ -186,15 +186,15 @@ class Roster:
                 content = new.encode()
                 files.replace(self._paths.config, content)
                 self._known, self._settled = (content, new), None
-            else:  # its writer may have been killed, or the disk have failed, before it was safe
+            else:  # a killed writer or a failed disk may have left it unsynced
                 files.make_durable(self._paths.config)
             return new
 
     def replace_damaged(self, team: Team) -> Path:
-        """Put a roster in the place of a damaged one, which is kept.
+        """Replace a damaged roster, and keep the damaged file.
 
         Returns:
-            Where the damaged one is now.
+            The path of the damaged file.
         """
         with locks.locked(self._paths.config_lock):
             kept = self._paths.config.with_suffix(f".damaged-{time.time_ns()}.json")
@@ -212,7 +212,8 @@ class Roster:
 
     def _parse(self, content: bytes) -> Team:
         document = json.loads(content)
-        self._check_format(document.pop("format", 0))  # before anything that a newer one may change
+        # First, since a newer format may change the other keys.
+        self._check_format(document.pop("format", 0))
         name = document.pop("team_name", "default")
         sandbox = str(document.pop("sandbox", ""))
         if "members" not in document:

@@ -1,4 +1,4 @@
-"""The words for how a teammate is, and for how its process ended."""
+"""The states of a teammate, and the exit codes of its process."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class Status(StrEnum):
 
     @property
     def wants_process(self) -> bool:
-        """Return whether a running `teamd` keeps a process for such a member."""
+        """Whether a running `teamd` keeps a process for a member with this status."""
         return self in (Status.WORKING, Status.IDLE, Status.PAUSED)
 
 
 class ChildExit(IntEnum):
-    """The exit codes by which a teammate's process says why it ended.
+    """The exit codes by which a teammate's process reports why it ended.
 
-    The figures for settings and I/O are those of BSD's `sysexits.h`.
+    The numbers for settings and I/O are those of BSD's `sysexits.h`.
     """
 
     STOPPED = 0
     CRASHED = 1
-    HIBERNATES = 3  # it idles, and goes on in a new process that loads nothing until it is woken
+    HIBERNATES = 3  # it is idle; a new process continues, and loads nothing until it is woken
     IO = 74
     SETTINGS = 78

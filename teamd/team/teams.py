@@ -1,4 +1,4 @@
-"""The teams of a project: which there are, how one is begun, ended and removed."""
+"""The teams of a project: list, create, start, stop and remove them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from teamd.team.roster import Roster
 from teamd.team.states import Status
 
 _FOR_GOOD: Final = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.EINVAL})
-_START_SECONDS: Final = 90.0  # more than `teamd start` itself gives teamd
+_START_SECONDS: Final = 90.0  # more than the timeout of `teamd start` itself
 _STOP_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamFacts:
-    """One team at a glance.
+    """A summary of one team.
 
     Attributes:
-        pid: of its supervisor, `None` while none runs.
-        statuses: how many members are how.
+        pid: of its supervisor; `None` if none runs.
+        statuses: the number of members in each status.
     """
 
     name: str
@@ -46,11 +46,11 @@ class TeamFacts:
 
     @property
     def members(self) -> int:
-        """The number of its members."""
+        """The number of members."""
         return sum(self.statuses.values())
 
     def to_json(self) -> dict[str, Any]:
-        """The team as `--json` shows it."""
+        """Return the team as `--json` shows it."""
         return {
             "name": self.name,
             "path": str(self.paths.root),
@@ -62,15 +62,14 @@ class TeamFacts:
 
 
 def teams(folder: Path) -> list[TeamFacts]:
-    """The teams of a project."""
     return [_facts(paths) for paths in all_teams(folder)]
 
 
 def remember(paths: TeamPaths) -> None:
-    """Note that this user has a team there, for `every_team`; each has a file of its own.
+    """Record that this user has a team there, for `every_team`; each team has a file of its own.
 
     Raises:
-        StoreError: it cannot be noted.
+        StoreError: the file cannot be written.
     """
     folder = known_teams_folder()
     if folder is not None:
@@ -80,11 +79,11 @@ def remember(paths: TeamPaths) -> None:
 
 
 def every_team() -> list[TeamFacts]:
-    """Return the teams of this user that a teamd has served, as far as they are still there."""
+    """Return the existing teams of this user that a teamd has served."""
     folder = known_teams_folder()
     found = []
     for file in [] if folder is None else directories.list_files(folder, "*"):
-        with suppress(TeamError, OSError):  # one that cannot be read hides no other
+        with suppress(TeamError, OSError):  # an unreadable team does not hide the others
             paths = TeamPaths(Path(os.fsdecode(files.read(file) or b"/nowhere")))
             if paths.root.is_absolute() and paths.config.is_file():
                 found.append(_facts(paths))
@@ -92,20 +91,20 @@ def every_team() -> list[TeamFacts]:
 
 
 def supervisors(folder: Path) -> set[int]:
-    """The processes of this user that supervise the teams of a project.
+    """Return the processes of this user that supervise the teams of a project.
 
     Raises:
-        StoreError: it cannot be told at the moment.
+        StoreError: a pid file cannot be read at the moment.
     """
     there = (_supervisor(paths) for paths in all_teams(folder))
     return {process.pid for process in there if process is not None}
 
 
 def found(folder: Path, name: str) -> TeamFacts:
-    """The team of that name, compared without case.
+    """Return the team of that name, ignoring case.
 
     Raises:
-        UnknownTeam: there is none; the sentence names those there are.
+        UnknownTeam: no team has the name; the sentence lists the teams.
     """
     known = teams(folder)
     for team in known:
@@ -118,7 +117,7 @@ def make(folder: Path, name: str) -> TeamPaths:
     """Make the directory of a new team in `.teams/`.
 
     Raises:
-        TeamError: there is one of that name, or the directory cannot be made.
+        TeamError: a team of that name exists, or the directory cannot be made.
     """
     check_team_name(name)
     if any(team.name.lower() == name.lower() for team in teams(folder)):
@@ -131,10 +130,10 @@ def make(folder: Path, name: str) -> TeamPaths:
 
 
 def check_own_name(paths: TeamPaths, name: str, settings_file: Path) -> None:
-    """See that the settings give the project's own team a name that no other team has.
+    """Check that the settings do not give the project's own team the name of another team.
 
     Raises:
-        SettingsError: mail to that name could go to either.
+        SettingsError: two teams would have the same name, which makes mail ambiguous.
     """
     if paths.own_name is not None:
         return
@@ -146,10 +145,10 @@ def check_own_name(paths: TeamPaths, name: str, settings_file: Path) -> None:
 
 
 def deletable(team: TeamFacts) -> TeamFacts:
-    """Return a team that may be removed.
+    """Return the team if it may be removed.
 
     Raises:
-        TeamError: it is the project's own.
+        TeamError: it is the project's own team.
     """
     if team.paths.own_name is None:
         raise TeamError(
@@ -160,10 +159,10 @@ def deletable(team: TeamFacts) -> TeamFacts:
 
 
 def must_be_asked(team: TeamFacts) -> bool:
-    """Return whether a supervisor runs whose teammates are to be asked before it is removed.
+    """Return whether a supervisor runs that has to ask the teammates before the removal.
 
     Raises:
-        TeamError: nobody can ask them, and some are not shut down.
+        TeamError: no supervisor can ask them, and some are not shut down.
     """
     if team.pid is not None:
         return True
@@ -181,13 +180,13 @@ async def start(paths: TeamPaths, config: Path | None = None) -> list[str]:
 
     Args:
         paths: the team.
-        config: the settings file, where it is another one than the team's own.
+        config: the settings file, if it is not the team's own.
 
     Returns:
-        What it had to say besides, such as of settings that wait for trust.
+        Other lines of its output, such as about settings that wait for trust.
 
     Raises:
-        TeamError: it did not start.
+        TeamError: the supervisor did not start.
     """
     with secret_environment.handed_over(os.environ) as secrets:
         named = () if config is None else ("--config", str(config))
@@ -199,17 +198,17 @@ async def stop(paths: TeamPaths) -> None:
     """Stop a team's supervisor, if one runs.
 
     Raises:
-        TeamError: it did not end.
+        TeamError: the supervisor did not end.
     """
     if pidfile.supervisor(paths) is not None:
         await _teamd(("stop",), paths, _STOP_SECONDS)
 
 
 def remove(paths: TeamPaths) -> None:
-    """Remove a team's directory: it is gone at once, whatever interrupts the clearing.
+    """Remove a team's directory; it is renamed first, so an interruption leaves no half team.
 
     Raises:
-        TeamError: it cannot be removed.
+        TeamError: the directory cannot be removed.
     """
     aside = paths.root.with_name(f".deleted-{paths.root.name}-{os.urandom(4).hex()}")
     try:
@@ -224,7 +223,8 @@ def _supervisor(paths: TeamPaths) -> Identity | None:
     try:
         return pidfile.supervisor(paths)
     except StoreError as error:
-        # A folder in the file's place, or another user's file: no supervisor of ours locked that.
+        # A folder in the file's place, or another user's file: no supervisor of this user locked
+        # that.
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in _FOR_GOOD:
             return None
         raise
@@ -241,13 +241,13 @@ def _facts(paths: TeamPaths) -> TeamFacts:
 async def _teamd(
     command: Sequence[str], paths: TeamPaths, seconds: float, *, pass_fds: Sequence[int] = ()
 ) -> list[str]:
-    from teamd import programs  # noqa: PLC0415 -- subprocess, only where one is started
+    from teamd import programs  # noqa: PLC0415 -- subprocess is only needed here
 
     argv = [*command_line("teamd"), *command, "--team-dir", str(paths.root)]
     ending = programs.capture(argv, timeout_seconds=seconds, cwd=paths.home, pass_fds=pass_fds)
     try:
         ended = await ending
-    except OSError as error:  # a TimeoutError, too
+    except OSError as error:  # including TimeoutError
         raise TeamError(f"`teamd {command[0]}` for {paths.root}: {error}") from error
     lines = ended.stderr.decode("utf-8", "replace").strip().splitlines()
     said = [line.removeprefix("teamd: ") for line in lines]
