@@ -58,7 +58,6 @@ _LONG: Final = 1 << 20
 
 
 def create(paths: TeamPaths) -> None:
-    """Make the team directory."""
     paths.create()
 
 
@@ -68,7 +67,7 @@ def make_repository(paths: TeamPaths) -> None:
 
 
 def issue_token(paths: TeamPaths) -> None:
-    """Carry a token here, of a broker elsewhere."""
+    """Bring a token here that a broker elsewhere has issued."""
     with TemporaryDirectory() as elsewhere:
         town = Town.found(Path(elsewhere), {"default": ["h1", "h2"]})
         token = town.broker.issue(town.record, "default", "h2")
@@ -81,7 +80,7 @@ def serve(paths: TeamPaths) -> None:
 
 
 def go_on(paths: TeamPaths) -> None:
-    """Add a task and send mail in a team directory that was found, as a command does."""
+    """Add a task and send mail in an existing team directory, as a command does."""
     found = find_team.existing(str(paths.root))
     Board(found, _post(found), "lead").add("x")
     put(found, "lead", "hi")
@@ -96,19 +95,19 @@ def clear_the_board(paths: TeamPaths) -> None:
 
 
 def admit(paths: TeamPaths, name: str, prompt: str) -> None:
-    """Prompt a new member, as a spawn does."""
+    """Create an inbox and prompt a new member, as a spawn does."""
     Mailbox(paths, name).create()
     put(paths, name, prompt)
 
 
 def put(paths: TeamPaths, to: str, *contents: str) -> None:
-    """Send mail; without any, the inbox is only made."""
+    """Send mail; without contents, only create the inbox."""
     messages = (Message(sender="eve", to=to, content=content) for content in contents)
     Mailbox(paths, to).put(*messages)
 
 
 def take(paths: TeamPaths, most: str = "") -> None:
-    """Read mail as its owner does, and keep it in a transcript that nobody looks into."""
+    """Read mail as its owner does, and record it without checking for repeats."""
     box = Mailbox(paths, "bob")
     batch = box.take(BatchLimit(messages=int(most) if most else None))
     if batch.messages:
@@ -118,12 +117,12 @@ def take(paths: TeamPaths, most: str = "") -> None:
 
 
 def take_only(paths: TeamPaths) -> None:
-    """Take mail, and end with it in hand."""
+    """Take mail, and end before it is processed."""
     Mailbox(paths, "bob").take(BatchLimit(wary=True))
 
 
 def talk(paths: TeamPaths, name: str = "bob") -> None:
-    """Read mail as a teammate does, whose conversation knows what it has had."""
+    """Read mail as a teammate does, whose conversation recognizes repeated messages."""
     conversation = Conversation(Transcript(paths.transcript(name)))
     box = Mailbox(paths, name)
     batch = box.take()
@@ -134,7 +133,7 @@ def talk(paths: TeamPaths, name: str = "bob") -> None:
 
 
 def talk_meanwhile(paths: TeamPaths, content: str) -> None:
-    """Read mail as a teammate does, while more comes."""
+    """Read mail as a teammate does, while another message arrives."""
     conversation, box = _bob(paths), Mailbox(paths, "bob")
     batch = box.take(BatchLimit(wary=True))
     put(paths, "bob", content)
@@ -144,7 +143,7 @@ def talk_meanwhile(paths: TeamPaths, content: str) -> None:
 
 
 def lead_for_a_while(paths: TeamPaths) -> None:
-    """Have an agent lead, read what is written to it, and be shut down."""
+    """Have an agent lead, read its mail, and shut down."""
     roster = RosterWriter(_post(paths), Journal(paths.log("teamd"), "teamd"), team_name="default")
     roster.admit("lead", "lead")
     roster.publish()
@@ -154,28 +153,28 @@ def lead_for_a_while(paths: TeamPaths) -> None:
 
 
 def sum_up(paths: TeamPaths) -> None:
-    """Have bob's conversation summarised, which leaves a checkpoint."""
+    """Summarise bob's conversation, which writes a checkpoint."""
     _bob(paths).summarise("You are 'bob'.", text="So far.", reply=None)
 
 
 def enlist(paths: TeamPaths, status: str = "idle") -> None:
-    """Put bob, who works by plan, into the roster, or change what it says of him."""
+    """Enter bob, who works by plan, in the roster, or change his status."""
     bob = Member(name="bob", role="clerk", agent_id="bob@x", status=Status(status), plan=True)
     Roster(paths).update(lambda team: team.with_member(bob))
 
 
 def reign(paths: TeamPaths) -> None:
-    """Read the roster as a supervisor does that starts."""
+    """Read the roster as a starting supervisor does."""
     RosterWriter(_post(paths), Journal(paths.log("teamd"), "teamd"), team_name="default")
 
 
 def write_old_roster(paths: TeamPaths) -> None:
-    """Write the roster as a version did that knew no formats."""
+    """Write the roster as an old version without format numbers did."""
     _write(paths.config, b'{"team_name": "default", "members": []}')
 
 
 def damage_roster_and_end_bob(paths: TeamPaths) -> None:
-    """Write what a supervisor knows into a roster that somebody has damaged meanwhile."""
+    """Publish a supervisor's roster over a file that was damaged meanwhile."""
     roster = RosterWriter(_post(paths), Journal(paths.log("teamd"), "teamd"), team_name="default")
     _write(paths.config, b"?")
     roster.change("bob", status=Status.SHUTDOWN)
@@ -183,23 +182,23 @@ def damage_roster_and_end_bob(paths: TeamPaths) -> None:
 
 
 def write_file(paths: TeamPaths) -> None:
-    """Write a file by an agent's tool."""
+    """Write a file with an agent's tool."""
     TextFile(Workspace(paths.home, hidden=[]), "deep/file").replace(b"done")
 
 
 def rewrite_file(paths: TeamPaths) -> None:
-    """Replace the content of a file by an agent's tool."""
+    """Replace the content of a file with an agent's tool."""
     TextFile(Workspace(paths.home, hidden=[]), "deep/file").replace(b"done again")
 
 
 def rewrite_linked_file(paths: TeamPaths) -> None:
-    """Replace the content of a file that has a second name, which is written in place."""
+    """Replace the content of a file with a second hard link, which is written in place."""
     (paths.home.parent / "link").hardlink_to(paths.home / "deep/file")
     TextFile(Workspace(paths.home, hidden=[]), "deep/file").replace(b"done again and linked")
 
 
 def ask_teamd(paths: TeamPaths) -> None:
-    """Ask the supervisor for something, and go on without its reply, as an agent's tool does."""
+    """Send a request to the supervisor without waiting for its reply, as an agent's tool does."""
     pidfile.claim(paths)
     Asking(paths, "lead").begin("shutdown", {"name": "bob"}, key="x", seconds=60)
 
@@ -236,7 +235,7 @@ def ask(paths: TeamPaths) -> None:
 
 
 def act(paths: TeamPaths) -> None:
-    """Have bob act, which he may only once his plan is approved."""
+    """Have bob act, which requires an approved plan."""
     approvals, roster = Approvals(paths, _post(paths)), Roster(paths)
     plans = Plans(name="bob", conversation=_bob(paths), approvals=approvals, roster=roster)
     assert plans.refusal("bash") is None
@@ -250,7 +249,7 @@ def ask_permission(paths: TeamPaths) -> None:
 
 
 def permitted(paths: TeamPaths) -> None:
-    """Have bob run what he may only once the person has allowed it."""
+    """Have bob run a call that requires the person's permission."""
     Permissions(
         name="bob",
         rules=(Permission(tool="bash", then="ask"),),
@@ -265,7 +264,7 @@ def permitted(paths: TeamPaths) -> None:
 
 
 def repeat(paths: TeamPaths) -> None:
-    """Put again what somebody who died may not have put."""
+    """Repeat the mail that a killed process may not have sent."""
     assert list(Approvals(paths, _post(paths)).repeat())
 
 
@@ -275,17 +274,17 @@ def add_once(paths: TeamPaths) -> None:
 
 
 def flush(paths: TeamPaths) -> None:
-    """Tell of changes to the board of which nobody was told."""
+    """Send the mail about unreported changes to the board."""
     assert Board(paths, _post(paths), "lead").flush()
 
 
 def queue_work(paths: TeamPaths) -> None:
-    """Put a commit of bob's into the merge queue."""
+    """Add a commit of bob to the merge queue."""
     _queue(paths).add(Entry(id="", teammate="bob", commit="1" * 40, title="x"), lambda _: None)
 
 
 def give_work_back(paths: TeamPaths) -> None:
-    """End the entry of that commit, and tell bob."""
+    """Finish the entry of that commit, and inform bob."""
     queue = _queue(paths)
     [entry] = queue.read().open
     mail = refused(entry, "main", "it is none")
@@ -293,7 +292,7 @@ def give_work_back(paths: TeamPaths) -> None:
 
 
 def flush_queue(paths: TeamPaths) -> None:
-    """Tell of ends in the queue of which nobody was told."""
+    """Send the mail about unreported results in the queue."""
     _queue(paths).flush()
     assert Mailbox(paths, "bob").waiting()
 
@@ -311,7 +310,7 @@ def _post(paths: TeamPaths) -> MailRouter:
 
 
 def limit(paths: TeamPaths) -> None:
-    """Put a limit in force, so that calls are kept back for."""
+    """Set a limit, so that calls make reservations."""
     Ledger(paths.ledger).agree(Terms(team_tokens=1000))
 
 
@@ -324,12 +323,12 @@ def raise_limit(paths: TeamPaths) -> None:
 
 
 def call(paths: TeamPaths) -> None:
-    """Keep back what a model call may take."""
+    """Reserve the maximum cost of a model call."""
     _reserve(paths, _LONG)
 
 
 def call_and_replace(paths: TeamPaths) -> None:
-    """The same, and settle it in a ledger that has grown too long."""
+    """Reserve the cost of a call and settle it in a ledger that is over its maximum length."""
     _reserve(paths, 1)
 
 
@@ -354,7 +353,7 @@ def _call() -> Reservation:
 
 
 def begin_job(paths: TeamPaths) -> None:
-    """Begin a background job."""
+    """Start a background job."""
 
     async def work(_: Sink) -> str:
         return "ended"
@@ -366,12 +365,11 @@ def begin_job(paths: TeamPaths) -> None:
 
 
 def remove(paths: TeamPaths) -> None:
-    """Remove the team."""
     teams.remove(paths)
 
 
 def damage(paths: TeamPaths) -> None:
-    """Write rubbish over the beginning of the file of taken mail."""
+    """Overwrite the beginning of the file of taken mail with garbage."""
     fd = os.open(paths.taken("bob"), os.O_RDWR)
     os.pwrite(fd, b"?", 0)
     os.fsync(fd)
@@ -379,36 +377,34 @@ def damage(paths: TeamPaths) -> None:
 
 
 def note_call(paths: TeamPaths) -> None:
-    """Write down what the model replied, and what that took."""
+    """Record a reply of the model and its usage."""
     reply = Replied(model="m", usage=Usage(input_tokens=1, output_tokens=1))
     Transcript(paths.transcript("bob")).append(reply)
 
 
 class Word(Input):
-    """What the tools here take."""
+    """The input of the tools in this module."""
 
     command: str
 
 
 class Once(Tool[Word]):
-    """Does what must not be done twice."""
+    """A tool whose calls must not be repeated."""
 
     name = "once"
     description = "Do it."
 
     async def call(self, arguments: Word, _key: str) -> str:
-        """Do it."""
         return arguments.command
 
 
 class Again(RepeatableTool[Word]):
-    """Does what may be done again by the same call, and by no other."""
+    """A tool whose calls may be repeated, each only by the same call."""
 
     name = "again"
     description = "Do it."
 
     async def call(self, arguments: Word, _key: str) -> str:
-        """Do it."""
         return arguments.command
 
 
@@ -430,7 +426,7 @@ def follow_reply(paths: TeamPaths, tool: str) -> None:
 
 
 def damage_ledger(paths: TeamPaths) -> None:
-    """Write rubbish over the beginning of the ledger."""
+    """Overwrite the beginning of the ledger with garbage."""
     fd = os.open(paths.ledger, os.O_RDWR)
     os.pwrite(fd, b"?", 0)
     os.fsync(fd)
@@ -438,7 +434,7 @@ def damage_ledger(paths: TeamPaths) -> None:
 
 
 def mend(paths: TeamPaths) -> None:
-    """Put damaged files aside, as a start does."""
+    """Move damaged files aside, as a start does."""
     assert list(repair(paths, lambda *_: None))
 
 

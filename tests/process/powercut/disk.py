@@ -1,11 +1,11 @@
-"""A disk that is rebuilt from a recording, as it may stand when the power goes at any moment.
+"""A simulated disk, rebuilt from a recording, with its possible contents after a power cut.
 
-What is modelled is what POSIX promises and no more: the data of a file is safe once the file was
-synced, a name once its directory was. What was not synced is lost, kept, or kept in part, for each
-file and directory by itself; the changes to one directory are kept in their order (every journal
-and copy-on-write file system does that). An overwrite in place within bytes that are safe leaves
-the old or the new ones: a sector is written whole, as SQLite relies on as well ("powersafe
-overwrite"), and what the program overwrites in place is shorter than one.
+The model promises only what POSIX promises: the data of a file is safe after a sync of the file, a
+name after a sync of its directory. Unsynced changes are lost, kept or partly kept, independently
+for each file and directory; the changes to one directory keep their order (every journaling and
+copy-on-write file system guarantees that). An overwrite in place of safe bytes leaves either the
+old or the new bytes: a sector is written as a whole, which SQLite relies on as well ("powersafe
+overwrite"), and each overwrite in place of the program is shorter than a sector.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ State = dict[str, bytes | None]  # by path below the root; `None` is a directory
 
 
 class Kept(Enum):
-    """What is left of the unsynced changes to a file's data."""
+    """The part of the unsynced changes to a file's data that survives."""
 
     NONE = auto()
     ALL = auto()
@@ -47,38 +47,38 @@ class Kept(Enum):
 
 @dataclass(slots=True)
 class File:
-    """A file's data: as it is seen, as it is safe, and the way from one to the other.
+    """A file's data: current, safe, and the changes between them.
 
     Attributes:
-        versions: as it was before each change since it was safe.
+        versions: the data before each change since the last sync.
     """
 
     data: bytes = b""
     safe: bytes = b""
-    pending: list[tuple[int, bytes | None]] = field(default_factory=list)  # `None`: cut off there
+    pending: list[tuple[int, bytes | None]] = field(default_factory=list)  # `None`: truncated there
     versions: list[bytes] = field(default_factory=list)
     _known: dict[Kept, bytes] = field(default_factory=dict)
 
     def change(self, offset: int, data: bytes | None) -> None:
-        """Write at an offset, or cut off there; to write nothing changes nothing."""
+        """Write at an offset, or truncate there; an empty write changes nothing."""
         if data == b"":
             return
         self.versions = [*self.versions[-_VERSIONS:], self.data]
         self.data = _changed(self.data, offset, data)
         if not self.data:
-            self.pending.clear()  # what was cut off altogether is left in `versions` only
+            self.pending.clear()  # data before a full truncation remains in `versions` only
         self.pending.append((offset, data))
         self._known.clear()
 
     def sync(self) -> None:
-        """Make it safe."""
+        """Make the data safe."""
         self.safe = self.data
         self.pending.clear()
         self.versions.clear()
         self._known.clear()
 
     def after(self, kept: Kept) -> bytes:
-        """Return what a power cut leaves."""
+        """Return the data after a power cut."""
         if not self.pending or kept is Kept.NONE:
             return self.safe
         if kept is Kept.ALL:
@@ -106,31 +106,31 @@ class File:
 
 @dataclass(slots=True)
 class Folder:
-    """A directory's entries; a change takes names away and gives names to what has a number."""
+    """A directory's entries; a change removes names and assigns names to node numbers."""
 
     entries: dict[str, int] = field(default_factory=dict)
     safe: dict[str, int] = field(default_factory=dict)
     pending: list[dict[str, int | None]] = field(default_factory=list)
 
     def change(self, names: dict[str, int | None]) -> None:
-        """Give or take names, all at once."""
+        """Remove and assign names atomically."""
         _rename(self.entries, names)
         self.pending.append(names)
 
     def sync(self) -> None:
-        """Make it safe."""
+        """Make the entries safe."""
         self.safe = dict(self.entries)
         self.pending.clear()
 
     def after(self, changes: int) -> dict[str, int]:
-        """Return what a power cut leaves, with so many of the unsynced changes."""
+        """Return the entries after a power cut that keeps that many unsynced changes."""
         found = dict(self.safe)
         for names in self.pending[:changes]:
             _rename(found, names)
         return found
 
 
-# The same for all files and all directories; the names are those that the log of a failure has.
+# Each model treats all files and all directories alike; its name appears in the log of a failure.
 MODELS: Final[dict[str, tuple[bool, Kept]]] = {
     "nothing": (False, Kept.NONE),
     "names": (True, Kept.NONE),
@@ -144,16 +144,16 @@ MODELS: Final[dict[str, tuple[bool, Kept]]] = {
 
 
 class Disk:
-    """The files of a project, call after call.
+    """The files of a project, updated call by call.
 
     Args:
-        before: what stood there, safely, before the recording began.
-        ignored: a line of the program that syncs nothing.
+        before: the safe files before the recording.
+        ignored: a line of the program whose syncs are ignored.
     """
 
     def __init__(self, before: State, ignored: str = "") -> None:
         self._nodes: list[File | Folder] = [Folder()]
-        self._numbers: dict[int, int] = {}  # by inode, as it is now: inodes come back
+        self._numbers: dict[int, int] = {}  # by current inode; the system reuses inodes
         self._ignored = ignored
         for path, data in sorted(before.items()):
             node = Folder() if data is None else File(data, data)
@@ -162,7 +162,7 @@ class Disk:
             node.sync()
 
     def apply(self, record: Record) -> bool:  # noqa: C901 -- one case a call
-        """Follow one record; returns whether a power cut may leave something else now."""
+        """Apply one record; return whether the possible states after a power cut have changed."""
         _, call, place, *facts = record
         match call, facts:
             case "open", (inode, made, emptied):
@@ -178,7 +178,7 @@ class Disk:
             case "rename", (old,):
                 self._rename(old, place)
             case (("unlink" | "rmdir"), ()) if is_of_commands(place):
-                return False  # bubblewrap made some of it, which nobody records
+                return False  # bubblewrap created some of these without a record
             case (("unlink" | "rmdir"), ()):
                 folder, name = self._above(place)
                 folder.change({name: None})
@@ -194,17 +194,17 @@ class Disk:
         return True
 
     def after(self, model: str) -> State:
-        """Return what a power cut leaves now, by one of the `MODELS`."""
+        """Return the state after a power cut now, by one of the `MODELS`."""
         names, kept = MODELS[model]
         return self._found(lambda: kept, lambda pending: pending if names else 0)
 
     def after_by_chance(self, chance: Random) -> State:
-        """Return what a power cut leaves now, of each file and directory something else."""
+        """Return a state after a power cut now, random for each file and directory."""
         kinds = list(Kept)
         return self._found(lambda: chance.choice(kinds), lambda pending: chance.randint(0, pending))
 
     def _found(self, kept: Callable[[], Kept], changes: Callable[[int], int]) -> State:
-        """Return what is left where that much is kept of each file and of each directory."""
+        """Return the state with the given part of each file and each directory."""
         found: State = {}
         left = [("", 0)]
         while left:
@@ -251,7 +251,7 @@ class Disk:
         return node
 
     def _file(self, place: str, inode: int) -> File:
-        if inode not in self._numbers:  # it was there before the recording
+        if inode not in self._numbers:  # it existed before the recording
             folder, name = self._above(place)
             self._numbers[inode] = folder.entries[name]
         node = self._nodes[self._numbers[inode]]
@@ -270,7 +270,7 @@ def read_log(path: Path, start: int = 0) -> list[Record]:
 
 
 def state_of(root: Path, names: Iterable[str]) -> State:
-    """Return what stands below a folder, in files and directories of such names."""
+    """Return the files and directories below `root` in entries with the given names."""
     found: State = {}
     for name in names:
         top = root / name
@@ -282,18 +282,19 @@ def state_of(root: Path, names: Iterable[str]) -> State:
 
 
 def is_of_commands(place: str) -> bool:
-    """Whether it is in a home of commands or in a working copy.
+    """Return whether a place is in a home of commands or in a working copy.
 
-    What commands and git write there nobody has confirmed, or it is synced in the sandbox, where
-    nobody records.
+    Writes of commands and git there are not acknowledged, or are synced in the sandbox, which is
+    not recorded.
     """
     return "/homes/" in place or _IN_COPY.search(place) is not None
 
 
 def put_state(root: Path, state: State) -> None:
-    """Make a state in an empty folder."""
+    """Create a state in an empty folder."""
     for place, data in sorted(state.items()):
-        path = f"{root}/{place}"  # thousands of states: paths as objects take half of the time
+        # strings, because path objects would take half of the time of thousands of states
+        path = f"{root}/{place}"
         if data is None:
             os.mkdir(path, 0o700)  # noqa: PTH102 -- so
         else:
@@ -319,7 +320,7 @@ def _rename(entries: dict[str, int], names: dict[str, int | None]) -> None:
 PRELOAD: Final = Path(__file__).with_name("preload")
 TOPS: Final = (".team", ".teams", "team.toml", "deep")
 
-# A program that knows nothing of ours: `flock`, one write, fsync, close.
+# A program without our code: `flock`, one write, fsync, close.
 FOREIGN: Final = """
 import fcntl, os, sys
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -335,10 +336,10 @@ _MARK: Final = (
 
 
 class Recording:
-    """What happens to the files of a project from now on.
+    """Records all file operations of a project from now on.
 
     Args:
-        project: nothing of it runs yet.
+        project: a project without running processes.
     """
 
     def __init__(self, project: Project) -> None:
@@ -354,18 +355,18 @@ class Recording:
         self.before: State = state_of(project.folder, TOPS)
 
     def mark(self, **facts: Any) -> None:
-        """Note a fact at this place of the recording."""
+        """Record a fact at this point of the recording."""
         mark(str(self.log), facts)
 
     def kill_at(self, call: str, path: str, when: str = "before", **more: Any) -> None:
-        """Have the next process that comes to such a call kill itself there."""
+        """Have the next process that makes such a call kill itself there."""
         plan = {"call": call, "path": path, "when": when, **more}
         aside = self._kills.with_suffix(".new")
         aside.write_text(json.dumps(plan), encoding="utf-8")
         aside.rename(self._kills)
 
     def record_this_process(self) -> None:
-        """Record what the calling process does, which was forked for it."""
+        """Record the calling process, which was forked for this."""
         install(str(self.log), str(self.project.folder), str(self._kills))
 
     def let_live(self) -> None:
@@ -373,31 +374,29 @@ class Recording:
         self._kills.unlink(missing_ok=True)
 
     def was_killed(self) -> bool:
-        """Whether the process that was to die has died."""
+        """Return whether the planned kill has happened."""
         return not self._kills.exists()
 
     def wait_for_the_kill(self, what: str) -> None:
-        """Wait until it has."""
         wait_until(self.was_killed, timeout_seconds=30, what=f"the kill: {what}")
 
     def command_that_marks(self, label: str) -> str:
-        """Return a shell command that notes that it ran."""
+        """Return a shell command that records that it ran."""
         return shlex.join([sys.executable, "-S", "-c", _MARK, str(PRELOAD), str(self.log), label])
 
     def append(self, path: Path, text: str) -> None:
-        """Append to a file as a program of others does, which nobody kills, and sync it."""
+        """Append to a file as a foreign program does, without a kill, and sync it."""
         argv = [sys.executable, "-c", FOREIGN, str(path)]
         environment = {**self.project.environment, "POWERCUT_KILLS": ""}
         subprocess.run(argv, env=environment, input=text.encode(), check=True, timeout=60)
 
     def records(self) -> list[Record]:
-        """Return what was recorded so far."""
         return read_log(self.log)
 
     def check(self) -> None:
-        """See that nothing went past the recorder: with all of it, the disk is as it is.
+        """Check that the recording is complete: applied in full, it reproduces the disk.
 
-        Nobody may be writing just now.
+        No process may be writing at that moment.
         """
         disk = Disk(self.before)
         for record in self.records():

@@ -1,4 +1,4 @@
-"""What postmen do in a scene, each with a far side that exists in frames alone."""
+"""The actions of a postman in a scene; the other host exists only as frames."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _EPOCH: Final = "0123456789abcdef"
 
 
 def send_far(paths: TeamPaths, *contents: str) -> None:
-    """Send to the other host."""
+    """Send mail to the other host."""
     for content in contents:
         Outbox(paths, FAR).append(MAIL, **_mail(content))
 
 
 def damage_outbox(paths: TeamPaths) -> None:
-    """Write rubbish over the beginning of the outbox."""
+    """Overwrite the beginning of the outbox with garbage."""
     fd = os.open(HostPlaces(paths).outbox(FAR), os.O_RDWR)
     os.pwrite(fd, b"?", 0)
     os.fsync(fd)
@@ -42,20 +42,20 @@ def damage_outbox(paths: TeamPaths) -> None:
 
 
 def take_name(paths: TeamPaths, name: str) -> None:
-    """Be called so among the hosts."""
+    """Take a name among the hosts."""
     HostPlaces(paths).create()
     own_name.take_name(paths, name, durable=True)
 
 
 def carry(paths: TeamPaths) -> None:
-    """Send what is in the outbox across."""
+    """Send the content of the outbox to the other host."""
     links = _links(paths)
     settle(links)
     assert any(b'"lines"' in frame for _, frame in links.sent())
 
 
 def carry_and_confirm(paths: TeamPaths) -> None:
-    """Send it across, and get all of it confirmed: it is taken out of the outbox."""
+    """Send the content of the outbox and receive its confirmation, which empties the outbox."""
     links = _links(paths)
     hello = settle(links)
     assert hello.offer is not None
@@ -67,12 +67,12 @@ def carry_and_confirm(paths: TeamPaths) -> None:
 
 
 def receive(paths: TeamPaths, *contents: str) -> None:
-    """Take mail that the other host has sent, from its first line on."""
+    """Receive mail that the other host has sent, from its first line on."""
     _receive(paths, contents, "bob")
 
 
 def receive_for_nobody(paths: TeamPaths, *contents: str) -> None:
-    """Take such mail to a name that nobody has: its sender is told."""
+    """Receive mail for an unknown name, which is reported to its sender."""
     _receive(paths, contents, "nobody")
 
 
@@ -92,7 +92,7 @@ def _receive(paths: TeamPaths, contents: Sequence[str], to: str) -> None:
 
 
 def settle(links: Links, last: int = 0) -> HelloFrame:
-    """Answer what the postman asks first: the far side stands at the start of all."""
+    """Answer the first question of the postman, as a host without any mail."""
     links.start([FAR])
     links.connected(0.0)
     said: dict[str, Any] = json.loads(links.sent()[0][1])
@@ -108,7 +108,8 @@ def settle(links: Links, last: int = 0) -> HelloFrame:
 
 def _links(paths: TeamPaths) -> Links:
     HostPlaces(paths).create()
-    hosts = HostSettings(name="h1", outbox_bytes=2048)  # taken out once it is much of that
+    # lines are removed from the outbox once they take up much of that
+    hosts = HostSettings(name="h1", outbox_bytes=2048)
     settings = replace(Settings(), hosts=hosts)
     journal = Journal(paths.log("postman"), "postman")
     return build_postman(paths, settings, journal, lambda: None).links

@@ -1,4 +1,4 @@
-"""What must hold on a disk after a power cut, by what had been told before it."""
+"""Checks a disk after a power cut against the acknowledgements before the cut."""
 
 from __future__ import annotations
 
@@ -38,35 +38,35 @@ from tests.process.powercut.far import FAR
 _RANKS: Final = ("pending", "in_progress", "completed", "deleted")
 PERSON: Final = (LEAD, USER)
 
-Standing = tuple[str, dict[str, Any]]  # a message, and whose
+Standing = tuple[str, dict[str, Any]]  # the owner of a message, and the message
 
 
 @dataclass(slots=True)
 class Told:
-    """What somebody has been told so far, of one team.
+    """The acknowledgements of one team so far.
 
     Attributes:
-        sent: contents by receiver; each content is unique.
-        spawned: names whose `spawn` succeeded.
-        up: those of them whom nobody has wanted to end since.
-        shut: those whose shutdown succeeded, and whom nobody has wanted back since.
-        tasks: the least that is to be of each task: its status, its version; its subject, owner.
+        sent: pairs of receiver and content; each content is unique.
+        spawned: the names whose `spawn` succeeded.
+        up: those of `spawned` without a later request to end.
+        shut: the names whose shutdown succeeded, without a later request to spawn again.
+        tasks: the minimum of each task: its status, version, subject and owner.
         answered: the verdict by request.
-        plans: the requests that somebody knows to be asked.
-        opened: those on whose approval somebody has acted.
-        asked: how many model calls the server has accepted.
-        raised: by how many tokens a person was told that a limit is raised.
-        ran: the labels of commands that have run.
-        copied: names of those who were spawned in a working copy.
-        queued: the state that entries of the merge queue are to have come to, by id.
-        jobs: background jobs whose number was told, by the teammate.
-        removed: whether the team is gone.
-        written: files beside the team directory, and how they begin.
-        kept: patterns of files in it, and how one of each begins.
-        damaged: whether somebody damaged a file, beside what a power cut does.
-        garbage: lines that are no message, by the inbox that they were put into.
-        crossing: how many lines were told to be safe on their way to another host.
-        received: how many lines of another host were confirmed to it.
+        plans: the requests that are known to be asked.
+        opened: the requests whose approval was acted on.
+        asked: the number of model calls that the server has accepted.
+        raised: the number of tokens by which a limit was reported as raised.
+        ran: how often each command has run, by label.
+        copied: the names that were spawned in a working copy.
+        queued: the minimum state of entries of the merge queue, by id.
+        jobs: pairs of teammate and number of reported background jobs.
+        removed: whether the team was removed.
+        written: files beside the team directory, with their beginnings.
+        kept: patterns of files in it, with the beginning of one match.
+        damaged: whether a file was damaged by something other than a power cut.
+        garbage: invalid lines with the inbox that they were put into.
+        crossing: the number of lines that were reported safe on their way to another host.
+        received: the number of lines of another host that were confirmed to it.
     """
 
     sent: set[tuple[str, str]] = field(default_factory=set)
@@ -92,7 +92,7 @@ class Told:
     received: int = 0
 
     def hear(self, facts: dict[str, Any]) -> None:  # noqa: C901 -- one case a fact
-        """Take a mark into account."""
+        """Record a mark."""
         for key, value in facts.items():
             match key:
                 case "sent" | "garbage" | "jobs" | "written" | "kept":
@@ -121,16 +121,16 @@ class Told:
 
 
 class Judge:
-    """Looks at one team as its disk is after a power cut, with the program's own readers.
+    """Checks one team on its disk after a power cut, with the program's own readers.
 
-    Its mail is taken as its owners would take it, so the directory is another one afterwards.
+    It takes the mail as its owners would, and thereby changes the directory.
 
     Args:
         root: the team directory.
-        told: what must hold.
+        told: the acknowledgements.
 
     Attributes:
-        sent_across: what senders here were told is sent to other teams: team, receiver, content.
+        sent_across: mail that was reported as sent to other teams: team, receiver, content.
     """
 
     def __init__(self, root: Path, told: Told) -> None:
@@ -144,10 +144,10 @@ class Judge:
         self._hear_senders()
 
     def complaints(self, sent: Iterable[tuple[str, str]] = ()) -> list[str]:
-        """Return what does not hold, in a line each.
+        """Return the broken promises, one line each.
 
         Args:
-            sent: what senders in other teams were told is sent here: receiver, content.
+            sent: mail that other teams reported as sent to this one: receiver, content.
         """
         self._sent |= set(sent)
         if self._told.removed:
@@ -186,7 +186,7 @@ class Judge:
             return [f"it cannot be read: {error}"]
 
     def _wrongly_damaged(self, path: Path) -> list[str]:
-        """Say so where it is the ledger, on which limits rest: it may never need a repair."""
+        """Complain if the ledger is damaged: it counts the limits and must never need a repair."""
         wrong = path == self._paths.ledger and self._told.asked and not self._told.damaged
         return [f"{path.name} is damaged"] if wrong else []
 
@@ -199,14 +199,17 @@ class Judge:
         for (to, content), count in there.items():
             if count > 1:
                 yield f"{content!r} to {to} stands {count} times"
-        for to, line in self._told.garbage:  # whoever read was to keep it, as it came, once
+        for to, line in self._told.garbage:  # the reader had to keep the line unchanged, once
             rejected = self._paths.rejected(to)
             kept = rejected.read_text(errors="replace").split("\n") if rejected.exists() else []
             if kept.count(line) != 1:
                 yield f"the line {line!r} to {to} is kept {kept.count(line)} times"
 
     def _hear_senders(self) -> None:
-        """Note all mail whose sender was told that it is sent, agents by what they have read."""
+        """Record all mail that was reported as sent.
+
+        For agents, the reports in their transcripts.
+        """
         for records in self._records.values():
             calls: dict[str, Any] = {}
             for record in records:
@@ -221,7 +224,7 @@ class Judge:
                         self._sent.add((to, given["content"]))
 
     def _all_mail(self) -> Iterator[Standing]:
-        """Every message that stands in a conversation, or will once its owner has read."""
+        """Yield every message that a conversation holds, or will hold after its owner reads."""
         person = Roster(self._paths).read().person if self._paths.config.exists() else LEAD
         names = {path.stem.partition(".")[0] for path in self._paths.inboxes.glob("*.jsonl")}
         for name in sorted(names - {TEAMD}):
@@ -234,7 +237,7 @@ class Judge:
                     yield self._box(name), mail
 
     def _fresh(self, name: str, kept: str) -> Iterator[dict[str, Any]]:
-        """Read as a new process of the owner does: take, keep what is new, be done."""
+        """Read like a new process of the owner: take the mail and keep new messages."""
         known = Conversation(Transcript(self._paths.transcript(kept), durable=False))
         box = Mailbox(self._paths, name)
         while (batch := box.take()) != EMPTY:
@@ -282,7 +285,7 @@ class Judge:
             yield f"task {task.id} has version {version}, and had {least['version']}"
 
     def _mail_of_tasks(self, standing: Iterable[Standing]) -> Iterator[str]:
-        """Statements of mail about the board that the board does not hold."""
+        """Yield statements of mail about the board that the board contradicts."""
         for box, mail in standing:
             if "task_id" not in mail:
                 continue
@@ -303,7 +306,7 @@ class Judge:
                 yield f"request {request} was {verdict} and is {found.status}"
 
     def _mail_of_questions(self, standing: Iterable[Standing]) -> Iterator[str]:
-        """What mail says of a plan, and does not stand in its file; or what nobody was told."""
+        """Yield statements of mail that contradict a plan's file, and answers not sent once."""
         told = Counter[tuple[str, str]]()
         for box, mail in standing:
             if not mail["type"].startswith("plan_approval_"):
@@ -322,7 +325,7 @@ class Judge:
                 yield f"{found.asker} was told {told[request, found.asker]} times of {request}"
 
     def _plans_asked(self) -> set[str]:
-        """The requests of which a model has read that they are with the lead."""
+        """Return the requests that a model was told are with the lead."""
         return {
             record["content"].split()[1]
             for records in self._records.values()
@@ -392,7 +395,7 @@ class Judge:
                 yield f"{pattern} is gone, or begins otherwise"
 
     def _told_jobs(self) -> set[tuple[str, str]]:
-        """The jobs whose numbers a model has read."""
+        """Return the jobs whose numbers a model has read."""
         return {
             (name, record["content"].removeprefix("job_id: "))
             for name, records in self._records.items()
@@ -401,7 +404,7 @@ class Judge:
         }
 
     def _begun(self) -> Iterator[str]:
-        """The commands of all calls that are noted as begun."""
+        """Yield the commands of all calls that are recorded as started."""
         for records in self._records.values():
             calls: dict[str, Any] = {}
             for record in records:
@@ -413,7 +416,7 @@ class Judge:
 
 
 def _records(transcript: Path) -> Iterator[dict[str, Any]]:
-    """The records of a conversation as they stand there; torn lines are passed over."""
+    """Yield the records of a conversation in order, without torn lines."""
     for line in transcript.read_bytes().split(b"\n"):
         if (record := parse(line)) is not None:
             yield record
@@ -424,5 +427,5 @@ def _mail_in(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _is_repeated(mail: dict[str, Any]) -> bool:
-    """Whether such words are written more than once, by the program itself."""
+    """Return whether the program itself may write the same text more than once."""
     return bool(mail["type"] != "message" or mail["from"] == TEAMD)

@@ -1,6 +1,6 @@
-"""A team at work, with everything in it that is written to the disk, and kills where they hurt.
+"""A team that uses every kind of file on the disk, with kills at critical points.
 
-What somebody is told is noted between the recorded calls, see `judge.Told`.
+Acknowledgements are recorded between the recorded calls, see `judge.Told`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ name = "dora"
 role = "clerk"
 prompt = "dora begins"
 """
-# As a version wrote it that knew no formats; its one member has mail.
+# As an old version without format numbers wrote it; its one member has mail.
 OLD_ROSTER: Final = {
     "team_name": "default",
     "members": [{"name": "eve", "role": "clerk", "status": "idle"}],
 }
 WORKERS: Final = ("alice", "bob")
-# Where a process is killed by chance: a call, a path, and whose it mostly is.
+# Places of random kills: a call and a path.
 PLACES: Final = (
     ("pwrite", r"transcripts/(alice|bob)"),
     ("sync", r"transcripts/(alice|bob)"),
@@ -80,8 +80,8 @@ class Play:
     """One recorded run of a project.
 
     Args:
-        project: nothing of it runs yet.
-        chance: what it is played by.
+        project: a project without running processes.
+        chance: the source of its random choices.
     """
 
     def __init__(self, project: Project, chance: Random) -> None:
@@ -123,7 +123,7 @@ class Play:
         return f"{kind}-{self._count}"
 
     def run(self, *argv: str, **options: Any) -> Ended:
-        """Run a command, which may be killed or find that teamd was."""
+        """Run a command, which may be killed or find that teamd was killed."""
         ended = self.project.run(*argv, **options)
         assert ended.status in (0, 1, 3, 4, -signal.SIGKILL), (argv, ended)
         return ended
@@ -149,7 +149,7 @@ class Play:
             self.recording.mark(sent=(to.partition("@")[0], content), team=team)
 
     def send_as_a_stranger(self, to: str) -> None:
-        """Have another program append a message without id, and a line that is none."""
+        """Have another program append an invalid line and a message without an id."""
         content, garbage = self.label("stranger"), self.label("garbage")
         line = json.dumps({"from": "script", "content": content})
         self.recording.append(self.project.paths.inbox(to), f"{garbage}\n{line}\n")
@@ -183,7 +183,7 @@ class Play:
             self.recording.mark(task={"id": task, "subject": subject})
 
     def change_task(self) -> None:
-        """Change one; repeated, where the command was killed, since nobody knows."""
+        """Change a task; repeat a killed command, since its result is unknown."""
         if not self._versions:
             return
         task = self._chance.choice(list(self._versions))
@@ -194,7 +194,7 @@ class Play:
             self.recording.mark(task={"id": task, "version": version})
 
     def plan(self) -> None:
-        """Have a plan submitted and approved, by a command that is killed; then act on it."""
+        """Have a plan submitted, then approved by a command that is killed; then act on it."""
         self.spawn("carol", "--plan") or self.spawn("carol", "--plan")
         self.work("carol", ("submit_plan", {"plan": self.label("plan")}))
         found: list[str] = []
@@ -243,13 +243,13 @@ class Play:
         return [q for q in found if q["type"] == kind and q["status"] == "open"]
 
     def compact(self, name: str) -> None:
-        """Have a conversation summed up."""
+        """Have a conversation summarised."""
         content = self.label("compact")
         if self.run("teamctl", "send", name, content, "--type", "compact").status == 0:
             self.settle()
 
     def chat(self) -> None:
-        """Talk to the agent that leads, and let it go again."""
+        """Talk to an agent that leads, then shut it down."""
         words = self.label("words")
         with self._lock:
             self._turns["lead"] += [
@@ -261,10 +261,10 @@ class Play:
         self.run("teamctl", "shutdown", "lead", "--force")
 
     def second_team(self) -> None:
-        """Make another team, and have mail go across; it is stopped, and mail still goes."""
+        """Create a second team and send mail to it, while it runs and after it has stopped."""
         self.recording.kill_at("mkdir", r"web/inbox", when="after")
         self.run("teamctl", "create", "web")
-        self.project.do("teamd", "--team", "web", "start")  # goes on with what was made half
+        self.project.do("teamd", "--team", "web", "start")  # completes the partially created team
         self.spawn("zoe", team="web")
         self.send("zoe@web", team="web")
         self.work("alice", ("send_message", {"to": "zoe@web", "content": self.label("word")}))
@@ -273,7 +273,7 @@ class Play:
         self.send("zoe@web", team="web")
 
     def long_ledger(self) -> None:
-        """Have the ledger grow so long that it is replaced by its sums."""
+        """Make the ledger so long that it is replaced by its sums."""
         line = b'{"record": "later", "filling": "%s"}\n' % (b"x" * (LONGEST_BYTES // 2))
         self.recording.append(self.project.paths.ledger, (line * 2).decode())
         self.work("alice")
@@ -300,7 +300,7 @@ class Play:
         self.start()
 
     def kills_by_chance(self, rounds: int) -> None:
-        """Do this and that, while processes are killed here and there."""
+        """Run random actions while processes are killed at random places."""
         deeds = (
             lambda: self.send(self._chance.choice(WORKERS)),
             lambda: self.send_as_a_stranger(self._chance.choice(WORKERS)),
@@ -327,7 +327,10 @@ class Play:
         self.settle()
 
     def the_four_cases(self) -> None:
-        """Kill where a process had written, and had not synced; the next one goes on from there."""
+        """Kill a process after a write but before the sync.
+
+        The next process continues from there.
+        """
         self.recording.kill_at("sync", "transcripts/alice", holds='"mail"')
         self.send("alice")
         self.recording.wait_for_the_kill("a teammate with a record that is not safe")
@@ -345,7 +348,7 @@ class Play:
         self.settle()
 
     def steps_of_taking(self) -> None:
-        """Kill a reader at each of its steps, with lines in hand that have no ids."""
+        """Kill a reader at each of its steps, while it holds lines without ids."""
         for call, path, when in (
             ("sync", r"inbox/bob\.jsonl", "before"),
             ("rename", r"inbox/bob\.taken", "after"),
@@ -362,7 +365,7 @@ class Play:
         self.recording.let_live()
 
     def settle(self) -> None:
-        """Wait until everybody has read and done all there is."""
+        """Wait until all teammates have read their mail and are idle."""
         wait_until(self._rests, timeout_seconds=60, what=f"all rest: {self.project.paths.root}")
 
     def _rests(self) -> bool:
@@ -386,7 +389,7 @@ class Play:
 
 
 def whole(project: Project, chance: Random) -> Play:
-    """Play all of it."""
+    """Play everything."""
     play = Play(project, chance)
     play.begin()
     play.the_four_cases()
@@ -412,7 +415,7 @@ def whole(project: Project, chance: Random) -> Play:
 
 
 def short(project: Project, chance: Random) -> Play:
-    """Play what is worth a minute."""
+    """Play the most important parts in about a minute."""
     play = Play(project, chance)
     play.begin()
     play.the_four_cases()

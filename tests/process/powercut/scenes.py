@@ -1,6 +1,6 @@
-"""Short scenes without a supervisor, for what a whole play meets too seldom to rely on.
+"""Short scenes without a supervisor, for situations that a whole play reaches too seldom.
 
-A scene is a few processes, see `deeds`, some of which are killed.
+A scene runs a few processes, see `deeds`, some of which are killed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Scene:
     """The processes of one scene, in the order in which they run.
 
     Args:
-        recording: of the project.
+        recording: the recording of the project.
         team: the team directory, below the project's folder.
     """
 
@@ -38,19 +38,18 @@ class Scene:
         self._root = recording.project.folder / team
 
     def beside(self, team: str) -> Scene:
-        """The same project, and another team directory."""
+        """Return a scene of the same project in another team directory."""
         return Scene(self._recording, team)
 
     def do(self, deed: str, *arguments: str, killed: bool = False, **told: Any) -> None:
-        """Run a process to its end, or to its death; what is told is what it did."""
+        """Run a process until it ends or is killed; then record `told` as acknowledged."""
         status = self._fork(partial(DEEDS[deed], TeamPaths(self._root), *arguments))
         self._see(deed, status, killed=killed, **told)
 
     def command(self, *argv: str, killed: bool = False, **told: Any) -> None:
-        """Run one of the commands to its end, or to its death.
+        """Run a command until it ends or is killed; then record `told` as acknowledged.
 
-        `teamctl` is forked, too: what it writes is the same. `teamd` is started, and so are its
-        teammates.
+        `teamctl` is forked, which writes the same; `teamd` is started, with its teammates.
         """
         forked = argv[0] == "teamctl"
         status = self._fork(partial(self._be, argv)) if forked else self._start(argv)
@@ -84,7 +83,7 @@ class Scene:
         return os.waitstatus_to_exitcode(status)
 
     def append(self, *contents: str, garbage: str = "") -> None:
-        """Have another program put messages without ids into bob's inbox, behind a bad line."""
+        """Have another program put an invalid line and messages without ids into bob's inbox."""
         lines = [json.dumps({"from": "script", "content": content}) for content in contents]
         text = "".join(f"{line}\n" for line in [garbage, *lines] if line)
         self._recording.append(self._root / "inbox/bob.jsonl", text)
@@ -94,7 +93,7 @@ class Scene:
             self._recording.mark(garbage=("bob", garbage))
 
     def begin(self, name: str, content: str) -> None:
-        """Have another program make an inbox with a message in it, which may be lost."""
+        """Have another program create an inbox with a message, which may be lost."""
         line = json.dumps({"from": "script", "content": content})
         self._recording.append(self._root / f"inbox/{name}.jsonl", f"{line}\n")
 
@@ -103,13 +102,13 @@ class Scene:
         self._recording.mark(**told)
 
     def keep_state(self, folder: str) -> None:
-        """Keep what the person decides in a folder of the project, which is recorded."""
+        """Keep the person's decisions in a folder of the project, which is recorded."""
         project = self._recording.project
         project.environment[STATE_VARIABLE] = str(project.folder / folder)
 
     @contextmanager
     def given_away(self) -> Iterator[None]:
-        """Let the project's folder belong to another user, where this one may do that."""
+        """Give the project's folder to another user, if the current user may do that."""
         folder, user = self._recording.project.folder, os.geteuid()
         if user == _ROOT:
             os.chown(folder, _NOBODY, _NOBODY)
@@ -117,7 +116,7 @@ class Scene:
         os.chown(folder, user, -1)
 
     def kill_at(self, call: str, path: str, when: str = "before") -> None:
-        """Have the next process that comes there die."""
+        """Have the next process that makes such a call kill itself."""
         self._recording.kill_at(call, path, when)
 
     def _see(self, argv: object, status: int, *, killed: bool, **told: Any) -> None:
@@ -127,7 +126,7 @@ class Scene:
 
 
 def a_teammate_dies_with_a_record(scene: Scene) -> None:
-    """It has written the mail down, and not synced; the next one reads that it stands there."""
+    """It wrote the mail without a sync; the next process reads that the mail is recorded."""
     scene.do("create")
     scene.do("put", "bob", "a", sent=("bob", "a"))
     scene.kill_at("sync", "transcripts/bob")
@@ -136,7 +135,7 @@ def a_teammate_dies_with_a_record(scene: Scene) -> None:
 
 
 def mail_comes_while_a_teammate_reads(scene: Scene) -> None:
-    """The mail that comes meanwhile is the next batch; no message is read twice."""
+    """The mail that arrives meanwhile is the next batch; no message is read twice."""
     scene.do("create")
     scene.do("put", "bob", "a", sent=("bob", "a"))
     scene.do("talk_meanwhile", "b", sent=("bob", "b"))
@@ -154,7 +153,7 @@ def mail_comes_while_a_teammate_reads(scene: Scene) -> None:
 
 
 def who_leads_is_shut_down(scene: Scene) -> None:
-    """Its inbox is the person's then, whose conversation knows nothing of what it has read."""
+    """The inbox then is the person's, whose conversation does not know the mail that was read."""
     scene.do("create")
     scene.do("put", "lead", "a", sent=("lead", "a"))
     scene.do("lead_for_a_while")
@@ -162,7 +161,7 @@ def who_leads_is_shut_down(scene: Scene) -> None:
 
 
 def an_agent_leads_from_now_on(scene: Scene) -> None:
-    """The inbox that the person has read is its own then."""
+    """The inbox that the person has read then is the agent's."""
     scene.do("create")
     scene.do("serve")
     scene.do("put", "lead", "a", sent=("lead", "a"))
@@ -171,7 +170,10 @@ def an_agent_leads_from_now_on(scene: Scene) -> None:
 
 
 def a_conversation_goes_on_from_a_checkpoint(scene: Scene) -> None:
-    """A process dies with its summary, and one with mail; each next one reads from there on."""
+    """One process is killed with a summary, one with mail.
+
+    Each next process reads from there on.
+    """
     scene.do("create")
     scene.do("put", "bob", "a", sent=("bob", "a"))
     scene.do("talk")
@@ -185,7 +187,7 @@ def a_conversation_goes_on_from_a_checkpoint(scene: Scene) -> None:
 
 
 def the_person_stops_reading(scene: Scene) -> None:
-    """Ctrl-C comes once the mail is shown and written down, and not synced."""
+    """A kill comes after the mail is displayed and recorded, but before the sync."""
     scene.do("create")
     scene.do("serve")
     scene.do("put", "lead", "a", sent=("lead", "a"))
@@ -195,7 +197,7 @@ def the_person_stops_reading(scene: Scene) -> None:
 
 
 def a_change_is_repeated(scene: Scene) -> None:
-    """The command died between rename and sync; the same one finds nothing to change."""
+    """The command was killed between rename and sync; the same command finds nothing to change."""
     scene.do("create")
     scene.do("serve")
     scene.command("teamctl", "task", "add", "x", task={"id": "1"})
@@ -206,7 +208,7 @@ def a_change_is_repeated(scene: Scene) -> None:
 
 
 def an_answer_is_repeated(scene: Scene) -> None:
-    """So did the command that approves a plan."""
+    """The command that approves a plan is killed and repeated."""
     scene.do("create")
     scene.do("serve")
     scene.do("enlist")
@@ -217,7 +219,7 @@ def an_answer_is_repeated(scene: Scene) -> None:
 
 
 def an_answer_is_found(scene: Scene) -> None:
-    """Whoever asked acts on an answer whose giver died, and was told nothing."""
+    """The asker acts on an answer whose command was killed, and received no message about it."""
     scene.do("create")
     scene.do("enlist")
     scene.do("ask", plans="abcdef")
@@ -228,7 +230,7 @@ def an_answer_is_found(scene: Scene) -> None:
 
 
 def a_permission_is_found(scene: Scene) -> None:
-    """A call runs on an answer whose giver died."""
+    """A call runs after an approval whose command was killed."""
     permission = id_of("key-permission", "")
     scene.do("create")
     scene.do("enlist")
@@ -240,7 +242,7 @@ def a_permission_is_found(scene: Scene) -> None:
 
 
 def an_answer_is_told_by_another(scene: Scene) -> None:
-    """Mail goes out about it that a power cut cannot take back."""
+    """Another process sends mail about the answer, which a power cut must not take back."""
     scene.do("create")
     scene.do("enlist")
     scene.do("ask", plans="abcdef")
@@ -251,7 +253,7 @@ def an_answer_is_told_by_another(scene: Scene) -> None:
 
 
 def a_question_is_repeated(scene: Scene) -> None:
-    """The writer died right after the write."""
+    """A process is killed after it has written the question, and the next one repeats it."""
     scene.do("create")
     scene.do("enlist")
     scene.kill_at("syncdir", "requests$")
@@ -260,7 +262,7 @@ def a_question_is_repeated(scene: Scene) -> None:
 
 
 def a_task_is_added_again(scene: Scene) -> None:
-    """The call is repeated, and finds the task that it made."""
+    """The repeated call finds the task that the killed one has added."""
     scene.do("create")
     scene.kill_at("syncdir", "tasks$")
     scene.do("add_once", killed=True)
@@ -268,7 +270,7 @@ def a_task_is_added_again(scene: Scene) -> None:
 
 
 def a_task_is_given(scene: Scene) -> None:
-    """Its new owner is told by another than who gave it."""
+    """The command is killed after the change; another process informs the new owner."""
     scene.do("create")
     scene.do("enlist")
     scene.do("serve")
@@ -279,7 +281,7 @@ def a_task_is_given(scene: Scene) -> None:
 
 
 def a_member_is_found(scene: Scene) -> None:
-    """The next supervisor goes by a roster that was renamed into place, and not synced."""
+    """The next supervisor relies on a roster that was renamed into place without a sync."""
     scene.do("create")
     scene.do("enlist", spawned="bob")
     scene.do("reign", unwanted="bob")
@@ -298,7 +300,7 @@ def a_question_is_the_first_of_its_folder(scene: Scene) -> None:
 
 
 def an_agent_asks_and_goes_on(scene: Scene) -> None:
-    """It has read that it is done, and will not ask again."""
+    """The agent has read that its request is done, and will not ask again."""
     scene.do("create")
     scene.do("ask_teamd", kept=("inbox/teamd.jsonl", "{"))
     scene.do("enlist")
@@ -307,7 +309,7 @@ def an_agent_asks_and_goes_on(scene: Scene) -> None:
 
 
 def a_roster_is_migrated(scene: Scene) -> None:
-    """The one of the earlier version is kept."""
+    """The roster of the earlier version is kept."""
     scene.do("create")
     scene.do("write_old_roster")
     scene.do("reign", kept=("config.format-0.json", "{"))
@@ -315,7 +317,7 @@ def a_roster_is_migrated(scene: Scene) -> None:
 
 
 def a_roster_is_damaged_while_it_is_served(scene: Scene) -> None:
-    """What the supervisor knows takes its place; what stood there is kept."""
+    """The supervisor's roster replaces the damaged file, which is kept."""
     scene.do("create")
     scene.do("enlist")
     scene.tell(damaged=True)
@@ -324,7 +326,7 @@ def a_roster_is_damaged_while_it_is_served(scene: Scene) -> None:
 
 
 def files_of_the_person_are_written(scene: Scene) -> None:
-    """By the person, and by an agent that reports it."""
+    """The person writes a file, and an agent writes one and reports it."""
     scene.do("create")
     scene.command("teamctl", "init", written=("team.toml", "#"))
     scene.do("write_file", written=("deep/file", "done"))
@@ -337,7 +339,7 @@ def files_of_the_person_are_written(scene: Scene) -> None:
 
 
 def a_copy_is_made(scene: Scene) -> None:
-    """The person was told that a teammate is at work in it: it goes on there in the morning."""
+    """The person was told that a teammate works in the copy, which must exist the next day."""
     scene.do("make_repository")
     scene.do("create")
     scene.command("teamd", "start")
@@ -347,7 +349,7 @@ def a_copy_is_made(scene: Scene) -> None:
 
 
 def work_is_queued(scene: Scene) -> None:
-    """The folder of the board was removed, and comes anew with the queue in it."""
+    """The folder of the board was removed and is created again with the queue."""
     scene.do("create")
     scene.do("serve")
     scene.do("clear_the_board")
@@ -355,7 +357,7 @@ def work_is_queued(scene: Scene) -> None:
 
 
 def work_is_queued_again(scene: Scene) -> None:
-    """The writer died right after the write."""
+    """A process is killed after it has written the entry, and the next one repeats it."""
     scene.do("create")
     scene.kill_at("syncdir", "tasks$")
     scene.do("queue_work", killed=True)
@@ -363,7 +365,7 @@ def work_is_queued_again(scene: Scene) -> None:
 
 
 def work_is_given_back(scene: Scene) -> None:
-    """Its teammate is told by another than who ended it."""
+    """The process that finishes the entry is killed; another process informs the teammate."""
     scene.do("create")
     scene.do("enlist")
     scene.do("queue_work", queued=("1", "waiting"))
@@ -373,7 +375,7 @@ def work_is_given_back(scene: Scene) -> None:
 
 
 def a_file_is_trusted(scene: Scene) -> None:
-    """The person was told that its settings count."""
+    """The person was told that the settings of the file are in force."""
     scene.do("create")
     scene.keep_state("deep")
     scene.command("teamctl", "init", written=("team.toml", "#"))
@@ -381,7 +383,10 @@ def a_file_is_trusted(scene: Scene) -> None:
 
 
 def a_broker_is_set_up(scene: Scene) -> None:
-    """The person was told where keys, certificates and tokens stand; nobody can make them again."""
+    """The person was told the places of keys, certificates and tokens.
+
+    They cannot be created again.
+    """
     scene.do("create")
     scene.keep_state("deep")
     scene.command("teamctl", "hosts", "init", "--name", "h1", written=("team.toml", "#"))
@@ -396,7 +401,7 @@ def a_broker_is_set_up(scene: Scene) -> None:
 
 
 def a_host_joins(scene: Scene) -> None:
-    """The person deletes the token then."""
+    """The person deletes the token after that."""
     scene.do("create")
     scene.keep_state("deep")
     scene.do("issue_token")
@@ -406,10 +411,10 @@ def a_host_joins(scene: Scene) -> None:
 
 
 def a_file_of_taken_mail_is_damaged(scene: Scene) -> None:
-    """By the disk, say; the next start has its mail delivered again."""
+    """For example by the disk. The next start has the mail delivered again."""
     scene.do("create")
     scene.do("put", "bob", "a", sent=("bob", "a"))
-    for _ in range(2):  # the second reader has it moved out of the inbox
+    for _ in range(2):  # the second reader moves the mail out of the inbox
         scene.do("take_only")
     scene.tell(damaged=True)
     scene.do("damage")
@@ -417,7 +422,7 @@ def a_file_of_taken_mail_is_damaged(scene: Scene) -> None:
 
 
 def a_ledger_is_repaired(scene: Scene) -> None:
-    """Whoever repairs it dies in the middle; the limits go on counting what was used."""
+    """The repair is killed and repeated; the limits still count the earlier calls."""
     scene.do("create")
     scene.do("limit")
     scene.do("call", asked="bob")
@@ -430,7 +435,7 @@ def a_ledger_is_repaired(scene: Scene) -> None:
 
 
 def a_stranger_makes_the_inbox(scene: Scene) -> None:
-    """It knows of no directory to be synced; what we send behind it is safe all the same."""
+    """A foreign program syncs no directory; mail that our code appends is safe nevertheless."""
     scene.do("create")
     scene.do("enlist")
     scene.begin("bob", "one")
@@ -441,7 +446,7 @@ def a_stranger_makes_the_inbox(scene: Scene) -> None:
 
 
 def folders_are_made_half(scene: Scene) -> None:
-    """Those above the team directory, and that of a teammate's jobs."""
+    """The folders above the team directory, and the folder of a teammate's jobs."""
     deep = scene.beside("deep/er/.team")
     scene.kill_at("mkdir", "^deep/er$", "after")
     deep.do("create", killed=True)
@@ -454,7 +459,7 @@ def folders_are_made_half(scene: Scene) -> None:
 
 
 def a_line_is_rejected(scene: Scene) -> None:
-    """The line that is none is behind the position of the reader, whose file stays."""
+    """The invalid line lies before the reader's position; the reader keeps the file."""
     scene.do("create")
     scene.do("put", "bob")
     scene.append("one", "two", garbage="rubbish")
@@ -462,7 +467,7 @@ def a_line_is_rejected(scene: Scene) -> None:
 
 
 def a_reader_dies_before_its_file_is_named(scene: Scene) -> None:
-    """The next one empties the inbox, and reads that file alone; or new mail waits behind it."""
+    """The next reader empties the inbox and reads only that file; or new mail waits behind it."""
     scene.do("create")
     scene.do("put", "bob")
     for number, later in enumerate([(), ("two",)]):
@@ -476,7 +481,7 @@ def a_reader_dies_before_its_file_is_named(scene: Scene) -> None:
 
 
 def a_reader_dies_with_the_inbox_cut_off(scene: Scene) -> None:
-    """The next one is done with the mail, which has no id: it may not come back."""
+    """The next reader marks the mail as done; without an id, the mail must not come back."""
     scene.do("create")
     scene.do("put", "bob")
     scene.append("one", garbage="rubbish")
@@ -486,7 +491,7 @@ def a_reader_dies_with_the_inbox_cut_off(scene: Scene) -> None:
 
 
 def mail_without_ids_is_named_where_it_stands(scene: Scene) -> None:
-    """Readers are killed at each step; the next one recognizes by the ids what was delivered."""
+    """Readers are killed at each step; the next one recognizes delivered mail by its ids."""
     scene.do("create")
     scene.do("put", "bob")
     steps = (
@@ -512,7 +517,7 @@ def mail_without_ids_is_named_where_it_stands(scene: Scene) -> None:
 
 
 def mail_without_ids_comes_while_a_teammate_reads(scene: Scene) -> None:
-    """What it is done with stays before the rest, with a marker between them."""
+    """The processed mail remains before the rest, with a marker between them."""
     scene.do("create")
     scene.do("put", "bob")
     scene.append("one")
@@ -525,7 +530,7 @@ def mail_without_ids_comes_while_a_teammate_reads(scene: Scene) -> None:
 
 
 def a_ledger_is_replaced(scene: Scene) -> None:
-    """Whoever replaced it dies before the new one's name is safe; others go on in it."""
+    """The process is killed before the new file's name is safe; others continue in that file."""
     scene.do("create")
     scene.do("limit")
     scene.do("call", asked="bob")
@@ -535,20 +540,20 @@ def a_ledger_is_replaced(scene: Scene) -> None:
 
 
 def a_limit_is_raised(scene: Scene) -> None:
-    """A person was told so, and goes home: it must be so in the morning."""
+    """The person was told about it, so it must be in force the next day."""
     scene.do("create")
     scene.do("raise_limit", raised=5)
 
 
 def a_team_is_made_half(scene: Scene) -> None:
-    """Whoever makes it dies; the person goes on in what stands there, with no supervisor yet."""
+    """The creating process is killed; the person continues without a supervisor."""
     scene.kill_at("mkdir", "/tasks$", "after")
     scene.do("create", killed=True)
     scene.do("go_on", task={"id": "1"}, sent=("lead", "hi"))
 
 
 def a_team_is_made_without_a_board(scene: Scene) -> None:
-    """Whoever makes it dies a moment earlier; the folder is made by who adds the first task."""
+    """The creating process is killed a moment earlier; the first new task creates the folder."""
     scene.kill_at("mkdir", "/tasks$", "before")
     scene.do("create", killed=True)
     scene.command("teamctl", "task", "add", "x", task={"id": "1", "subject": "x"})
@@ -556,7 +561,7 @@ def a_team_is_made_without_a_board(scene: Scene) -> None:
 
 
 def a_board_is_begun_anew(scene: Scene) -> None:
-    """Its folder was removed while a supervisor runs, who had made the name safe."""
+    """The folder was removed while a supervisor runs that had made its name safe."""
     scene.do("create")
     scene.do("serve")
     scene.do("clear_the_board")
@@ -564,7 +569,7 @@ def a_board_is_begun_anew(scene: Scene) -> None:
 
 
 def a_stranger_writes_to_a_newcomer(scene: Scene) -> None:
-    """Its inbox was there before it was a member."""
+    """The inbox existed before its owner was a member."""
     scene.do("create")
     scene.do("serve")
     scene.begin("bob", "one")
@@ -572,7 +577,7 @@ def a_stranger_writes_to_a_newcomer(scene: Scene) -> None:
 
 
 def mail_goes_to_a_half_made_team(scene: Scene) -> None:
-    """Whoever made it died before any of its names was safe."""
+    """The creating process was killed before any of the names was safe."""
     scene.do("create")
     scene.do("serve")
     web = scene.beside(".teams/web")
@@ -582,7 +587,7 @@ def mail_goes_to_a_half_made_team(scene: Scene) -> None:
 
 
 def the_project_is_of_another_user(scene: Scene) -> None:
-    """As a bind mount is to the root of a container: the name of our folder stands in theirs."""
+    """As a bind mount is for root in a container: our folder's name is in a folder of theirs."""
     with scene.given_away():
         scene.do("create")
         scene.do("serve")
@@ -590,46 +595,46 @@ def the_project_is_of_another_user(scene: Scene) -> None:
 
 
 def a_team_is_made_deep(scene: Scene) -> None:
-    """In a folder of folders that are not there yet."""
+    """The team directory is in a folder whose parents do not exist yet."""
     deep = scene.beside("deep/er/.team")
     deep.do("create")
     deep.do("go_on", task={"id": "1"}, sent=("lead", "hi"), team="deep")
 
 
 def a_team_is_removed(scene: Scene) -> None:
-    """It is gone, and does not come back."""
+    """The team is gone and does not come back."""
     web = scene.beside(".teams/web")
     web.do("create")
     web.do("remove", removed=True, team="web")
 
 
 def a_job_is_begun(scene: Scene) -> None:
-    """Its number is told, and may be no other's."""
+    """The number of the job is reported and must not be used again."""
     scene.do("create")
     scene.do("begin_job", jobs=("bob", "1"))
 
 
 def a_call_that_may_not_be_repeated_is_made(scene: Scene) -> None:
-    """The conversation knows that it was begun, or its teammate would do it again."""
+    """The conversation records the start of the call, or the teammate would repeat it."""
     scene.do("create")
     scene.do("follow_reply", "once", ran="once")
 
 
 def a_call_that_may_be_repeated_is_made(scene: Scene) -> None:
-    """The conversation knows that it was asked for, or another call would take its place."""
+    """The conversation records the request, or another call would replace it."""
     scene.do("create")
     scene.do("follow_reply", "again", ran="again")
 
 
 def mail_goes_to_another_host(scene: Scene) -> None:
-    """Its sender was told that it is safe, and the next one goes on in the file."""
+    """The sender was told that the mail is safe, and the next sender continues in the file."""
     scene.do("create")
     scene.do("send_far", "one", crossing=1)
     scene.do("send_far", "two", crossing=2)
 
 
 def a_sender_dies_and_the_postman_finds_its_mail(scene: Scene) -> None:
-    """The far side has it: it must not be another line that has its number one day."""
+    """The other host has received the line, so its number must never belong to another line."""
     scene.do("create")
     scene.do("send_far", "one", crossing=1)
     scene.kill_at("sync", "outbox/h2")
@@ -638,7 +643,7 @@ def a_sender_dies_and_the_postman_finds_its_mail(scene: Scene) -> None:
 
 
 def an_outbox_is_emptied(scene: Scene) -> None:
-    """Whatever is sent behind that stands in the file that took its place."""
+    """Mail that is sent after that is in the file that replaced the outbox."""
     scene.do("create")
     scene.do("send_far", "one", "two" * 300)
     scene.do("carry_and_confirm")
@@ -646,7 +651,7 @@ def an_outbox_is_emptied(scene: Scene) -> None:
 
 
 def an_outbox_is_damaged(scene: Scene) -> None:
-    """What is left of it goes on, and what it was is kept."""
+    """The rest of the outbox is sent, and the damaged file is kept."""
     scene.do("create")
     scene.do("send_far", "one")
     scene.do("damage_outbox")
@@ -655,7 +660,7 @@ def an_outbox_is_damaged(scene: Scene) -> None:
 
 
 def a_host_gets_another_name(scene: Scene) -> None:
-    """What waited goes on under that name, and what is sent then behind it."""
+    """Waiting mail continues under the new name, and new mail is sent after it."""
     scene.do("create")
     scene.do("take_name", "h1")
     scene.do("send_far", "one", crossing=1)
@@ -664,7 +669,7 @@ def a_host_gets_another_name(scene: Scene) -> None:
 
 
 def mail_comes_from_another_host(scene: Scene) -> None:
-    """Its host has a receipt, and forgets it."""
+    """The other host has a receipt and forgets the mail."""
     scene.do("create")
     scene.do("enlist")
     scene.do("receive", "one", received=1, sent=("bob", "one"))
@@ -672,14 +677,14 @@ def mail_comes_from_another_host(scene: Scene) -> None:
 
 
 def mail_comes_for_nobody(scene: Scene) -> None:
-    """Its host has a receipt, and forgets it; what its sender is told is on its way."""
+    """The other host has a receipt and forgets the mail; the report to its sender is on its way."""
     scene.do("create")
     scene.do("enlist")
     scene.do("receive_for_nobody", "one", "two", received=2, crossing=2)
 
 
 def a_postman_dies_with_mail_in_the_inbox(scene: Scene) -> None:
-    """The next one knows it, and confirms it."""
+    """The next postman recognizes the mail and confirms it."""
     scene.do("create")
     scene.do("enlist")
     scene.do("receive", "one", received=1, sent=("bob", "one"))

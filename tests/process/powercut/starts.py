@@ -1,4 +1,4 @@
-"""Real starts: a team is started on a disk that a power cut left, until all its work is done."""
+"""Real starts: a team starts on a disk after a power cut and works until everything is done."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ class Facts:
         self.told: dict[str, Told] = defaultdict(Told)
 
     def hear(self, facts: dict[str, Any]) -> None:
-        """Take a mark into account; the key `team` names another team than the first."""
+        """Record a mark; its key `team` names a team other than the first."""
         self.told[facts.get("team", "")].hear(facts)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The power going at one moment, by one model.
+    """A power cut at one moment, by one model.
 
     Attributes:
-        number: of the last record before it.
-        label: of the model.
-        state: what is left.
+        number: the number of the last record before it.
+        label: the name of the model.
+        state: the disk after it.
     """
 
     number: int
@@ -70,11 +70,11 @@ class Cut:
 
 @dataclass(slots=True)
 class Tally:
-    """What a series of cuts came to.
+    """The results of a series of cuts.
 
     Attributes:
-        states: how many distinct ones were judged, by model.
-        complaints: with the cut that they are about.
+        states: the number of distinct judged states by model.
+        complaints: pairs of a cut and its complaints.
     """
 
     states: Counter[str] = field(default_factory=Counter)
@@ -96,13 +96,13 @@ def cuts(
     share: float = 1.0,
     decisive: bool = False,
 ) -> Iterator[Cut]:
-    """Yield every distinct state, by each of the models and so many mixtures, moment by moment.
+    """Yield every distinct state, by each model and `mixed` mixtures, moment by moment.
 
-    With a `share` below 1 only so many of the moments are looked at; with `decisive`, the
-    decisive ones as well.
+    With a `share` below 1 only this share of the moments is checked; with `decisive`, the decisive
+    moments as well.
 
-    `facts` knows at each of them what had been told by then; a state that comes again when more
-    has been told is another one.
+    At each state, `facts` holds the acknowledgements before it. An equal state after further
+    acknowledgements counts as a different state.
     """
     disk = Disk(before)
     seen: set[int] = set()
@@ -125,16 +125,16 @@ def cuts(
 
 
 def _is_decisive(record: Record) -> bool:
-    """Whether somebody has just been told something, by mail or otherwise, or something is gone.
+    """Return whether a record is an acknowledgement, a sent message or a removal.
 
-    What is not synced is lost at most other moments as well, and matters at these.
+    Unsynced changes can be lost at most other moments too, but matter at these.
     """
     _, call, place, *_ = record
     return call in _DECISIVE or (call == "pwrite" and "inbox/" in place)
 
 
 class Court:
-    """Judges states in a folder of its own, in memory where the system has such a place."""
+    """Judges states in its own folder, in memory if the system supports that."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -159,14 +159,14 @@ class Court:
 
 @contextmanager
 def court() -> Iterator[Court]:
-    """Make a court, and clear its folder away."""
+    """Create a court, and remove its folder at the end."""
     place = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
     with tempfile.TemporaryDirectory(dir=place) as folder:
         yield Court(Path(folder) / "project")
 
 
 def judge_all(found: Iterable[Cut], facts: Facts, *, most_complaints: int = 20) -> Tally:
-    """Judge each cut as it comes; a series with that many bad ones is ended."""
+    """Judge each cut as it comes; stop after `most_complaints` bad ones."""
     tally = Tally()
     with court() as judging:
         for cut in found:
@@ -179,7 +179,7 @@ def judge_all(found: Iterable[Cut], facts: Facts, *, most_complaints: int = 20) 
 
 
 def sites(records: Iterable[Record]) -> list[str]:
-    """Return the lines of the program that asked for a sync."""
+    """Return the lines of the program that requested a sync."""
     syncs = (record for record in records if record[1] in _SYNCS)
     return sorted({site for record in syncs for site in record[4]})
 
@@ -192,14 +192,14 @@ def cuts_without(
     *,
     decisive: bool,
 ) -> Iterator[Cut]:
-    """Yield the states that are only possible where one line of the program syncs nothing.
+    """Yield the states that are only possible if one line of the program does not sync.
 
     With `decisive`, only at decisive moments.
     """
     disk, other = Disk(before), Disk(before, site)
     seen: set[int] = set()
     heard = 0
-    begun = False  # until that line is come to, both disks are the same
+    begun = False  # both disks are equal until that line runs
     for number, record in enumerate(records):
         if record[1] == "mark":
             facts.hear(record[2])
@@ -222,11 +222,11 @@ _RESTS: Final = ("idle", "shutdown", "failed", "paused")
 
 
 class Starts:
-    """Starts teams one after the other, in a folder of its own.
+    """Starts teams one after the other, in one folder.
 
     Args:
-        folder: empty.
-        commands: the log to which commands of the recorded run write that they ran.
+        folder: an empty folder.
+        commands: the log in which commands of the recorded run record that they ran.
     """
 
     def __init__(self, folder: Path, commands: Path) -> None:
@@ -250,11 +250,11 @@ class Starts:
         self._server.__exit__(kind, error, trace)
 
     def recover(self, cut: Cut, told: Told) -> tuple[list[str], list[Record]]:
-        """Start a team, let it do all there is, stop it, and read the person's mail.
+        """Start a team, wait until it is done, stop it, and read the person's mail.
 
         Returns:
-            What does not hold then, by what had been told before the cut; and a recording of the
-            whole, for a second cut.
+            The broken promises, judged by the acknowledgements before the cut; and a recording of
+                the start, for a second cut.
         """
         project = self._folder / "project"
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -317,7 +317,7 @@ class Starts:
         return say("Nothing to do.")
 
     def _begin(self, *argv: str) -> Forked:
-        """Fork a command that is recorded."""
+        """Fork a recorded command."""
         environment = {
             **interpreters_part(os.environ),
             **self._server.environment,
@@ -335,7 +335,7 @@ class Starts:
             (self._folder / "output").open("ab") as output,
         ):
             given = [nothing.fileno(), output.fileno(), output.fileno(), secrets]
-            if "--foreground" in argv:  # else it would start anew, to have its secrets handed over
+            if "--foreground" in argv:  # otherwise it would start again to receive its secrets
                 argv, environment = (*argv, secret_environment.OPTION, "3"), plain
             return forks().fork(
                 argv, given, cwd=self._folder / "project", env=environment, new_session=True

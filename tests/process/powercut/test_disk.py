@@ -1,4 +1,4 @@
-"""The disk that a power cut leaves holds what a real one may hold, and nothing else."""
+"""The simulated disk after a power cut has only contents that a real disk may have."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ INBOX = "inbox"
 OLD, NEW = b"the old line\n", b"the new line.\n"
 
 
-def test_what_was_cut_off_is_not_mixed_with_what_came_then() -> None:
-    """An empty write in between, by which a file is made where there is none, changes nothing."""
+def test_truncated_data_is_not_mixed_with_data_written_afterwards() -> None:
+    """An empty write in between, as it creates missing files, changes nothing."""
     disk = Disk({INBOX: OLD})
     records = [("ftruncate", 7, 0), ("pwrite", 7, 0, b""), ("pwrite", 7, 0, NEW)]
     for call, *facts in records:

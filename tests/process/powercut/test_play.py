@@ -1,4 +1,4 @@
-"""Power cuts while a whole team is at work, and processes are killed."""
+"""Power cuts and kills while a whole team works."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.process.powercut.starts import TEAMS, Cut, Facts, Starts, Tally, cour
 
 _STATES: Final = 20_000
 _STARTS: Final = 100
-_SECOND_CUTS: Final = 5  # states of each recovery
+_SECOND_CUTS: Final = 5  # states for each recovery
 _ROSTER: Final = f"{TEAMS['']}/config.json"
 
 
 @pytest.mark.slow
-def test_a_power_cut_forgets_nothing_of_a_short_play(project: Project) -> None:
+def test_a_power_cut_loses_nothing_acknowledged_in_a_short_play(project: Project) -> None:
     done = play.short(project, Random(1))
     records, before = done.recording.records(), done.recording.before
     tally = _judge(records, before, Random(1), states=75)
@@ -35,7 +35,9 @@ def test_a_power_cut_forgets_nothing_of_a_short_play(project: Project) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(5400)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_power_cut_forgets_nothing_of_a_whole_play(project: Project, seed: int) -> None:
+def test_a_power_cut_loses_nothing_acknowledged_in_a_whole_play(
+    project: Project, seed: int
+) -> None:
     done = play.whole(project, Random(seed))
     records, before = done.recording.records(), done.recording.before
     kills = sum(record[1] == "mark" and "killed" in record[2] for record in records)
@@ -49,12 +51,11 @@ def test_a_power_cut_forgets_nothing_of_a_whole_play(project: Project, seed: int
 
 
 def _say(line: object) -> None:
-    """Print, visible with `-s`."""
     print(line, flush=True)  # noqa: T201
 
 
 def _judge(records: list[Record], before: State, chance: Random, *, states: int) -> Tally:
-    """Judge about so many states, spread over the whole recording."""
+    """Judge about that many states, spread over the whole recording."""
     facts = Facts()
     share = min(1.0, 1.5 * states / (len(records) * 7))
     tally = judge_all(cuts(records, before, facts, chance=chance, mixed=1, share=share), facts)
@@ -65,7 +66,7 @@ def _judge(records: list[Record], before: State, chance: Random, *, states: int)
 def _start(
     records: list[Record], before: State, chance: Random, root: Path, *, starts: int
 ) -> Tally:
-    """Start a team on so many states, spread over the recording, and cut each start as well."""
+    """Start a team on that many states, spread over the recording; also cut each start."""
     facts, tally, last, wanted = Facts(), Tally(), -1, ""
     share = min(1.0, 1.6 * (starts + 5) / len(records))
     with Starts(root / "starts", root / "powercut.log") as starting, court() as judging:

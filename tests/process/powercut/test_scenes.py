@@ -1,4 +1,4 @@
-"""Power cuts in short scenes, at every moment and by every model; and what each sync is for."""
+"""Power cuts in short scenes, at every moment and by every model; every sync is needed."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from tests.process.powercut.starts import Facts, cuts, cuts_without, judge_all, 
 pytestmark = pytest.mark.slow
 
 
-# How many mixed states at a moment, and which share of the moments, besides the decisive ones.
+# The number of mixed states at each moment, and the share of moments besides the decisive ones.
 _SOME: Final = (1, 0.08)
 _ALL: Final = (3, 1.0)
 
 
 class Recorded:
-    """All scenes, each played once, when it is first asked for."""
+    """All scenes, each recorded once at its first use."""
 
     def __init__(self, folders: pytest.TempPathFactory) -> None:
         self._folders = folders
         self._known: dict[str, tuple[list[Record], State]] = {}
 
     def __call__(self, scene: Callable[[Scene], None]) -> tuple[list[Record], State]:
-        """Return the records of a scene, and the disk before it."""
+        """Return the records of a scene and the disk before it."""
         if scene.__name__ not in self._known:
             with opened(self._folders.mktemp("scene")) as project:
                 recording = Recording(project)
@@ -54,7 +54,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 @pytest.mark.parametrize(
     ("mixed", "share"), [_SOME, pytest.param(*_ALL, marks=pytest.mark.long)], ids=["some", "all"]
 )
-def test_a_power_cut_forgets_nothing_that_was_told(
+def test_a_power_cut_loses_nothing_acknowledged_in_a_scene(
     recorded: Recorded, scene: Callable[[Scene], None], mixed: int, share: float
 ) -> None:
     records, before = recorded(scene)
@@ -65,35 +65,35 @@ def test_a_power_cut_forgets_nothing_that_was_told(
     assert tally.complaints == [], tally
 
 
-@pytest.mark.timeout(600)  # a worker of its own records every scene first
+@pytest.mark.timeout(600)  # a separate worker records every scene first
 def test_each_sync_of_the_program_is_needed(
     recorded: Recorded,
 ) -> None:
-    """Without any one of them, something that was told is lost: none is a habit."""
+    """Without any one of the syncs, something acknowledged is lost."""
     open_ones = set(_places())
-    for decisive in (True, False):  # few are left for a look at every moment
+    for decisive in (True, False):  # only a few are left for the check of every moment
         for records, before in map(recorded, SCENES):
-            # One scene in which it is needed is enough.
+            # One scene that needs the sync is enough.
             asked = open_ones.intersection(sites(records))
             open_ones -= {site for site in asked if _loses(site, records, before, decisive)}
     assert not open_ones, "\n".join(sorted(open_ones))
 
 
 def _loses(site: str, records: list[Record], before: State, decisive: bool) -> bool:
-    """Whether something is lost without the syncs of one line."""
+    """Return whether something is lost without the syncs of one line."""
     facts = Facts()
     found = cuts_without(site, records, before, facts, decisive=decisive)
     return bool(judge_all(found, facts, most_complaints=1).complaints)
 
 
 def _places() -> Iterator[str]:
-    """The lines of the program that sync something."""
+    """Yield the lines of the program that sync something."""
     names = re.compile(rf"files\.(?:{'|'.join(WRITES)})\b|\b(?:{'|'.join(SYNCS)})\(")
     for package in (teamd, teamctl):
         [folder] = package.__path__
         for path in Path(folder).rglob("*.py"):
             text = path.read_text(encoding="utf-8")
-            if not names.search(text):  # most: they are not parsed
+            if not names.search(text):  # true for most files, which are not parsed
                 continue
             for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.Call) and _syncs(node):
@@ -101,7 +101,7 @@ def _places() -> Iterator[str]:
 
 
 def _syncs(call: ast.Call) -> bool:
-    """Whether a call syncs something, or writes by a function that does."""
+    """Return whether a call syncs something, directly or in a function of `files`."""
     match call.func:
         case ast.Attribute(value=ast.Name(id="files"), attr=name) if name in WRITES:
             return not any(

@@ -1,20 +1,20 @@
-"""A recorder of what a process does to the files of a team, and a killer at chosen points of it.
+"""Records the changes of a process to the files of a team, and kills it at chosen points.
 
 Python imports this module at the start of every process whose PYTHONPATH names its folder. With
-`POWERCUT_LOG` in the environment, each call that changes or syncs something below
-`POWERCUT_ROOT` is carried out and written down under one lock, so that the log has one order over
-all processes. Syncs are only written down: what they would have made safe is for `disk` to tell.
+`POWERCUT_LOG` in the environment, each call that changes or syncs something below `POWERCUT_ROOT`
+is executed and recorded under one lock, so that the log has one order over all processes. Syncs are
+only recorded; `disk` computes which data they make safe.
 
-`POWERCUT_KILLS` names a file with one JSON object: the process that next comes to that call on
-such a path kills itself there, and takes the file away first. Its keys:
+`POWERCUT_KILLS` names a file with one JSON object: the next process that makes that call on such a
+path removes the file and kills itself. The keys of the object:
 
 * `call`: `open`, `pwrite`, `ftruncate`, `rename`, `unlink`, `mkdir`, `sync`, `syncdir` …
-* `path`: a regular expression, found in the path below the root (of a rename: the new one).
+* `path`: a regular expression, searched in the path below the root (of a rename: the new path).
 * `when`: `before` or `after`.
-* `holds` (may be missing): a text that the process wrote last to that path.
-* `skip` (may be missing): how many such calls are let pass, over all processes.
+* `holds` (optional): a text in the last write of the process to that path.
+* `skip` (optional): the number of such calls to let pass, over all processes.
 
-Only the standard library is used, and nothing of what is tested.
+This module uses only the standard library and none of the tested code.
 """
 
 from __future__ import annotations
@@ -36,20 +36,22 @@ if TYPE_CHECKING:
 
 _DIRECTLY = ("fsync", "fdatasync")
 SYNCS = (*_DIRECTLY, "sync", "sync_directory", "sync_names", "make_durable", "make_safe_directory")
-WRITES = ("append", "append_alone", "replace", "replace_by_parts")  # of `files`, with their parts
+# functions of `files` that write and sync
+WRITES = ("append", "append_alone", "replace", "replace_by_parts")
 _OURS = re.compile(r"/(team(?:d|ctl)/.*)")
-_RECORDED = (".team", "team.toml", "deep")  # the first: `.teams/` too, and what is written aside
+# the first also covers `.teams/` and files that are written aside
+_RECORDED = (".team", "team.toml", "deep")
 
 _ASKED = {*SYNCS, *WRITES, "_write_named", "_write_aside"}
 
 _real: dict[str, Any] = {}
 _written: dict[str, bytes] = {}
 _log = _root = _kills = ""
-_within = False  # a call of ours is being carried out
+_within = False  # whether this module is executing a call itself
 
 
 def install(log: str, root: str, kills: str) -> None:
-    """Record from now on; what is recorded so far by this process goes to the old log."""
+    """Start recording; earlier records of this process remain in the old log."""
     global _log, _root, _kills
     _log, _root, _kills = log, os.path.realpath(root), kills
     if _real:
@@ -62,14 +64,14 @@ def install(log: str, root: str, kills: str) -> None:
 
 
 def mark(log: str, facts: dict[str, Any]) -> None:
-    """Write down a fact between the calls."""
+    """Record a fact between the calls."""
     with _locked(log) as fd:
         _write(fd, ("mark", facts))
 
 
 @contextmanager
 def _locked(log: str) -> Iterator[int]:
-    # Opened anew each time: a lock that came through a fork would exclude nobody.
+    # Opened for each use: a lock inherited through a fork would not exclude the other process.
     opened, closed = _real.get("open", os.open), os.close
     fd = opened(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -86,7 +88,7 @@ def _write(fd: int, record: tuple[Any, ...]) -> None:
 
 @contextmanager
 def _recording(call: str, place: str) -> Iterator[Callable[..., None]]:
-    """Carry out a call on a place below the root; yields what writes it down."""
+    """Execute a call on a place below the root; yield the function that records it."""
     global _within  # noqa: PLW0603 -- one recorder a process, without an object to hold it
     _die(call, place, "before")
     with _locked(_log) as fd:
@@ -126,7 +128,7 @@ def _die(call: str, place: str, when: str) -> None:
 
 
 def _place_of(path: Any, dir_fd: int | None = None) -> str | None:
-    """The path below the root, or `None` for what is not recorded."""
+    """Return the path below the root, or `None` if the path is not recorded."""
     if isinstance(path, int):
         return None
     name = os.fsdecode(path)
@@ -153,7 +155,7 @@ def _place(path: str) -> str | None:
 
 
 def _sites() -> tuple[str, ...]:
-    """The lines of the program that asked for a sync, each by calling what does it."""
+    """Return the lines of the program that requested a sync, from the inside out."""
     frame: FrameType | None = sys._getframe(2)
     asked, found = True, []
     while frame is not None and asked:
@@ -254,7 +256,7 @@ def _sync(fd: int) -> None:
 
 
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    """Note what goes past the recorder."""
+    """Record changes that bypass the recorder."""
     if event != "open" or _within or not isinstance(arguments[0], str | bytes):
         return
     if (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR) and arguments[1] is not None:
