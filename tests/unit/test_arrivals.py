@@ -1,4 +1,4 @@
-"""What arrives of other hosts: mail once, requests to teamd, answers to who waits for them."""
+"""Lines from other hosts: mail is delivered once, teamd gets requests, askers get answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def arrivals(tmp_path: Path, log: Path) -> Iterator[Arrivals]:
-    """Those of h1, which lets nobody ask for anything."""
+    """The arrivals of h1, which allows no host any command."""
     paths = TeamPaths(tmp_path / ".team")
     enrol(paths, bob=Status.IDLE, carol=Status.IDLE)
     HostPlaces(paths).create()
@@ -70,7 +70,7 @@ def got(arrivals: Arrivals, name: str = "bob") -> list[str]:
 
 
 def act(arrivals: Arrivals, fields: dict[str, Any], fact: Callable[[], object]) -> None:
-    """Have a line that is no mail come of h2, and wait for what it leads to."""
+    """Let h2 send a line that is not mail, and wait until `fact` holds."""
 
     async def scenario() -> None:
         arrivals.act("h2", fields)
@@ -81,8 +81,8 @@ def act(arrivals: Arrivals, fields: dict[str, Any], fact: Callable[[], object]) 
     asyncio.run(scenario())
 
 
-def test_of_lines_that_may_be_here_only_those_come_that_are_not(arrivals: Arrivals) -> None:
-    """The postman was killed between an inbox and its cursor."""
+def test_suspected_duplicates_are_delivered_only_if_missing(arrivals: Arrivals) -> None:
+    """The postman was killed after it wrote an inbox and before it wrote its cursor."""
     arrivals.deliver("h2", [line("m-1"), line("m-2", to="carol")], suspected=False)
     again = [line("m-1", to="BOB"), line("m-2", to="carol"), line("m-3")]
     arrivals.deliver("h2", again, suspected=True)
@@ -90,15 +90,15 @@ def test_of_lines_that_may_be_here_only_those_come_that_are_not(arrivals: Arriva
     assert got(arrivals, "carol") == ["m-2"]
 
 
-def test_where_nothing_is_suspected_nobody_looks_for_an_id(arrivals: Arrivals) -> None:
-    """Its reader knows an id that comes twice; to look at each message takes a pass over files."""
+def test_unsuspected_lines_are_not_checked_for_duplicates(arrivals: Arrivals) -> None:
+    """The reader recognizes a repeated id; checking each message would cost a pass over files."""
     for _ in range(2):
         arrivals.deliver("h2", [line("m-1")], suspected=False)
     assert got(arrivals) == ["m-1", "m-1"]
 
 
 def test_the_same_id_of_another_sender_or_host_is_another_message(arrivals: Arrivals) -> None:
-    """Anybody may choose an id; nobody keeps another's mail away with it."""
+    """Ids are chosen by senders, so a reused id must not block the mail of another sender."""
     local = Message(id="m-1", sender="carol", to="bob", content="here")
     arrivals.delivery.post.send(local)
     arrivals.deliver("h3", [line("m-1")], suspected=True)
@@ -108,7 +108,7 @@ def test_the_same_id_of_another_sender_or_host_is_another_message(arrivals: Arri
     assert senders == ["carol", "dora@default@h3", "emil@default@h2", "dora@default@h2"]
 
 
-def test_a_suspected_line_without_a_receiver_is_answered_and_holds_up_no_other(
+def test_a_suspected_line_without_a_receiver_is_answered_and_does_not_block_others(
     arrivals: Arrivals,
 ) -> None:
     lines = [line("m-1", to="nobody"), line("m-2", message="none"), line("m-3", to="../x")]
@@ -118,7 +118,7 @@ def test_a_suspected_line_without_a_receiver_is_answered_and_holds_up_no_other(
     assert "no teammate named 'nobody'" in told
 
 
-def test_a_request_that_is_refused_is_answered_to_the_host_that_asked(arrivals: Arrivals) -> None:
+def test_a_refused_request_is_answered_to_the_asking_host(arrivals: Arrivals) -> None:
     outbox = HostPlaces(arrivals.commands.paths).outbox("h2")
     act(arrivals, {"kind": REQUEST, **ASKED.encode()}, outbox.exists)
     _, raw = outbox.read_text().splitlines()
@@ -127,15 +127,15 @@ def test_a_request_that_is_refused_is_answered_to_the_host_that_asked(arrivals: 
     assert "h1 does not let h2 shutdown teammates" in answer["text"]
 
 
-def test_what_is_no_request_is_logged_and_not_answered(arrivals: Arrivals, log: Path) -> None:
+def test_an_invalid_request_is_logged_and_not_answered(arrivals: Arrivals, log: Path) -> None:
     act(arrivals, {"kind": REQUEST, "id": "../x"}, lambda: "no request" in log.read_text())
     assert not HostPlaces(arrivals.commands.paths).outbox("h2").exists()
 
 
-def test_an_answer_for_which_there_is_no_room_costs_nothing_else(
+def test_an_answer_that_does_not_fit_the_outbox_is_dropped_and_logged(
     arrivals: Arrivals, log: Path
 ) -> None:
-    """Its asker's time runs out, and says so; the postman goes on."""
+    """The asker reports a timeout; the postman continues."""
     outbox = arrivals.outbox("h2")
     outbox.append(MAIL, text="x" * 600)
     before = outbox.path.read_bytes()
@@ -144,7 +144,7 @@ def test_an_answer_for_which_there_is_no_room_costs_nothing_else(
     assert "too much mail waits for h2" in log.read_text()
 
 
-def test_an_answer_reaches_who_waits_and_one_of_another_host_does_not(
+def test_an_answer_reaches_its_asker_only_from_the_asked_host(
     arrivals: Arrivals, log: Path
 ) -> None:
     file = HostPlaces(arrivals.commands.paths).answer(ASKED.id)
@@ -158,7 +158,7 @@ def test_an_answer_reaches_who_waits_and_one_of_another_host_does_not(
 
 
 @pytest.mark.parametrize("kind", ["dance", 7, None, ["mail"]])
-def test_a_line_of_a_later_program_is_logged_and_passed_over(
+def test_a_line_of_unknown_kind_is_logged_and_ignored(
     arrivals: Arrivals, log: Path, kind: Any
 ) -> None:
     outboxes = HostPlaces(arrivals.commands.paths).outboxes

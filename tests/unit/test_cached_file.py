@@ -1,4 +1,4 @@
-"""What was read is known until it changes, and nothing that has changed is taken for known."""
+"""A cached file is read again only after it has changed."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from tests.waiting import wait_until
 
 
 class Reader:
-    """Reads a file, and counts how often."""
+    """Reads a file and counts the reads."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.reads = 0
 
     def read(self) -> str | None:
-        """Read it."""
         self.reads += 1
         return self._path.read_text() if self._path.exists() else None
 
 
 def settle(known: Callable[[], str | None], reader: Reader) -> None:
-    """Wait until a look reads nothing any more."""
+    """Wait until `known` answers without reading the file."""
 
     def is_known() -> bool:
         before = reader.reads
@@ -33,7 +32,7 @@ def settle(known: Callable[[], str | None], reader: Reader) -> None:
     wait_until(is_known, what="it is known")
 
 
-def test_what_stays_is_read_no_more_and_every_change_is_seen(tmp_path: Path) -> None:
+def test_an_unchanged_file_is_not_read_again_and_every_change_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "file"
     reader = Reader(path)
     known = remember(path, reader.read)
@@ -47,8 +46,8 @@ def test_what_stays_is_read_no_more_and_every_change_is_seen(tmp_path: Path) -> 
     assert known() is None
 
 
-def test_what_changed_just_now_is_read_again(tmp_path: Path) -> None:
-    """A second change within one tick of the file system's clock leaves no trace in its times."""
+def test_a_file_changed_a_moment_ago_is_read_again(tmp_path: Path) -> None:
+    """A second change within one tick of the file system's clock does not change its times."""
     path = tmp_path / "file"
     path.write_text("one")
     reader = Reader(path)

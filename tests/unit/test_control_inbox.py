@@ -1,4 +1,4 @@
-"""What the supervisor has taken from its inbox is done, whatever fails afterwards."""
+"""A request that the supervisor has taken from its inbox is carried out despite later errors."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from tests.unit.life import enrol
 
 
 class Spoilt(Mailbox):
-    """A mailbox that cannot be looked at any more once something was taken from it."""
+    """A mailbox that becomes unreadable after its first batch is done."""
 
     def done(self, batch: Batch) -> None:
-        """Forget it, and leave a link that leads to itself where the taken file was."""
+        """Replace the spool file by a link that leads to itself."""
         super().done(batch)
         taken = self._spool.path
         taken.unlink(missing_ok=True)
         taken.symlink_to(taken.name)
 
 
-def test_a_request_that_was_taken_is_answered_although_the_next_look_fails(
+def test_a_taken_request_is_answered_although_the_next_read_fails(
     tmp_path: Path,
 ) -> None:
-    """No other supervisor will find it: it is forgotten before it is carried out."""
+    """The request is removed before it is carried out, so no later supervisor would find it."""
     paths = TeamPaths(tmp_path / ".team")
     paths.create()
     request = ControlRequest(command="dance", deadline=time.time() + 60, id="a1")
@@ -56,8 +56,8 @@ def test_a_request_that_was_taken_is_answered_although_the_next_look_fails(
         assert inbox.retry_seconds, "and the look is tried again"
 
 
-def test_a_request_that_is_asked_again_is_answered_and_not_done_again(tmp_path: Path) -> None:
-    """Who asked was killed before it could read the answer, and asks again."""
+def test_a_repeated_request_is_answered_and_not_carried_out_again(tmp_path: Path) -> None:
+    """The asker was killed before it could read the answer, and asks again."""
     paths = TeamPaths(tmp_path / ".team")
     enrol(paths, ann=Status.SHUTDOWN)
     request = ControlRequest(

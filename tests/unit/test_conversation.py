@@ -1,4 +1,4 @@
-"""The conversation: records in, messages out, and every request one that the service takes."""
+"""The conversation turns records into messages that the service accepts."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def kinds(message: dict[str, Any]) -> list[str]:
     return [block["type"] for block in message["content"]]
 
 
-def test_results_stand_first_and_text_after_them(talk: Conversation) -> None:
-    """The service refuses a call whose result is not the first thing behind it."""
+def test_results_come_before_text_in_a_message(talk: Conversation) -> None:
+    """The service refuses a call whose result does not directly follow it."""
     talk.deliver(mail("work"))
     talk.add_reply(replied(use(DO, DO)))
     first, second = talk.unanswered
@@ -76,7 +76,7 @@ def test_thinking_is_returned_unchanged(talk: Conversation) -> None:
         (say(), []),
     ],
 )
-def test_what_the_service_does_not_take_back_is_left_out(
+def test_blocks_that_the_service_does_not_accept_back_are_left_out(
     talk: Conversation, answer: Answer, kept: list[str]
 ) -> None:
     talk.deliver(mail("work"))
@@ -97,7 +97,7 @@ def test_what_the_service_does_not_take_back_is_left_out(
         (lambda talk: talk.end_turn(PAUSED, "no key"), True),
     ],
 )
-def test_it_knows_whether_the_model_is_to_be_asked(
+def test_a_conversation_knows_whether_it_owes_a_reply(
     talk: Conversation, change: Callable[[Conversation], None], owes: bool
 ) -> None:
     talk.deliver(mail("work"))
@@ -105,7 +105,9 @@ def test_it_knows_whether_the_model_is_to_be_asked(
     assert talk.owes_reply is owes
 
 
-def test_opening_again_forgets_all_but_what_was_seen(talk: Conversation, tmp_path: Path) -> None:
+def test_opening_again_drops_the_messages_and_keeps_the_known_ids(
+    talk: Conversation, tmp_path: Path
+) -> None:
     old = mail("old")
     talk.deliver(old)
     talk.add_reply(replied(use(DO)))
@@ -119,10 +121,10 @@ def test_opening_again_forgets_all_but_what_was_seen(talk: Conversation, tmp_pat
         assert conversation.turns == 1
 
 
-def test_it_counts_turns_and_tokens_of_the_whole_transcript(
+def test_turns_and_tokens_are_counted_over_the_whole_transcript(
     talk: Conversation, tmp_path: Path
 ) -> None:
-    """All input counts, whether it came from the cache or not."""
+    """All input tokens count, cached or not."""
     talk.deliver(mail("work"))
     talk.add_reply(replied(say("One")))
     talk.add_reply(replied(decline()))
@@ -131,7 +133,7 @@ def test_it_counts_turns_and_tokens_of_the_whole_transcript(
         assert counted == (2, 120, 8)
 
 
-def test_records_of_a_later_version_are_passed_over(tmp_path: Path, talk: Conversation) -> None:
+def test_records_of_a_later_version_are_skipped(tmp_path: Path, talk: Conversation) -> None:
     talk.deliver(mail("work"))
     before = talk.context.messages()
     Transcript(tmp_path / "alice.jsonl").append(
@@ -140,10 +142,10 @@ def test_records_of_a_later_version_are_passed_over(tmp_path: Path, talk: Conver
     assert written(tmp_path / "alice.jsonl").context.messages() == before
 
 
-def test_half_a_surrogate_pair_is_replaced_for_writer_and_reader(
+def test_lone_surrogates_are_replaced_for_writer_and_reader(
     talk: Conversation, tmp_path: Path
 ) -> None:
-    """No request can carry one, and a folder's name or a note may hold it."""
+    """No request can carry a lone surrogate, but a folder's name or a note may contain one."""
     talk.open(Opened(system="You are 'alice', role: tester of \udcff."))
     talk.add_note("see \ud800")
     again = written(tmp_path / "alice.jsonl")
@@ -152,8 +154,8 @@ def test_half_a_surrogate_pair_is_replaced_for_writer_and_reader(
     json.dumps(talk.context.messages(), ensure_ascii=False).encode()
 
 
-def test_a_conversation_has_a_secret_that_is_in_no_id(tmp_path: Path) -> None:
-    """Whoever sees the ids of its mail must not be able to tell that of its next request."""
+def test_the_secret_of_a_conversation_appears_in_no_id(tmp_path: Path) -> None:
+    """A reader of the ids of its mail must not be able to predict the id of its next request."""
     path = tmp_path / "alice.jsonl"
     talk = written(path)
     talk.open(Opened(system=SYSTEM))
@@ -167,8 +169,8 @@ def test_a_conversation_has_a_secret_that_is_in_no_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_a_call_is_begun_once(talk: Conversation, tmp_path: Path, *, durable: bool) -> None:
-    """It is begun again when its permission has come, or by the next process."""
+def test_a_call_is_started_once(talk: Conversation, tmp_path: Path, *, durable: bool) -> None:
+    """It is started again only after its approval arrives, or by the next process."""
     talk.deliver(mail("work"))
     talk.add_reply(replied(use(DO)))
     (call,) = talk.unanswered

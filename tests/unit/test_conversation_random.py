@@ -1,4 +1,4 @@
-"""The conversation after whatever may happen to it."""
+"""The conversation after random sequences of events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def written(path: Path) -> Conversation:
 
 
 class Talk:
-    """A conversation in the hands of the loop, and the service that judges its requests."""
+    """A conversation as the loop drives it, and the strict server that checks its requests."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -46,23 +46,22 @@ class Talk:
         self.now.open(Opened(system=SYSTEM))
 
     def mail(self, contents: list[str]) -> None:
-        """Have mail delivered."""
+        """Deliver mail."""
         self._paused = False
         self.now.deliver(mail(*contents))
 
     def note(self, text: str) -> None:
-        """Have a note added."""
         self._paused = False
         self.now.add_note(f"<note>{text}</note>")
 
     def answer(self, answer: Answer) -> None:
-        """Ask if there is something to ask, and do what the reply says."""
+        """Send a request if a reply is owed, and carry out the reply."""
         if not self.now.owes_reply:
             return
         reply = replied(answer, self._check())
         pauses = reply.stop_reason == "pause_turn"
-        # What the strict server does not do: take back two paused turns merged into one, or tell
-        # a thought of a paused turn from the same thought in what follows it.
+        # The strict server does not take back two paused turns that were merged into one, and
+        # cannot tell a thought of a paused turn from the same thought in the turn that follows.
         if self._paused and (pauses or answer.redacted or answer.thinking is not None):
             return
         if pauses and (tool_calls(reply.content) or not reply.text.strip()):
@@ -73,7 +72,7 @@ class Talk:
         self._follow(reply)
 
     def restart(self, _: object = None) -> None:
-        """Be the next process of that name."""
+        """Replay the transcript as the next process would, and compare."""
         again = written(self._path)
         assert json.dumps(again.context.messages()) == json.dumps(self.now.context.messages())
         facts = ("opened", "owes_reply", "unanswered", "turns", "input_tokens", "output_tokens")
@@ -82,21 +81,21 @@ class Talk:
         self.now = again
 
     def pause(self, reason: str) -> None:
-        """Have a call fail for good."""
+        """End the turn with a permanent error."""
         if self.now.owes_reply:
             self.now.end_turn(PAUSED, reason)
 
     def open(self, role: str) -> None:
-        """Be spawned afresh."""
+        """Open the conversation again, as a new spawn does."""
         self._paused = False
         self.now.open(Opened(system=f"You are 'alice', role: {role}."))
 
     def checkpoint(self, _: object) -> None:
-        """Have the state written down; the next process reads no record above."""
+        """Write a checkpoint; the next process reads no earlier record."""
         self.now.checkpoint()
 
     def clear(self, kept: int) -> None:
-        """Have old results cleared."""
+        """Clear old results."""
         cleared = self.now.clear(kept=kept, least_bytes=1)
         assert not self.now.clear(kept=kept, least_bytes=1), "what is cleared stays as it is"
         assert self.now.context.bytes == weight(self.now.context.messages())
@@ -104,7 +103,7 @@ class Talk:
             self.restart()
 
     def summarise(self, text: str) -> None:
-        """Have a summary take the place of everything."""
+        """Replace the whole conversation by a summary."""
         owed = self.now.open_items
         reply = replied(say(text)) if text else None
         restated = restate(self.now.identity, tuple, owed, limit_bytes=200)
@@ -139,7 +138,7 @@ class Talk:
 
 
 def weight(messages: list[dict[str, Any]]) -> int:
-    """The bytes of all content blocks."""
+    """Return the size of all content blocks in bytes."""
     blocks = [block for message in messages for block in message["content"]]
     return sum(
         len(json.dumps(block, ensure_ascii=False, separators=(",", ":")).encode())
@@ -148,7 +147,7 @@ def weight(messages: list[dict[str, Any]]) -> int:
 
 
 words = st.text(max_size=20) | st.sampled_from(["", " ", "\n"])
-contents = words.map(lambda text: text.replace("\0", ""))  # no mail can hold one
+contents = words.map(lambda text: text.replace("\0", ""))  # mail cannot contain NUL
 reasons = ["end_turn", "max_tokens", "pause_turn", "refusal", "later", "tool_use"]
 answers = st.builds(
     Answer,
@@ -171,10 +170,10 @@ steps = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(steps, max_size=20))
-def test_whatever_happens_the_service_takes_it_and_the_next_process_reads_the_same(
+def test_after_any_events_the_service_accepts_it_and_the_next_process_reads_the_same(
     taken: list[tuple[str, Any]],
 ) -> None:
-    """A conversation that breaks a rule is refused for ever, and so is its teammate bricked."""
+    """A conversation that breaks a rule is refused each time, so its teammate is stuck."""
     with tempfile.TemporaryDirectory() as folder:
         talk = Talk(Path(folder) / "alice.jsonl")
         for what, given_to_it in [("mail", ["work"]), *taken, ("mail", ["more"])]:
@@ -221,13 +220,13 @@ records = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(records, max_size=25))
-def test_any_records_in_any_order_make_a_conversation_that_the_service_takes(
+def test_any_records_in_any_order_make_a_conversation_that_the_service_accepts(
     found: list[dict[str, Any]],
 ) -> None:
-    """Whatever a kill, another version or a hand in the file has made of a transcript."""
+    """A kill, another version or an edit by hand may have changed the transcript."""
     state, calls = ConversationState(), ["toolu_none"]
     for record in [{"record": "opened", "system": SYSTEM}, *found]:
-        if record["record"] == "result":  # of any call that there was, or of none
+        if record["record"] == "result":  # of any existing call, or of an unknown one
             call = calls[record["number"] % len(calls)]
             text = f"did {call} " * 30
             facts = {"tool_use_id": call, "content": text, "is_error": False}

@@ -1,4 +1,4 @@
-"""Mail on its way to other hosts, looked for in outboxes that hold anything."""
+"""Mail on its way to other hosts, found in the outboxes."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ def ids(paths: TeamPaths, begun: str) -> list[str]:
         ("mail", {"to": "bob", "message": {"id": "m-1", "content": "x"}}),
     ],
 )
-def test_what_is_no_mail_is_passed_over_and_hides_none(
+def test_invalid_mail_is_skipped_and_hides_no_other_message(
     post: MailRouter, paths: TeamPaths, kind: str, fields: dict[str, Any]
 ) -> None:
-    """A later version may send more than this one knows."""
+    """A later version may send fields that this one does not know."""
     Outbox(paths, "h3", durable=False).append(kind, **fields)
     assert ids(paths, "m-1") == []
     send(post, id="m-1")
     assert ids(paths, "m-1") == ["m-1"]
 
 
-def test_a_line_that_is_no_json_is_passed_over(post: MailRouter, paths: TeamPaths) -> None:
+def test_a_line_that_is_not_json_is_skipped(post: MailRouter, paths: TeamPaths) -> None:
     send(post, id="m-1")
     outbox = HostPlaces(paths).outbox("h3")
     header, line = outbox.read_bytes().splitlines(keepends=True)
@@ -79,28 +79,30 @@ def test_a_line_that_is_no_json_is_passed_over(post: MailRouter, paths: TeamPath
     assert ids(paths, "m-1") == ["m-1", "m-12"]
 
 
-def test_an_id_in_a_text_is_not_that_of_the_message(post: MailRouter, paths: TeamPaths) -> None:
+def test_an_id_inside_a_text_is_not_the_id_of_the_message(
+    post: MailRouter, paths: TeamPaths
+) -> None:
     send(post, id="m-2", content="I got your m-1.")
     assert (ids(paths, "m-1"), ids(paths, "m-2")) == ([], ["m-2"])
 
 
-def test_an_id_that_json_spells_otherwise_is_found(post: MailRouter, paths: TeamPaths) -> None:
+def test_an_id_with_json_escapes_is_found(post: MailRouter, paths: TeamPaths) -> None:
     send(post, id='a"b')
     assert ids(paths, 'a"') == ['a"b']
 
 
 @pytest.mark.parametrize("content", [b"", b'{"epoch": "torn', b"no header\n", b"\0" * 300 + b"\n"])
-def test_an_outbox_that_is_empty_or_damaged_hides_no_other(
+def test_an_empty_or_damaged_outbox_hides_no_other(
     post: MailRouter, paths: TeamPaths, content: bytes
 ) -> None:
-    """The doctor tells of it; who asks where a message is reads of the others."""
+    """`doctor` reports the damage; a search for a message reads the other outboxes."""
     HostPlaces(paths).outbox("h2").write_bytes(content)
     send(post, id="m-1")
     assert ids(paths, "m-1") == ["m-1"]
     assert [way.to for way in trace(paths, "m-1")] == ["bob@default@h3"]
 
 
-def test_a_message_that_was_sent_twice_is_on_one_way(post: MailRouter, paths: TeamPaths) -> None:
+def test_a_message_sent_twice_is_listed_once(post: MailRouter, paths: TeamPaths) -> None:
     for _ in range(2):
         send(post, id="m-1")
     (way,) = trace(paths, "m-1")
@@ -109,13 +111,13 @@ def test_a_message_that_was_sent_twice_is_on_one_way(post: MailRouter, paths: Te
     assert len(trace(paths, "m-1")) == 2
 
 
-def test_the_inbox_of_somebody_on_another_host_is_not_here(post: MailRouter) -> None:
+def test_a_receiver_on_another_host_has_no_inbox_here(post: MailRouter) -> None:
     with pytest.raises(BadName, match="it is on another host; only mail and commands go there"):
         post.inbox("bob@default@h3")
 
 
-def test_inboxes_beyond_those_that_stay_open_are_written_as_well(paths: TeamPaths) -> None:
-    """The file of the one that was opened first is closed then, and opened anew."""
+def test_more_inboxes_than_stay_open_can_be_written(paths: TeamPaths) -> None:
+    """The file that was opened first is closed, and opened again when needed."""
     names = [f"m{number}" for number in range(130)]
     post = MailRouter(paths, durable=False, max_bytes=1000)
     before = opened()
@@ -130,7 +132,7 @@ def nested(levels: int) -> bytes:
     return b'{"content": "x", "extra": ' + b'{"a": ' * levels + b"1" + b"}" * levels + b"}"
 
 
-def test_objects_that_are_nested_too_deep_are_no_message() -> None:
+def test_too_deeply_nested_objects_are_not_a_message() -> None:
     with pytest.raises(NotAMessage, match="it is nested deeper than "):
         parse_object(nested(101))
     assert parse_object(nested(99))["content"] == "x"

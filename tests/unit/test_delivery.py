@@ -1,4 +1,4 @@
-"""Mail on its way into a conversation: what is done with at once, and what a moment later."""
+"""Mail on its way into a conversation, and when the inbox may forget it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def said(life: Life) -> list[str]:
     return [message.content for message in life.conversation().new_mail]
 
 
-def test_mail_that_is_to_be_answered_is_done_with_later_and_delivered_once(tmp_path: Path) -> None:
-    """The inbox forgets it while the model thinks; more mail may come until then."""
+def test_mail_that_needs_an_answer_is_removed_later_and_delivered_once(tmp_path: Path) -> None:
+    """The inbox forgets it while the model answers; more mail may arrive until then."""
     life = Life(tmp_path)
     life.send("a")
 
@@ -73,10 +73,10 @@ def says_nothing(life: Life, _: Message) -> None:
 
 
 @pytest.mark.parametrize("prepare", [is_known, waits_for_results, says_nothing])
-def test_mail_that_the_model_is_not_asked_about_next_is_done_with_at_once(
+def test_mail_that_causes_no_request_is_removed_from_the_inbox_at_once(
     tmp_path: Path, prepare: Callable[[Life, Message], None]
 ) -> None:
-    """Whoever looks into the inbox next, a tool or a shutdown, finds only what is new."""
+    """The next reader of the inbox, a tool or a shutdown, finds only new mail."""
     life = Life(tmp_path)
     prepare(life, life.send("work"))
     delivering(life, lambda _: None)

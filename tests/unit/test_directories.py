@@ -1,4 +1,4 @@
-"""What a kill leaves is removed once nobody can be at it any more."""
+"""Files left by a kill are removed once no process can be using them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def left(path: Path, *, hours: float) -> Path:
     return path
 
 
-def test_only_what_was_written_aside_long_ago_is_swept(paths: TeamPaths) -> None:
-    """What was written a moment ago may be renamed the next."""
+def test_only_old_temporary_files_are_swept(paths: TeamPaths) -> None:
+    """A young temporary file may be about to be renamed."""
     old = [
         left(folder / f".teamd-{number}.tmp", hours=1.1)
         for number, folder in enumerate((paths.root, paths.inboxes, paths.replies))
@@ -35,7 +35,7 @@ def test_only_what_was_written_aside_long_ago_is_swept(paths: TeamPaths) -> None
     assert directories.sweep(paths) == []
 
 
-def test_a_link_is_removed_and_not_what_it_leads_to(paths: TeamPaths, tmp_path: Path) -> None:
+def test_a_link_is_removed_and_its_target_is_kept(paths: TeamPaths, tmp_path: Path) -> None:
     outside = left(tmp_path / "outside", hours=0)
     link = paths.root / ".teamd-link.tmp"
     link.symlink_to(outside)
@@ -45,7 +45,7 @@ def test_a_link_is_removed_and_not_what_it_leads_to(paths: TeamPaths, tmp_path: 
     assert outside.exists()
 
 
-def test_what_goes_meanwhile_is_passed_over(paths: TeamPaths) -> None:
+def test_a_file_that_disappears_meanwhile_is_skipped(paths: TeamPaths) -> None:
     there = left(paths.root / "there", hours=1)
     found = directories.older([paths.root / "gone", there], seconds=1)
     assert list(found) == [there]

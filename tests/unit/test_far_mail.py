@@ -1,4 +1,4 @@
-"""Mail to other hosts and from them: addresses, the outbox, and what is told to whom."""
+"""Mail to and from other hosts: addresses, the outbox, and the notices to senders."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def post(paths: TeamPaths) -> MailRouter:
 
 @pytest.fixture
 def postman(paths: TeamPaths) -> Iterator[None]:
-    """A postman that runs, by the lock that it holds."""
+    """Hold the lock of a running postman."""
     lock = HostPlaces(paths).postman
     files.append(lock, b"", durable=False)
     with locks.locked(lock):
@@ -100,7 +100,7 @@ def test_mail_to_another_machine_is_a_line_in_its_outbox(
 
 
 @pytest.mark.parametrize("address", ["bob@default@h1", "BOB@Default@H1"])
-def test_the_own_machine_in_an_address_is_here(
+def test_an_address_with_the_own_host_name_is_local(
     post: MailRouter, paths: TeamPaths, address: str
 ) -> None:
     assert post.send(to(address)) == Sent("bob")
@@ -125,7 +125,7 @@ def test_the_own_machine_in_an_address_is_here(
         ("../x@default@h2", BadName, "an address on another host is NAME@TEAM@HOST"),
     ],
 )
-def test_an_address_that_leads_nowhere_is_told_what_would(
+def test_an_invalid_address_is_answered_with_the_valid_ones(
     post: MailRouter, paths: TeamPaths, address: str, error: type[TeamError], sentence: str
 ) -> None:
     see(paths, "h2")
@@ -134,7 +134,7 @@ def test_an_address_that_leads_nowhere_is_told_what_would(
     assert queued(paths, "h2") == []
 
 
-def test_without_hosts_nothing_of_them_is_made(tmp_path: Path) -> None:
+def test_without_hosts_no_host_files_are_created(tmp_path: Path) -> None:
     paths = TeamPaths(tmp_path / ".team")
     enrol(paths, bob=Status.IDLE)
     plain = MailRouter(paths, durable=False, max_bytes=1000)
@@ -145,7 +145,7 @@ def test_without_hosts_nothing_of_them_is_made(tmp_path: Path) -> None:
     assert not paths.hosts.exists()
 
 
-def test_a_sender_hears_that_its_mail_waits_and_since_when(
+def test_a_sender_is_told_that_its_mail_waits_and_since_when(
     post: MailRouter, paths: TeamPaths, postman: None
 ) -> None:
     see(paths, "h2", HostState.UNREACHABLE, why="no sign of life")
@@ -156,14 +156,12 @@ def test_a_sender_hears_that_its_mail_waits_and_since_when(
     assert len(queued(paths, "h2")) == 1
 
 
-def test_a_sender_hears_that_no_postman_runs_and_that_a_receiver_sleeps(
-    post: MailRouter, paths: TeamPaths
-) -> None:
+def test_a_sender_is_told_that_no_postman_runs(post: MailRouter, paths: TeamPaths) -> None:
     see(paths, "h2")
     assert "queued for h2: no postman runs here" in str(post.send(to("bob@default@h2")).warning)
 
 
-def test_a_receiver_that_is_shut_down_is_known_by_its_roster(
+def test_a_shut_down_receiver_is_recognized_by_the_roster_of_its_host(
     post: MailRouter, paths: TeamPaths, postman: None
 ) -> None:
     see(paths, "h2")
@@ -173,9 +171,7 @@ def test_a_receiver_that_is_shut_down_is_known_by_its_roster(
     )
 
 
-def test_an_outbox_that_is_full_is_an_error_and_nobody_waits(
-    post: MailRouter, paths: TeamPaths
-) -> None:
+def test_a_full_outbox_is_an_error_and_does_not_block(post: MailRouter, paths: TeamPaths) -> None:
     assert post.hosts is not None
     full = replace(post, hosts=replace(post.hosts, max_bytes=300))
     full.send(to("bob@default@h3"))
@@ -187,7 +183,7 @@ def test_an_outbox_that_is_full_is_an_error_and_nobody_waits(
         post.send(to("bob@default@h3", content="x" * 1000))
 
 
-def test_another_text_under_an_id_that_is_on_its_way_is_refused(post: MailRouter) -> None:
+def test_another_text_under_a_queued_id_is_refused(post: MailRouter) -> None:
     first = to("bob@default@h3", id="order-66")
     post.check_id(first)
     post.send(first)
@@ -196,7 +192,7 @@ def test_another_text_under_an_id_that_is_on_its_way_is_refused(post: MailRouter
         post.check_id(replace(first, content="y"))
 
 
-def test_a_broadcast_names_whom_it_missed(
+def test_a_broadcast_names_the_teammates_that_it_missed(
     post: MailRouter, paths: TeamPaths, postman: None
 ) -> None:
     see(paths, "h2")
@@ -222,7 +218,7 @@ def test_a_message_is_traced_to_the_other_machine(post: MailRouter, paths: TeamP
     assert way.stage is DeliveryStage.ARRIVED
 
 
-def test_how_a_host_is_told_of_names_a_day_that_is_not_today() -> None:
+def test_the_time_of_a_report_includes_the_day_unless_it_is_today() -> None:
     view = HostView(name="h2", state=HostState.UNREACHABLE, since=1000.0)
     day = time.strftime("%Y-%m-%d", time.localtime(view.since))
     assert str(describe_absence(view)).startswith(f"unreachable since {day} ")
@@ -233,22 +229,22 @@ NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", fullmatch=True)
 
 
 @given(NAMES, NAMES, NAMES)
-def test_every_address_reads_as_it_was_written(name: str, team: str, host: str) -> None:
+def test_every_address_is_decoded_as_it_was_encoded(name: str, team: str, host: str) -> None:
     found = parse_address(f"{name}@{team}@{host}")
     assert found == HostAddress(name, team, host.lower())
     assert parse_address(str(found)) == found
 
 
 @given(st.text(alphabet="aZ0_-@./ \n\0é", max_size=12))
-def test_what_is_no_address_is_none(text: str) -> None:
-    """Nothing but names, which are parts of paths."""
+def test_an_invalid_address_is_not_decoded(text: str) -> None:
+    """Only names are valid, because they become parts of paths."""
     found = parse_address(text)
     if found is not None:
         assert text.count("@") == 2
         assert not set("./ \n\0é") & set(text)
 
 
-# What comes from other hosts.
+# Mail from other hosts.
 
 
 @pytest.fixture
@@ -263,12 +259,12 @@ def line(*, to: str = "bob", team: str = "default", **message: Any) -> OutLine:
 
 
 def wired(found: dict[str, Any]) -> OutLine:
-    """Return a line of mail as it comes over the wire."""
+    """Return a mail line as it arrives over the wire."""
     text = json.dumps({"kind": "mail", **found}, ensure_ascii=False)
     return OutLine.make(1, "", text[1:].encode("utf-8", "surrogatepass"))
 
 
-def test_mail_of_another_machine_says_which_by_the_subject(
+def test_mail_from_another_host_names_it_in_the_sender(
     delivery: FarDelivery, post: MailRouter
 ) -> None:
     delivery.deliver("h2", [line(to="BOB", summary="s")])
@@ -278,15 +274,15 @@ def test_mail_of_another_machine_says_which_by_the_subject(
 
 
 @pytest.mark.parametrize("claimed", ["lead@default@h3", "lead@default", "@", "", None, 7])
-def test_a_sender_that_claims_to_be_elsewhere_is_refused(
+def test_a_sender_that_claims_another_host_is_refused(
     delivery: FarDelivery, post: MailRouter, claimed: Any
 ) -> None:
     delivery.deliver("h2", [line(**{"from": claimed}), line(id="m-2")])
     assert [mail.id for mail in post.inbox("bob").peek()] == ["m-2"]
 
 
-def test_only_words_cross(delivery: FarDelivery, post: MailRouter) -> None:
-    """An interrupt ends a turn, a prompt begins a task, an approval opens one: here none of it."""
+def test_only_plain_messages_cross_hosts(delivery: FarDelivery, post: MailRouter) -> None:
+    """An interrupt would end a turn, a prompt begin a task and an approval answer a request."""
     power: dict[str, Any] = {
         "prompt": True,
         "fresh": True,
@@ -317,7 +313,7 @@ def test_messages_to_one_receiver_keep_their_order(delivery: FarDelivery, post: 
         ("gone", "default", "gone is shut down; the message waits"),
     ],
 )
-def test_a_sender_is_told_by_mail_what_became_of_its_message(
+def test_a_sender_is_told_by_mail_why_its_message_was_not_read(
     delivery: FarDelivery, paths: TeamPaths, to: str, team: str, sentence: str
 ) -> None:
     see(paths, "h2")
@@ -331,10 +327,10 @@ def test_a_sender_is_told_by_mail_what_became_of_its_message(
     assert len(box("gone").peek()) == (1 if to == "gone" else 0)
 
 
-def test_the_answers_to_a_batch_wait_for_the_disk_once(
+def test_the_answers_to_a_batch_are_synced_once(
     delivery: FarDelivery, post: MailRouter, paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All mail of all hosts waits as long."""
+    """The mail of all hosts waits during a sync."""
     see(paths, "h2")
     post = replace(post, hosts=FarHosts(paths, "h1"))
     path, real, sizes = HostPlaces(paths).outbox("h2"), os.fdatasync, []
@@ -351,16 +347,16 @@ def test_the_answers_to_a_batch_wait_for_the_disk_once(
     assert sizes == [path.stat().st_size], "once, behind all of them"
 
 
-def test_what_teamd_says_is_never_answered(
+def test_mail_from_teamd_is_never_answered(
     delivery: FarDelivery, post: MailRouter, paths: TeamPaths
 ) -> None:
-    """Two hosts would tell each other so for ever."""
+    """Otherwise two hosts would answer each other endlessly."""
     see(paths, "h2")
     delivery.deliver("h2", [line(to="nobody", **{"from": "teamd"})])
     assert queued(paths, "h2") == []
 
 
-def test_a_full_inbox_is_answered_and_holds_up_nobody(
+def test_mail_to_a_full_inbox_is_answered_and_does_not_block_others(
     delivery: FarDelivery, post: MailRouter, paths: TeamPaths
 ) -> None:
     see(paths, "h2")
@@ -403,7 +399,7 @@ ANYTHING = st.recursive(
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from(["to", "team", "message"]), ANYTHING), st.data())
-def test_no_line_of_another_machine_does_harm(
+def test_no_line_from_another_host_does_harm(
     tmp_path_factory: pytest.TempPathFactory, found: dict[str, Any], data: st.DataObject
 ) -> None:
     paths = TeamPaths(tmp_path_factory.mktemp("team") / ".team")
@@ -422,7 +418,7 @@ def test_no_line_of_another_machine_does_harm(
     assert json.dumps([one.to_json() for one in mail])
 
 
-def test_a_sender_is_told_one_thing_where_who_is_shut_down_has_no_room(
+def test_a_sender_gets_one_notice_if_a_shut_down_receiver_has_a_full_inbox(
     delivery: FarDelivery, post: MailRouter, paths: TeamPaths
 ) -> None:
     see(paths, "h2")
@@ -437,7 +433,7 @@ def test_a_sender_is_told_one_thing_where_who_is_shut_down_has_no_room(
     assert len(post.inbox("gone").peek()) == 1
 
 
-def test_an_answer_can_be_sent_whatever_name_was_asked_for(
+def test_an_answer_can_be_sent_for_any_receiver_name(
     delivery: FarDelivery, paths: TeamPaths
 ) -> None:
     see(paths, "h2")

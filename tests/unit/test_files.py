@@ -1,4 +1,4 @@
-"""Shared files: whole or as they were, private, and locked by name."""
+"""Shared files: replaced atomically, private, and locked by name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def names(folder: Path) -> list[str]:
     return [entry.name for entry in folder.iterdir()]
 
 
-def test_replace_is_whole_private_and_leaves_nothing_aside(path: Path) -> None:
+def test_replace_is_atomic_and_private_and_leaves_no_temporary_file(path: Path) -> None:
     path.write_bytes(b"old")
     files.replace(path, b"new")
     assert path.read_bytes() == b"new"
@@ -40,16 +40,16 @@ def test_replace_is_whole_private_and_leaves_nothing_aside(path: Path) -> None:
     assert names(path.parent) == [path.name]
 
 
-def test_an_append_stands_on_a_line_of_its_own(path: Path) -> None:
-    """A foreign writer may be killed in mid-line; only its own message is lost."""
+def test_an_append_begins_on_a_new_line(path: Path) -> None:
+    """A foreign writer may be killed in the middle of a line; only its own message is lost."""
     path.write_bytes(b'{"content": "who')
     files.append(path, b"mine\n")
     files.append(path, b"more\n")
     assert path.read_bytes() == b'{"content": "who\nmine\nmore\n'
 
 
-def test_who_renames_another_file_into_place_misleads_nobody(path: Path) -> None:
-    """An editor does that. Mail that waits for the lock must reach the file that stands there."""
+def test_an_append_follows_a_file_renamed_into_place(path: Path) -> None:
+    """Editors save by renaming. Mail that waits for the lock must reach the new file."""
     path.write_bytes(b"old\n")
     with ThreadPoolExecutor() as pool:
         with locks.locked(path):
@@ -62,7 +62,7 @@ def test_who_renames_another_file_into_place_misleads_nobody(path: Path) -> None
     assert path.read_bytes() == b"new\nmail\n"
 
 
-def test_who_removes_the_file_misleads_nobody_either(path: Path) -> None:
+def test_an_append_recreates_a_removed_file(path: Path) -> None:
     with ThreadPoolExecutor() as pool:
         with locks.locked(path):
             waiting = pool.submit(files.append, path, b"mail\n")
@@ -76,7 +76,7 @@ def descriptors_of(path: Path) -> int:
     return [file.path for file in psutil.Process().open_files()].count(str(path))
 
 
-def test_a_lock_that_is_held_too_long_is_a_sentence(path: Path) -> None:
+def test_a_lock_timeout_is_reported_in_a_sentence(path: Path) -> None:
     with locks.locked(path):
         assert locks.try_lock(path) is None
         with pytest.raises(LockTimeout) as caught, locks.locked(path, timeout_seconds=0.05):
@@ -89,7 +89,7 @@ def test_a_lock_that_is_held_too_long_is_a_sentence(path: Path) -> None:
         pass
 
 
-def test_no_descriptor_is_left(path: Path) -> None:
+def test_no_descriptor_is_leaked(path: Path) -> None:
     before = opened()
     files.append(path, b"x\n")
     files.append(path, b"x\n")
@@ -104,10 +104,10 @@ def test_no_descriptor_is_left(path: Path) -> None:
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
 @pytest.mark.parametrize("use", [lambda path: files.append(path, b"x\n"), files.read, lock])
-def test_what_is_no_file_is_refused(
+def test_a_path_that_is_not_a_regular_file_is_refused(
     path: Path, make: Callable[[Path], None], use: Callable[[Path], object]
 ) -> None:
-    """A FIFO would let its reader wait for ever, and its writer write to nobody."""
+    """Reading a FIFO would block, and data written to it would be lost."""
     make(path)
     with pytest.raises(StoreError, match=r"not a regular file|Is a directory"):
         use(path)
@@ -121,7 +121,7 @@ def test_a_folder_is_not_replaced(path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 9, 10, 11, (1 << 20) - 1, 1 << 20, (1 << 20) + 1])
-def test_all_of_a_file_is_read(path: Path, size: int) -> None:
+def test_a_file_is_read_whole(path: Path, size: int) -> None:
     content = os.urandom(size)
     path.write_bytes(content)
     assert files.read(path) == content
@@ -133,7 +133,7 @@ def test_all_of_a_file_is_read(path: Path, size: int) -> None:
 def test_a_file_that_grows_while_it_is_read_is_read_to_its_end(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As far as it stood when the read began, at least."""
+    """The result holds at least the content at the start of the read."""
     path.write_bytes(b"one\n")
     pread = os.pread
 
@@ -148,10 +148,10 @@ def test_a_file_that_grows_while_it_is_read_is_read_to_its_end(
     assert content.startswith(b"one\nmore\n")
 
 
-def test_a_disk_that_fails_in_the_middle_is_no_end(
+def test_a_read_error_in_the_middle_is_not_taken_for_the_end(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel gives what comes before a bad sector, and tells of that at the next read."""
+    """The kernel returns the bytes before a bad sector and reports the error at the next read."""
     path.write_bytes(b"x" * 100)
 
     def fail_behind_ten(fd: int, count: int, offset: int) -> bytes:
@@ -164,14 +164,14 @@ def test_a_disk_that_fails_in_the_middle_is_no_end(
         files.read(path)
 
 
-def test_a_file_that_tells_no_size_is_read_to_its_end() -> None:
-    """As those of proc(5) do, and those of some other file systems."""
+def test_a_file_without_a_size_is_read_to_its_end() -> None:
+    """Files in proc(5) and in some other file systems report a size of 0."""
     with open("/proc/self/smaps", "rb") as file:  # noqa: PTH123 -- a descriptor
         found = files.read_descriptor(file.fileno())
     assert b"[vsyscall]" in found or b"[vdso]" in found, "which comes last, pages behind the first"
 
 
-def test_what_is_not_there_is_none(path: Path) -> None:
+def test_a_missing_file_reads_as_none(path: Path) -> None:
     assert files.read(path) is None
     files.remove(path)
     with pytest.raises(StoreError, match="has gone"):
@@ -190,7 +190,7 @@ def test_what_is_not_there_is_none(path: Path) -> None:
         (errno.EIO, "doctor"),
     ],
 )
-def test_an_error_of_the_system_is_a_sentence_that_names_the_file(
+def test_a_system_error_becomes_a_sentence_that_names_the_file(
     path: Path, number: int, words: str
 ) -> None:
     with pytest.raises(StoreError, match=words) as caught, translate_os_errors(path):
@@ -199,8 +199,8 @@ def test_an_error_of_the_system_is_a_sentence_that_names_the_file(
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_not_confirmed_is_not_replaced(tmp_path: Path) -> None:
-    """Whoever confirms sees the old content there, and nothing is left aside."""
+def test_a_file_is_not_replaced_if_confirm_raises(tmp_path: Path) -> None:
+    """`confirm` sees the old content, and no temporary file is left."""
     path = tmp_path / "a"
     path.write_text("old")
 

@@ -1,4 +1,4 @@
-"""The file tools: what the model reads, and what stands on the disk afterwards."""
+"""The file tools: the text that the model reads, and the files on disk afterwards."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_lines_are_numbered_as_by_cat(box: Toolbox, tmp_path: Path) -> None:
     assert read(box) == "     1\tone\n     2\t\n     3\t\tthrée"
 
 
-def test_a_page_tells_where_to_go_on(box: Toolbox, tmp_path: Path) -> None:
+def test_a_page_names_the_next_offset(box: Toolbox, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("".join(f"{n}\n" for n in range(1, 11)))
     assert read(box, limit=2) == "     1\t1\n     2\t2\n[… 8 more lines; go on with offset=3]"
     assert read(box, offset=9, limit=1) == "     9\t9\n[… 1 more line; go on with offset=10]"
@@ -75,7 +75,7 @@ def test_the_last_line_counts_without_its_newline(box: Toolbox, tmp_path: Path) 
     assert read(box, limit=1).endswith("[… 2 more lines; go on with offset=2]")
 
 
-def test_an_offset_past_the_end_is_told(box: Toolbox, tmp_path: Path) -> None:
+def test_an_offset_past_the_end_is_reported(box: Toolbox, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n2\n")
     text = refused(box, "read_file", path="a", offset=3)
     assert text == "a has 2 lines; offset 3 is past its end"
@@ -91,7 +91,7 @@ def test_a_long_file_is_bounded_in_bytes(box: Toolbox, tmp_path: Path) -> None:
     assert note == f"[… {100 - shown} more lines; go on with offset={shown + 1}]"
 
 
-def test_a_giant_line_is_cut_and_told(box: Toolbox, tmp_path: Path) -> None:
+def test_a_very_long_line_is_cut_and_marked(box: Toolbox, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("first\n" + "ä" * 100_000 + "\nlast\n")
     assert read(box) == "     1\tfirst\n[… 2 more lines; go on with offset=2]"
     text, cut, more = read(box, offset=2).split("\n")
@@ -112,11 +112,11 @@ def test_a_giant_line_is_cut_and_told(box: Toolbox, tmp_path: Path) -> None:
 def test_pages_hold_every_line_once(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], room: int, limit: int, ends: bool
 ) -> None:
-    """Who follows the offsets misses no line, and no page is larger than its room."""
+    """Following the offsets misses no line, and no page exceeds its size limit."""
     path = tmp_path_factory.getbasetemp() / "pages"
     whole = "\n".join(lines) + "\n" * ends
     path.write_bytes(whole.encode())
-    whole = whole.removeprefix("\ufeff")  # no part of a line
+    whole = whole.removeprefix("\ufeff")  # the byte order mark is not part of a line
     lines = whole.removesuffix("\n").split("\n") if whole else []
     seen: list[str] = []
     while True:
@@ -159,7 +159,7 @@ def test_an_unusual_form_is_named_below_the_lines(
 
 
 def test_the_form_is_named_on_the_page_that_shows_it(box: Toolbox, tmp_path: Path) -> None:
-    """Line endings on each, since they matter to an edit of it."""
+    """Line endings are named on every page, since they matter to an edit of it."""
     (tmp_path / "a").write_bytes(b"\xef\xbb\xbf1\n2\r\n3")
     ends = "mixed line endings: 1 CRLF of 2"
     assert f"\n[{ends}; UTF-8 BOM]\n" in read(box, limit=1)
@@ -167,7 +167,7 @@ def test_the_form_is_named_on_the_page_that_shows_it(box: Toolbox, tmp_path: Pat
     assert read(box, offset=3).endswith(f"\n[{ends}; no newline at the end]")
 
 
-def test_utf_16_is_refused_by_its_name(box: Toolbox, tmp_path: Path) -> None:
+def test_utf_16_is_refused_by_name(box: Toolbox, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("hi", encoding="utf-16")
     for name, more in {"read_file": {}, "edit_file": {"old_text": "a", "new_text": "b"}}.items():
         text = refused(box, name, path="a", **more)
@@ -175,7 +175,7 @@ def test_utf_16_is_refused_by_its_name(box: Toolbox, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"a\0b", b"\xff\xfe\0\0h\0\0\0", b"caf\xe9\n", b"\xed\xa0\x80"])
-def test_what_is_no_text_is_refused(box: Toolbox, tmp_path: Path, data: bytes) -> None:
+def test_binary_content_is_refused(box: Toolbox, tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a").write_bytes(data)
     for name, more in {"read_file": {}, "edit_file": {"old_text": "a", "new_text": "b"}}.items():
         text = refused(box, name, path="a", **more)
@@ -184,7 +184,7 @@ def test_what_is_no_text_is_refused(box: Toolbox, tmp_path: Path, data: bytes) -
 
 @pytest.mark.slow
 def test_a_file_of_ten_gigabytes_is_read_by_pages(box: Toolbox, tmp_path: Path) -> None:
-    """Also one whose line never ends: memory stays small, and no time goes into counting on."""
+    """Also a single endless line: memory stays small, and the rest of the file is not counted."""
     with (tmp_path / "a").open("wb") as file:
         file.write(b"line\n" * 5000)
         file.truncate(10 << 30)
@@ -196,10 +196,10 @@ def test_a_file_of_ten_gigabytes_is_read_by_pages(box: Toolbox, tmp_path: Path) 
         tracemalloc.stop()
     assert "larger than 32 MiB" not in refused(
         box, "edit_file", path="a", old_text="line", new_text="x"
-    )  # its NULs are what is told
+    )  # the refusal names its NUL bytes
 
 
-def test_the_loop_runs_while_a_large_file_is_read(box: Toolbox, tmp_path: Path) -> None:
+def test_the_event_loop_runs_while_a_large_file_is_read(box: Toolbox, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * (20 << 20))
 
     async def both() -> int:
@@ -213,15 +213,15 @@ def test_the_loop_runs_while_a_large_file_is_read(box: Toolbox, tmp_path: Path) 
     assert asyncio.run(both()) > 10
 
 
-# what is no file
+# not regular files
 
 
 @pytest.mark.parametrize("name", ["read_file", "write_file", "edit_file"])
 @pytest.mark.parametrize("kind", ["folder", "root", "fifo", "socket", "null", "loop"])
-def test_what_is_no_file_is_refused_at_once(
+def test_a_path_that_is_not_a_regular_file_is_refused_at_once(
     box: Toolbox, tmp_path: Path, name: str, kind: str
 ) -> None:
-    """Opening a FIFO would wait for ever, and writing would put a file in its place."""
+    """Opening a FIFO would block, and writing would replace it by a file."""
     arguments = {"write_file": {"content": "x"}, "edit_file": {"old_text": "x", "new_text": "y"}}
     path = tmp_path / "." if kind == "root" else tmp_path / "thing"
     with made(path, kind):
@@ -252,7 +252,7 @@ def made(path: Path, kind: str) -> Iterator[None]:
             path.symlink_to("thing")
         elif kind == "socket":
             here = Path.cwd()
-            os.chdir(path.parent)  # a socket's name is short, a test's folder is not
+            os.chdir(path.parent)  # a socket's path must be short, and a test's folder is not
             unix.bind(path.name)
             os.chdir(here)
         elif kind == "null":
@@ -262,7 +262,7 @@ def made(path: Path, kind: str) -> Iterator[None]:
         yield
 
 
-def test_a_missing_file_is_told_with_its_neighbours(box: Toolbox, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_similar_names(box: Toolbox, tmp_path: Path) -> None:
     for name in ("README.md", "settings.py", "other"):
         (tmp_path / name).touch()
     text = refused(box, "read_file", path="readme.txt")
@@ -274,7 +274,9 @@ def test_a_missing_file_is_told_with_its_neighbours(box: Toolbox, tmp_path: Path
 
 @pytest.mark.parametrize("path", ["../a", "/etc/passwd", ".team/config.json", "a\0b"])
 @pytest.mark.parametrize("name", ["read_file", "write_file", "edit_file"])
-def test_no_tool_goes_where_it_may_not(box: Toolbox, tmp_path: Path, name: str, path: str) -> None:
+def test_no_tool_reaches_a_forbidden_path(
+    box: Toolbox, tmp_path: Path, name: str, path: str
+) -> None:
     arguments = {"write_file": {"content": "x"}, "edit_file": {"old_text": "x", "new_text": "y"}}
     text = refused(box, name, path=path, **arguments.get(name, {}))
     assert str(tmp_path) in text or "no file can be called" in text
@@ -293,14 +295,12 @@ def test_no_tool_goes_where_it_may_not(box: Toolbox, tmp_path: Path, name: str, 
         ("1\r\n2\n\n", "wrote 3 lines, 6 bytes to a"),
     ],
 )
-def test_what_is_written_stands_there(
-    box: Toolbox, tmp_path: Path, content: str, told: str
-) -> None:
+def test_written_content_is_on_disk(box: Toolbox, tmp_path: Path, content: str, told: str) -> None:
     assert run(box, "write_file", path="a", content=content) == Result(text=told)
     assert (tmp_path / "a").read_bytes() == content.encode()
 
 
-def test_folders_are_made(box: Toolbox, tmp_path: Path) -> None:
+def test_missing_folders_are_created(box: Toolbox, tmp_path: Path) -> None:
     run(box, "write_file", path="src/deep/a.py", content="x")
     assert (tmp_path / "src/deep/a.py").read_text() == "x"
     text = refused(box, "write_file", path="src/deep/a.py/b", content="x")
@@ -308,7 +308,7 @@ def test_folders_are_made(box: Toolbox, tmp_path: Path) -> None:
 
 
 def test_modes_are_kept(box: Toolbox, tmp_path: Path) -> None:
-    """A script stays executable, and a new file gets what the umask leaves."""
+    """A script stays executable, and a new file gets its mode from the umask."""
     script = tmp_path / "script"
     script.touch()
     script.chmod(0o750)
@@ -340,7 +340,7 @@ def test_modes_are_kept(box: Toolbox, tmp_path: Path) -> None:
         (b"caf\xe9\r\n", "1\n", b"1\n", ""),
     ],
 )
-def test_new_content_has_the_form_of_the_old(  # noqa: PLR0917 -- pytest gives them by name
+def test_new_content_keeps_the_form_of_the_old(  # noqa: PLR0917 -- pytest gives them by name
     box: Toolbox, tmp_path: Path, before: bytes, content: str, after: bytes, kept: str
 ) -> None:
     (tmp_path / "a").write_bytes(before)
@@ -351,7 +351,7 @@ def test_new_content_has_the_form_of_the_old(  # noqa: PLR0917 -- pytest gives t
 
 
 @pytest.mark.parametrize("name", ["write_file", "edit_file"])
-def test_other_names_of_a_file_are_changed_with_it(box: Toolbox, tmp_path: Path, name: str) -> None:
+def test_hard_links_of_a_file_change_with_it(box: Toolbox, tmp_path: Path, name: str) -> None:
     (tmp_path / "a").write_text("old")
     (tmp_path / "b").hardlink_to(tmp_path / "a")
     more = {"write_file": {"content": "new"}, "edit_file": {"old_text": "old", "new_text": "new"}}
@@ -371,7 +371,7 @@ def test_a_link_stays_a_link(box: Toolbox, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="modes do not bind root")
-def test_a_read_only_file_is_left_alone(box: Toolbox, tmp_path: Path) -> None:
+def test_a_read_only_file_is_not_changed(box: Toolbox, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("old")
     (tmp_path / "a").chmod(0o444)
     read(box)
@@ -381,7 +381,7 @@ def test_a_read_only_file_is_left_alone(box: Toolbox, tmp_path: Path) -> None:
 
 @contextmanager
 def no_space() -> Iterator[None]:
-    """No file may grow beyond some bytes, as on a full disk."""
+    """Limit the size of files, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
@@ -404,7 +404,7 @@ def test_a_full_disk_leaves_the_old_file(box: Toolbox, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["write_file", "edit_file"])
-def test_half_a_surrogate_pair_is_refused(box: Toolbox, tmp_path: Path, name: str) -> None:
+def test_lone_surrogates_are_refused(box: Toolbox, tmp_path: Path, name: str) -> None:
     (tmp_path / "a").write_text("old")
     read(box)
     arguments = {"content": "ab\udc80"} if name == "write_file" else {}
@@ -414,7 +414,7 @@ def test_half_a_surrogate_pair_is_refused(box: Toolbox, tmp_path: Path, name: st
     assert (tmp_path / "a").read_text() == "old"
 
 
-def test_a_name_that_is_too_long_is_told(box: Toolbox) -> None:
+def test_a_name_that_is_too_long_is_reported(box: Toolbox) -> None:
     text = refused(box, "write_file", path="n" * 300, content="x")
     assert text.endswith("n: File name too long")
 
@@ -433,7 +433,7 @@ def test_an_edit_changes_one_place(box: Toolbox, tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text() == "one\n2\nthree"
 
 
-def test_several_places_need_a_word(box: Toolbox, tmp_path: Path) -> None:
+def test_several_matches_need_replace_all(box: Toolbox, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\nax\nx\n")
     assert edit(box, "x", "y") == Result(
         text="old_text stands 3 times in a; give more of what is around it, or set replace_all",
@@ -454,7 +454,7 @@ def test_several_places_need_a_word(box: Toolbox, tmp_path: Path) -> None:
         ("zwei", "x", "does not stand in a; look with read_file"),
     ],
 )
-def test_an_edit_that_means_nothing_is_refused(
+def test_an_edit_without_effect_or_match_is_refused(
     box: Toolbox, tmp_path: Path, old: str, new: str, told: str
 ) -> None:
     (tmp_path / "a").write_text("one")
@@ -475,17 +475,17 @@ def test_an_edit_that_means_nothing_is_refused(
         (b"1\r2\x0c3\n", ("2", "b"), b"1\rb\x0c3\n"),
     ],
 )
-def test_line_ends_stay_as_they_are(
+def test_line_endings_stay_as_they_are(
     box: Toolbox, tmp_path: Path, before: bytes, old_new: tuple[str, str], after: bytes
 ) -> None:
-    """The model sees no CR, and what it does not touch must not change."""
+    """The model sees no CR, and lines outside the edit must not change."""
     (tmp_path / "a").write_bytes(before)
     assert not edit(box, *old_new).is_error
     assert (tmp_path / "a").read_bytes() == after
 
 
 def test_an_edit_of_line_endings_alone_is_refused(box: Toolbox, tmp_path: Path) -> None:
-    """It would change nothing, and say that it had."""
+    """It would change nothing and report success."""
     (tmp_path / "a").write_bytes(b"1\r\n2\r\n")
     told = edit(box, "1\r\n2", "1\n2")
     assert told.is_error
@@ -495,7 +495,7 @@ def test_an_edit_of_line_endings_alone_is_refused(box: Toolbox, tmp_path: Path) 
     )
 
 
-def test_an_edit_that_would_fill_the_memory_is_refused(box: Toolbox, tmp_path: Path) -> None:
+def test_an_edit_that_would_exhaust_the_memory_is_refused(box: Toolbox, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * (1 << 20))
     result = edit(box, "x", "y" * (1 << 20), replace_all=True)
     assert result == Result(text="a would become larger than 32 MiB", is_error=True)

@@ -1,4 +1,4 @@
-"""Lines of a link in batches: each delivered, noted and confirmed before the next one is begun."""
+"""Lines of a link in batches: each is delivered, recorded and confirmed before the next."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MANY = 20 * BATCH_LINES
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    """Two sides that know each other, with no lines on their way."""
+    """Two connected sides with no lines in transit."""
     with closing(World(tmp_path)) as made:
         made.connect()
         made.left.send()
@@ -32,7 +32,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def send_all(world: World, count: int = LINES) -> list[str]:
-    """Send from left to right; what was sent has come there, and nothing was done with it."""
+    """Send from left to right; the lines have arrived and are not processed yet."""
     before = len(world.left.acknowledged)
     for _ in range(count):
         world.left.send()
@@ -51,7 +51,7 @@ def receipts(side: Side) -> list[int]:
 
 
 def test_each_batch_is_confirmed_before_the_next_is_delivered(world: World) -> None:
-    """So that the sender fills the window while the rest is on its way to the disk."""
+    """The sender can refill the window while the other batches are written to disk."""
     sent, link = send_all(world), world.right.link
     for done in (BATCH_LINES, 2 * BATCH_LINES, LINES):
         assert link.pending
@@ -63,8 +63,8 @@ def test_each_batch_is_confirmed_before_the_next_is_delivered(world: World) -> N
     assert link.due_seconds(world.now) > 0
 
 
-def test_a_batch_that_fails_takes_the_rest_with_it(world: World) -> None:
-    """What is behind a gap is not delivered; all of it comes again, in its order."""
+def test_a_batch_that_fails_discards_the_batches_behind_it(world: World) -> None:
+    """Lines behind a gap are not delivered; all of them arrive again, in order."""
 
     class Full(Inbox):
         def deliver(self, _: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
@@ -83,15 +83,17 @@ def test_a_batch_that_fails_takes_the_rest_with_it(world: World) -> None:
     assert world.right.inbox.ids()[1:] == sent
 
 
-def test_what_arrived_before_a_failure_is_known_as_it_comes_again(world: World) -> None:
-    """As where one inbox was written and the next one was locked by somebody."""
+def test_lines_delivered_before_a_failure_are_recognized_when_they_arrive_again(
+    world: World,
+) -> None:
+    """For example, one inbox was written and the next one was locked by another program."""
 
     class Half(Inbox):
         def deliver(self, _: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
             Inbox.deliver(self, _, lines[:1], suspected=suspected)
             raise StoreError("the other one is locked")
 
-    for _ in range(WINDOW_LINES):  # far behind what may be here since the postman began
+    for _ in range(WINDOW_LINES):  # beyond the possible duplicates of a restart
         world.left.send()
     world.heal()
     sent, link = send_all(world), world.right.link
@@ -108,8 +110,8 @@ def test_what_arrived_before_a_failure_is_known_as_it_comes_again(world: World) 
     assert world.right.inbox.ids()[1 + WINDOW_LINES :] == sent
 
 
-def test_a_question_in_the_middle_costs_no_line(world: World) -> None:
-    """The other side tells where it stands: what came is still what comes next."""
+def test_a_hello_in_the_middle_loses_no_line(world: World) -> None:
+    """The other side reports its position; the lines that have arrived are still the next ones."""
     sent = send_all(world, MANY)
     world.right.link.connected(world.now)
     while world.exchange():
@@ -118,13 +120,13 @@ def test_a_question_in_the_middle_costs_no_line(world: World) -> None:
     assert not world.left.link.outgoing.waiting
 
 
-def test_lines_of_another_epoch_are_not_taken_for_those_of_this_one(world: World) -> None:
-    """The sender lost its folder while lines of it lay here."""
+def test_lines_of_an_old_epoch_are_not_taken_for_lines_of_the_new_one(world: World) -> None:
+    """The sender lost its folder while its lines waited here."""
     send_all(world, MANY)
     world.left.come_back(world.folder / "none", world.now)
     later = [world.left.send() for _ in range(BATCH_LINES)]
     world.look(world.left)
-    for _ in range(4):  # question, answer with a question, answer, lines
+    for _ in range(4):  # hello, answer with a hello, answer, lines
         for side in world.sides:
             payloads, side.out[:] = list(side.out), []
             for payload in payloads:
@@ -134,8 +136,8 @@ def test_lines_of_another_epoch_are_not_taken_for_those_of_this_one(world: World
     assert not world.left.link.outgoing.waiting
 
 
-def test_no_more_is_kept_than_a_sender_may_have_under_way(world: World) -> None:
-    """A host that sends without end fills no memory."""
+def test_no_more_lines_are_kept_than_a_sender_may_have_in_transit(world: World) -> None:
+    """A host that sends without end does not exhaust the memory."""
     roomy = replace(world.left.outbox, max_bytes=1 << 20)
     for number in range(2 * WINDOW_LINES):
         roomy.append(MAIL, to="bob", message={"id": f"m-{number}"})

@@ -1,4 +1,4 @@
-"""Two ends of a link of which one lost what it had: both say so, whoever asks first."""
+"""Two ends of a link after one of them lost data: both report it, in either order of hellos."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from teamd.hosts.places import HostPlaces
 from tests.hosts.wire import Side, World
 
 SENT = 8
-LONG = "x" * 6000  # three of them are taken out of the outbox, once they are confirmed
+LONG = "x" * 6000  # after three confirmed lines the outbox is shortened
 
 
 @pytest.mark.parametrize("content", [b"", bytes(512)], ids=["killed", "power cut"])
-def test_a_cursor_that_was_never_written_is_no_damaged_one(tmp_path: Path, content: bytes) -> None:
-    """Its writer was stopped between making the file and writing to it: nothing had come yet."""
+def test_a_cursor_file_that_was_never_written_is_not_damage(tmp_path: Path, content: bytes) -> None:
+    """Its writer was stopped after creating the file: no line had arrived yet."""
     with closing(World(tmp_path)) as made:
         HostPlaces(made.right.paths).received(made.left.name).write_bytes(content)
         made.right.begin()
@@ -43,16 +43,16 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def asked_first(world: World, first: Side) -> None:
-    """Have one end ask before the other one is there."""
+    """Let one end say hello before the other is connected."""
     other = world.other(first)
     other.link.connected(world.now)
-    other.out.clear()  # nobody was there yet
+    other.out.clear()  # the other end was not connected yet
     first.link.connected(world.now)
     world.heal()
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
-def test_what_an_old_copy_lacks_is_sent_again_or_counted_by_both(
+def test_lines_missing_in_an_old_copy_are_sent_again_or_counted_by_both(
     world: World, tmp_path: Path, first: str
 ) -> None:
     left, right = world.sides

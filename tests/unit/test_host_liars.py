@@ -1,4 +1,4 @@
-"""What a host that lies in every field of its frames can do to another one: nothing."""
+"""A host that lies in any field of its frames does no harm to another one."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ CONFIRMED: dict[str, Any] = {"epoch": "e", "n": 0, "chain": ""}
 
 
 class Nobody:
-    """Takes what arrives."""
+    """Accepts and ignores all lines."""
 
     def deliver(self, host: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
-        """Do nothing with mail."""
+        """Ignore the input."""
 
     def act(self, host: str, line: dict[str, Any]) -> None:
-        """Do nothing with requests."""
+        """Ignore the input."""
 
 
 def hello(**facts: Any) -> bytes:
@@ -66,10 +66,10 @@ def hello(**facts: Any) -> bytes:
         ({}, {"epoch": LONG}),
     ],
 )
-def test_an_offer_of_impossible_values_is_none(
+def test_an_offer_with_impossible_values_is_rejected(
     tmp_path: Path, facts: dict[str, Any], confirmed: dict[str, Any]
 ) -> None:
-    """Any of them would be said again, noted in a cursor of fixed size, or hashed."""
+    """The values would be repeated, written into a cursor of fixed size, or hashed."""
     offer = {**OFFER, "confirmed": {**CONFIRMED, **confirmed}, "last": 5, **facts}
     heard = frames.decode(hello(offer=offer))
     assert isinstance(heard, HelloFrame)
@@ -81,12 +81,12 @@ def test_an_offer_of_impossible_values_is_none(
 
 @pytest.mark.parametrize("key", ["session", "ask", "answers"])
 @pytest.mark.parametrize("value", [LONG, HALF, "\n", 1, None, ["q"]])
-def test_a_hello_whose_names_could_not_be_said_again_is_none(key: str, value: Any) -> None:
+def test_a_hello_whose_names_cannot_be_encoded_is_rejected(key: str, value: Any) -> None:
     assert frames.decode(hello(**{key: value})) is None
 
 
-def test_the_longest_cursor_that_can_be_read_fits_into_its_file(tmp_path: Path) -> None:
-    """A longer one would run over the one before it, and a kill then leaves neither."""
+def test_the_longest_valid_cursor_fits_into_its_file(tmp_path: Path) -> None:
+    """A longer one would overwrite the previous cursor, and a kill would then lose both."""
     longest = Cursor.from_json({"epoch": "e" * 40, "n": 10**18 - 1, "chain": "f" * 32})
     assert longest is not None
     file = CursorFile(tmp_path / "h2.json", durable=False)
@@ -96,7 +96,7 @@ def test_the_longest_cursor_that_can_be_read_fits_into_its_file(tmp_path: Path) 
     assert CursorFile(file.path, durable=False).read() == longest
 
 
-def test_lines_far_ahead_or_of_a_false_chain_are_not_taken(tmp_path: Path) -> None:
+def test_lines_too_far_ahead_or_with_a_false_chain_are_rejected(tmp_path: Path) -> None:
     file = CursorFile(tmp_path / "h2.json", durable=False)
     file.write(Cursor("e", 0, ""))
     incoming = Incoming("h2", file, Nobody(), window=256, report=print)
@@ -127,7 +127,7 @@ def links(tmp_path: Path) -> Iterator[Links]:
 
 
 def greet(links: Links, number: int, received: Cursor | None = None) -> list[bytes]:
-    """Answer the open question as h3 would; return what goes there then."""
+    """Answer the open hello as h3 would; return the frames then sent to h3."""
     links.round(set(), [("h3", hello(session=f"s{number}", answers=""))], 0.0)
     asked = [json.loads(frame.partition(b"\n")[0]) for _, frame in links.sent()]
     question = next((one["ask"] for one in asked if one.get("ask")), "none")
@@ -145,7 +145,7 @@ def greet(links: Links, number: int, received: Cursor | None = None) -> list[byt
     return [frame for _, frame in links.sent()]
 
 
-def test_a_host_that_loses_its_folder_all_day_fills_no_mailbox(links: Links) -> None:
+def test_a_host_that_loses_its_folder_repeatedly_fills_no_mailbox(links: Links) -> None:
     for number in range(40):
         greet(links, number)
     told = Mailbox(links.post.paths, "lead").peek()
@@ -155,8 +155,8 @@ def test_a_host_that_loses_its_folder_all_day_fills_no_mailbox(links: Links) -> 
     assert not links.views.get("h3").reports[-1].text.startswith("h3"), "faces name it as well"
 
 
-def test_a_damaged_outbox_that_a_sender_put_aside_is_told(links: Links) -> None:
-    """By its name alone: it is looked for where one has come, and not at each message."""
+def test_a_damaged_outbox_that_a_sender_put_aside_is_reported(links: Links) -> None:
+    """The kept file is found by its name when its folder changes, and not at each message."""
     links.start(["h3"])
     outbox = Outbox(links.post.paths, "h3", durable=False)
     outbox.append(MAIL, to="bob", message={"id": "1", "from": "alice", "content": "x"})
@@ -168,7 +168,7 @@ def test_a_damaged_outbox_that_a_sender_put_aside_is_told(links: Links) -> None:
     assert "was damaged; it is kept as" in told.content
 
 
-def test_what_a_sender_put_aside_while_no_postman_ran_is_told_by_the_next(links: Links) -> None:
+def test_an_outbox_put_aside_while_no_postman_ran_is_reported_by_the_next(links: Links) -> None:
     outbox = Outbox(links.post.paths, "h3", durable=False)
     outbox.append(MAIL, to="bob", message={"id": "1", "from": "alice", "content": "x"})
     with outbox.path.open("ab") as file:
@@ -179,10 +179,10 @@ def test_what_a_sender_put_aside_while_no_postman_ran_is_told_by_the_next(links:
     assert "was damaged; it is kept as" in told.content
 
 
-def test_damage_that_is_met_twice_before_the_new_file_is_opened_is_mended_once(
+def test_damage_found_twice_before_the_new_file_is_opened_is_repaired_once(
     links: Links,
 ) -> None:
-    """The second time nothing is wrong with what stands there."""
+    """The second time the file is already repaired."""
     outbox = Outbox(links.post.paths, "h3", durable=False)
     for number in range(3):
         outbox.append(MAIL, to="bob", message={"id": f"{number}", "from": "al", "content": "x"})
@@ -213,10 +213,10 @@ def test_damage_that_is_met_twice_before_the_new_file_is_opened_is_mended_once(
     ],
     ids=["false chain", "far ahead", "no number", "no text", "a byte too long", "10 MB"],
 )
-def test_a_line_written_into_an_outbox_by_hand_is_told_and_never_sent(
+def test_a_line_written_into_an_outbox_by_hand_is_reported_and_never_sent(
     links: Links, line: bytes | int
 ) -> None:
-    """No host would take it, and one that is too long would cost the connection."""
+    """No host would accept it, and an overlong one would end the connection."""
     outbox = Outbox(links.post.paths, "h3", durable=False)
     outbox.append(MAIL, to="bob", message={"id": "1", "from": "alice", "content": "x"})
     first = OutLine.decode(outbox.path.read_bytes().splitlines(keepends=True)[1])
@@ -240,15 +240,15 @@ def test_a_line_written_into_an_outbox_by_hand_is_told_and_never_sent(
 
 
 class Faulty(Nobody):
-    """Has a mistake of ours in it, at the mail of one host."""
+    """Raises an unexpected error for the mail of one host."""
 
     def deliver(self, host: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
-        """Fail at one host."""
+        """Raise for h3."""
         if host == "h3":
             raise LookupError(lines, suspected)
 
 
-def test_a_fault_of_ours_at_one_host_holds_up_no_other_and_is_told_once(links: Links) -> None:
+def test_an_internal_error_at_one_host_blocks_no_other_and_is_reported_once(links: Links) -> None:
     links.receiver = Faulty()
     greet(links, 1)
     frame = LineFrame("e1", OutLine.make(2, "", b'"kind": "mail"}').raw).encode()
@@ -259,8 +259,10 @@ def test_a_fault_of_ours_at_one_host_holds_up_no_other_and_is_told_once(links: L
     assert sum("meets a fault of this program" in one for one in told) == 1
 
 
-def test_a_host_that_knows_lines_of_tomorrow_has_few_outboxes_written_anew(tmp_path: Path) -> None:
-    """An old copy of a folder looks like that; to write all of a backlog takes seconds."""
+def test_a_host_that_confirms_unsent_lines_rarely_causes_a_rewrite_of_the_outbox(
+    tmp_path: Path,
+) -> None:
+    """It looks like an old copy of a folder; rewriting a whole backlog takes seconds."""
     with closing(World(tmp_path)) as world:
         sent = [world.left.send() for _ in range(5)]
         world.connect()
@@ -269,15 +271,15 @@ def test_a_host_that_knows_lines_of_tomorrow_has_few_outboxes_written_anew(tmp_p
             epochs += lie(world)
             world.wait(3)
         assert len(set(epochs)) == 1 + 2, "two in two minutes"
-        world.right.restart(world.now)  # an honest one
+        world.right.restart(world.now)  # an honest host again
         world.heal()
         assert world.right.inbox.ids() == sent
 
 
 def lie(world: World) -> list[str]:
-    """Have the left side ask, and answer that a line came that was never sent; return its epochs.
+    """Let the left side say hello, and confirm a line that was never sent; return its epochs.
 
-    What it says besides is as it was.
+    The other fields of the answer are unchanged.
     """
     world.left.link.woken(world.now)
     epochs, told = [], list(world.left.out)

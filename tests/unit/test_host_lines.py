@@ -1,4 +1,4 @@
-"""Runs of lines as two postmen hand them on: each right behind the one before."""
+"""Runs of lines as two postmen exchange them, each line directly behind the previous one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ STRANGE = [
     st.integers(0, 3),
     st.integers(0, 7),
 )
-def test_a_run_is_what_follows_line_by_line(pieces: list[bytes], n: int, most: int) -> None:
+def test_a_run_ends_at_the_first_line_that_does_not_follow(
+    pieces: list[bytes], n: int, most: int
+) -> None:
     chain = GOOD[n - 1].chain if n else START
     expected: list[OutLine] = []
     before = (n, chain)
@@ -67,7 +69,7 @@ def test_a_run_is_what_follows_line_by_line(pieces: list[bytes], n: int, most: i
     assert read_run(b"".join(pieces), n, chain, most) == expected
 
 
-def test_what_came_before_is_passed_over() -> None:
+def test_earlier_lines_are_skipped() -> None:
     whole = b"".join(line.raw for line in GOOD)
     assert read_run(pass_over(whole, 4), 4, GOOD[3].chain, 9) == GOOD[4:]
     assert pass_over(whole, 0) == whole
@@ -82,7 +84,7 @@ def outbox_in(folder: Path) -> Outbox:
 
 
 def ready(outbox: Outbox) -> Outgoing:
-    """Return the half of a link that sends what stands there."""
+    """Return the sending half of a link for this outbox."""
     confirmed = CursorFile(HostPlaces(outbox.paths).confirmed(outbox.host), durable=False)
     outgoing = Outgoing(outbox, confirmed, report=print)
     outgoing.look()
@@ -91,8 +93,8 @@ def ready(outbox: Outbox) -> Outgoing:
 
 
 @pytest.mark.parametrize("over", [-100, -1, 0, 1, 100])
-def test_lines_of_any_length_leave_in_their_order(tmp_path: Path, over: int) -> None:
-    """Here some that end about where a frame does, and the longest that there may be."""
+def test_lines_of_any_length_are_sent_in_order(tmp_path: Path, over: int) -> None:
+    """The sizes include lines that end near a frame's end, and the longest possible ones."""
     outbox = outbox_in(tmp_path)
     frame = len(chain_of(b'"kind": "mail", "x": ""}')[0].raw)
     longest = MAX_LINE_BYTES - len(b'"kind": "mail", "x": ""}')
@@ -115,8 +117,8 @@ def test_lines_of_any_length_leave_in_their_order(tmp_path: Path, over: int) -> 
     assert sent == raw
 
 
-def test_a_line_that_stands_there_twice_is_damage(tmp_path: Path) -> None:
-    """To pass over it would have all behind it stand elsewhere than is noted."""
+def test_a_repeated_line_in_an_outbox_is_damage(tmp_path: Path) -> None:
+    """Skipping it would shift the recorded offsets of all lines behind it."""
     outbox = outbox_in(tmp_path)
     for number in range(3):
         outbox.append(MAIL, x=number)
@@ -129,10 +131,10 @@ def test_a_line_that_stands_there_twice_is_damage(tmp_path: Path) -> None:
             next(frames)
 
 
-def test_what_is_appended_during_the_sync_waits_for_the_next(
+def test_a_line_appended_during_a_sync_waits_for_the_next_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may not be on disk, and whoever confirms it has what a power cut takes away here."""
+    """It may not be on disk, so the receiver could confirm a line that a power cut removes here."""
     outbox = replace(outbox_in(tmp_path), durable=True)
     outbox.append(MAIL, x=1)
     outgoing, real = ready(outbox), os.fdatasync
@@ -151,8 +153,8 @@ def test_what_is_appended_during_the_sync_waits_for_the_next(
 
 
 @pytest.mark.parametrize("limit", [1 << 16, 1 << 26])
-def test_an_outbox_is_written_anew_where_little_is_copied(tmp_path: Path, limit: int) -> None:
-    """Where lines wait they wait for that as well; and what is confirmed takes room of the rest."""
+def test_an_outbox_is_rewritten_when_little_has_to_be_copied(tmp_path: Path, limit: int) -> None:
+    """Queued lines wait for the rewrite, but confirmed lines take room from new ones."""
     outbox = replace(outbox_in(tmp_path), max_bytes=limit)
     size = min(limit // 64, 100_000)
     for _ in range(32):
@@ -173,8 +175,8 @@ def test_an_outbox_is_written_anew_where_little_is_copied(tmp_path: Path, limit:
     assert all(gone >= 8 for gone in shrunk[:-1])
 
 
-def test_a_receipt_for_what_nobody_has_got_costs_no_search(tmp_path: Path) -> None:
-    """Whoever says so without end would have this host read all that waits for it each time."""
+def test_a_receipt_for_unsent_lines_causes_no_search(tmp_path: Path) -> None:
+    """Otherwise a host could make this one read its whole backlog for each false receipt."""
     outbox = outbox_in(tmp_path)
     lines = chain_of(*(b'"kind": "mail", "x": %d}' % number for number in range(900)))
     for line in lines:
@@ -199,8 +201,8 @@ def confirm_all(outgoing: Outgoing) -> None:
             outgoing.confirm(Cursor(outgoing.header.epoch, line.n, line.chain))
 
 
-def test_what_waits_goes_out_where_there_is_no_room_for_a_copy(tmp_path: Path) -> None:
-    """Here no file may grow beyond a size; what is left at rest is little, and is written."""
+def test_lines_are_sent_although_there_is_no_room_for_a_rewrite(tmp_path: Path) -> None:
+    """Files may not grow beyond a limit; the small rest at the end can still be rewritten."""
     outbox = replace(outbox_in(tmp_path), max_bytes=1 << 16)
     for _ in range(48):
         outbox.append(MAIL, x="x" * 1000)
@@ -214,8 +216,8 @@ def test_what_waits_goes_out_where_there_is_no_room_for_a_copy(tmp_path: Path) -
     assert outbox.path.stat().st_size < 1000
 
 
-def test_what_is_at_rest_is_not_written_again(tmp_path: Path) -> None:
-    """However little may wait: each time it is written somebody looks at it."""
+def test_an_empty_outbox_is_not_rewritten_again(tmp_path: Path) -> None:
+    """Each rewrite wakes the watchers of the folder."""
     outbox = replace(outbox_in(tmp_path), max_bytes=1)
     outbox.append(MAIL, x=1)
     with closing(ready(outbox)) as outgoing:
@@ -228,8 +230,8 @@ def test_what_is_at_rest_is_not_written_again(tmp_path: Path) -> None:
         )
 
 
-def test_what_could_not_be_written_anew_at_rest_is_at_the_next_look(tmp_path: Path) -> None:
-    """No receipt comes any more; and a full outbox would stay full."""
+def test_a_failed_rewrite_of_an_idle_outbox_is_repeated_at_the_next_look(tmp_path: Path) -> None:
+    """No further receipt will arrive, and a full outbox would stay full."""
     outbox = replace(outbox_in(tmp_path), max_bytes=1, patience_seconds=0.01)
     outbox.append(MAIL, x=1)
     with closing(ready(outbox)) as outgoing:
@@ -240,7 +242,7 @@ def test_what_could_not_be_written_anew_at_rest_is_at_the_next_look(tmp_path: Pa
         assert len(outbox.path.read_bytes().splitlines()) == 1
 
 
-def test_a_folder_that_is_gone_is_trouble_of_the_disk(tmp_path: Path) -> None:
+def test_a_missing_folder_is_a_store_error(tmp_path: Path) -> None:
     outbox = outbox_in(tmp_path)
     outbox.append(MAIL, x=1)
     with closing(ready(outbox)) as outgoing:
@@ -250,8 +252,8 @@ def test_a_folder_that_is_gone_is_trouble_of_the_disk(tmp_path: Path) -> None:
             outgoing.look()
 
 
-def test_a_line_that_was_torn_behind_all_others_does_not_wait(tmp_path: Path) -> None:
-    """Nobody was told that it is safe; an idle link would talk of it for ever."""
+def test_a_torn_last_line_does_not_count_as_waiting(tmp_path: Path) -> None:
+    """Its sender was not told of success; an idle link would report it as waiting forever."""
     outbox = outbox_in(tmp_path)
     outbox.append(MAIL, x=1)
     with outbox.path.open("ab") as file:
@@ -261,8 +263,8 @@ def test_a_line_that_was_torn_behind_all_others_does_not_wait(tmp_path: Path) ->
         assert not outgoing.waiting
 
 
-def test_lines_that_are_long_fill_no_memory(tmp_path: Path) -> None:
-    """A sender has 1 MiB under way, and a frame; a liar may send 256 lines of 1 MB."""
+def test_long_lines_do_not_exhaust_the_memory(tmp_path: Path) -> None:
+    """An honest sender has 1 MiB and a frame in transit; a liar may send 256 lines of 1 MB."""
     file = CursorFile(tmp_path / "h2.json", durable=False)
     file.write(Cursor("e", 0, START))
     incoming = Incoming("h2", file, Taker(), window=WINDOW_LINES, report=print)
@@ -275,20 +277,20 @@ def test_lines_that_are_long_fill_no_memory(tmp_path: Path) -> None:
 
 
 class Taker:
-    """Takes everything."""
+    """Accepts and ignores all lines."""
 
     def deliver(self, _: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
-        """Do nothing with it."""
+        """Ignore the input."""
 
     def act(self, _: str, line: dict[str, Any]) -> None:
-        """Do nothing with it."""
+        """Ignore the input."""
 
 
 @given(epoch=st.one_of(st.from_regex(r"[\w-]{1,70}"), st.text()), content=st.binary())
 def test_a_frame_of_lines_is_read_the_same_with_and_without_json(
     epoch: str, content: bytes
 ) -> None:
-    """The quick way is for what `encode` writes; any other JSON of the same is the same frame."""
+    """The fast path is for frames as `encode` writes them; other JSON gives the same frame."""
     head = {"kind": "lines", "epoch": epoch}
     packed = json.dumps(head, separators=(",", ":")).encode()
     for line in (packed, json.dumps(head).encode()):

@@ -44,7 +44,7 @@ COPIES = st.one_of(
 
 
 def play(world: World, what: str, which: int, count: int) -> None:
-    """Do one step: something at a side, or on the wire."""
+    """Do one step at a side or on the wire."""
     side = world.sides[which]
     if what in WIRE:
         if side.out:
@@ -95,7 +95,7 @@ def play_copies(world: World, what: str, side: Side) -> None:
 
 
 def find_fault(world: World, steps: Iterable[tuple[str, int, int]]) -> str:
-    """Play, heal the wire, and return what is wrong then, or nothing."""
+    """Play the steps, heal the wire, and return the first fault, or an empty text."""
     world.connect()
     for what, which, count in steps:
         play(world, what, which, count)
@@ -114,7 +114,7 @@ def find_fault(world: World, steps: Iterable[tuple[str, int, int]]) -> str:
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(BAD_WIRE, max_size=60))
-def test_all_arrives_once_and_in_order(steps: list[tuple[str, int, int]]) -> None:
+def test_every_line_arrives_once_and_in_order(steps: list[tuple[str, int, int]]) -> None:
     with TemporaryDirectory() as folder, closing(World(Path(folder))) as world:
         assert find_fault(world, steps) == ""
 
@@ -122,8 +122,8 @@ def test_all_arrives_once_and_in_order(steps: list[tuple[str, int, int]]) -> Non
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(COPIES, max_size=60))
-def test_old_copies_and_lost_folders_double_nothing(steps: list[tuple[str, int, int]]) -> None:
-    """What was lost with a folder is reported by who knew of it; what is sent later arrives."""
+def test_old_copies_and_lost_folders_duplicate_nothing(steps: list[tuple[str, int, int]]) -> None:
+    """A loss with a folder is reported by the side that knows of it; later lines arrive."""
     with TemporaryDirectory() as folder, closing(World(Path(folder))) as world:
         world.connect()
         for what, which, count in steps:
@@ -143,7 +143,7 @@ def test_old_copies_and_lost_folders_double_nothing(steps: list[tuple[str, int, 
 
 
 class SentIsDone(Outgoing):
-    """Takes what it has sent for confirmed."""
+    """Treats sent lines as confirmed."""
 
     def take(self) -> Iterator[LineFrame]:
         """Send, and forget."""
@@ -154,7 +154,7 @@ class SentIsDone(Outgoing):
 
 
 class CursorFirst(Incoming):
-    """Notes what it has received before it is in an inbox."""
+    """Records received lines before they are in an inbox."""
 
     def _deliver(self, lines: list[OutLine]) -> None:
         self._note(lines[-1])
@@ -162,7 +162,7 @@ class CursorFirst(Incoming):
 
 
 class Believing(Incoming):
-    """Takes no line for one that was delivered before."""
+    """Treats no line as delivered before."""
 
     def _deliver(self, lines: list[OutLine]) -> None:
         self._suspected = 0
@@ -182,7 +182,7 @@ class Believing(Incoming):
 def test_each_broken_half_is_found(
     tmp_path: Path, halves: tuple[type[Outgoing], type[Incoming]], found: bool
 ) -> None:
-    """The three mistakes that such links are known for: the steps above would show each."""
+    """Three well-known faults of such links; the steps above must reveal each."""
     faults = set()
     for seed in range(10):
         chance = random.Random(seed)

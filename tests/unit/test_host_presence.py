@@ -1,4 +1,4 @@
-"""Who is there, by what comes over a wire that may lose, hold back and repeat it."""
+"""Presence of hosts, over a wire that may lose, delay and repeat messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def roster(*names: str, status: Status = Status.IDLE) -> FarRoster:
 
 @dataclass
 class Host:
-    """A host, with a clock of its own that runs a little wrong."""
+    """A host whose clock is offset and runs slightly fast or slow."""
 
     name: str
     ahead: float = 0.0
@@ -40,15 +40,15 @@ class Host:
         self.presence = HostPresence(self.name, f"boot of {self.name}", roster(f"{self.name}-bob"))
 
     def clock(self, true: float) -> float:
-        """What it shows at a moment."""
+        """Return its clock at a moment of true time."""
         return self.ahead + true * self.rate
 
     def says(self, true: float) -> list[bytes]:
-        """Return what it publishes."""
+        """Return the frames that it publishes."""
         return list(self.presence.due(self.clock(true), MOMENT + true))
 
     def hears(self, other: Host, payload: bytes, true: float) -> None:
-        """Let it hear what another host has published."""
+        """Let it receive a frame from another host."""
         moment = MOMENT + true
         found = self.presence.heard(other.name, payload, self.clock(true), moment)
         if found is not None:
@@ -56,7 +56,7 @@ class Host:
 
 
 def exchange(one: Host, other: Host, *, start: float, seconds: float, there: bool = True) -> float:
-    """Let time go by with a wire that works, or with one that carries nothing."""
+    """Let time pass with a wire that works, or with one that carries nothing."""
     true = start
     while true < start + seconds:
         for sender, receiver in ((one, other), (other, one)):
@@ -74,7 +74,7 @@ def test_two_hosts_know_each_others_members_within_two_beats() -> None:
     assert other.learnt["h1"].find("H1-BOB") is not None
 
 
-def test_a_change_is_told_at_once_and_only_once() -> None:
+def test_a_change_is_published_at_once_and_only_once() -> None:
     one, other = Host("h1"), Host("h2")
     true = exchange(one, other, start=10.0, seconds=6 * BEAT_SECONDS)
     assert [json.loads(said)["kind"] for said in one.says(true + 0.1)] in ([], ["beat"])
@@ -84,7 +84,7 @@ def test_a_change_is_told_at_once_and_only_once() -> None:
     assert "roster" not in [json.loads(said)["kind"] for said in one.says(true + 0.3)]
 
 
-def test_six_silent_seconds_make_a_host_unreachable_and_a_beat_brings_it_back() -> None:
+def test_six_silent_seconds_make_a_host_unreachable_and_a_beat_makes_it_reachable() -> None:
     one, other = Host("h1"), Host("h2", ahead=-5.0)
     true = exchange(one, other, start=10.0, seconds=10.0)
     assert one.presence.reachable("h2", one.clock(true))
@@ -96,8 +96,8 @@ def test_six_silent_seconds_make_a_host_unreachable_and_a_beat_brings_it_back() 
     assert one.presence.reachable("h2", one.clock(true + BEAT_SECONDS))
 
 
-def test_a_roster_that_was_lost_comes_with_a_later_beat() -> None:
-    """The broker stores nothing: whoever was away when it was published has not got it."""
+def test_a_lost_roster_is_sent_again_after_a_later_beat() -> None:
+    """The broker stores nothing, so a host that was offline missed the publication."""
     one, other = Host("h1"), Host("h2")
     true = exchange(one, other, start=10.0, seconds=10.0)
     other.presence.roster = roster("dora")
@@ -106,13 +106,13 @@ def test_a_roster_that_was_lost_comes_with_a_later_beat() -> None:
     assert one.learnt["h2"] == other.presence.roster
 
 
-def test_how_long_somebody_is_idle_is_told_by_age_so_that_no_far_clock_counts() -> None:
+def test_idle_time_is_sent_as_an_age_and_independent_of_the_other_clock() -> None:
     told = roster("bob").encode(MOMENT + 60.0)
     found = FarRoster.decode(told, 5_000.0)
     assert found.members[0].since == 5_000.0 - 60.0
 
 
-def test_the_round_trip_does_not_count_how_long_an_answer_was_thought_over() -> None:
+def test_the_round_trip_excludes_the_time_before_the_answer() -> None:
     one, other = Host("h1"), Host("h2", ahead=777.0)
     (beat, *_) = one.says(10.0)
     other.hears(one, beat, 10.1)
@@ -134,10 +134,10 @@ MOMENTS = st.floats(min_value=0.0, max_value=600.0)
     delays=st.lists(st.one_of(st.none(), MOMENTS), min_size=1, max_size=20),
     asked=st.lists(MOMENTS, min_size=1, max_size=10),
 )
-def test_what_may_be_late_is_never_taken_for_early(
+def test_a_late_request_is_never_taken_for_a_timely_one(
     ahead: float, rate: float, delays: list[float | None], asked: list[float]
 ) -> None:
-    """Whatever is lost or held back, for however long, and however wrong the clocks are."""
+    """Whatever is lost or delayed, for however long, and however wrong the clocks are."""
     one, other = Host("h1", ahead=2e5), Host("h2", ahead=2e5 + ahead, rate=rate)
     wire: list[tuple[float, Host, Host, bytes]] = []
     true, sent = 0.0, 0
@@ -163,7 +163,7 @@ def test_what_may_be_late_is_never_taken_for_early(
         true += 1.0 if true < 60.0 else 50.0
 
 
-def test_a_request_in_time_is_in_time_though_the_clocks_differ_by_hours() -> None:
+def test_a_timely_request_is_accepted_although_the_clocks_differ_by_hours() -> None:
     one, other = Host("h1"), Host("h2", ahead=7200.0)
     true = exchange(one, other, start=10.0, seconds=10.0)
     now = one.clock(true)
@@ -193,7 +193,7 @@ SAID = st.recursive(
     ),
     echo=SAID,
 )
-def test_nothing_that_a_host_says_does_harm(kind: str, facts: dict[str, Any], echo: Any) -> None:
+def test_no_frame_from_a_host_does_harm(kind: str, facts: dict[str, Any], echo: Any) -> None:
     one, other = Host("h1"), Host("h2")
     exchange(one, other, start=10.0, seconds=5.0)
     if isinstance(facts.get("heard"), dict):
@@ -205,10 +205,8 @@ def test_nothing_that_a_host_says_does_harm(kind: str, facts: dict[str, Any], ec
 
 @pytest.mark.parametrize("value", ["s" * 900_000, "\x1b[31m", ""])
 @pytest.mark.parametrize("key", ["session", "boot"])
-def test_a_beat_whose_names_could_not_be_said_again_counts_for_nothing(
-    key: str, value: str
-) -> None:
-    """Each beat of this host says them again: beyond 1 MiB the broker would drop it for good."""
+def test_a_beat_whose_names_cannot_be_encoded_is_ignored(key: str, value: str) -> None:
+    """Each beat of this host repeats the names; beyond 1 MiB the broker would drop it."""
     one, other = Host("h1"), Host("h2")
     exchange(one, other, start=10.0, seconds=1.0)
     beat = {"kind": "beat", "session": "s", "boot": "b", "clock": 1.0, "heard": {}, key: value}
@@ -219,8 +217,8 @@ def test_a_beat_whose_names_could_not_be_said_again_counts_for_nothing(
     assert max(map(len, one.says(20.0))) < 1000
 
 
-def test_two_machines_with_one_name_are_known_and_a_restart_is_none() -> None:
-    """Sessions take turns; that of a postman which ended does not come back."""
+def test_two_machines_with_one_name_are_detected_and_a_restart_is_not_reported() -> None:
+    """Sessions of two machines alternate; the session of a stopped postman does not return."""
     one, other, copy = Host("h1"), Host("h2"), Host("h2")
     true = exchange(one, other, start=10.0, seconds=10.0)
     for _ in range(5):
@@ -233,7 +231,7 @@ def test_two_machines_with_one_name_are_known_and_a_restart_is_none() -> None:
     assert one.presence.doubles() == {"h2"}
 
 
-def test_another_machine_with_the_own_name_is_known() -> None:
+def test_another_machine_with_the_own_name_is_detected() -> None:
     one, copy = Host("h1"), Host("h1")
     exchange(one, copy, start=10.0, seconds=5 * BEAT_SECONDS)
     assert (one.presence.doubles(), one.presence.peers) == ({"h1"}, {})
@@ -243,7 +241,7 @@ def test_another_machine_with_the_own_name_is_known() -> None:
     assert single.presence.doubles() == set()
 
 
-def test_its_own_beats_and_names_that_no_host_has_count_for_nothing() -> None:
+def test_its_own_beats_and_invalid_host_names_are_ignored() -> None:
     one, other = Host("h1"), Host("h2")
     (beat, *_) = other.says(10.0)
     for name in ("H1", "../x", "h2.evil"):
@@ -251,8 +249,8 @@ def test_its_own_beats_and_names_that_no_host_has_count_for_nothing() -> None:
     assert one.presence.peers == {}
 
 
-def test_what_is_told_of_a_team_are_names_roles_and_states() -> None:
-    """No model, no path, no reason and no process crosses."""
+def test_a_published_roster_has_only_names_roles_and_states() -> None:
+    """Models, paths, reasons and pids are not published."""
     member = Member(
         name="bob", agent_id="bob@default", role="r" * 500, status=Status.PAUSED, pid=7,
         reason="/home/me/secret", model="m", status_since=MOMENT,
@@ -266,13 +264,13 @@ def test_what_is_told_of_a_team_are_names_roles_and_states() -> None:
     assert FarRoster.of(team).version == told.version
 
 
-def test_a_host_that_is_heard_and_does_not_hear_is_not_there_for_long() -> None:
-    """The broker may let one direction through only: no mail moves then, in either."""
+def test_a_host_that_receives_nothing_soon_counts_as_not_answering() -> None:
+    """The broker may pass only one direction; mail then moves in neither."""
     one, other = Host("h1"), Host("h2")
     true = exchange(one, other, start=10.0, seconds=10.0)
     end = true + SILENT_SECONDS + 3 * BEAT_SECONDS
     while true < end:
-        one.says(true)  # and nobody hears it
+        one.says(true)  # and the other host does not receive it
         for payload in other.says(true):
             one.hears(other, payload, true)
         true += 0.25
@@ -283,7 +281,7 @@ def test_a_host_that_is_heard_and_does_not_hear_is_not_there_for_long() -> None:
     assert peer.answers(one.clock(true))
 
 
-def test_what_nobody_could_hear_without_a_connection_is_held_against_nobody() -> None:
+def test_silence_without_a_connection_is_not_counted_against_a_host() -> None:
     one, other = Host("h1"), Host("h2")
     true = exchange(one, other, start=10.0, seconds=10.0)
     peer = one.presence.peers["h2"]
@@ -298,7 +296,7 @@ def test_what_nobody_could_hear_without_a_connection_is_held_against_nobody() ->
             one.presence.connected(one.clock(true))
 
 
-def test_a_host_that_is_silent_for_long_is_there_at_its_first_beat() -> None:
+def test_a_host_answers_again_at_its_first_beat_after_a_long_silence() -> None:
     one, other = Host("h1"), Host("h2")
     true = exchange(one, other, start=10.0, seconds=10.0)
     true = exchange(one, other, start=true, seconds=4 * SILENT_SECONDS, there=False)
@@ -309,8 +307,8 @@ def test_a_host_that_is_silent_for_long_is_there_at_its_first_beat() -> None:
     assert peer.answers(one.clock(true))
 
 
-def test_a_roster_that_could_not_be_kept_comes_again() -> None:
-    """The disk was full as it came: the members of that host would be unknown for good."""
+def test_a_roster_that_could_not_be_stored_is_sent_again() -> None:
+    """The disk was full when it arrived; otherwise the members of that host would stay unknown."""
     one, other = Host("h1"), Host("h2")
     true = exchange(one, other, start=10.0, seconds=10.0)
     del one.learnt["h2"]

@@ -1,4 +1,4 @@
-"""`teamctl hosts`: a host that is forgotten, and a broker's folder in which something is wrong."""
+"""`teamctl hosts`: forgetting a host, and errors in a broker's folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.life import call
 
 
 @pytest.mark.parametrize(("lines", "told"), [(0, ""), (1, "a line"), (2, "2 lines")])
-def test_what_waited_for_a_forgotten_host_is_told_where_it_was_anything(
+def test_forgetting_a_host_reports_its_queued_lines(
     paths: TeamPaths, lines: int, told: str
 ) -> None:
     file = paths.home / "team.toml"
@@ -71,7 +71,7 @@ def test_a_record_of_a_later_version_is_not_taken_for_a_damaged_one(broker: Brok
 
 
 @pytest.mark.parametrize("lost", ["ca.crt", "ca.key"])
-def test_a_ca_that_is_lost_is_put_back_from_a_copy(broker: BrokerFolder, lost: str) -> None:
+def test_a_lost_ca_must_be_restored_from_a_copy(broker: BrokerFolder, lost: str) -> None:
     assert broker.issue(RECORD, "default", "h2").name == "h2"
     (broker.files.folder / lost).unlink()
     with pytest.raises(StoreError) as refused:
@@ -93,8 +93,10 @@ def test_a_key_of_another_kind_signs_nothing() -> None:
     assert authority.belong_together(authority.issue_host(ca, "h2", "user", valid), ca.cert)
 
 
-def test_only_a_missing_package_is_told_to_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module of ours that is not there is a mistake of ours."""
+def test_only_a_missing_package_leads_to_the_advice_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A missing module of this program is an internal error."""
     with pytest.raises(ModuleNotFoundError, match=r"teamctl\.hosts\.nothing"):
         extra.load("nothing")
     monkeypatch.delitem(sys.modules, "teamctl.hosts.authority", raising=False)

@@ -1,4 +1,4 @@
-"""What `teamctl hosts` writes and reads, as text: tokens, records, configuration and team.toml."""
+"""The texts that `teamctl hosts` writes and reads: tokens, records, configuration and team.toml."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def record(**teams: tuple[str, ...]) -> BrokerRecord:
     return made
 
 
-def test_a_token_comes_back_as_it_was() -> None:
+def test_a_token_is_decoded_as_it_was_encoded() -> None:
     assert Token.decode(TOKEN.encode(), place="x") == TOKEN
 
 
 @settings(max_examples=20)
 @given(key=st.sampled_from([*json.loads(TOKEN.encode())]), value=VALUES)
-def test_a_token_with_anything_in_it_is_refused_or_whole(key: str, value: object) -> None:
-    """It comes from another machine, and what it says is written into settings and files."""
+def test_a_token_with_any_field_values_is_refused_or_whole(key: str, value: object) -> None:
+    """It comes from another machine, and its fields are written into settings and files."""
     text = json.dumps(json.loads(TOKEN.encode()) | {key: value}).encode()
     with suppress(NotAToken):
         found = Token.decode(text, place="x")
@@ -57,19 +57,19 @@ def test_a_token_with_anything_in_it_is_refused_or_whole(key: str, value: object
 
 
 @given(st.binary(max_size=60))
-def test_bytes_are_no_token(data: bytes) -> None:
+def test_random_bytes_are_not_a_token(data: bytes) -> None:
     with pytest.raises(NotAToken):
         Token.decode(data, place="x")
 
 
 @pytest.mark.parametrize("server", ["nats://h1:4222", "tls://h1", "h1:4222", "tls://:1"])
-def test_a_token_leads_to_no_server_without_tls(server: str) -> None:
+def test_a_token_for_a_server_without_tls_is_refused(server: str) -> None:
     text = json.dumps(json.loads(TOKEN.encode()) | {"servers": [server]}).encode()
     with pytest.raises(NotAToken):
         Token.decode(text, place="x")
 
 
-def test_a_record_comes_back_as_it_was_and_each_change_has_its_own_witness() -> None:
+def test_a_record_is_decoded_as_encoded_and_each_change_has_its_own_witness() -> None:
     made = record(default=("h1", "h2"), other=("h1",))
     assert BrokerRecord.decode(made.encode()) == made
     changed = (made, made.with_host("default", "h3"), made.with_addresses(["h9"]))
@@ -78,12 +78,12 @@ def test_a_record_comes_back_as_it_was_and_each_change_has_its_own_witness() -> 
 
 
 @given(VALUES)
-def test_a_damaged_record_is_said_to_be(value: object) -> None:
+def test_a_damaged_record_is_reported(value: object) -> None:
     with pytest.raises(ValueError, match="it is"):
         BrokerRecord.decode(json.dumps(value).encode())
 
 
-def test_a_name_that_is_given_again_is_another_user() -> None:
+def test_a_reused_name_is_another_user() -> None:
     before = record(default=("h1", "h2"))
     after = before.without_host("default", "h2").with_host("default", "h2")
     assert before.user("default", "h2") != after.user("default", "h2")
@@ -91,7 +91,7 @@ def test_a_name_that_is_given_again_is_another_user() -> None:
 
 
 @given(path=st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20))
-def test_a_path_with_anything_in_it_stays_one_word_of_the_unit(path: str) -> None:
+def test_any_path_stays_one_word_of_the_unit(path: str) -> None:
     text = unit(BrokerFiles(Path("/srv") / path), record(web=("h1",)), "web", "/usr/bin/nats")
     (line,) = (one for one in text.splitlines() if one.startswith("ExecStart="))
     assert line.count('"') - line.count('\\"') == 4
@@ -99,7 +99,7 @@ def test_a_path_with_anything_in_it_stays_one_word_of_the_unit(path: str) -> Non
 
 
 @pytest.mark.skipif(VERIFIER is None, reason="systemd-analyze is not installed")
-def test_systemd_finds_nothing_to_complain_about(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     folder = tmp_path / "50% of my $HOME"
     folder.mkdir()
     made = record(web=("h1",))
@@ -133,7 +133,7 @@ def test_systemd_finds_nothing_to_complain_about(tmp_path: Path) -> None:
         '[[teammate]]\nname = "a"\nrole = "b"\nprompt = """\n[hosts]\n"""\n',
     ],
 )
-def test_keys_are_put_into_their_section_and_all_else_stays(tmp_path: Path, old: str) -> None:
+def test_keys_are_put_into_their_section_and_the_rest_stays(tmp_path: Path, old: str) -> None:
     keys = {"name": "h1", "servers": ["tls://h1:4222"]}
     new = with_keys(old.encode(), "hosts", keys, path=tmp_path / "team.toml").decode()
     before, after = tomllib.loads(old), tomllib.loads(new)

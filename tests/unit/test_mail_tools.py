@@ -1,4 +1,4 @@
-"""The tools that reach others."""
+"""The tools for mail to teammates."""
 
 from __future__ import annotations
 
@@ -45,10 +45,8 @@ def test_a_message_reaches_its_receiver_with_its_sender(post: MailRouter, tmp_pa
 
 
 @pytest.mark.parametrize("key", ["from", "sender", "type", "id", "request_id", "approve", "extra"])
-def test_no_input_makes_a_message_another_ones_or_of_another_kind(
-    post: MailRouter, key: str
-) -> None:
-    """Who sends is what the process says; an approval is no message."""
+def test_no_input_changes_the_sender_or_the_type_of_a_message(post: MailRouter, key: str) -> None:
+    """The process sets the sender; an approval is not a message."""
     result = run(post, "send_message", to="bob", content="hello", **{key: "lead"})
     assert result.is_error
     assert inbox(post, "bob") == []
@@ -61,7 +59,7 @@ def test_a_content_that_looks_like_a_message_is_one_content(post: MailRouter, co
     assert (message.sender, message.content) == ("alice", content)
 
 
-def test_without_a_summary_there_is_none(post: MailRouter) -> None:
+def test_a_message_without_a_summary_has_none(post: MailRouter) -> None:
     run(post, "send_message", to="lead", content="done")
     (message,) = inbox(post, "lead")
     assert message.extra == {}
@@ -89,10 +87,10 @@ def test_the_result_warns_of_a_receiver_that_does_not_read(post: MailRouter) -> 
         ("", "no teammate named"),
     ],
 )
-def test_who_cannot_be_written_to_is_an_error_and_gets_nothing(
+def test_mail_to_an_invalid_receiver_is_an_error_and_is_not_written(
     post: MailRouter, tmp_path: Path, to: str, told: str
 ) -> None:
-    """A typo must not end as "sent", in a file that nobody reads."""
+    """A typo must not end as "sent", in a file without a reader."""
     before = sorted(tmp_path.rglob("*"))
     result = run(post, "send_message", to=to, content="hello")
     assert result.is_error
@@ -102,14 +100,16 @@ def test_who_cannot_be_written_to_is_an_error_and_gets_nothing(
 
 
 @pytest.mark.parametrize(("content", "told"), [("a\0b", "NUL"), ("x" * 1001, "over the limit")])
-def test_what_cannot_be_sent_is_told(post: MailRouter, content: str, told: str) -> None:
+def test_a_message_that_cannot_be_sent_is_reported(
+    post: MailRouter, content: str, told: str
+) -> None:
     result = run(post, "send_message", to="bob", content=content)
     assert result.is_error
     assert told in result.text
     assert inbox(post, "bob") == []
 
 
-def test_half_a_surrogate_pair_does_not_stop_a_message(post: MailRouter) -> None:
+def test_lone_surrogates_do_not_stop_a_message(post: MailRouter) -> None:
     assert not run(post, "send_message", to="bob", content="a\ud800").is_error
     assert [message.content for message in inbox(post, "bob")] == ["a?"]
 
@@ -123,10 +123,10 @@ def test_half_a_surrogate_pair_does_not_stop_a_message(post: MailRouter) -> None
         (105, "more than 100 new messages;"),
     ],
 )
-def test_read_inbox_counts_and_takes_nothing(
+def test_read_inbox_counts_mail_and_takes_none(
     post: MailRouter, tmp_path: Path, waiting: int, told: str
 ) -> None:
-    """Mail has one way into the conversation; a second one would lose or double it."""
+    """Mail enters the conversation in one way; a second one would lose or duplicate it."""
     for number in range(waiting):
         post.send(Message(sender="bob", to="alice", content=f"secret {number}"))
     before = {file: file.read_bytes() for file in tmp_path.rglob("*.jsonl")}
@@ -137,7 +137,7 @@ def test_read_inbox_counts_and_takes_nothing(
 
 
 def test_the_same_text_twice_within_ten_minutes_is_one_message(post: MailRouter) -> None:
-    """It is an error: a weak model takes any other answer for a sent message, and goes on."""
+    """The result is an error, because a weak model takes any other result for a sent message."""
     sent: list[str] = []
     toolbox = Toolbox([SendMessage(post, "alice", lambda _: sent)])
 
@@ -153,7 +153,7 @@ def test_the_same_text_twice_within_ten_minutes_is_one_message(post: MailRouter)
     assert send("lead").text == "sent to lead", "another receiver gets it"
 
 
-def test_who_was_written_to_and_is_gone_is_no_hindrance(post: MailRouter) -> None:
+def test_an_earlier_receiver_that_is_gone_does_not_block_other_mail(post: MailRouter) -> None:
     toolbox = Toolbox([SendMessage(post, "alice", lambda _: ["nobody", "bob@nowhere"])])
     result = asyncio.run(toolbox.run("send_message", {"to": "bob", "content": "Thanks!"}))
     assert result.text == "sent to bob"

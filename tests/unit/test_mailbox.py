@@ -1,4 +1,4 @@
-"""Mail: put by anybody, taken in two steps, in order, each message once."""
+"""Mail: written by any process, taken in two steps, in order, each message once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def contents(messages: Iterable[Message]) -> list[str]:
     return [message.content for message in messages]
 
 
-def test_what_is_put_is_taken_in_order_and_once(box: Mailbox, paths: TeamPaths) -> None:
+def test_mail_is_taken_in_order_and_once(box: Mailbox, paths: TeamPaths) -> None:
     sent = [mail(str(n)) for n in range(10)]
     box.put(*sent[:3])
     for message in sent[3:]:
@@ -48,7 +48,7 @@ def test_what_is_put_is_taken_in_order_and_once(box: Mailbox, paths: TeamPaths) 
 
 
 def test_taking_from_an_empty_inbox_changes_no_file(box: Mailbox, paths: TeamPaths) -> None:
-    """Otherwise the watched folder would wake its watchers again."""
+    """Otherwise a look at the folder would wake its own watchers."""
     box.put(mail("first"))
     box.done(box.take())
     before = paths.inboxes.stat().st_mtime_ns
@@ -56,8 +56,8 @@ def test_taking_from_an_empty_inbox_changes_no_file(box: Mailbox, paths: TeamPat
     assert paths.inboxes.stat().st_mtime_ns == before
 
 
-def test_what_is_taken_comes_again_until_it_is_done(box: Mailbox, paths: TeamPaths) -> None:
-    """A reader may die at any time; the one after it finds the same mail with the same ids."""
+def test_taken_mail_is_returned_again_until_it_is_done(box: Mailbox, paths: TeamPaths) -> None:
+    """A reader may die at any time; the next one finds the same mail with the same ids."""
     box.put(mail("first"))
     batch = box.take()
     box.put(mail("second"))
@@ -66,7 +66,7 @@ def test_what_is_taken_comes_again_until_it_is_done(box: Mailbox, paths: TeamPat
     assert contents(box.take().messages) == ["second"]
 
 
-def test_only_the_batch_that_is_named_is_done(box: Mailbox) -> None:
+def test_only_the_named_batch_is_done(box: Mailbox) -> None:
     box.put(mail("first"))
     first = box.take()
     box.done(first)
@@ -86,7 +86,7 @@ def test_the_inbox_keeps_its_inode(box: Mailbox, paths: TeamPaths) -> None:
     assert (after.st_ino, after.st_size) == (before.st_ino, 0)
 
 
-def test_a_look_changes_nothing(box: Mailbox, paths: TeamPaths) -> None:
+def test_peek_changes_nothing(box: Mailbox, paths: TeamPaths) -> None:
     assert box.peek() == []
     assert not paths.inbox("bob").exists()
     box.put(mail("first"), mail("second"))
@@ -99,7 +99,7 @@ def test_a_look_changes_nothing(box: Mailbox, paths: TeamPaths) -> None:
 
 
 def test_two_equal_lines_without_an_id_are_two_messages(box: Mailbox, paths: TeamPaths) -> None:
-    """`echo` knows no ids, and may well say the same thing twice."""
+    """`echo` writes no ids, and may write the same text twice."""
     paths.inbox("bob").write_bytes(b'{"content": "go on"}\n' * 2)
     batch = box.take()
     assert contents(batch.messages) == ["go on", "go on"]
@@ -107,7 +107,7 @@ def test_two_equal_lines_without_an_id_are_two_messages(box: Mailbox, paths: Tea
     assert box.take() == batch
 
 
-def test_lines_that_are_no_message_are_kept_as_they_came(box: Mailbox, paths: TeamPaths) -> None:
+def test_invalid_lines_are_kept_unchanged(box: Mailbox, paths: TeamPaths) -> None:
     bad = b'hello\n[]\n\xff\0\nwith\rreturn\r\n{"taken_as": 3}\n{"content": "torn'
     paths.inbox("bob").write_bytes(b'{"content": "good"}\n\n \n' + bad)
     batch = box.take()
@@ -119,8 +119,8 @@ def test_lines_that_are_no_message_are_kept_as_they_came(box: Mailbox, paths: Te
 
 
 @pytest.mark.parametrize("line", [b"\n", b" \n\n", b'{"taken_as": "dead"}\n'])
-def test_what_is_nothing_is_taken_away(box: Mailbox, paths: TeamPaths, line: bytes) -> None:
-    """A teammate that rests until mail comes would otherwise wake for it again and again."""
+def test_blank_lines_are_removed(box: Mailbox, paths: TeamPaths, line: bytes) -> None:
+    """Otherwise they would wake an idle teammate again and again."""
     paths.inbox("bob").write_bytes(line)
     assert box.take() == EMPTY
     assert not box.waiting()
@@ -129,7 +129,7 @@ def test_what_is_nothing_is_taken_away(box: Mailbox, paths: TeamPaths, line: byt
 
 
 def test_a_message_may_have_any_key(box: Mailbox, paths: TeamPaths) -> None:
-    """Also the one that marks what was taken."""
+    """Also the key that marks taken mail."""
     paths.inbox("bob").write_bytes(b'{"taken_as": "x", "content": "y"}\n')
     assert contents(box.take().messages) == ["y"]
     assert box.take().messages[0].extra == {"taken_as": "x"}
@@ -137,10 +137,10 @@ def test_a_message_may_have_any_key(box: Mailbox, paths: TeamPaths) -> None:
 
 @pytest.mark.parametrize("depth", [99, 700, 960, 100_000])
 @pytest.mark.parametrize("key", ["deep", "taken_as"])
-def test_a_nested_line_does_not_stop_the_mail(
+def test_a_deeply_nested_line_does_not_stop_the_mail(
     box: Mailbox, paths: TeamPaths, key: str, depth: int
 ) -> None:
-    """Refused or delivered, but never an exception that hits every later reader, too."""
+    """Refused or delivered, but never an exception for each later reader."""
     deep = b"[" * depth + b"]" * depth
     line = b'{"%s": %s, "content": "deep"}\n' % (key.encode(), deep)
     paths.inbox("bob").write_bytes(line + b'{"content": "good"}\n')
@@ -150,7 +150,7 @@ def test_a_nested_line_does_not_stop_the_mail(
     assert box.take().messages == batch.messages
 
 
-def test_a_message_over_the_limit_is_not_put(paths: TeamPaths) -> None:
+def test_a_message_over_the_limit_is_refused(paths: TeamPaths) -> None:
     box = Mailbox(paths, "bob", durable=False, max_bytes=300)
     with pytest.raises(NotAMessage, match="over the limit of 300; put the text into a file"):
         box.put(mail("short"), mail("x" * 300))
@@ -174,18 +174,20 @@ def test_a_foreign_line_over_the_limit_is_rejected(paths: TeamPaths) -> None:
         first_position("1").header().replace(b'"1"', b'"\xff"'),
     ],
 )
-def test_a_damaged_taken_file_is_a_sentence(box: Mailbox, paths: TeamPaths, content: bytes) -> None:
-    """One with mail in it is never written in place; it was edited, or the disk has failed."""
+def test_a_damaged_spool_file_is_reported_in_a_sentence(
+    box: Mailbox, paths: TeamPaths, content: bytes
+) -> None:
+    """A spool file with mail is never written in place; it was edited, or the disk has failed."""
     paths.taken("bob").write_bytes(content + mail("x" * 300).encode())
     with pytest.raises(StoreError, match="is damaged; `teamd restart` sets it aside"):
         box.take()
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 200, first_position("1").header()[:-9]])
-def test_a_header_that_a_power_cut_tore_is_none(
+def test_a_header_torn_by_a_power_cut_is_ignored(
     box: Mailbox, paths: TeamPaths, content: bytes
 ) -> None:
-    """It spoke of mail that is in the inbox still, and nothing was behind it."""
+    """Its mail is still in the inbox, and no lines followed the header."""
     box.put(mail("x"))
     paths.taken("bob").write_bytes(content)
     batch = box.take()
@@ -194,9 +196,7 @@ def test_a_header_that_a_power_cut_tore_is_none(
     assert not box.waiting()
 
 
-def test_a_delivery_behind_another_one_is_known_to_the_next_reader(
-    box: Mailbox, paths: TeamPaths
-) -> None:
+def test_a_second_delivery_is_returned_to_the_next_reader(box: Mailbox, paths: TeamPaths) -> None:
     _take_all_but(box, "a", then="b")
     assert contents(box.take().messages) == ["b"]
     box.put(mail("c"))
@@ -210,11 +210,11 @@ def _take_all_but(box: Mailbox, first: str, *, then: str) -> None:
     box.done(batch)
 
 
-_ROOM: Final = 41  # bytes of a file: less than the header of a batch
+_ROOM: Final = 41  # size of a full file in bytes: less than the header of a batch
 
 
 class Killed(BaseException):
-    """Stands for the end of a process in the middle of a step."""
+    """Simulates a kill in the middle of a step."""
 
 
 def failing(
@@ -222,7 +222,7 @@ def failing(
     before: int,
     error: BaseException = OSError(errno.EIO, "Input/output error"),  # noqa: B008 -- always that
 ) -> Callable[..., Any]:
-    """A system call that does its work so many times, and then fails once."""
+    """Return a system call that works `before` times and then fails once."""
     left = count()
 
     def fail(*given: Any, **named: Any) -> Any:
@@ -237,7 +237,7 @@ CALLS: Final = ("ftruncate", "fstat", "lstat", "pread", "pwrite")
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_what_is_not_put_is_told_and_what_is_put_is_there_once(
+def test_a_failed_put_is_reported_and_a_successful_one_is_stored_once(
     paths: TeamPaths, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     for before in range(8):
@@ -255,10 +255,10 @@ def test_what_is_not_put_is_told_and_what_is_put_is_there_once(
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("given", [True, False], ids=["with an id", "without"])
-def test_what_is_not_done_with_is_told_and_nothing_else_comes_again(
+def test_a_failed_done_is_reported_and_otherwise_mail_is_not_returned_again(
     paths: TeamPaths, monkeypatch: pytest.MonkeyPatch, call: str, *, given: bool
 ) -> None:
-    """A supervisor does what it was asked once that is forgotten: neither never nor twice."""
+    """A supervisor carries out a request after removing it: exactly once."""
     for before in range(8):
         box = Mailbox(paths, f"bob{before}", durable=False)
         box.put_lines([mail("a").encode() if given else b'{"from": "eve", "content": "a"}\n'])
@@ -274,10 +274,10 @@ def test_what_is_not_done_with_is_told_and_nothing_else_comes_again(
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["with ids", "without"])
-def test_a_full_disk_is_told_and_what_waits_is_taken_once_there_is_space(
+def test_a_full_disk_is_reported_and_waiting_mail_is_taken_after_space_is_freed(
     box: Mailbox, paths: TeamPaths, monkeypatch: pytest.MonkeyPatch, *, given: bool
 ) -> None:
-    """The kernel writes as much as there is space for, and refuses only the rest."""
+    """The kernel writes as many bytes as fit, and refuses only the rest."""
     box.put(mail("a"))
     if not given:
         box.put_lines([b'{"from": "eve", "content": "b"}\n'])
@@ -296,10 +296,10 @@ def test_a_full_disk_is_told_and_what_waits_is_taken_once_there_is_space(
 
 
 @pytest.mark.parametrize(("length", "room"), [(1 << 17, MAX_INBOX_BYTES), (1000, 10_000)])
-def test_an_inbox_that_is_never_empty_does_not_grow_for_ever(
+def test_an_inbox_that_is_never_empty_does_not_grow_without_bound(
     paths: TeamPaths, length: int, room: int
 ) -> None:
-    """Nor is it full for senders of what its owner has read."""
+    """Mail that its owner has read takes no room from senders either."""
     box = Mailbox(paths, "bob", durable=False, max_inbox_bytes=room)
     box.put(mail("x" * length))
     for _ in range(60):
@@ -310,9 +310,7 @@ def test_an_inbox_that_is_never_empty_does_not_grow_for_ever(
     assert paths.inbox("bob").stat().st_size < (1 << 22) + 3 * length
 
 
-def test_lines_that_are_no_messages_are_kept_over_many_deliveries(
-    box: Mailbox, paths: TeamPaths
-) -> None:
+def test_invalid_lines_are_kept_over_many_deliveries(box: Mailbox, paths: TeamPaths) -> None:
     box.put(mail("a"))
     for number in range(3):
         batch = box.take(BatchLimit(messages=1, wary=True))

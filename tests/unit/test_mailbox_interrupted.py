@@ -16,7 +16,7 @@ from teamd.mail.spool import first_position
 from teamd.messages import Message
 
 
-@cache  # a message has the time of its making
+@cache  # marker lines contain their time
 def lines(*ids: str) -> bytes:
     return b"".join(
         Message(sender="alice", to="bob", content=f"text {n}", id=n).encode() for n in ids
@@ -39,13 +39,13 @@ def done(batch: str, *ids: str) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """What stands in the two files, and what is to come of it.
+    """The content of the two files, and the expected deliveries.
 
     Attributes:
         first: the ids of the next batch.
-        later: those of the one after it.
-        kept: the lines that were rejected already.
-        old: those that a reader had taken before.
+        later: the ids of the batch after it.
+        kept: the lines that were already rejected.
+        old: the ids that an earlier reader had taken.
     """
 
     inbox: bytes
@@ -126,7 +126,7 @@ CASES = {
 
 
 def earlier(at: int, inbox: bytes) -> bytes:
-    """Return a header of the version that left mail in the inbox while it was in hand."""
+    """Return a header of the version that left taken mail in the inbox."""
     digest = hashlib.blake2b(inbox, digest_size=16).hexdigest()
     figures = f'"at": "{at:015}", "tries": "000", "singly": "{0:015}", "holder": "0000000042"'
     counts = f'"crashes": "000", "rejected": "{0:015}"'
@@ -152,7 +152,7 @@ EARLIER = {
 
 
 @pytest.mark.parametrize(("inbox", "header", "expected"), EARLIER.values(), ids=list(EARLIER))
-def test_mail_that_an_earlier_version_had_in_hand_keeps_its_ids(
+def test_mail_taken_by_an_earlier_version_keeps_its_ids(
     tmp_path: Path, inbox: bytes, header: bytes, expected: list[str]
 ) -> None:
     paths = TeamPaths(tmp_path / ".team")
@@ -206,13 +206,13 @@ def test_the_next_reader_gets_each_message_once(box: Mailbox, left: Left) -> Non
     assert box.rejected() == left.rejected
 
 
-def test_a_look_shows_each_message_once(box: Mailbox, paths: TeamPaths, left: Left) -> None:
+def test_peek_shows_each_message_once(box: Mailbox, paths: TeamPaths, left: Left) -> None:
     assert ids(box.peek()) == left.first + left.later
     assert paths.inbox("bob").read_bytes() == left.inbox
 
 
-def test_a_leftover_is_what_was_taken_and_no_more(box: Mailbox, left: Left) -> None:
-    """What a dead supervisor had in hand is not done again; what nobody took is not lost."""
+def test_the_leftover_is_the_taken_mail_only(box: Mailbox, left: Left) -> None:
+    """Requests taken by a dead supervisor are not carried out again; the others are not lost."""
     assert ids(box.leftover()) == left.old
     rest = box.take()
     assert ids(rest.messages) == (left.first + left.later)[len(left.old) :]

@@ -1,4 +1,4 @@
-"""A flood comes in portions, in order; a message that its readers do not survive is put aside."""
+"""A flood is read in batches, in order; a message that crashes its readers is put aside."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def taken(box: Mailbox, portion: BatchLimit) -> list[str]:
     return [message.content for message in batch.messages]
 
 
-def test_a_portion_is_no_larger_than_asked_and_the_rest_follows_in_order(paths: TeamPaths) -> None:
+def test_a_batch_keeps_to_its_limit_and_the_rest_follows_in_order(paths: TeamPaths) -> None:
     fill(paths, *"abcdefgh")
     box = Mailbox(paths, "bob", durable=False)
     portions = [taken(box, BatchLimit(messages=3)) for _ in range(4)]
@@ -37,7 +37,7 @@ def test_a_portion_is_no_larger_than_asked_and_the_rest_follows_in_order(paths: 
     assert not box.waiting()
 
 
-def test_what_comes_meanwhile_comes_after_what_was_taken(paths: TeamPaths) -> None:
+def test_new_mail_comes_after_taken_mail(paths: TeamPaths) -> None:
     fill(paths, "a", "b")
     box = Mailbox(paths, "bob", durable=False)
     assert taken(box, BatchLimit(messages=1)) == ["a"]
@@ -49,8 +49,8 @@ def test_what_comes_meanwhile_comes_after_what_was_taken(paths: TeamPaths) -> No
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_what_waits_besides_a_portion_is_told_from_it(paths: TeamPaths, size: int) -> None:
-    """Its reader has it already, and asks for what has come since."""
+def test_waiting_excludes_the_batch_in_hand(paths: TeamPaths, size: int) -> None:
+    """The reader already has the batch, and asks for mail that has arrived since."""
     fill(paths, *"abc")
     box = Mailbox(paths, "bob", durable=False)
     batch = box.take(BatchLimit(messages=size))
@@ -61,21 +61,21 @@ def test_what_waits_besides_a_portion_is_told_from_it(paths: TeamPaths, size: in
     assert box.waiting()
 
 
-def test_a_portion_is_the_same_until_it_is_done(paths: TeamPaths) -> None:
+def test_a_batch_is_the_same_until_it_is_done(paths: TeamPaths) -> None:
     fill(paths, *"abc")
     first = Mailbox(paths, "bob", durable=False).take(BatchLimit(messages=2))
     again = Mailbox(paths, "bob", durable=False).take(BatchLimit(messages=2))
     assert first == again
 
 
-def test_the_next_reader_goes_on_behind_what_was_done(paths: TeamPaths) -> None:
-    """Not at the start of the file: a flood would be read again at every crash."""
+def test_the_next_reader_continues_behind_the_finished_mail(paths: TeamPaths) -> None:
+    """Not at the start of the file: otherwise each crash would cause a flood to be read again."""
     fill(paths, *"abc")
     assert taken(Mailbox(paths, "bob", durable=False), BatchLimit(messages=2)) == ["a", "b"]
     assert taken(Mailbox(paths, "bob", durable=False), BatchLimit(messages=2)) == ["c"]
 
 
-def test_a_message_larger_than_a_portion_comes_alone(paths: TeamPaths) -> None:
+def test_a_message_larger_than_a_batch_comes_alone(paths: TeamPaths) -> None:
     fill(paths, "small", "x" * 5000, "small too")
     box = Mailbox(paths, "bob", durable=False)
     sizes = [[len(content) for content in taken(box, BatchLimit(bytes=1000))] for _ in range(3)]
@@ -88,7 +88,7 @@ def test_a_message_larger_than_a_portion_comes_alone(paths: TeamPaths) -> None:
     messages=st.integers(1, 7),
     most=st.integers(1, 2000),
 )
-def test_whatever_the_portion_each_message_comes_once_and_in_order(
+def test_with_any_limit_each_message_comes_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], messages: int, most: int
 ) -> None:
     paths = TeamPaths(tmp_path_factory.mktemp("team") / ".team")
@@ -103,21 +103,21 @@ def test_whatever_the_portion_each_message_comes_once_and_in_order(
     assert found == contents
 
 
-def test_a_delivery_that_two_readers_did_not_survive_comes_singly(paths: TeamPaths) -> None:
+def test_a_batch_that_two_readers_did_not_survive_is_delivered_singly(paths: TeamPaths) -> None:
     fill(paths, *"abcd")
     readers = [Mailbox(paths, "bob", durable=False).take(WARY) for _ in range(4)]
     assert [len(batch.messages) for batch in readers] == [3, 3, 1, 1]
 
 
 def crash(paths: TeamPaths) -> list[str]:
-    """What a reader had in hand that crashed by itself, as its supervisor saw."""
+    """Simulate the crash of a reader; return the contents of its batch."""
     batch = Mailbox(paths, "bob", durable=False).take(WARY)
     assert Mailbox(paths, "bob", durable=False).blame(os.getpid())
     return [message.content for message in batch.messages]
 
 
-def test_a_message_that_no_reader_survives_is_delivered_however_many_end(paths: TeamPaths) -> None:
-    """An end proves nothing: the machine may have been out of memory each time."""
+def test_a_message_is_not_rejected_because_its_readers_were_killed(paths: TeamPaths) -> None:
+    """A kill proves nothing: the machine may have been out of memory each time."""
     fill(paths, *"abcd")
     for _ in range(50):
         Mailbox(paths, "bob", durable=False).take(WARY)
@@ -127,7 +127,7 @@ def test_a_message_that_no_reader_survives_is_delivered_however_many_end(paths: 
 
 
 def test_a_message_that_crashes_its_readers_is_rejected_alone(paths: TeamPaths) -> None:
-    """Otherwise it would end its receiver for ever."""
+    """Otherwise it would crash its receiver again and again."""
     fill(paths, *"abcd")
     assert [crash(paths), crash(paths)] == [["a", "b", "c"]] * 2
     assert taken(Mailbox(paths, "bob", durable=False), WARY) == ["a"]
@@ -140,8 +140,8 @@ def test_a_message_that_crashes_its_readers_is_rejected_alone(paths: TeamPaths) 
     assert told == ["2 processes crashed with this message in hand"]
 
 
-def test_only_who_has_a_delivery_in_hand_is_to_blame_on_it(paths: TeamPaths) -> None:
-    """One that crashes before it takes its mail, or after it was done with, did so of itself."""
+def test_only_a_reader_with_a_batch_in_hand_is_blamed_on_it(paths: TeamPaths) -> None:
+    """A crash before taking mail, or after the mail is done, has another cause."""
     fill(paths, *"abcd")
     box = Mailbox(paths, "bob", durable=False)
     assert not box.blame(os.getpid())
@@ -152,8 +152,8 @@ def test_only_who_has_a_delivery_in_hand_is_to_blame_on_it(paths: TeamPaths) -> 
     assert crash(paths) == ["d"]
 
 
-def test_what_was_taken_with_a_suspect_comes_singly_to_its_end(paths: TeamPaths) -> None:
-    """Not all at once again after the first of them: each would cost two more crashes."""
+def test_the_rest_of_a_suspected_batch_is_delivered_singly(paths: TeamPaths) -> None:
+    """Not as one batch again after the first message: each retry would cost two more crashes."""
     fill(paths, *"abcdef")
     for _ in range(3):
         Mailbox(paths, "bob", durable=False).take(WARY)
@@ -161,8 +161,8 @@ def test_what_was_taken_with_a_suspect_comes_singly_to_its_end(paths: TeamPaths)
     assert [taken(box, WARY) for _ in range(4)] == [["a"], ["b"], ["c"], ["d", "e", "f"]]
 
 
-def test_a_nameless_message_keeps_its_id_and_time_for_every_reader(paths: TeamPaths) -> None:
-    """Its line is kept as it came; whoever takes it again must know it again."""
+def test_a_message_without_id_keeps_its_id_and_time_for_every_reader(paths: TeamPaths) -> None:
+    """Its line is stored unchanged; the next reader must recognize it."""
     paths.inbox("bob").write_bytes(b'{"content": "x"}\n' * 3)
     first = Mailbox(paths, "bob", durable=False).take(BatchLimit(messages=2))
     again = Mailbox(paths, "bob", durable=False).take()
@@ -170,7 +170,7 @@ def test_a_nameless_message_keeps_its_id_and_time_for_every_reader(paths: TeamPa
     assert len({message.id for message in again.messages}) == 3
 
 
-def test_a_flood_of_garbage_hides_no_message(paths: TeamPaths) -> None:
+def test_a_flood_of_invalid_lines_hides_no_message(paths: TeamPaths) -> None:
     paths.inbox("bob").write_bytes(b"garbage\n" * 5000)
     fill(paths, "a")
     box = Mailbox(paths, "bob", durable=False)
@@ -178,15 +178,15 @@ def test_a_flood_of_garbage_hides_no_message(paths: TeamPaths) -> None:
     assert (box.rejected(), box.waiting()) == (5000, False)
 
 
-def test_a_person_who_breaks_off_is_not_suspected(paths: TeamPaths) -> None:
-    """`teamctl inbox | head` may be broken off any number of times."""
+def test_an_interrupted_look_by_a_person_is_not_suspected(paths: TeamPaths) -> None:
+    """`teamctl inbox | head` may be interrupted any number of times."""
     fill(paths, *"ab")
     for _ in range(10):
         assert len(Mailbox(paths, "bob", durable=False).take().messages) == 2
     assert Mailbox(paths, "bob", durable=False).rejected() == 0
 
 
-def test_why_a_line_is_no_message_is_told(paths: TeamPaths) -> None:
+def test_the_reason_for_a_rejected_line_is_reported(paths: TeamPaths) -> None:
     paths.inbox("bob").write_bytes(b"garbage\n")
     told: list[str] = []
     box = Mailbox(paths, "bob", durable=False, tell=told.append)
@@ -195,8 +195,8 @@ def test_why_a_line_is_no_message_is_told(paths: TeamPaths) -> None:
     assert box.take() == EMPTY
 
 
-def test_what_senders_were_granted_meanwhile_is_a_message(paths: TeamPaths) -> None:
-    """They read the settings of the moment, their reader those of its start: none of it is lost."""
+def test_mail_that_senders_were_allowed_meanwhile_is_accepted(paths: TeamPaths) -> None:
+    """Senders read the current settings, and a reader those of its start; no mail is lost."""
     granted = 100
     box = Mailbox(paths, "bob", durable=False, max_bytes=200, granted=lambda: granted)
     fill(paths, "a" * 300)
@@ -211,8 +211,8 @@ def test_what_senders_were_granted_meanwhile_is_a_message(paths: TeamPaths) -> N
     assert box.rejected() == 1
 
 
-def test_a_full_inbox_takes_no_mail_until_some_was_read(paths: TeamPaths) -> None:
-    """A flood would fill the disk, and keep its receiver busy for ever."""
+def test_a_full_inbox_refuses_mail_until_some_is_read(paths: TeamPaths) -> None:
+    """Otherwise a flood would fill the disk and keep its receiver busy endlessly."""
     box = Mailbox(paths, "bob", durable=False, max_inbox_bytes=1200)
     message = Message(sender="lead", to="bob", content="x" * 200)
     for _ in range(3):
@@ -227,20 +227,20 @@ def test_a_full_inbox_takes_no_mail_until_some_was_read(paths: TeamPaths) -> Non
     box.put(message)
 
 
-def test_an_empty_inbox_takes_a_message_of_any_permitted_size(paths: TeamPaths) -> None:
-    """Otherwise two limits that do not fit would keep somebody from ever getting it."""
+def test_an_empty_inbox_accepts_a_message_of_any_permitted_size(paths: TeamPaths) -> None:
+    """Otherwise a teammate could never get it if the two limits do not fit together."""
     box = Mailbox(paths, "bob", durable=False, max_inbox_bytes=10)
     box.put(Message(sender="lead", to="bob", content="x" * 200))
     assert len(box.peek()) == 1
 
 
-def test_a_look_at_a_flood_is_bounded(paths: TeamPaths) -> None:
+def test_peek_at_a_flood_is_bounded(paths: TeamPaths) -> None:
     paths.inbox("bob").write_bytes(b'{"content": "x"}\n' * (MOST_SHOWN + 10))
     assert len(Mailbox(paths, "bob").peek()) == MOST_SHOWN
 
 
-def test_a_figure_without_end_keeps_the_header_as_long_as_it_is() -> None:
-    """It is written over in place."""
+def test_an_infinite_number_does_not_change_the_header_size() -> None:
+    """The header is overwritten in place."""
     position = Position(batch="b", at=0)
     many = replace(position, tries=10**9, crashes=1000)
     assert many.header() == replace(position, tries=999, crashes=999).header()

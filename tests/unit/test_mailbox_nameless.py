@@ -1,4 +1,4 @@
-"""Mail without ids gets some that follow from where it stands, the same at every reading."""
+"""Mail without ids gets ids that follow from its position, the same at every reading."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def told(batch: Batch) -> list[tuple[str, str, float]]:
     return [(one.content, one.id, one.timestamp) for one in batch.messages]
 
 
-def test_its_time_is_when_it_was_taken(paths: TeamPaths) -> None:
+def test_its_time_is_the_time_of_taking(paths: TeamPaths) -> None:
     append(paths, "go on")
     [message] = reader(paths).take().messages
     assert message.timestamp == moment_of(message.id.rpartition("-")[0])
@@ -54,9 +54,7 @@ def test_its_time_is_when_it_was_taken(paths: TeamPaths) -> None:
 
 @pytest.mark.parametrize("end", ["\n", ""], ids=["whole", "torn"])
 @pytest.mark.parametrize("limit", [BatchLimit(), BatchLimit(messages=1), WARY], ids=str)
-def test_every_reader_knows_it_by_the_same_id(
-    paths: TeamPaths, end: str, limit: BatchLimit
-) -> None:
+def test_every_reader_gives_it_the_same_id(paths: TeamPaths, end: str, limit: BatchLimit) -> None:
     append(paths, "go on", "go on", end=end)
     first = told(reader(paths).take(limit))
     append(paths, "new")
@@ -77,7 +75,7 @@ def test_the_same_text_later_is_another_message(paths: TeamPaths, same: bool) ->
     assert len(found) == 3
 
 
-def test_a_read_that_fails_names_nothing_wrong(
+def test_a_failed_read_assigns_no_wrong_id(
     paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(paths, "go on", "go on")
@@ -100,8 +98,8 @@ def fail(*_: object, **__: object) -> int:
     [WARY, BatchLimit(messages=2), BatchLimit(bytes=2 * len('{"content": "a"}\n'))],
     ids=str,
 )
-def test_a_delivery_ends_behind_the_markers(paths: TeamPaths, limit: BatchLimit) -> None:
-    """Else something would seem to wait behind each delivery that is full."""
+def test_a_batch_ends_behind_the_markers(paths: TeamPaths, limit: BatchLimit) -> None:
+    """Otherwise mail would seem to wait behind each full batch."""
     append(paths, "a", "b")
     box = reader(paths)
     batch = box.take(limit)
@@ -116,7 +114,7 @@ def test_a_delivery_ends_behind_the_markers(paths: TeamPaths, limit: BatchLimit)
 
 
 def test_a_batch_of_an_earlier_version_keeps_its_ids(paths: TeamPaths) -> None:
-    """It had no marker at its end; its ids tell where a line stands in its file."""
+    """It had no marker at its end; its ids encode the position of a line in its file."""
     position = first_position("1")
     line = b'{"content": "x"}\n'
     paths.taken("bob").write_bytes(position.header() + line * 2)
@@ -129,14 +127,14 @@ def test_a_batch_of_an_earlier_version_keeps_its_ids(paths: TeamPaths) -> None:
 
 
 @pytest.mark.parametrize("named", ["x" * 65, "a b", "\\u0000"])
-def test_a_marker_that_is_no_name_names_nothing(paths: TeamPaths, named: str) -> None:
+def test_an_invalid_marker_assigns_no_ids(paths: TeamPaths, named: str) -> None:
     append(paths, "go on", end=f'\n{{"taken_as": "{named}"}}\n')
     [message] = reader(paths).take().messages
     assert moment_of(message.id.rpartition("-")[0])
 
 
 @pytest.mark.parametrize("ahead", range(0, 64, 7))
-def test_markers_count_for_no_mail_wherever_a_part_of_the_file_ends(
+def test_markers_are_not_counted_as_mail_wherever_the_file_is_split(
     paths: TeamPaths, monkeypatch: pytest.MonkeyPatch, ahead: int
 ) -> None:
     monkeypatch.setattr(lines, "_CHUNK", 16)
@@ -146,10 +144,10 @@ def test_markers_count_for_no_mail_wherever_a_part_of_the_file_ends(
 
 
 @given(st.integers(1, 90), st.integers(0, 3), st.integers(0, 40), st.booleans())
-def test_a_marker_names_alike_wherever_a_part_of_the_file_ends(
+def test_a_marker_assigns_the_same_ids_wherever_the_file_is_split(
     chunk: int, false: int, length: int, torn: bool
 ) -> None:
-    """Also behind lines that begin as one does."""
+    """Also behind lines that begin like a marker."""
     looks_like_one = '{"taken_as": "no name: ' + "x" * length + '"}\n'
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         patched.setattr(lines, "_CHUNK", chunk)
@@ -166,14 +164,14 @@ def test_a_marker_names_alike_wherever_a_part_of_the_file_ends(
 
 
 class Killed(BaseException):
-    """The end of a process."""
+    """Simulates a kill."""
 
 
 class World:
-    """A reader with its conversation, other programs that write to it, and what may befall them.
+    """A reader with its conversation, programs that write to it, kills and power cuts.
 
-    The disk is sure to have a file as it was when it was synced last. A power cut may leave any
-    state since then, of the inbox and of the spool file.
+    A file on disk is certain only as of its last sync. A power cut may leave any later state of the
+    inbox and of the spool file.
     """
 
     def __init__(self, paths: TeamPaths) -> None:
@@ -190,20 +188,20 @@ class World:
         self.box.create()
 
     def see(self) -> None:
-        """Note the state of both files."""
+        """Record the state of both files."""
         self.states.append(self.paths.inbox("bob").read_bytes())
         taken = self.paths.taken("bob")
         self.taken.append(taken.read_bytes() if taken.exists() else None)
 
     def standing(self) -> set[str]:
-        """Return what stands in the files."""
+        """Return the contents of all mail in the files."""
         files = (self.paths.inbox("bob"), self.paths.taken("bob"))
         content = b"".join(path.read_bytes() for path in files if path.exists())
         return set(re.findall(r'"content": "(\d+)"', content.decode()))
 
     @contextmanager
     def watched(self, syncs: int = 99) -> Iterator[None]:
-        """Know what is synced meanwhile; end the process before one sync more than `syncs`."""
+        """Record the syncs of a block; simulate a kill before sync number `syncs` + 1."""
         left = count(syncs, -1)
         with pytest.MonkeyPatch.context() as patched:
             sync_data, sync_folder = os.fdatasync, os.fsync
@@ -231,7 +229,7 @@ class World:
             self.see()
 
     def append(self, kind: str) -> None:
-        """Be another program."""
+        """Append a line as another program does."""
         self.sent += 1
         line = {
             "nameless": json.dumps({"content": f"{self.sent}"}),
@@ -258,17 +256,16 @@ class World:
                 self.had.append(message.content)
 
     def done(self) -> None:
-        """Forget what was taken last, if anything was."""
+        """Finish the batch that was taken last, if any."""
         with self.watched():
             self.box.done(self.batch)
         self.batch = EMPTY
 
     def kill(self) -> None:
-        """Let another reader come."""
+        """Start another reader."""
         self.box, self.batch = Mailbox(self.paths, "bob"), EMPTY
 
     def cut(self, which: int, other: int) -> None:
-        """Cut the power."""
         self.paths.inbox("bob").write_bytes(left := self.states[which % len(self.states)])
         self.states = [left]
         taken = self.taken[other % len(self.taken)]
@@ -283,7 +280,7 @@ class World:
         self.kill()
 
     def finish(self) -> None:
-        """Have a last reader take all that is left."""
+        """Have a last reader take the remaining mail."""
         self.kill()
         while self.box.waiting():
             self.take(3)
@@ -303,7 +300,9 @@ OPERATIONS = st.one_of(
 
 
 @given(st.lists(OPERATIONS, max_size=40))
-def test_whatever_befalls_its_readers_each_message_is_had_once(operations: list[Any]) -> None:
+def test_after_any_kills_and_power_cuts_each_message_is_delivered_once(
+    operations: list[Any],
+) -> None:
     with TemporaryDirectory() as folder:
         paths = TeamPaths(Path(folder) / ".team")
         paths.create()
@@ -316,10 +315,10 @@ def test_whatever_befalls_its_readers_each_message_is_had_once(operations: list[
 
 @pytest.mark.parametrize("syncs", range(6))
 @pytest.mark.parametrize("earlier", [False, True], ids=["first batch", "second batch"])
-def test_a_power_cut_during_or_after_a_take_loses_and_doubles_nothing(
+def test_a_power_cut_during_or_after_a_take_loses_and_duplicates_nothing(
     syncs: int, *, earlier: bool
 ) -> None:
-    """Each state that the disk may have kept of the two files, independently of each other."""
+    """For each state of the two files that the disk may have kept, independently of each other."""
     for which, other, done in product((0, 1, -1), (0, -1), (False, True)):
         with TemporaryDirectory() as folder:
             paths = TeamPaths(Path(folder) / ".team")

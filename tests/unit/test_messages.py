@@ -1,4 +1,4 @@
-"""Messages, ids and names: whatever comes in is a message or is refused with a sentence."""
+"""Messages, ids and names: any input is a message or is refused with a sentence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from teamd.messages import Message
 HUGE = pytest.param(10**400, id="huge")
 KNOWN = ("id", "type", "from", "to", "content", "timestamp")
 TEXT = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
-ANY_TEXT = st.text(st.characters())  # lone surrogates and NULs, too
+ANY_TEXT = st.text(st.characters())  # includes lone surrogates and NULs
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.text(),
@@ -45,7 +45,7 @@ NEARLY_MESSAGES = st.dictionaries(st.sampled_from(KNOWN) | ANY_TEXT, NEARLY_JSON
 
 
 def strict(line: bytes) -> Any:
-    """Read JSON as programs do that are not written in Python."""
+    """Parse JSON as strictly as programs in other languages do."""
     return json.loads(line.decode(), parse_constant=pytest.fail)
 
 
@@ -56,7 +56,7 @@ def nested(depth: int) -> bytes:
 @pytest.mark.slow
 @settings(deadline=None)
 @given(MESSAGES)
-def test_what_is_written_is_read_back(message: Message) -> None:
+def test_an_encoded_message_is_decoded_unchanged(message: Message) -> None:
     line = message.encode()
     assert line.index(b"\n") == len(line) - 1
     assert Message.decode(line, to=message.to) == message
@@ -66,8 +66,8 @@ def test_what_is_written_is_read_back(message: Message) -> None:
 @pytest.mark.slow
 @settings(deadline=None)
 @given(MESSAGES)
-def test_a_line_is_what_json_makes_of_it(message: Message) -> None:
-    """Lines without other keys are put together by hand."""
+def test_an_encoded_line_equals_the_output_of_json(message: Message) -> None:
+    """Lines without extra keys are built without `json`."""
     names = {"id": message.id, "type": message.type, "from": message.sender, "to": message.to}
     known = {**names, "content": message.content, "timestamp": message.timestamp}
     text = json.dumps({**message.extra, **known}, ensure_ascii=False)
@@ -120,7 +120,7 @@ def test_any_line_is_a_message_or_is_refused(line: bytes) -> None:
         nested(100_000),
     ],
 )
-def test_what_is_no_message_is_refused(line: bytes) -> None:
+def test_an_invalid_message_is_refused(line: bytes) -> None:
     with pytest.raises(NotAMessage):
         Message.decode(line, to="bob")
 
@@ -141,15 +141,15 @@ def test_what_is_no_message_is_refused(line: bytes) -> None:
         (nested(200), "nested deeper than 100"),
     ],
 )
-def test_a_refusal_says_why(line: bytes, reason: str) -> None:
+def test_a_refusal_gives_the_reason(line: bytes, reason: str) -> None:
     with pytest.raises(NotAMessage, match=reason):
         Message.decode(line, to="bob")
 
 
 @pytest.mark.parametrize("key", ["id", "type", "from", "to", "timestamp"])
 @pytest.mark.parametrize("value", [None, True, [], {}, "", -1, HUGE, 1711234567890, "soon"])
-def test_a_wrong_value_beside_the_content_is_mended(key: str, value: object) -> None:
-    """The content is what matters; milliseconds are what JavaScript calls a time."""
+def test_an_invalid_value_beside_the_content_is_repaired(key: str, value: object) -> None:
+    """The content matters; JavaScript gives times in milliseconds."""
     before = time.time()
     message = Message.decode(json.dumps({"content": "x", key: value}).encode(), to="bob")
     assert message.content == "x"
@@ -160,7 +160,7 @@ def test_a_wrong_value_beside_the_content_is_mended(key: str, value: object) -> 
     assert before <= message.timestamp <= time.time()
 
 
-def test_half_a_pair_is_replaced() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     line = b'{"content": "a\\ud800b\\udc00", "from": "\\udfff", "summary": "\\ud83d"}'
     message = Message.decode(line, to="bob")
     assert (message.content, message.sender) == ("a\ufffdb\ufffd", "\ufffd")
@@ -175,13 +175,13 @@ def test_unknown_keys_and_types_are_kept() -> None:
 
 
 @pytest.mark.parametrize("extra", [{}, {"n": float("nan")}, {"n": float("inf")}])
-def test_what_no_reader_would_take_is_not_written(extra: dict[str, object]) -> None:
+def test_a_message_that_no_reader_would_accept_is_not_encoded(extra: dict[str, object]) -> None:
     with pytest.raises(NotAMessage):
         Message(sender="a", to="b", content="x" if extra else "\0", extra=extra).encode()
 
 
-def test_what_was_read_can_be_written_on_a_deeper_stack() -> None:
-    """Otherwise a nested line is taken, cannot be put aside, and its reader dies of it again."""
+def test_a_decoded_message_can_be_encoded_on_a_deeper_stack() -> None:
+    """Otherwise a nested line is taken, cannot be put aside, and crashes its reader again."""
     read = []
     for depth in (1, 50, 99, 100, 300, 600, 900, sys.getrecursionlimit() - 50):
         try:

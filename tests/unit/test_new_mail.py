@@ -16,7 +16,7 @@ from teamd.mail.spool import BatchLimit
 
 
 class Onlooker:
-    """A look at bob's mail, while bob takes it."""
+    """Shows bob's new mail while bob takes it."""
 
     def __init__(self, folder: Path) -> None:
         self._paths = TeamPaths(folder / ".team")
@@ -40,7 +40,7 @@ def onlooker(tmp_path: Path) -> Onlooker:
 
 
 def test_a_line_without_an_id_is_shown_once(onlooker: Onlooker) -> None:
-    """Its id is made up at each look."""
+    """Each look generates another id for it."""
     onlooker.put("noon")
     assert onlooker.look() == ["noon"]
     onlooker.put("one")
@@ -53,7 +53,7 @@ def test_a_line_without_an_id_is_shown_once(onlooker: Onlooker) -> None:
     assert onlooker.look() == []
 
 
-def test_two_lines_that_say_the_same_are_two(onlooker: Onlooker) -> None:
+def test_two_lines_with_the_same_text_are_two_messages(onlooker: Onlooker) -> None:
     onlooker.put("noon")
     assert onlooker.look() == ["noon"]
     onlooker.put("noon")
@@ -64,7 +64,7 @@ def test_two_lines_that_say_the_same_are_two(onlooker: Onlooker) -> None:
     assert onlooker.look() == ["noon"]
 
 
-def test_the_same_id_with_other_words_is_another_message(onlooker: Onlooker) -> None:
+def test_the_same_id_with_another_text_is_another_message(onlooker: Onlooker) -> None:
     for words in ("one", "two"):
         onlooker.put(words, id="1")
     onlooker.put("one", id="1", **{"from": "ci"})
@@ -92,10 +92,10 @@ STEPS = st.sampled_from(["put", "put with an id", "take", "take one", "look"])
 
 
 @given(st.lists(STEPS, max_size=30))
-def test_whatever_is_put_and_taken_each_is_shown_once(
+def test_in_any_order_of_writes_and_takes_each_message_is_shown_once(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]
 ) -> None:
-    """A message that came and was taken between two looks is not visible."""
+    """A message that is written and taken between two looks is not visible."""
     onlooker = Onlooker(tmp_path_factory.mktemp("looks"))
     there: list[str] = []
     expected: list[str] = []

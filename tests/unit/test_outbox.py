@@ -1,4 +1,4 @@
-"""The files of a link: what is written into them, and what is made of damaged ones."""
+"""The files of a link: their content, and the handling of damaged ones."""
 
 from __future__ import annotations
 
@@ -41,23 +41,25 @@ def test_lines_are_numbered_and_chained(outbox: Outbox) -> None:
     assert waiting(outbox.paths, "h2") == 3
 
 
-def test_what_no_broker_takes_is_refused(outbox: Outbox) -> None:
+def test_a_message_that_no_broker_accepts_is_refused(outbox: Outbox) -> None:
     with pytest.raises(NotAMessage, match="over the 1000000 that another host takes"):
         outbox.append(MAIL, text="x" * 1_000_000)
     assert not outbox.path.exists()
 
 
-def test_a_full_outbox_is_a_sentence_and_one_message_always_fits(outbox: Outbox) -> None:
+def test_a_full_outbox_is_reported_in_a_sentence_and_one_message_always_fits(
+    outbox: Outbox,
+) -> None:
     small = Outbox(outbox.paths, "h2", durable=False, max_bytes=10)
     small.append(MAIL, text="one")
     with pytest.raises(OutboxFull, match=r"too much mail waits for h2: \[hosts\] outbox_bytes, 10"):
         small.append(MAIL, text="two")
 
 
-def test_what_the_disk_failed_at_stands_there_once_and_is_named(
+def test_a_message_whose_sync_failed_is_stored_once_and_its_id_is_reported(
     outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it is safe nobody knows: to append it again would send it twice."""
+    """The message may be on disk, so appending it again could send it twice."""
 
     def fail(_: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -72,7 +74,7 @@ def test_what_the_disk_failed_at_stands_there_once_and_is_named(
 
 @pytest.mark.parametrize("where", ["first", "middle", "last", "behind", "changed"])
 def test_a_damaged_outbox_is_kept_and_the_rest_arrives(tmp_path: Path, where: str) -> None:
-    """Also while nobody but senders is there; what cannot be known for ours is none of ours."""
+    """Also if only senders run. A line that cannot be verified is not sent."""
     world = World(tmp_path)
     sent = [world.left.send(text=text) for text in ("one", "two", "three")]
     path = world.left.outbox.path
@@ -87,7 +89,7 @@ def test_a_damaged_outbox_is_kept_and_the_rest_arrives(tmp_path: Path, where: st
     }
     path.write_bytes(b"".join(content[where]))
     kept = path.read_bytes()
-    if where in ("middle", "changed"):  # which only the postman meets
+    if where in ("middle", "changed"):  # only the postman reads this far
         assert world.left.outbox.repair()
     later = world.left.send(text="later")
     assert kept in [one.read_bytes() for one in path.parent.glob("b.damaged-*")]
@@ -99,8 +101,8 @@ def test_a_damaged_outbox_is_kept_and_the_rest_arrives(tmp_path: Path, where: st
     world.close()
 
 
-def test_numbers_of_a_former_file_say_nothing_of_one_without_a_header(outbox: Outbox) -> None:
-    """Damaged twice while the far side is away: what stands there now was never sent."""
+def test_numbers_of_a_former_file_do_not_apply_to_one_without_a_header(outbox: Outbox) -> None:
+    """The file was damaged twice while the other side was away; these lines were never sent."""
     for text in "abc":
         outbox.append(MAIL, text=text)
     header, *_, last = (json.loads(one) for one in outbox.path.read_bytes().splitlines())
@@ -114,7 +116,7 @@ def test_numbers_of_a_former_file_say_nothing_of_one_without_a_header(outbox: Ou
     assert kept[-3:] == ["d", "e", "f"]
 
 
-def test_damage_sends_nothing_again_that_arrived(tmp_path: Path) -> None:
+def test_after_damage_no_delivered_line_is_sent_again(tmp_path: Path) -> None:
     world = World(tmp_path)
     first = [world.left.send() for _ in range(3)]
     world.connect()
@@ -130,8 +132,8 @@ def test_damage_sends_nothing_again_that_arrived(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", range(0, 512, 37))
-def test_a_torn_cursor_is_the_one_before(tmp_path: Path, torn: int) -> None:
-    """Whatever tears one of the two lines leaves the other; the torn one was never relied on."""
+def test_a_torn_cursor_file_gives_the_previous_cursor(tmp_path: Path, torn: int) -> None:
+    """Damage to one of its two lines leaves the other; the torn one was never relied on."""
     file = CursorFile(tmp_path / "h2.json", durable=False)
     for n in (1, 2, 3):
         file.write(Cursor("e", n, "c"))
@@ -145,14 +147,14 @@ def test_a_torn_cursor_is_the_one_before(tmp_path: Path, torn: int) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"rubbish", b"{}\n", b'{"n": 1}' * 100])
-def test_a_foreign_cursor_says_nothing_and_is_known(tmp_path: Path, content: bytes) -> None:
+def test_a_foreign_cursor_is_recognized_and_ignored(tmp_path: Path, content: bytes) -> None:
     file = CursorFile(tmp_path / "h2.json", durable=False)
     file.path.write_bytes(content)
     assert file.read() is None
     assert file.damaged
 
 
-def test_a_damaged_cursor_is_reported_and_nothing_comes_twice(tmp_path: Path) -> None:
+def test_a_damaged_cursor_is_reported_and_no_line_is_delivered_twice(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.connect()
     sent = [world.left.send() for _ in range(5)]
@@ -179,7 +181,7 @@ def test_a_lost_folder_is_reported_on_both_sides_with_its_count(tmp_path: Path) 
     world.close()
 
 
-def test_an_old_copy_of_a_sender_begins_anew_and_doubles_nothing(tmp_path: Path) -> None:
+def test_an_old_copy_of_a_sender_starts_a_new_epoch_and_duplicates_nothing(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.connect()
     first = [world.left.send() for _ in range(3)]
@@ -196,8 +198,8 @@ def test_an_old_copy_of_a_sender_begins_anew_and_doubles_nothing(tmp_path: Path)
     world.close()
 
 
-def test_under_another_name_a_host_is_another_one(tmp_path: Path) -> None:
-    """Nothing that the former one had sent or got is reported as lost, and what waited arrives."""
+def test_a_renamed_host_is_a_new_host(tmp_path: Path) -> None:
+    """Lines of the former name are not reported as lost, and queued lines arrive."""
     world = World(tmp_path)
     world.left.send()
     world.right.send()

@@ -1,4 +1,4 @@
-"""Whether a supervisor runs, whatever stands in the file that says so."""
+"""Whether a supervisor runs, with any content of its pid file."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ sys.stdin.read()
 """
 
 
-def test_nobody_runs_where_nothing_stands(paths: TeamPaths) -> None:
+def test_without_a_pid_file_no_supervisor_runs(paths: TeamPaths) -> None:
     assert pidfile.supervisor(paths) is None
     assert not paths.supervisor.exists()
 
 
-def test_there_is_one_supervisor_at_a_time(paths: TeamPaths) -> None:
+def test_only_one_supervisor_runs_at_a_time(paths: TeamPaths) -> None:
     claim = pidfile.claim(paths)
     try:
         assert pidfile.check(paths) == ME
@@ -42,8 +42,8 @@ def test_there_is_one_supervisor_at_a_time(paths: TeamPaths) -> None:
     assert f"(pid {os.getpid()}) already runs for {paths.root}" in str(caught.value)
 
 
-def test_a_killed_supervisor_is_nobody_at_once(paths: TeamPaths) -> None:
-    """Its file stays; the kernel gives its lock back."""
+def test_a_killed_supervisor_counts_as_stopped_at_once(paths: TeamPaths) -> None:
+    """Its file remains, but the kernel releases its lock."""
     with child(CLAIMS, paths.root) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "claimed\n"
@@ -76,7 +76,7 @@ def test_a_killed_supervisor_is_nobody_at_once(paths: TeamPaths) -> None:
         b'{"pid": 1' + b"0" * 30 + b', "started": 1}',
         b'{"pid": 1, "started": 1' + b"0" * 400 + b"}",
         b"[" * 100_000,
-        # Named, since every process that collects tests has another pid.
+        # The ids are given, since each process that collects tests has another pid.
         pytest.param(
             json.dumps({"pid": ME.pid, "started": ME.started}).encode()[:-4], id="half-written"
         ),
@@ -85,8 +85,10 @@ def test_a_killed_supervisor_is_nobody_at_once(paths: TeamPaths) -> None:
         ),
     ],
 )
-def test_a_file_that_names_nobody_does_not_stop_the_next(paths: TeamPaths, content: bytes) -> None:
-    """A kill in mid-write, a full disk, a pid that is used again: `teamd start` must just start."""
+def test_a_file_without_a_valid_name_does_not_stop_the_next_supervisor(
+    paths: TeamPaths, content: bytes
+) -> None:
+    """After a kill in mid-write, a full disk or a reused pid, `teamd start` must still start."""
     paths.supervisor.write_bytes(content)
     assert pidfile.supervisor(paths) is None
     with pytest.raises(NoTeamd, match="`teamd start`") as caught:
@@ -99,7 +101,7 @@ def test_a_file_that_names_nobody_does_not_stop_the_next(paths: TeamPaths, conte
         os.close(claim)
 
 
-def test_who_holds_a_claim_without_a_name_is_still_told_of(paths: TeamPaths) -> None:
+def test_a_claim_without_a_readable_pid_is_still_reported(paths: TeamPaths) -> None:
     claim = pidfile.claim(paths)
     try:
         paths.supervisor.write_bytes(b"{")
@@ -112,7 +114,7 @@ def test_who_holds_a_claim_without_a_name_is_still_told_of(paths: TeamPaths) -> 
 def test_a_stranger_is_not_taken_for_the_supervisor_whatever_the_file_says(
     paths: TeamPaths,
 ) -> None:
-    """`teamd stop` ends whom this names; who serves the team has the file open, and locked."""
+    """`teamd stop` ends the named process; a supervisor has the file open and locked."""
     with child("import sys; sys.stdin.read()") as stranger:
         there = Identity.of(stranger.pid)
         assert there is not None
@@ -127,8 +129,8 @@ def test_a_stranger_is_not_taken_for_the_supervisor_whatever_the_file_says(
             os.close(claim)
 
 
-def test_a_supervisor_mends_what_others_wrote_over_its_name(paths: TeamPaths) -> None:
-    """Otherwise nobody could reach it, and none could be started in its place."""
+def test_a_supervisor_repairs_its_overwritten_pid_file(paths: TeamPaths) -> None:
+    """Otherwise no client could reach it, and no other supervisor could start in its place."""
     claim = pidfile.claim(paths)
     try:
         paths.supervisor.write_bytes(b"garbage of any length, and then some more of it\n" * 9)

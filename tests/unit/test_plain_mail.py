@@ -1,4 +1,4 @@
-"""Plain mail of other hosts: quickly read, and read as any other mail is."""
+"""Plain mail of other hosts: a fast path with the same result as the general one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FACTS: dict[str, Any] = {
 
 
 def body(spaces: str = " ", to: object = "bob", team: str = "default", **message: Any) -> bytes:
-    """Return what a line holds, as this program writes it, or with other spaces."""
+    """Return the body of a line as this program writes it, or with other spaces."""
     found = {"to": to, "team": team, "message": {**FACTS, **message}}
     text = encode_body("mail", found).decode()
     if spaces == " ":
@@ -58,7 +58,7 @@ def delivery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FarDelivery]:
 
 
 def delivered(delivery: FarDelivery, *bodies: bytes) -> list[Message]:
-    """Deliver, and take what came to bob."""
+    """Deliver the lines, and take bob's mail."""
     delivery.deliver("h2", [OutLine.make(1, "", one) for one in bodies])
     box = delivery.post.inbox("bob")
     batch = box.take()
@@ -79,14 +79,16 @@ def delivered(delivery: FarDelivery, *bodies: bytes) -> list[Message]:
         optional={"summary": TEXTS},
     )
 )
-def test_plain_mail_is_read_as_any_other(delivery: FarDelivery, facts: dict[str, Any]) -> None:
-    """A space more, and a line is not plain."""
+def test_plain_mail_is_delivered_like_any_other(
+    delivery: FarDelivery, facts: dict[str, Any]
+) -> None:
+    """With one space more, a line is not plain."""
     quick, slow = (delivered(delivery, body(spaces, **facts)) for spaces in (" ", "  "))
     assert [(one, dict(one.extra)) for one in quick] == [(one, dict(one.extra)) for one in slow]
 
 
-def test_what_this_program_sends_is_plain() -> None:
-    """Or it is slow, and nobody sees why."""
+def test_mail_sent_by_this_program_is_plain() -> None:
+    """Otherwise delivery would be slow without a visible reason."""
     for text in ("hello", "", 'two\nlines\twith "quotes" and \\ and \x7f', "Grüße, 你好 🎉"):
         assert read_plain(body(content=text)) is not None
         assert read_plain(body(content=text, summary=text)) is not None
@@ -108,7 +110,7 @@ def test_what_this_program_sends_is_plain() -> None:
         {"summary": ["x"]},
     ],
 )
-def test_what_is_to_be_looked_at_is_not(odd: dict[str, Any]) -> None:
+def test_mail_that_needs_a_check_is_not_plain(odd: dict[str, Any]) -> None:
     assert read_plain(body()) is not None
     assert read_plain(body(**odd)) is None
 
@@ -132,7 +134,7 @@ def test_what_is_to_be_looked_at_is_not(odd: dict[str, Any]) -> None:
         b"",
     ],
 )
-def test_what_is_no_json_or_no_text_is_not(raw: bytes) -> None:
+def test_invalid_json_or_utf_8_is_not_plain(raw: bytes) -> None:
     assert read_plain(raw) is None
 
 
@@ -146,8 +148,10 @@ BASE = body(content='a\\b"c', summary="s")
     put=st.binary(max_size=3)
     | st.sampled_from([b'"', b"\\", b'", "', b"}", b'"}, {"', b"\\u0041"]),
 )
-def test_whatever_is_plain_is_json_with_just_these_keys(place: int, gone: int, put: bytes) -> None:
-    """Its bytes go into an inbox as they are."""
+def test_plain_mail_is_always_json_with_exactly_these_keys(
+    place: int, gone: int, put: bytes
+) -> None:
+    """Its bytes are written into an inbox unchanged."""
     raw = BASE[:place] + put + BASE[place + gone :]
     if read_plain(raw) is None:
         return
@@ -160,7 +164,7 @@ def test_whatever_is_plain_is_json_with_just_these_keys(place: int, gone: int, p
     assert "@" not in found["message"]["from"]
 
 
-def test_plain_mail_is_cut_where_its_pieces_end(delivery: FarDelivery) -> None:
+def test_plain_mail_is_split_at_the_ends_of_its_parts(delivery: FarDelivery) -> None:
     facts = {"content": 'he said: "}}, {"', "summary": 's"}'}
     delivery.deliver("h2", [OutLine.make(1, "", body(to="BOB", **facts))])
     raw = delivery.post.paths.inbox("bob").read_bytes().splitlines()[-1]

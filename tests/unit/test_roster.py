@@ -1,4 +1,4 @@
-"""The roster: kept whole, read with patience, refused with a sentence."""
+"""The roster: written whole, read with patience, refused with a sentence."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def member(name: str, status: Status = Status.IDLE) -> Member:
     return Member(name=name, agent_id=f"{name}@default", role="coder", status=status)
 
 
-def test_no_roster_is_an_empty_team(roster: Roster, paths: TeamPaths) -> None:
+def test_a_missing_roster_is_an_empty_team(roster: Roster, paths: TeamPaths) -> None:
     assert roster.read() == Team()
     assert not paths.config.exists()
 
 
-def test_what_is_changed_is_read_back(roster: Roster, paths: TeamPaths) -> None:
+def test_a_change_is_read_back(roster: Roster, paths: TeamPaths) -> None:
     full = replace(
         member("alice"), pid=42, started=7.5, since=1e9, model="m", color="red", turns=3, reason="r"
     )
@@ -53,14 +53,14 @@ def test_what_is_changed_is_read_back(roster: Roster, paths: TeamPaths) -> None:
     assert document["members"][0]["status"] == "idle"
 
 
-def test_no_change_is_no_write(roster: Roster, paths: TeamPaths) -> None:
+def test_an_update_without_a_change_writes_nothing(roster: Roster, paths: TeamPaths) -> None:
     roster.update(lambda team: team.with_member(member("alice")))
     before = paths.config.stat().st_ino
     roster.update(lambda team: team.with_member(member("alice")))
     assert paths.config.stat().st_ino == before
 
 
-def test_a_change_that_fails_changes_nothing(roster: Roster, paths: TeamPaths) -> None:
+def test_a_failed_update_changes_nothing(roster: Roster, paths: TeamPaths) -> None:
     roster.update(lambda team: team.with_member(member("alice")))
     before = paths.config.read_bytes()
     with pytest.raises(UnknownTeammate):
@@ -69,7 +69,7 @@ def test_a_change_that_fails_changes_nothing(roster: Roster, paths: TeamPaths) -
     roster.update(lambda team: team.with_member(member("bob")))  # the lock is free again
 
 
-def test_a_member_takes_the_place_of_the_one_of_its_name() -> None:
+def test_a_member_replaces_the_one_of_the_same_name() -> None:
     team = Team(members=(member("Alice"), member("bob")))
     team = team.with_member(member("ALICE", Status.WORKING)).with_member(member("carol"))
     assert [(m.name, str(m.status)) for m in team.members] == [
@@ -85,7 +85,7 @@ def test_names_are_compared_without_case() -> None:
     assert team.find("alic") is None
 
 
-def test_an_unknown_name_is_told_who_there_is() -> None:
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(UnknownTeammate) as caught:
         Team(members=(member("alice"), member("bob"))).get("bbo")
     assert str(caught.value) == "no teammate named 'bbo'; the team is: alice, bob"
@@ -105,7 +105,7 @@ def test_keys_of_other_programs_are_kept(roster: Roster, paths: TeamPaths) -> No
 def test_a_roster_of_the_lessons_is_migrated_and_a_copy_is_kept(
     roster: Roster, paths: TeamPaths
 ) -> None:
-    """A person may want to go back."""
+    """A person may want to go back to the old program."""
     before = json.dumps(LESSONS)
     paths.config.write_text(before)
     team = roster.read()
@@ -123,10 +123,10 @@ def test_a_roster_of_the_lessons_is_migrated_and_a_copy_is_kept(
 
 
 @pytest.mark.parametrize("members", ["[]", '"anew"', '[{"status": "asleep"}]', "7"])
-def test_a_newer_format_is_refused_and_left_alone(
+def test_a_newer_format_is_refused_and_not_changed(
     roster: Roster, paths: TeamPaths, members: str
 ) -> None:
-    """Whatever it has changed; it is not damaged, only newer."""
+    """The file is not damaged, only newer."""
     content = f'{{"format": {FORMAT + 1}, "members": {members}}}'
     paths.config.write_text(content)
     with pytest.raises(StoreError, match=r"has format 2, this teamd knows up to 1; use a newer"):
@@ -155,9 +155,9 @@ def test_a_newer_format_is_refused_and_left_alone(
         b'{"members": [{"name": "al", "since": "yesterday"}]}',
         b'{"members": [{"name": "al", "model": []}]}',
         b'{"members": [{"name": "al", "agent_id": null}]}',
-        b'{"members": [{"name": "../../evil"}]}',  # a name is a part of paths
+        b'{"members": [{"name": "../../evil"}]}',  # a name is part of paths
         b'{"members": [{"name": ""}]}',
-        b'{"members": [{"name": "teamd"}]}',  # its inbox is the supervisor's
+        b'{"members": [{"name": "teamd"}]}',  # this inbox is the supervisor's
         b'{"members": [{"name": "bob"}, {"name": "BOB"}]}',
         b'{"members": [{"name": "a", "turns": "many"}]}',
         b'{"members": [{"name": "a", "input_tokens": null}]}',
@@ -169,8 +169,10 @@ def test_a_newer_format_is_refused_and_left_alone(
         b'{"format": "1"}',
     ],
 )
-def test_a_damaged_roster_is_one_sentence(roster: Roster, paths: TeamPaths, content: bytes) -> None:
-    """It is edited by hand now and then. What cannot be read must not be written over, either."""
+def test_a_damaged_roster_is_reported_in_one_sentence(
+    roster: Roster, paths: TeamPaths, content: bytes
+) -> None:
+    """Persons edit the file by hand now and then. An unreadable roster must not be overwritten."""
     paths.config.write_bytes(content)
     with pytest.raises(StoreError) as caught:
         roster.read()
@@ -198,7 +200,7 @@ def test_a_member_is_a_line_that_a_person_can_read(roster: Roster, paths: TeamPa
         '{"name": "alice", "nested": {\n}},\n{"name": "bob"}',
     ],
 )
-def test_a_roster_that_others_wrote_is_read_whatever_its_lines(
+def test_a_roster_of_other_programs_is_read_however_its_lines_are_split(
     roster: Roster, paths: TeamPaths, lines: str
 ) -> None:
     paths.config.write_text(f'{{"format": 1, "members": [\n{lines}\n]}}\n')
@@ -206,18 +208,20 @@ def test_a_roster_that_others_wrote_is_read_whatever_its_lines(
     assert roster.find("bob") == roster.read().get("bob")
 
 
-def test_a_member_that_changes_is_found_as_it_is_now(roster: Roster, paths: TeamPaths) -> None:
-    """A line that was decoded before is not decoded again, and a model is soon set."""
+def test_find_returns_the_current_state_of_a_changed_member(
+    roster: Roster, paths: TeamPaths
+) -> None:
+    """An unchanged line is not decoded again, and a model may be set at any time."""
     for model in ("one", "two", "one", None):
         now = replace(member("bob"), model=model)
         Roster(paths).update(lambda team, now=now: team.with_member(now))  # type: ignore[misc]
         assert [roster.find("bob"), roster.find("bob")] == [now, now]
 
 
-def test_what_one_has_written_oneself_is_seen_at_once(
+def test_the_writer_sees_its_own_change_at_once(
     roster: Roster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the clock's ticks are long, a second change may have the version of the first."""
+    """With a coarse clock, a second change may have the same times as the first."""
     roster.update(lambda team: team.with_member(member("bob")))
     version = roster.version()
     monkeypatch.setattr(Roster, "version", lambda _: version)
@@ -235,7 +239,7 @@ def test_what_one_has_written_oneself_is_seen_at_once(
         '{"format": 1, "members": [\n{"name": "eve"}\n], "retired": [\n{"name": "bob"}\n]}\n',
     ],
 )
-def test_a_line_is_a_member_only_where_members_stand(paths: TeamPaths, content: str) -> None:
+def test_only_a_line_in_the_list_of_members_is_a_member(paths: TeamPaths, content: str) -> None:
     paths.config.write_text(content)
     try:
         found = Roster(paths).read().find("bob")
@@ -247,10 +251,10 @@ def test_a_line_is_a_member_only_where_members_stand(paths: TeamPaths, content: 
 
 
 @pytest.mark.parametrize("put", ["", '"', "\n", "\0", "\\", "{", "\u2028"])
-def test_a_member_whose_line_is_damaged_is_not_taken_for_nobody(
+def test_a_member_whose_line_is_damaged_is_not_reported_as_missing(
     roster: Roster, paths: TeamPaths, put: str
 ) -> None:
-    """A teammate that is paused would go on, and one that may set its own tasks set any."""
+    """Otherwise a paused teammate would continue, and one with restricted tasks could set any."""
     roster.update(lambda team: replace(team, members=(member("alice"), member("bob"))))
     text = paths.config.read_text()
     for cut in range(len(text)):
@@ -274,7 +278,7 @@ def test_a_member_whose_line_is_damaged_is_not_taken_for_nobody(
         '{"name": "alice"}, 7, {"name": "bob"}',
     ],
 )
-def test_lines_that_are_no_members_are_damage(roster: Roster, paths: TeamPaths, lines: str) -> None:
+def test_invalid_member_lines_are_damage(roster: Roster, paths: TeamPaths, lines: str) -> None:
     paths.config.write_text(f'{{"format": 1, "members": [\n{lines}\n]}}\n')
     with pytest.raises(StoreError, match="damaged"):
         roster.read()
@@ -288,7 +292,7 @@ def test_an_unchanged_team_is_the_same_object(roster: Roster, paths: TeamPaths) 
     assert roster.read().get("bob").status is Status.WORKING
 
 
-def test_what_was_written_just_now_is_read_again(paths: TeamPaths) -> None:
+def test_a_roster_written_a_moment_ago_is_read_again(paths: TeamPaths) -> None:
     """A second change within one tick of the file system's clock would not show."""
     roster = Roster(paths)
     roster.update(lambda team: team.with_new("bob", role="clerk", status=Status.IDLE))
@@ -300,8 +304,8 @@ def test_what_was_written_just_now_is_read_again(paths: TeamPaths) -> None:
     assert roster.read().members == ()
 
 
-def test_an_address_is_no_name_of_a_teammate() -> None:
-    """Mail and a few commands go to other hosts; all others say that they do not."""
+def test_an_address_is_not_a_name_of_a_teammate() -> None:
+    """Mail and a few commands accept addresses of other hosts; all others refuse them."""
     with pytest.raises(UnknownTeammate) as caught:
         Team().get("carol@h3")
     assert str(caught.value) == (

@@ -1,4 +1,4 @@
-"""What a roster that is made anew knows of a member by the beginning of its conversation."""
+"""A rebuilt roster takes a member's facts from the opening record of its conversation."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from teamd.transcript.records import Opened
 
 @pytest.mark.parametrize("plan", [True, False])
 @pytest.mark.parametrize("above", ["lead", "lead@default"])
-def test_role_plan_and_to_whom_it_reports_are_known(
-    tmp_path: Path, above: str, *, plan: bool
-) -> None:
+def test_role_plan_and_lead_are_restored(tmp_path: Path, above: str, *, plan: bool) -> None:
     paths = TeamPaths(tmp_path / ".teams" / "web")
     paths.create()
     described = Opened(name="bob", role="coder", team="web", plan=plan)
@@ -29,8 +27,8 @@ def test_role_plan_and_to_whom_it_reports_are_known(
     assert bob.spawned_by == (None if above == "lead" else above)
 
 
-def test_what_the_record_says_needs_no_prompt(tmp_path: Path) -> None:
-    """Whatever a prompt says by then, or in which words."""
+def test_facts_in_the_record_need_no_prompt(tmp_path: Path) -> None:
+    """The wording of the prompt does not matter."""
     paths = TeamPaths(tmp_path / ".team")
     paths.create()
     opened = Opened(system="Hello.", role="coder", plan=True, spawned_by="lead@default")

@@ -1,4 +1,4 @@
-"""The roster at every width: columns are left out in their order, and numbers are never cut."""
+"""The roster at every width: columns are dropped in a fixed order, and numbers are never cut."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_wide_screen_shows_every_column(paths: TeamPaths) -> None:
 def test_no_line_is_wider_than_the_screen_and_no_number_is_cut(
     paths: TeamPaths, width: int
 ) -> None:
-    """A figure that lost its end would be a wrong figure."""
+    """A figure without its last digits would be a wrong figure."""
     add(paths, "a-rather-long-name-for-somebody", role="a role of many words", turns=987)
     heading, row, *_ = table(paths, width)
     assert max(len(heading), len(row.rstrip())) <= width
@@ -53,7 +53,7 @@ def test_no_line_is_wider_than_the_screen_and_no_number_is_cut(
     assert row.count("…") <= 2
 
 
-def test_a_colour_that_no_terminal_knows_is_none(paths: TeamPaths) -> None:
+def test_an_unknown_colour_is_ignored(paths: TeamPaths) -> None:
     add(paths, "ann", color="of the sea")
     assert table(paths, 200)[1].startswith("ann ")
 
@@ -67,14 +67,14 @@ def test_an_empty_team_names_the_next_step(paths: TeamPaths) -> None:
     assert "`teamctl spawn NAME ROLE PROMPT` adds someone" in " ".join(screen(paths, 200))
 
 
-def test_why_somebody_is_paused_stands_above_the_table_with_the_way_on(paths: TeamPaths) -> None:
+def test_the_reason_of_a_pause_is_above_the_table_with_the_way_to_resume(paths: TeamPaths) -> None:
     add(paths, "alice", status="paused", reason="no key for the model")
     way_on = "`teamctl resume alice` lets it go on"
     assert screen(paths, 200)[0].rstrip() == f"alice is paused: no key for the model; {way_on}"
 
 
-def test_a_reason_that_names_its_remedy_is_not_told_another(paths: TeamPaths) -> None:
-    """The sentence of a limit says by how much to raise it; a plain resume would be refused."""
+def test_a_reason_that_names_its_remedy_gets_no_other_advice(paths: TeamPaths) -> None:
+    """The text of a limit says by how much to raise it; a plain resume would be refused."""
     command = "teamctl resume ann --usd 2"
     reason = f"limits.team_usd is reached; `{command}` raises it"
     add(paths, "ann", status="paused", reason=reason, remedy=command)
@@ -83,8 +83,8 @@ def test_a_reason_that_names_its_remedy_is_not_told_another(paths: TeamPaths) ->
     assert notice.commands == (command,)
 
 
-def test_lines_that_were_no_mail_are_told(paths: TeamPaths) -> None:
-    """Mail that a broken writer spoilt must not vanish unseen."""
+def test_rejected_lines_are_reported(paths: TeamPaths) -> None:
+    """Mail from a broken writer must not vanish unseen."""
     add(paths, "alice")
     paths.rejected("alice").write_bytes(b"garbage\nmore\n")
     paths.rejected("lead").write_bytes(b'{"text": "hello"}\n')
@@ -99,7 +99,7 @@ def test_lines_that_were_no_mail_are_told(paths: TeamPaths) -> None:
     assert (notice.kind, notice.commands) == ("rejected", ("teamctl help files",))
 
 
-def test_the_most_frequent_reasons_are_told_with_their_counts(paths: TeamPaths) -> None:
+def test_the_most_frequent_reasons_are_listed_with_their_counts(paths: TeamPaths) -> None:
     arrays, bom = b"[1]\n" * 3, b'\xef\xbb\xbf{"content": "a"}\n'
     paths.rejected("lead").write_bytes(
         arrays + bom + b"7\n" * 2 + b"\xff\n" + b"{}\n" + b"nothing\n"
@@ -125,13 +125,13 @@ def test_of_many_rejected_lines_the_last_hundred_are_explained(paths: TeamPaths)
     assert explain_rejected(paths.rejected("lead")) == told
 
 
-def test_a_pid_of_a_dead_process_is_not_shown(paths: TeamPaths) -> None:
-    """After a crash the roster still names it, and it may be a stranger's by now."""
+def test_the_pid_of_a_dead_process_is_not_shown(paths: TeamPaths) -> None:
+    """After a crash the roster still contains it, and the pid may belong to another process."""
     add(paths, "alice", pid=1, started=123.0)
     assert " - " in table(paths, 200)[1]
 
 
-def test_a_copy_that_cannot_be_looked_at_says_why(paths: TeamPaths) -> None:
+def test_a_working_copy_that_cannot_be_read_shows_the_reason(paths: TeamPaths) -> None:
     add(paths, "ann", worktree=True)
     note = screen(paths, 10_000)[-1].rstrip()
     assert note.startswith("ann: ")

@@ -1,4 +1,4 @@
-"""Who is told how a teammate is: the lead, and of an agent that leads the person."""
+"""Notices about a teammate go to the lead; those about an agent that leads go to the person."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 
 @contextmanager
 def writing(folder: Path) -> Iterator[tuple[MailRouter, RosterWriter]]:
-    """The writer of a team that is made here, and the post that it tells by."""
+    """Yield the mail router and the roster writer of a new team."""
     paths = TeamPaths(folder / ".team")
     paths.create()
     post = MailRouter(paths, durable=False, max_bytes=1000)
@@ -33,10 +33,10 @@ def writing(folder: Path) -> Iterator[tuple[MailRouter, RosterWriter]]:
     ("name", "told", "again"),
     [("bob", "lead", "`teamctl spawn bob …`"), ("lead", "user", "`teamctl chat`")],
 )
-def test_of_trouble_somebody_is_told_who_can_read_it(
+def test_trouble_is_reported_to_a_receiver_that_can_read_it(
     tmp_path: Path, name: str, told: str, again: str
 ) -> None:
-    """An agent that leads and is stuck, or has failed, reads no mail about that."""
+    """A lead agent that is stuck or has failed reads no mail about it."""
     with writing(tmp_path) as (post, writer):
         for member in ("lead", "bob"):
             writer.admit(member, "r")
@@ -51,7 +51,7 @@ def test_of_trouble_somebody_is_told_who_can_read_it(
 
 
 def test_an_admission_is_undone(tmp_path: Path) -> None:
-    """As where a spawn's prompt cannot be written: the team is as it was before."""
+    """For example, if a spawn's prompt cannot be written: the team is as it was before."""
     with writing(tmp_path) as (_, writer):
         writer.admit("ann", "coder", model="m")
         before = writer.team
@@ -72,10 +72,10 @@ def test_an_admission_is_undone(tmp_path: Path) -> None:
         (None, False, "lead"),
     ],
 )
-def test_of_one_that_another_team_wants_that_team_is_told_while_no_agent_leads_its_own(
+def test_trouble_is_reported_to_the_spawning_team_unless_an_agent_leads_its_own(
     tmp_path: Path, spawned_by: str | None, told: str, *, led: bool
 ) -> None:
-    """Nobody would read it where it belongs."""
+    """Its own team has no reader for the notice."""
     enrol(TeamPaths(tmp_path / ".team"))
     paths = TeamPaths(tmp_path / ".teams" / "web")
     paths.create()
@@ -96,7 +96,7 @@ def test_of_one_that_another_team_wants_that_team_is_told_while_no_agent_leads_i
 
 
 def test_a_status_is_as_old_as_its_last_change(tmp_path: Path) -> None:
-    """Figures and processes change all the time; how long somebody is idle they do not say."""
+    """Token counts and pids change often, and do not affect the idle time."""
     with writing(tmp_path) as (post, writer):
         writer.admit("ann", "coder")
         began = writer.team.get("ann").status_since
@@ -120,10 +120,10 @@ def test_restarts_are_counted_until_the_next_spawn(tmp_path: Path) -> None:
         assert writer.team.get("ann").restarts == 0
 
 
-def test_who_cannot_be_told_now_is_told_later_and_holds_up_no_other(
+def test_a_failed_notice_is_sent_later_and_blocks_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where an inbox stays locked, or the disk is full."""
+    """For example, an inbox stays locked, or the disk is full."""
     monkeypatch.setattr(roster_writer, "_TELL_AGAIN_SECONDS", 0.01)
     with writing(tmp_path) as (post, writer):
         writer.admit("lead", "r")

@@ -1,4 +1,4 @@
-"""Who may be written to, and what a sender is told."""
+"""Valid receivers of mail, and the warnings to senders."""
 
 from __future__ import annotations
 
@@ -47,24 +47,22 @@ def to(name: str, sender: str = "bob") -> Message:
 
 
 def written(paths: TeamPaths) -> list[str]:
-    """The files with mail; the lead's is always there."""
+    """Return the inboxes with mail; the lead's always exists."""
     there = {file.name: file.stat().st_size for file in paths.inboxes.iterdir()}
     assert "lead.jsonl" in there
     return [name for name, size in there.items() if size]
 
 
 @pytest.mark.parametrize("name", ["Alice", "alice", "ALICE@default"])
-def test_a_name_is_found_however_it_is_written(
-    post: MailRouter, paths: TeamPaths, name: str
-) -> None:
-    """An inbox of its own for `alice` would never be read."""
+def test_a_name_is_found_in_any_case(post: MailRouter, paths: TeamPaths, name: str) -> None:
+    """A separate inbox for `alice` would never be read."""
     assert post.send(to(name)) == Sent("Alice")
     assert written(paths) == ["Alice.jsonl"]
     assert post.inbox(name).peek()[0].to == "Alice"
 
 
 @pytest.mark.parametrize("name", ["bbo", "", "../config", "bbo@default"])
-def test_an_unknown_name_is_told_who_there_is_and_nothing_is_written(
+def test_an_unknown_name_is_answered_with_the_known_ones_and_nothing_is_written(
     post: MailRouter, paths: TeamPaths, name: str
 ) -> None:
     with pytest.raises(UnknownTeammate, match="the team is: Alice, bob, gone, broken, resting"):
@@ -78,7 +76,7 @@ def test_the_person_is_the_lead(post: MailRouter, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["teamd", "all", "TeamD"])
-def test_what_is_nobody_takes_no_mail(post: MailRouter, paths: TeamPaths, name: str) -> None:
+def test_an_invalid_name_receives_no_mail(post: MailRouter, paths: TeamPaths, name: str) -> None:
     with pytest.raises(BadName, match="it takes no mail"):
         post.send(to(name))
     assert written(paths) == []
@@ -88,7 +86,7 @@ def test_what_is_nobody_takes_no_mail(post: MailRouter, paths: TeamPaths, name: 
     ("name", "words"),
     [("gone", "is shut down"), ("broken", "has failed"), ("resting", "is paused")],
 )
-def test_mail_to_who_does_not_read_is_kept_and_warned_of(
+def test_mail_to_a_teammate_that_does_not_read_is_kept_with_a_warning(
     post: MailRouter, name: str, words: str
 ) -> None:
     warning = post.send(to(name)).warning
@@ -97,10 +95,10 @@ def test_mail_to_who_does_not_read_is_kept_and_warned_of(
     assert len(post.inbox(name).peek()) == 1
 
 
-def test_who_was_there_a_moment_ago_is_not_looked_for_again(
+def test_a_receiver_that_was_found_a_moment_ago_is_not_looked_up_again(
     post: MailRouter, paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not longer than a change of the roster may take to be seen; who was not there always is."""
+    """Only until a roster change must be visible; a missing name is always looked up."""
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     with pytest.raises(UnknownTeammate):
@@ -115,7 +113,7 @@ def test_who_was_there_a_moment_ago_is_not_looked_for_again(
         post.send(to("new"))
 
 
-def test_a_broadcast_reaches_everybody_but_its_sender_and_the_shut_down(post: MailRouter) -> None:
+def test_a_broadcast_reaches_all_but_its_sender_and_the_shut_down(post: MailRouter) -> None:
     sent = post.broadcast(to("all", sender="alice"))
     assert [one.to for one in sent] == ["bob", "broken", "resting"]
     assert [post.inbox(m.name).queued() for m in TEAM.members] == [0, 1, 0, 1, 1]
@@ -131,10 +129,10 @@ def test_a_broadcast_reaches_everybody_but_its_sender_and_the_shut_down(post: Ma
         (Status.FAILED, ["user"]),
     ],
 )
-def test_what_an_agent_that_leads_no_more_left_is_the_persons_too(
+def test_mail_left_by_a_former_lead_agent_is_also_the_persons(
     post: MailRouter, paths: TeamPaths, leader: Status | None, boxes: list[str]
 ) -> None:
-    """Mail to `user` would lie unseen until there is such an agent again."""
+    """Otherwise mail to `user` would be unread until a lead agent exists again."""
     if leader is not None:
         lead = Member(name="lead", agent_id="lead@default", role="lead", status=leader)
         Roster(paths).update(lambda team: team.with_member(lead))
@@ -146,7 +144,7 @@ def fill(paths: TeamPaths, *names: str) -> None:
         paths.inbox(name).write_bytes(b'{"content": "x"}\n' * 50)
 
 
-def test_a_full_inbox_holds_up_no_other_receiver(paths: TeamPaths) -> None:
+def test_a_full_inbox_does_not_block_other_receivers(paths: TeamPaths) -> None:
     fill(paths, "bob")
     post = MailRouter(paths, durable=False, max_bytes=1000, max_inbox_bytes=500)
     with pytest.raises(InboxFull, match="the inbox of bob is full"):
@@ -156,10 +154,10 @@ def test_a_full_inbox_holds_up_no_other_receiver(paths: TeamPaths) -> None:
     assert [len(post.mailbox(name).peek()) for name in ("bob", "broken", "resting")] == [50, 1, 1]
 
 
-def test_the_programs_own_lines_reach_a_full_inbox_up_to_a_limit_of_their_own(
+def test_messages_of_the_program_reach_a_full_inbox_up_to_their_own_limit(
     paths: TeamPaths,
 ) -> None:
-    """A request to shut down must reach who is flooded; and no agent may flood by plans."""
+    """A shutdown request must reach a flooded inbox, and an agent must not flood it with plans."""
     fill(paths, "bob")
     MailRouter(paths, durable=False, max_bytes=1000, max_inbox_bytes=800).notify(to("bob"))
     with pytest.raises(InboxFull):

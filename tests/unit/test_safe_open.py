@@ -1,4 +1,4 @@
-"""A file of a team is opened only where it is one: no link, no FIFO, nobody else's, and private."""
+"""A team's file is opened only if it is regular, private and owned by the user, and no link."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PRECIOUS = b"precious\n"
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A file of the person's that is no business of any team."""
+    """A file of the user that does not belong to a team."""
     made = tmp_path / "precious"
     made.write_bytes(PRECIOUS)
     return made
@@ -66,7 +66,7 @@ def fifo(place: Path, _: Path) -> None:
 def unix_socket(place: Path, _: Path) -> None:
     folder = os.open(place.parent, os.O_PATH)
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(f"/proc/self/fd/{folder}/{place.name}")  # a longer path would be no address
+        listening.bind(f"/proc/self/fd/{folder}/{place.name}")  # a socket path must be short
     os.close(folder)
 
 
@@ -97,7 +97,7 @@ strange = pytest.mark.parametrize("make", STRANGE, ids=lambda make: make.__name_
 
 @strange
 @pytest.mark.parametrize("flags", [READS, MAKES, os.O_WRONLY, MAKES | os.O_TRUNC])
-def test_what_is_no_file_of_the_team_is_refused_with_what_to_do(
+def test_a_foreign_file_is_refused_with_advice(
     make: Callable[[Path, Path], None], flags: int, paths: TeamPaths, outside: Path
 ) -> None:
     place = paths.inbox("bob")
@@ -111,7 +111,7 @@ def test_what_is_no_file_of_the_team_is_refused_with_what_to_do(
 
 @pytest.mark.parametrize("flags", [READS, MAKES])
 @pytest.mark.parametrize("level", ["jobs", "jobs/bob"])
-def test_a_folder_that_is_a_link_is_not_gone_through(
+def test_a_folder_that_is_a_link_is_not_followed(
     paths: TeamPaths, tmp_path: Path, level: str, flags: int
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
@@ -157,7 +157,7 @@ USES: dict[str, tuple[str, Callable[[TeamPaths], object]]] = {
 
 @strange
 @pytest.mark.parametrize("use", USES)
-def test_whoever_opens_a_file_of_a_team_refuses_what_is_none(
+def test_every_user_of_a_team_file_refuses_a_foreign_one(
     make: Callable[[Path, Path], None], use: str, paths: TeamPaths, outside: Path
 ) -> None:
     name, work = USES[use]
@@ -173,7 +173,7 @@ def test_whoever_opens_a_file_of_a_team_refuses_what_is_none(
 
 
 @strange
-def test_one_strange_file_hides_no_task_approval_or_job(
+def test_one_foreign_file_hides_no_task_approval_or_job(
     make: Callable[[Path, Path], None], paths: TeamPaths, outside: Path
 ) -> None:
     board(paths).add("x")
@@ -192,10 +192,10 @@ def test_one_strange_file_hides_no_task_approval_or_job(
 
 
 @strange
-def test_a_log_is_written_nowhere_else(
+def test_a_log_is_written_only_inside_the_team_directory(
     make: Callable[[Path, Path], None], paths: TeamPaths, outside: Path
 ) -> None:
-    """Nor does whoever writes it end of that, or wait."""
+    """Its writer neither fails nor blocks."""
     make(paths.log("bob"), outside)
     journal = Journal(paths.log("bob"), "bob")
     journal.note("begins")
@@ -205,7 +205,7 @@ def test_a_log_is_written_nowhere_else(
 
 
 @pytest.mark.parametrize("name", ["replies", "requests", "tasks", "inbox", "transcripts"])
-def test_nothing_is_written_into_a_folder_elsewhere(
+def test_nothing_is_written_through_a_linked_folder(
     paths: TeamPaths, tmp_path: Path, name: str
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
@@ -227,20 +227,20 @@ def test_nothing_is_written_into_a_folder_elsewhere(
         paths.create()
 
 
-def test_a_file_that_takes_the_place_meanwhile_is_not_written_to(
+def test_a_file_that_replaces_the_locked_one_is_not_written_to(
     paths: TeamPaths, outside: Path
 ) -> None:
-    """What is asked of a file is asked of the descriptor, and the name is looked at once more."""
+    """The checks use the descriptor, and the name is compared with it once more."""
     with locks.locked(paths.inbox("bob")) as fd:
         paths.inbox("bob").rename(paths.root / "kept")
         paths.inbox("bob").symlink_to(paths.root / "kept")
         assert not locks.stands_under(fd, paths.inbox("bob"))
 
 
-def test_a_team_directory_that_is_a_link_is_refused_unless_it_is_named(
+def test_a_team_directory_that_is_a_link_is_refused_unless_named(
     paths: TeamPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that somebody else made may hold one that leads to anything of the person's."""
+    """A folder made by someone else may contain a link to any folder of the user."""
     monkeypatch.delenv("TEAMD_DIR", raising=False)
     cloned = tmp_path / "cloned"
     (cloned / ".teams").mkdir(parents=True)
@@ -257,8 +257,8 @@ def test_a_team_directory_that_is_a_link_is_refused_unless_it_is_named(
     assert find_team.existing(".team") == paths
 
 
-def test_an_approval_under_another_name_is_none(paths: TeamPaths) -> None:
-    """Its answer would be written where the id in it leads."""
+def test_an_approval_under_another_name_is_ignored(paths: TeamPaths) -> None:
+    """Its answer would be written to the path that its id names."""
     asked = Approval(id="../../evil", type=Kind.PLAN, asker="bob", to=LEAD, content="x", asked=1.0)
     paths.request("abcd").write_bytes(asked.encode())
     assert approvals(paths).find("abcd") is None
@@ -268,10 +268,10 @@ def test_an_approval_under_another_name_is_none(paths: TeamPaths) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o277, 0o777])
-def test_what_is_made_is_its_owners_alone_and_wholly_whatever_the_umask(
+def test_new_files_are_private_and_fully_accessible_to_their_owner_with_any_umask(
     tmp_path: Path, umask: int
 ) -> None:
-    """With 0777 nobody but root could open again what a process had made and not yet mended."""
+    """With umask 0777 only root could reopen a file before its mode is corrected."""
     paths = TeamPaths(tmp_path / "deep" / "er" / ".team")
     before = os.umask(umask)
     try:
@@ -299,15 +299,15 @@ def test_what_is_made_is_its_owners_alone_and_wholly_whatever_the_umask(
     assert stat.S_IMODE(paths.root.stat().st_mode) == 0o700
 
 
-def test_a_team_directory_that_others_could_look_into_is_closed_to_them(paths: TeamPaths) -> None:
+def test_a_team_directory_that_others_could_read_is_closed_to_them(paths: TeamPaths) -> None:
     for folder in (paths.root, paths.inboxes):
         folder.chmod(0o755)
     paths.create()
     assert [stat.S_IMODE(f.stat().st_mode) for f in (paths.root, paths.inboxes)] == [0o700] * 2
 
 
-def test_a_folder_of_the_persons_that_is_named_keeps_its_mode(tmp_path: Path) -> None:
-    """`--team-dir .` in a project, or as root `--team-dir /`: others work there, too."""
+def test_a_named_folder_of_the_user_keeps_its_mode(tmp_path: Path) -> None:
+    """With `--team-dir .` in a project, or `--team-dir /` as root, others work there, too."""
     own = tmp_path / "project"
     (own / "logs").mkdir(parents=True)
     for folder in (own, own / "logs"):
@@ -317,7 +317,7 @@ def test_a_folder_of_the_persons_that_is_named_keeps_its_mode(tmp_path: Path) ->
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in (own, own / "logs")] == [0o755] * 2
 
 
-def test_every_strange_file_is_found(paths: TeamPaths, outside: Path, tmp_path: Path) -> None:
+def test_every_foreign_file_is_found(paths: TeamPaths, outside: Path, tmp_path: Path) -> None:
     assert list(directories.find_strange(paths)) == []
     link(paths.inbox("bob"), outside)
     fifo(paths.config, outside)
@@ -333,7 +333,7 @@ def test_every_strange_file_is_found(paths: TeamPaths, outside: Path, tmp_path: 
     assert set(found) == set(map(str, there))
 
 
-def test_no_descriptor_is_left_of_what_is_refused(paths: TeamPaths, outside: Path) -> None:
+def test_a_refusal_leaks_no_descriptor(paths: TeamPaths, outside: Path) -> None:
     hard_link(paths.inbox("bob"), outside)
     before = opened()
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""What was sent of late, as a conversation remembers it: across kills, and for ten minutes."""
+"""Recently sent texts, as a conversation remembers them: across kills, for ten minutes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEGAN = 1_800_000_000.0
 
 
 def sent(at: float, result: str = "sent to bob", **facts: Any) -> list[Record]:
-    """The records of a call, and its result."""
+    """Return the records of a call and its result."""
     given = {"to": "bob", "content": "Thanks!"}
     call = {"type": "tool_use", "id": "1", "name": "send_message", "input": given}
     return [
@@ -40,17 +40,17 @@ def test_a_text_is_remembered_for_ten_minutes() -> None:
     assert receivers(state, BEGAN + 1, "Thank you!") == []
 
 
-def test_what_was_not_sent_again_makes_it_last_no_longer() -> None:
-    """Else one who repeats it all the time could never send it again."""
+def test_a_refused_repeat_does_not_extend_the_time() -> None:
+    """Otherwise an agent that repeats it continuously could never send it again."""
     state = after(*sent(BEGAN), *sent(BEGAN + 500, "not sent again", is_error=True))
     assert receivers(state, BEGAN + SAME_TEXT_SECONDS) == []
 
 
-def test_what_failed_was_not_sent() -> None:
+def test_a_failed_send_is_not_remembered() -> None:
     assert receivers(after(*sent(BEGAN, "no teammate", is_error=True)), BEGAN + 1) == []
 
 
-def test_a_clock_that_is_set_back_by_an_hour_remembers_nothing() -> None:
+def test_after_the_clock_is_set_back_by_an_hour_nothing_is_remembered() -> None:
     assert receivers(after(*sent(BEGAN)), BEGAN - 3600) == []
 
 
@@ -61,7 +61,7 @@ def test_another_conversation_remembers_it_as_well() -> None:
 
 
 @pytest.mark.parametrize("given", [None, {}, {"to": 5, "content": "x"}, "text"])
-def test_a_call_of_another_shape_is_passed_over(given: object) -> None:
+def test_a_call_with_other_fields_is_ignored(given: object) -> None:
     call = {"type": "tool_use", "id": "1", "name": "send_message", "input": given}
     state = after(
         Replied(content=[call], stop_reason="tool_use"), CallAnswered(tool_use_id="1", content="ok")
@@ -69,7 +69,7 @@ def test_a_call_of_another_shape_is_passed_over(given: object) -> None:
     assert receivers(state, BEGAN) == []
 
 
-def test_only_what_may_still_count_is_kept() -> None:
+def test_only_texts_of_the_last_ten_minutes_are_kept() -> None:
     state = after(*sent(BEGAN))
     for number in range(100):
         given = {"to": "bob", "content": str(number)}

@@ -1,4 +1,4 @@
-"""The file itself: files that cannot be read, and text that is not TOML."""
+"""The settings file itself: files that cannot be read, and text that is not TOML."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WIM = '[[teammate]]\nname = "wim"\nrole = "coder"\nprompt = "Go."\n'
 def test_a_file_with_only_teammates_leaves_the_rest_to_the_projects_file(
     file: Path, own: str, calls: int
 ) -> None:
-    """`spawn --save` makes such a file, and the team must not lose its server and its limits."""
+    """`spawn --save` writes such a file, and the team must keep its server and its limits."""
     ann = WIM.replace("wim", "ann")
     file.write_text(f'[limits]\ncalls_per_wake = 7\n[team]\nworkspace = "src"\n{ann}')
     (file.parent / "src").mkdir()
@@ -76,7 +76,7 @@ def test_the_largest_file_is_read(file: Path) -> None:
         (lambda path: path.symlink_to("gone.toml"), "it is a link to gone.toml, which does not"),
     ],
 )
-def test_a_folder_pipe_or_dangling_link_is_refused_without_waiting(
+def test_a_folder_pipe_or_dangling_link_is_refused_without_blocking(
     make: Any, sentence: str, file: Path
 ) -> None:
     make(file)

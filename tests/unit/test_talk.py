@@ -1,4 +1,4 @@
-"""Talk without work: it ends after some wakes, the mail waits, and whoever works is never held."""
+"""Talk without work ends after a few wakes; mail then waits, but a working teammate gets it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write(life: Life, text: str, sender: str = "bob", **more: Any) -> None:
 
 
 def talk(life: Life, wakes: int = MOST, *, calls_each: int = 1, sender: str = "bob") -> None:
-    """Have alice woken so often, one mail each."""
+    """Wake alice `times` times, with one mail each."""
 
     async def scenario() -> None:
         async with life.lived():
@@ -54,7 +54,7 @@ def talk(life: Life, wakes: int = MOST, *, calls_each: int = 1, sender: str = "b
 
 
 def has_talked(life: Life) -> None:
-    """Write down what `talk` comes to, without living through it."""
+    """Write the records that `talk` would lead to, without running a loop."""
     conversation = life.conversation()
     conversation.open(life.opening)
     for wake in range(1, MOST + 1):
@@ -73,7 +73,7 @@ def wakes(life: Life) -> int:
 
 
 def live_until_told(life: Life, name: str = "bob") -> None:
-    """Let her live until a sender has been told that its mail waits."""
+    """Run her loop until a sender has been told that its mail waits."""
     from tests.waiting import until  # noqa: PLC0415 -- for this alone
 
     async def scenario() -> None:
@@ -83,8 +83,8 @@ def live_until_told(life: Life, name: str = "bob") -> None:
     asyncio.run(scenario())
 
 
-def test_mail_of_teammates_waits_after_so_many_wakes_of_talk(tmp_path: Path) -> None:
-    """No model call is made of it; its sender and the lead are told once, also by a new process."""
+def test_mail_of_teammates_waits_after_several_wakes_of_talk(tmp_path: Path) -> None:
+    """No model call follows; its sender and the lead are told once, even after a restart."""
     life = life_of(tmp_path)
     talk(life)
     assert life.lead == []
@@ -99,7 +99,7 @@ def test_mail_of_teammates_waits_after_so_many_wakes_of_talk(tmp_path: Path) -> 
     assert notice.content.startswith("Your mail to me waits")
 
 
-def test_what_the_roster_shows_of_it_says_why_mail_waits(tmp_path: Path) -> None:
+def test_the_roster_shows_why_mail_waits(tmp_path: Path) -> None:
     from teamd.mail.mailbox import Mailbox  # noqa: PLC0415 -- for this alone
     from teamd.messages import TEAMD  # noqa: PLC0415 -- the same
 
@@ -126,10 +126,10 @@ def test_what_the_roster_shows_of_it_says_why_mail_waits(tmp_path: Path) -> None
     ],
     ids=str,
 )
-def test_the_person_the_lead_and_the_board_wake_it_and_all_that_waited_is_read(
+def test_the_person_the_lead_and_the_board_wake_it_and_all_waiting_mail_is_read(
     sender: str, more: dict[str, Any], tmp_path: Path
 ) -> None:
-    """In the order in which it came; then talk is counted anew."""
+    """In the order of arrival; then the count of talk starts at zero."""
     life = life_of(tmp_path)
     talk(life)
     for text in ("one", "two"):
@@ -159,8 +159,8 @@ def life_roster(life: Life) -> Any:
     return Roster(life.paths)
 
 
-def test_who_works_is_never_held(tmp_path: Path) -> None:
-    """One call of any other tool a wake is enough."""
+def test_a_working_teammate_is_never_held(tmp_path: Path) -> None:
+    """One call of any other tool in a wake is enough."""
     plays = [WORK, say("Thanks.")] * (2 * MOST)
     life = life_of(tmp_path, *plays)
     talk(life, 2 * MOST, calls_each=2)
@@ -168,7 +168,7 @@ def test_who_works_is_never_held(tmp_path: Path) -> None:
     assert life.lead == []
 
 
-def test_one_wake_of_work_begins_the_count_anew(tmp_path: Path) -> None:
+def test_one_wake_of_work_resets_the_count(tmp_path: Path) -> None:
     life = life_of(tmp_path)
     talk(life, MOST - 1)
     life.model._plays.extend([WORK, say("Done.")])
@@ -179,8 +179,8 @@ def test_one_wake_of_work_begins_the_count_anew(tmp_path: Path) -> None:
     assert life.lead == []
 
 
-def test_mail_of_the_lead_within_a_wake_begins_the_count_anew(tmp_path: Path) -> None:
-    """It came to a teammate at work, which so was not woken by teammates alone."""
+def test_mail_of_the_lead_within_a_wake_resets_the_count(tmp_path: Path) -> None:
+    """It reached a working teammate, so the wake was not caused by teammates alone."""
     life = life_of(tmp_path)
     talk(life, MOST - 1)
     write(life, "thanks")
@@ -189,8 +189,8 @@ def test_mail_of_the_lead_within_a_wake_begins_the_count_anew(tmp_path: Path) ->
     assert wakes(life) == 0
 
 
-def test_mail_is_all_that_talk_may_write(tmp_path: Path) -> None:
-    """`send_message` counts as talk, whatever it says."""
+def test_writing_mail_counts_as_talk(tmp_path: Path) -> None:
+    """`send_message` counts as talk, whatever its text."""
     thank = use(("send_message", {"to": "bob", "content": "Thanks!"}))
     life = life_of(tmp_path, *[thank, say("Sent.")] * MOST)
     life.more = [SendMessage(life.post, "alice")]
@@ -208,7 +208,7 @@ def test_the_count_survives_any_kill(tmp_path: Path) -> None:
     assert life.lead == [HELD]
 
 
-def test_a_notice_that_a_killed_process_left_is_sent_by_the_next_one(tmp_path: Path) -> None:
+def test_a_notice_left_by_a_killed_process_is_sent_by_the_next_one(tmp_path: Path) -> None:
     life = life_of(tmp_path)
     has_talked(life)
     write(life, "thanks again")
@@ -218,8 +218,8 @@ def test_a_notice_that_a_killed_process_left_is_sent_by_the_next_one(tmp_path: P
     assert len(told(life, "bob")) == 1
 
 
-def test_a_notice_that_was_sent_before_a_kill_goes_under_the_same_id(tmp_path: Path) -> None:
-    """So its reader takes both for one."""
+def test_a_notice_sent_before_a_kill_keeps_its_id(tmp_path: Path) -> None:
+    """So its reader recognizes the repeat."""
     life = life_of(tmp_path)
     has_talked(life)
     write(life, "thanks again")
@@ -233,7 +233,7 @@ def test_a_notice_that_was_sent_before_a_kill_goes_under_the_same_id(tmp_path: P
     assert first.is_same_as(second)
 
 
-def test_each_sender_is_told_and_the_lead_not_again(tmp_path: Path) -> None:
+def test_each_sender_is_told_and_the_lead_only_once(tmp_path: Path) -> None:
     life = life_of(tmp_path)
     has_talked(life)
     write(life, "thanks again")
@@ -244,8 +244,8 @@ def test_each_sender_is_told_and_the_lead_not_again(tmp_path: Path) -> None:
     assert (len(told(life, "bob")), len(told(life, "carol"))) == (1, 1)
 
 
-def test_who_only_waits_for_held_mail_of_another_tells_nobody(tmp_path: Path) -> None:
-    """Of two that thank each other both are told of one: or they would tell each other for ever."""
+def test_a_teammate_held_by_a_notice_of_held_mail_sends_no_notice(tmp_path: Path) -> None:
+    """If both of two teammates that thank each other were told, their notices would never end."""
     life = life_of(tmp_path)
     has_talked(life)
     write(life, "Your mail to me waits.", type=HELD_TYPE)
@@ -255,7 +255,7 @@ def test_who_only_waits_for_held_mail_of_another_tells_nobody(tmp_path: Path) ->
     assert (conversation.unsent, hold.reason) == ({}, None)
 
 
-def test_a_sender_that_is_gone_is_told_nothing_and_stops_nobody(tmp_path: Path) -> None:
+def test_a_sender_that_is_gone_gets_no_notice_and_blocks_no_other(tmp_path: Path) -> None:
     life = life_of(tmp_path)
     has_talked(life)
     write(life, "thanks again")
@@ -265,7 +265,7 @@ def test_a_sender_that_is_gone_is_told_nothing_and_stops_nobody(tmp_path: Path) 
     assert sum(isinstance(record, NoticeSent) for record in records) == 3
 
 
-def test_no_limit_holds_nothing(tmp_path: Path) -> None:
+def test_without_a_limit_nothing_is_held(tmp_path: Path) -> None:
     life = life_of(tmp_path)
     has_talked(life)
     write(life, "thanks again")
@@ -276,7 +276,7 @@ def test_no_limit_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_the_lead_is_not_held(tmp_path: Path) -> None:
-    """Its work is mail: it hands out what others do."""
+    """Its work is mail: it assigns work to others."""
     life = life_of(tmp_path)
     reader, writer = os.pipe()
     journal = Journal(life.paths.log("alice"), "alice")
@@ -288,7 +288,7 @@ def test_the_lead_is_not_held(tmp_path: Path) -> None:
         os.close(fd)
 
 
-def test_another_conversation_begins_without_talk(tmp_path: Path) -> None:
+def test_a_new_conversation_starts_without_talk(tmp_path: Path) -> None:
     life = life_of(tmp_path)
     has_talked(life)
     conversation = life.conversation()

@@ -1,4 +1,4 @@
-"""A message's way: at every point of it, the one place where it is by now."""
+"""A message's way: at every point, its one current place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def deliver(paths: TeamPaths, *messages: Message, to: str = "bob") -> None:
     Transcript(paths.transcript(to)).append(record)
 
 
-def test_it_is_queued_then_taken_then_delivered(paths: TeamPaths) -> None:
+def test_a_message_is_queued_then_taken_then_delivered(paths: TeamPaths) -> None:
     put(paths, "first")
     sent = put(paths)
     box = Mailbox(paths, "bob", durable=False)
@@ -49,14 +49,14 @@ def test_it_is_queued_then_taken_then_delivered(paths: TeamPaths) -> None:
 
     deliver(paths, *batch.messages)
     for step in (lambda: None, lambda: box.done(batch), lambda: put(paths, id=sent.id)):
-        step()  # a repeated send changes nothing, either
+        step()  # a repeated send does not change this either
         (way,) = trace(paths, sent.id)
         assert (way.stage, way.position) == (DeliveryStage.DELIVERED, None)
         assert (way.taken, way.delivered) == (999.5, 1000.5)
 
 
-def test_a_place_in_the_queue_counts_what_is_still_to_be_taken(paths: TeamPaths) -> None:
-    """A reader that was killed before it truncated has taken what stands above its marker."""
+def test_a_place_in_the_queue_counts_only_untaken_mail(paths: TeamPaths) -> None:
+    """A reader that was killed before it truncated has taken the lines above its marker."""
     put(paths, "first")
     old = put(paths, "second")
     whole = paths.inbox("bob").read_bytes()
@@ -82,7 +82,7 @@ def test_a_broadcast_has_a_way_to_each_receiver(paths: TeamPaths) -> None:
     ]
 
 
-def test_what_was_rejected_is_found(paths: TeamPaths) -> None:
+def test_a_rejected_message_is_found(paths: TeamPaths) -> None:
     sent = put(paths)
     paths.inbox("bob").rename(paths.rejected("bob"))
     paths.rejected("bob").write_bytes(b"\xff{\n" + paths.rejected("bob").read_bytes())
@@ -90,8 +90,8 @@ def test_what_was_rejected_is_found(paths: TeamPaths) -> None:
     assert (way.stage, way.file) == (DeliveryStage.REJECTED, str(paths.rejected("bob")))
 
 
-def test_a_rejected_message_that_was_sent_again_is_where_it_is_now(paths: TeamPaths) -> None:
-    """A retry under the same id, after the limit was raised, say."""
+def test_a_rejected_message_that_was_sent_again_is_at_its_new_place(paths: TeamPaths) -> None:
+    """For example, a retry under the same id after the limit was raised."""
     sent = put(paths)
     paths.inbox("bob").rename(paths.rejected("bob"))
     put(paths, id=sent.id)
@@ -105,8 +105,8 @@ def test_a_rejected_message_that_was_sent_again_is_where_it_is_now(paths: TeamPa
     assert [way.stage for way in trace(paths, sent.id)] == [DeliveryStage.DELIVERED]
 
 
-def test_a_foreign_line_need_not_say_much(paths: TeamPaths) -> None:
-    """Lines that are no message, and those without an id, are in nobody's way."""
+def test_foreign_lines_with_few_fields_are_accepted(paths: TeamPaths) -> None:
+    """Invalid lines and lines without an id are skipped."""
     paths.inbox("bob").write_bytes(
         b'{"content": "no id"}\n[]\n{"id": 5, "content": "x"}\n{"id": "ci-77"}\n'
         b'{"id": "ci-77", "content": "x", "timestamp": "noon"}\n'
@@ -117,13 +117,13 @@ def test_a_foreign_line_need_not_say_much(paths: TeamPaths) -> None:
         trace(paths, new_id()[:6])
 
 
-def test_the_supervisors_own_mail_is_nobodys(paths: TeamPaths) -> None:
+def test_the_supervisors_own_mail_is_not_shown(paths: TeamPaths) -> None:
     sent = put(paths, to="teamd")
     with pytest.raises(TeamError, match="no message has the id"):
         trace(paths, sent.id)
 
 
-def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so(paths: TeamPaths) -> None:
+def test_a_unique_prefix_of_an_id_is_enough(paths: TeamPaths) -> None:
     for number in ("order-1", "order-12", "order-2", "ab"):
         put(paths, id=number)
     assert [way.id for way in trace(paths, "order-2")] == ["order-2"]
@@ -143,14 +143,14 @@ def test_the_beginning_of_an_id_is_enough_where_no_other_begins_so(paths: TeamPa
 
 
 @pytest.mark.parametrize("wanted", ["", "mes", "nothing", "message-1"])
-def test_what_is_no_id_is_told_where_ids_are(paths: TeamPaths, wanted: str) -> None:
-    """A beginning of fewer than four characters is a typo rather than an id."""
+def test_an_invalid_id_is_answered_with_a_hint_to_valid_ones(paths: TeamPaths, wanted: str) -> None:
+    """A prefix of fewer than four characters is more likely a typo than an id."""
     put(paths, id="message-of-noon")
     with pytest.raises(TeamError, match=f"no message has the id '{wanted}'; `teamctl send … --js"):
         trace(paths, wanted)
 
 
-def test_an_id_tells_when_it_was_made() -> None:
+def test_an_id_contains_its_time_of_creation() -> None:
     before = time.time()
     made = moment_of(new_id())
     assert made is not None

@@ -32,7 +32,7 @@ def told(paths: TeamPaths, sent: Message) -> str:
     return rest.removesuffix("\n")
 
 
-def test_what_is_taken_is_under_way(paths: TeamPaths) -> None:
+def test_a_taken_message_is_under_way(paths: TeamPaths) -> None:
     sent = put(paths)
     Mailbox(paths, "bob", durable=False).take()
     taken, where = told(paths, sent).split("; ")
@@ -40,13 +40,13 @@ def test_what_is_taken_is_under_way(paths: TeamPaths) -> None:
     assert where == f"under way in {paths.inbox('bob')}"
 
 
-def test_what_is_rejected_is_kept_in_a_file_that_is_named(paths: TeamPaths) -> None:
+def test_a_rejected_message_is_kept_in_a_named_file(paths: TeamPaths) -> None:
     sent = put(paths)
     paths.inbox("bob").rename(paths.rejected("bob"))
     assert told(paths, sent) == f"rejected, and kept in {paths.rejected('bob')}"
 
 
-def test_what_is_in_the_conversation_is_done(paths: TeamPaths) -> None:
+def test_a_message_in_the_conversation_is_delivered(paths: TeamPaths) -> None:
     sent = put(paths)
     box = Mailbox(paths, "bob", durable=False)
     batch = box.take()
@@ -56,7 +56,7 @@ def test_what_is_in_the_conversation_is_done(paths: TeamPaths) -> None:
     assert told(paths, sent) == f"in the conversation {when}"
 
 
-def test_what_crosses_waits_in_a_file_of_its_host(paths: TeamPaths) -> None:
+def test_a_message_to_another_host_waits_in_the_file_of_that_host(paths: TeamPaths) -> None:
     enrol(paths, alice=Status.IDLE)
     HostPlaces(paths).create()
     hosts = FarHosts(paths, "h1", durable=False, named=frozenset({"h2"}))
@@ -68,7 +68,7 @@ def test_what_crosses_waits_in_a_file_of_its_host(paths: TeamPaths) -> None:
     assert done.out.endswith(f" by {LEAD}; on its way to another host in {outbox}\n")
 
 
-def test_mail_that_is_read_while_one_looks_is_listed_once(paths: TeamPaths) -> None:
+def test_mail_taken_during_the_look_is_listed_once(paths: TeamPaths) -> None:
     """Until its reader is done, the message is in both places, and is listed once."""
     enrol(paths, bob=Status.WORKING)
     sent, other = put(paths, "in hand"), Message(sender=LEAD, to="bob", content="read")

@@ -44,7 +44,7 @@ def test_records_come_back_in_order(transcript: Transcript) -> None:
     assert others == [TaskBegun(), TurnEnded(text="?")]
 
 
-def test_only_what_was_torn_is_passed_over(transcript: Transcript) -> None:
+def test_only_torn_records_are_skipped(transcript: Transcript) -> None:
     transcript.append(NoteAdded(text="1"), NoteAdded(text="2"))
     whole = transcript.path.read_bytes()
     transcript.path.write_bytes(whole[:-3])
@@ -60,7 +60,7 @@ def test_records_that_belong_together_are_written_together(tmp_path: Path) -> No
     assert path.read_bytes() == NoteAdded(text="1").encode()
 
 
-def test_a_place_that_takes_none_is_a_sentence(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written_is_reported_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="has gone"):
         Transcript(tmp_path / "missing" / "bob.jsonl").append(NoteAdded())
 
@@ -71,17 +71,17 @@ def test_a_place_that_takes_none_is_a_sentence(tmp_path: Path) -> None:
 @example(b"\0" * 100)
 @example(b"[]")
 @example(b"9" * 100_000)
-def test_any_line_is_a_record_or_none(line: bytes) -> None:
+def test_any_line_is_a_record_or_is_skipped(line: bytes) -> None:
     """A power cut may leave anything in the last block."""
     found = parse(line)
     assert found is None or isinstance(found, dict)
     assert (decode(line) is None) == (found is None)
 
 
-def test_nothing_is_added_after_records_were_lost(
+def test_nothing_is_appended_after_records_were_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The caller has seen the lost records; only a process that reads the file again may go on."""
+    """The caller has seen the lost records; only a process that reads the file again may append."""
     bob = Transcript(tmp_path / "bob.jsonl")
     bob.append_lines(b"old\n")
     bob.append_lines(b"mine\n", durable=False)

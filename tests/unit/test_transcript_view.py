@@ -51,7 +51,7 @@ def shown(*records: Record, width: int | None = None, **terms: Any) -> list[str]
     return [click.unstyle(line) for line in (*lines, *view.finish())]
 
 
-def test_each_result_stands_below_its_call_with_its_duration() -> None:
+def test_each_result_is_below_its_call_with_its_duration() -> None:
     lines = shown(
         asked(call("1", "bash", command="make"), call("2", "read_file", path="a.py", limit=3)),
         begun("1", 1), answered("1", 4, "built"), begun("2", 5), answered("2", 5.25, "x = 1"),
@@ -86,7 +86,7 @@ def test_a_failure_is_marked_by_a_word() -> None:
         ("[all of it was ended: over its memory]", "all of it was ended"),
     ],
 )  # fmt: skip
-def test_a_command_that_did_not_end_well_is_marked_by_how(notes: str, shown_as: str) -> None:
+def test_a_failed_command_is_marked_by_how_it_ended(notes: str, shown_as: str) -> None:
     lines = shown(
         asked(call("1", "bash", command="make")), begun("1", 0), answered("1", 2, f"out\n{notes}")
     )
@@ -97,13 +97,13 @@ def test_a_command_that_did_not_end_well_is_marked_by_how(notes: str, shown_as: 
     ]
 
 
-def test_what_a_file_says_in_its_middle_is_no_end() -> None:
+def test_an_exit_line_in_the_middle_of_a_file_is_not_an_end() -> None:
     text = "[exit status 1]\n" + "x\n" * 1000
     lines = shown(asked(call("1", "read_file", path="a")), begun("1", 0), answered("1", 2, text))
     assert lines[2] == "  → 2 s"
 
 
-def test_a_call_that_never_began_has_no_duration() -> None:
+def test_a_call_that_never_started_has_no_duration() -> None:
     lines = shown(asked(call("1", "bash", command="x")), answered("1", 9, "no", is_error=True))
     assert lines[2] == "  → FAILED"
 
@@ -113,14 +113,14 @@ def test_an_edit_is_a_diff() -> None:
     assert lines[1:] == ["  edit_file: a", "     x", "    -y", "    +z", "  → no result yet"]
 
 
-def test_a_new_file_is_a_diff_that_is_clipped() -> None:
+def test_a_new_file_is_a_clipped_diff() -> None:
     content = "".join(f"{n}\n" for n in range(20))
     lines = shown(asked(call("1", "write_file", path="a", content=content)), answered("1", 0))
     assert lines[1:3] == ["  write_file: a", "    +0"]
     assert lines[14] == "    … 8 more lines; --full shows them"
 
 
-def test_a_call_that_runs_is_shown_as_it_begins_where_somebody_looks_on() -> None:
+def test_a_running_call_is_shown_at_its_start_in_a_live_view() -> None:
     first = asked(call("1", "bash", command="sleep 9"))
     view = TranscriptView(Layout(), full=False, live=True)
     lines = [line for one in (first, begun("1", 1)) for line in view.show("ann", one)]
@@ -130,7 +130,7 @@ def test_a_call_that_runs_is_shown_as_it_begins_where_somebody_looks_on() -> Non
     ]  # fmt: skip
 
 
-def test_who_goes_on_after_another_one_is_named_again() -> None:
+def test_a_speaker_that_continues_after_another_is_named_again() -> None:
     view = TranscriptView(Layout(), full=False)
     steps: list[tuple[str, Record]] = [
         ("ann", asked(call("1", "bash", command="make"))),
@@ -152,7 +152,7 @@ def test_an_answer_to_a_request_says_approved() -> None:
     assert lines == [f"12:00:00 lead → ann [{kind}] approved 1a2b", "  Go."]
 
 
-def test_another_day_is_named_once() -> None:
+def test_each_new_day_is_named_once() -> None:
     lines = shown(said("a", -86_400 * 2), said("b", -86_400 * 2), said("c"))
     assert [line for line in lines if line.startswith("— ")] == [
         time.strftime("— %Y-%m-%d —", time.localtime(NOW + at)) for at in (-86_400 * 2, 0)
@@ -167,13 +167,13 @@ def test_words_are_wrapped_and_not_broken() -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 95, "漢" * 45, "a\tb" * 30])
-def test_what_has_no_spaces_is_cut_at_the_edge(text: str) -> None:
+def test_text_without_spaces_is_cut_at_the_edge(text: str) -> None:
     rows = list(Layout(40).lines(text, "    "))
     assert all(cell_len(click.unstyle(row)) <= 40 for row in rows)
     assert "".join("".join(map(click.unstyle, rows)).split()) == "".join(text.split())
 
 
-def test_markdown_is_rendered_on_a_terminal_and_stays_what_it_is_elsewhere() -> None:
+def test_markdown_is_rendered_on_a_terminal_and_left_as_text_elsewhere() -> None:
     text = "# Plan\n\n**First** this\nthen that: `ls`\n\n- one\n- two"
     assert shown(said(text))[1:] == [f"  {line}" for line in text.splitlines()]
     rendered = "\n".join(shown(said(text), width=60)[1:])
@@ -183,8 +183,8 @@ def test_markdown_is_rendered_on_a_terminal_and_stays_what_it_is_elsewhere() -> 
     assert " • one" in rendered
 
 
-def test_markdown_moves_no_terminal() -> None:
-    """A link that is hidden behind words, an image, codes and controls."""
+def test_markdown_cannot_control_the_terminal() -> None:
+    """A link hidden behind words, an image, codes and control characters."""
     text = "[a](http://evil.example/) ![b](file:///etc/passwd) \x1b]8;;http://evil\x07 &#27;[2J"
     raw = "\n".join(Layout(80, styled=True).markdown(text))
     left = click.unstyle(raw)
@@ -192,12 +192,12 @@ def test_markdown_moves_no_terminal() -> None:
     assert "http://evil.example/" in left
 
 
-def test_what_a_person_wrote_is_no_markdown() -> None:
+def test_a_persons_text_is_not_rendered_as_markdown() -> None:
     mail = Message(sender="user", to="ann", content="a * b * c, and _x_")
     assert shown(Delivered(messages=(mail,), time=NOW), width=60)[1:] == ["  a * b * c, and _x_"]
 
 
-def test_how_a_turn_ended_and_held_mail_are_said() -> None:
+def test_the_end_of_a_turn_and_held_mail_are_shown() -> None:
     lines = shown(
         TurnEnded(outcome="paused", text="a limit", time=NOW),
         MailHeld(senders=("bob", "eve"), time=NOW),
@@ -212,7 +212,7 @@ def changes(old: list[str], new: list[str]) -> list[str]:
     return [click.unstyle(line) for line in Layout().diff("\n".join(old), "\n".join(new))]
 
 
-def test_a_change_of_very_many_lines_is_shown_without_being_compared() -> None:
+def test_a_change_of_very_many_lines_is_shown_without_a_comparison() -> None:
     """The time to compare grows with the square of the lines, so equal lines show as changed."""
     old = [f"line {number}" for number in range(2001)]
     new = [*old[:-1], "another"]
