@@ -1,4 +1,4 @@
-"""The Messages API as `Claude` speaks it: what it sends, and what it makes of an answer."""
+"""The requests of `Claude` to the Messages API, and its reading of the answers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LS = ("bash", {"command": "ls", "timeout": None, "tags": [None, 1.5, {"ü": "\n"
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Only the test's own key: not that of whoever runs it, nor a profile in their home."""
+    """Use only the test's key, without the environment and profiles of the person who runs it."""
     for name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "CREDENTIALS_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
@@ -50,7 +50,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def claude(url: str | None, **more: Any) -> Claude:
     given = {"key_command": None, "headers": {}, "timeout_seconds": 30.0, "cache": True, **more}
-    # Loaded when a test runs: the SDK takes longer than all the files of tests together.
+    # The SDK takes longer to import than all test files together, so it is loaded in the test.
     made: Claude = resolve_name("teamd.models.claude:Claude")(base_url=url, **given)
     return made
 
@@ -76,7 +76,7 @@ def ask(url: str | None, given: Ask | None = None, **more: Any) -> Reply:
 
 
 @pytest.mark.slow
-def test_text_arrives_whole_with_its_usage() -> None:
+def test_text_arrives_complete_with_its_usage() -> None:
     with StrictServer(by_name({"alice": [say("Grüße, 世界 🌍")]})) as server:
         reply = ask(server.url)
     assert reply.content == [{"type": "text", "text": "Grüße, 世界 🌍"}]
@@ -85,8 +85,8 @@ def test_text_arrives_whole_with_its_usage() -> None:
     assert reply.usage.output_tokens > 0
 
 
-def test_what_the_model_said_is_taken_back_block_by_block() -> None:
-    """The SDK adds keys of its own, and the service refuses a body with any that it lacks."""
+def test_the_model_s_own_reply_is_accepted_back_block_by_block() -> None:
+    """The SDK adds keys of its own, and the service refuses a body with unknown keys."""
     said = say("I look.", thinking="Hm", redacted=True, calls=[LS, ("read_file", {})])
     with StrictServer(by_name({"alice": [said, say("Done.")]})) as server:
         reply = ask(server.url)
@@ -115,22 +115,21 @@ def test_what_the_model_said_is_taken_back_block_by_block() -> None:
 
 
 class Noted(Answer):
-    """An answer with keys that say nothing, as the service sends them at times."""
+    """An answer with keys without a value, as the service sometimes sends them."""
 
     def content(self, body: Mapping[str, Any] = MappingProxyType({})) -> list[dict[str, Any]]:
-        """Add them."""
         return [{**block, "citations": None} for block in super().content(body)]
 
 
 def test_keys_without_a_value_are_left_out() -> None:
-    """Servers that imitate the API refuse them, and a transcript is longer for them."""
+    """Servers that imitate the API refuse such keys, which also make a transcript longer."""
     with StrictServer(by_name({"alice": [Noted(text="Here.")]})) as server:
         assert ask(server.url).content == [{"text": "Here.", "type": "text"}]
 
 
 @pytest.mark.parametrize("thinking", ["", "Hm"])
-def test_thinking_goes_round_through_the_transcript(tmp_path: Path, thinking: str) -> None:
-    """A block that is not just as it came is refused, in this process and in the next."""
+def test_thinking_is_sent_back_unchanged_from_the_transcript(tmp_path: Path, thinking: str) -> None:
+    """A changed block is refused, in this process and in the next one."""
     path = tmp_path / "alice.jsonl"
     plays = [use(LS, thinking=thinking), use(LS, thinking=thinking), say("Done.")]
     with StrictServer(by_name({"alice": plays})) as server:
@@ -147,7 +146,7 @@ def test_thinking_goes_round_through_the_transcript(tmp_path: Path, thinking: st
 
 
 def test_a_growing_conversation_is_read_from_the_cache() -> None:
-    """Whoever pays for the whole of it at each turn pays ten times too much."""
+    """Without the cache, each turn would pay for the whole conversation, ten times too much."""
     turns = 12
     with StrictServer(by_name({"alice": [use(LS, LS)] * turns})) as server:
         messages = [user("work " * 50)]
@@ -173,7 +172,7 @@ def test_a_growing_conversation_is_read_from_the_cache() -> None:
 
 
 def test_a_reply_with_many_calls_is_still_found_in_the_cache() -> None:
-    """The service looks back 20 blocks only; 15 calls and their results are 30."""
+    """The service looks back only 20 blocks; 15 calls and their results are 30."""
     with StrictServer(by_name({"alice": [use(*[LS] * 15), say("Done.")]})) as server:
         first = ask(server.url)
         results = [
@@ -189,7 +188,7 @@ TTL_REFUSED = "messages.6.content.0.text.cache_control.ttl: Extra inputs are not
 
 
 def test_a_server_that_refuses_a_time_to_live_is_asked_without_it() -> None:
-    """What it was told to keep for an hour is booked as such, and a refusal is met once only."""
+    """Tokens cached for an hour are booked as such, and only one request is refused."""
     said = {"role": "assistant", "content": [{"type": "text", "text": "Yes."}]}
     given = ask_of(*[user(), said] * 4, user())
 
@@ -208,7 +207,7 @@ def test_a_server_that_refuses_a_time_to_live_is_asked_without_it() -> None:
     assert 0 < first.usage.cache_hour_tokens < first.usage.cache_write_tokens
 
 
-def test_other_servers_are_told_no_time_to_live() -> None:
+def test_other_servers_receive_no_time_to_live() -> None:
     given = ask_of(*[user(), {"role": "assistant", "content": user("Yes.")["content"]}] * 4, user())
     with StrictServer(by_name({})) as server:
         ask(server.url, given)
@@ -225,7 +224,7 @@ def test_other_servers_are_told_no_time_to_live() -> None:
 
 
 def test_teammates_share_the_tools_in_the_cache() -> None:
-    """Their system prompts differ, which stand behind the tools."""
+    """Their system prompts differ, but are placed after the tools."""
     with StrictServer(by_name({})) as server:
         first = ask(server.url)
         other = ask(server.url, ask_of(system="You are 'bob', role: clerk."))
@@ -233,16 +232,16 @@ def test_teammates_share_the_tools_in_the_cache() -> None:
     assert other.usage.cache_read_tokens == sum(map(reckon, TOOLS))
 
 
-def test_breakpoints_leave_the_conversation_as_it_is() -> None:
-    """It is kept, and the next request marks other places."""
+def test_breakpoints_do_not_change_the_conversation() -> None:
+    """The conversation is kept, and the next request marks other places."""
     messages = [user("a"), {"role": "assistant", "content": [{"type": "text", "text": "b"}]}]
     before = json.dumps(messages)
     assert "cache_control" in json.dumps(breakpoints(messages))
     assert json.dumps(messages) == before
 
 
-def test_without_caching_the_body_is_plain() -> None:
-    """Some servers that imitate the API refuse what they do not know."""
+def test_without_caching_the_body_has_only_the_plain_keys() -> None:
+    """Some servers that imitate the API refuse unknown keys."""
     with StrictServer(by_name({})) as server:
         ask(server.url, cache=False)
         body = server.requests[0].body
@@ -250,8 +249,8 @@ def test_without_caching_the_body_is_plain() -> None:
     assert set(body) == {"model", "max_tokens", "system", "tools", "messages", "stream"}
 
 
-def test_a_request_is_encoded_as_json_does_it_whatever_was_asked_before() -> None:
-    """What stood in the last request is not encoded again, and may differ in this one."""
+def test_a_request_is_encoded_like_json_whatever_was_asked_before() -> None:
+    """Parts of the last request are not encoded again, and may differ in this one."""
     one, two = ({"name": name, "input_schema": {"type": "object"}} for name in ("one", "two"))
     for tools in ([one, two], [two], [], [one, dict(two)]):
         request = Ask(model="m", system="s", tools=tools, messages=[], max_tokens=1)
@@ -265,7 +264,7 @@ def test_a_request_is_encoded_as_json_does_it_whatever_was_asked_before() -> Non
 
 
 def test_a_call_starts_no_thread() -> None:
-    """The SDK would ask one for the name of the system, at the first call of every teammate."""
+    """The SDK would use a thread for the system's name at the first call of every teammate."""
 
     async def once(url: str) -> list[str]:
         model = claude(url)
@@ -277,7 +276,7 @@ def test_a_call_starts_no_thread() -> None:
         assert asyncio.run(once(server.url)) == []
 
 
-def test_headers_of_ones_own_go_with_each_request() -> None:
+def test_configured_headers_are_sent_with_each_request() -> None:
     with StrictServer(by_name({})) as server:
         ask(server.url, headers={"X-Project": "a"})
         headers = server.requests[0].headers
@@ -294,7 +293,7 @@ def test_headers_of_ones_own_go_with_each_request() -> None:
         ('{"command": "x\\u00', "model_context_window_exceeded"),
     ],
 )
-def test_a_call_that_was_cut_off_is_no_failure_and_keeps_its_reason(
+def test_a_truncated_call_is_not_a_failure_and_keeps_its_stop_reason(
     given: str, reason: str
 ) -> None:
     with StrictServer(by_name({"alice": [use(("bash", given), stop_reason=reason)]})) as server:
@@ -318,7 +317,7 @@ def test_the_base_url_may_come_from_the_environment(
         assert ask(None).text == "Here."
 
 
-def test_it_is_known_without_a_request_whether_there_is_a_key(
+def test_a_missing_key_is_detected_without_a_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     finds_key = resolve_name("teamd.models.claude:finds_key")
@@ -335,10 +334,10 @@ def test_it_is_known_without_a_request_whether_there_is_a_key(
         ({"key_command": "echo key-of-environment"}, {}),
     ],
 )
-def test_each_key_that_is_sent_is_masked_from_then_on(
+def test_each_key_is_masked_once_it_was_sent(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], variables: dict[str, str]
 ) -> None:
-    """Wherever the SDK found it: a profile's token is known to nobody before."""
+    """The source of the key does not matter: a profile's token is unknown before the request."""
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -348,8 +347,8 @@ def test_each_key_that_is_sent_is_masked_from_then_on(
     assert mask.text("key-of-environment") == MASK
 
 
-def test_a_command_s_key_is_masked_before_the_first_request() -> None:
-    """And one that fails is told by the request."""
+def test_the_key_of_a_command_is_masked_before_the_first_request() -> None:
+    """A failing command is reported by the request."""
     mask = Mask()
     asyncio.run(claude(None, key_command="echo key-of-command", mask=mask).learn_key())
     assert mask.text("key-of-command") == MASK

@@ -1,4 +1,4 @@
-"""The way to the model's server: proxies, certificates, and servers that send one elsewhere."""
+"""Connections to the model's server: proxies, certificates and redirects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SECRET_HEADER = "X-Gateway-Key"
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A key, and no proxy or certificates but the test's own."""
+    """Set a key and remove all proxies and certificates."""
     for name in list(os.environ):
         if name.startswith(("ANTHROPIC_", "SSL_CERT_")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
@@ -64,7 +64,10 @@ def failure_of(url: str) -> ModelError:
 
 @asynccontextmanager
 async def socks_proxy() -> AsyncIterator[tuple[str, list[str]]]:
-    """A SOCKS5 proxy without a login (RFC 1928): its address, and where it was asked to go."""
+    """Run a SOCKS5 proxy without a login (RFC 1928).
+
+    Yield its address and the requested targets.
+    """
     wanted: list[str] = []
     ended = asyncio.Event()
 
@@ -111,7 +114,7 @@ def test_a_socks_proxy_of_the_environment_is_used(
         assert asyncio.run(scenario(server.url)) == [server.url.removeprefix("http://")]
 
 
-def test_a_proxy_that_is_not_there_is_named_without_its_password(
+def test_an_unreachable_proxy_is_named_without_its_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("all_proxy", "http://me:pass-word@127.0.0.1:9")
@@ -122,7 +125,7 @@ def test_a_proxy_that_is_not_there_is_named_without_its_password(
     assert not error.begun
 
 
-def test_a_proxy_that_wants_a_login_is_told_and_nothing_is_booked(
+def test_a_proxy_that_requires_a_login_is_reported_and_nothing_is_booked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -154,10 +157,10 @@ def test_a_proxy_that_wants_a_login_is_told_and_nothing_is_booked(
         ("SSL_CERT_FILE", "/nowhere/ca.pem", "SSL_CERT_FILE names /nowhere/ca.pem"),
     ],
 )
-def test_an_environment_that_cannot_be_used_pauses_and_is_named(
+def test_an_unusable_environment_variable_pauses_the_teammate_and_is_named(
     variable: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ended the process of each teammate again and again."""
+    """It used to end the process of each teammate again and again."""
     monkeypatch.setenv(variable, value)
     error = failure_of("https://model.example")
     assert isinstance(error, LaterError)
@@ -167,7 +170,7 @@ def test_an_environment_that_cannot_be_used_pauses_and_is_named(
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLContext]:
-    """The file of a company's own certificate, and the context of a server that shows one by it."""
+    """Return the file of a company's certificate, and the TLS context of a server with it."""
     folder = tmp_path_factory.mktemp("authority")
     ca = new_authority("company")
     pair = issue_server(ca, "model", ["127.0.0.1"], Validity.long())
@@ -179,14 +182,14 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLCo
 
 
 def secured(server: StrictServer, context: ssl.SSLContext) -> str:
-    """Have a server speak TLS, before it starts; return its address."""
+    """Make a server use TLS before it starts; return its address."""
     listener = server._listener
     listener.socket = context.wrap_socket(listener.socket, server_side=True)
     return server.url.replace("http:", "https:")
 
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])
-def test_a_company_s_certificate_is_trusted_where_a_variable_names_it(
+def test_a_company_s_certificate_is_trusted_if_a_variable_names_it(
     variable: str,
     authority: tuple[Path, ssl.SSLContext],
     monkeypatch: pytest.MonkeyPatch,
@@ -206,7 +209,7 @@ def test_a_company_s_certificate_is_trusted_where_a_variable_names_it(
         ("REQUESTS_CA_BUNDLE", "REQUESTS_CA_BUNDLE is {file}: add the missing certificate there"),
     ],
 )
-def test_a_certificate_that_is_not_trusted_is_told_with_the_variable(
+def test_an_untrusted_certificate_is_reported_with_the_variable(
     variable: str | None,
     words: str,
     authority: tuple[Path, ssl.SSLContext],
@@ -228,8 +231,8 @@ def test_a_certificate_that_is_not_trusted_is_told_with_the_variable(
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_to_another_server_is_refused_and_the_key_stays_here(status: int) -> None:
-    """The library drops `Authorization` alone; the conversation and other headers would go."""
+def test_a_redirect_to_another_server_is_refused_and_does_not_get_the_key(status: int) -> None:
+    """The library only drops `Authorization`; it would send the conversation and other headers."""
     with StrictServer(lambda _: say("Stolen.")) as other, StrictServer(lambda _: say()) as server:
         server.faults.push(Page(status, {"location": f"{other.url}/v1/messages"}))
         error = failure_of(server.url)

@@ -1,4 +1,4 @@
-"""A teammate that crashes is started again and goes on; one that crashes too often is given up."""
+"""A crashed teammate restarts and continues; one that crashes too often is given up."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tests.waiting import wait_until
 
 
 def kill(project: Project, name: str) -> None:
-    """Kill a teammate's process and wait until it has another one."""
+    """Kill a teammate's process and wait until it has a new one."""
     pid = project.member(name)["pid"]
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: project.member(name)["pid"] not in (pid, None), what=f"{name} is back")
 
 
 def is_right(project: Project, name: str, *, status: str, but: int) -> bool:
-    """Whether the roster shows a teammate as it is: at work in a live process, not that of `but`.
+    """Return whether the roster shows a status and a live process other than `but`.
 
-    The process has come so far that it has opened its log.
+    The process must have started its log.
     """
     member = project.member(name)
     if member["pid"] in (but, None) or (member["status"], member["reason"]) != (status, None):
@@ -39,7 +39,7 @@ def is_right(project: Project, name: str, *, status: str, but: int) -> bool:
 
 
 def test_a_killed_teammate_is_back_within_a_second_with_its_conversation(team: Project) -> None:
-    """Elsewhere a crash leaves `working` in the roster for ever, and the conversation is gone."""
+    """Elsewhere a crash leaves `working` in the roster for ever and loses the conversation."""
     team.stage.play("kim", say("Noted."), say("It was blue."))
     team.do("teamctl", "spawn", "kim", "clerk", "Remember: blue.", "--wait")
     pid = team.wait_for("kim", "idle")["pid"]
@@ -55,10 +55,10 @@ def test_a_killed_teammate_is_back_within_a_second_with_its_conversation(team: P
     assert "Remember: blue." in str(team.asked("kim", least=1)[-1].body["messages"][0])
 
 
-def test_a_teammate_killed_in_mid_call_is_back_within_a_second_and_asks_again(
+def test_a_teammate_killed_during_a_model_call_is_back_within_a_second_and_asks_again(
     team: Project,
 ) -> None:
-    """With the whole conversation, and shown as working in the process that it has now."""
+    """The new request has the whole conversation; the roster shows the new process as working."""
     replies = Stall(after=4), Stall(after=4)
     team.server.faults.when(lambda asked: asked.name == "lou" and len(asked.turns) > 1, *replies)
     team.stage.play("lou", use(("bash", {"command": "echo blue"})), say("It is blue."))
@@ -73,12 +73,12 @@ def test_a_teammate_killed_in_mid_call_is_back_within_a_second_and_asks_again(
     assert took < 1
     wait_until(replies[1].reached.is_set, what="lou has asked again")
     assert team.asked("lou", least=1)[-1].body == team.asked("lou", least=2)[-2].body
-    replies[1].released.set()  # it is cut off, and asked for once more
+    replies[1].released.set()  # the reply is cut off and requested once more
     team.wait_for("lou", "idle", turns=2)
 
 
 @pytest.mark.slow
-def test_a_teammate_killed_in_mid_task_goes_on_and_leaves_no_command_behind(
+def test_a_teammate_killed_during_a_tool_call_continues_and_leaves_no_command_running(
     team: Project,
 ) -> None:
     command = "setsid sleep 1000 & touch killed; sleep 1000"
@@ -97,8 +97,8 @@ def test_a_teammate_killed_in_mid_task_goes_on_and_leaves_no_command_behind(
 
 
 @pytest.mark.slow
-def test_too_many_crashes_end_in_failed_and_the_lead_is_told_why(project: Project) -> None:
-    """More than five in a minute by default: the sixth is one too many."""
+def test_too_many_crashes_end_in_failed_and_the_lead_is_informed(project: Project) -> None:
+    """The default limit is five crashes in a minute; the sixth exceeds it."""
     project.start()
     project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
     for _ in range(5):
@@ -127,7 +127,7 @@ def test_the_restart_limit_is_a_setting(project: Project) -> None:
 
 @pytest.mark.slow
 def test_a_teammate_that_waits_for_its_restart_can_be_shut_down(project: Project) -> None:
-    """And is not called back by the restart that it waited for."""
+    """The pending restart must not bring it back."""
     project.start()
     project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
     for _ in range(4):
@@ -142,7 +142,7 @@ def test_a_teammate_that_waits_for_its_restart_can_be_shut_down(project: Project
 
 
 @pytest.mark.slow
-def test_two_processes_are_never_one_teammate(project: Project) -> None:
+def test_a_teammate_never_runs_in_two_processes(project: Project) -> None:
     """Both would take its mail and write its conversation."""
     project.start()
     project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
@@ -157,8 +157,8 @@ def test_two_processes_are_never_one_teammate(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_another_teams_odd_directory_harms_nobody_who_cleans_up(project: Project) -> None:
-    """Whoever ends what a teammate left looks which of it are supervisors of other teams."""
+def test_an_odd_directory_of_another_team_does_not_break_the_cleanup(project: Project) -> None:
+    """The cleanup after a teammate checks which processes are supervisors of other teams."""
     (project.folder / ".teams" / "web" / "teamd.pid").mkdir(parents=True)
     project.stage.play("jo", use(("bash", {"command": "sleep 1000 & sleep 1001"})), say("Done."))
     supervisor = project.start()

@@ -26,8 +26,8 @@ while True:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no path goes through a descriptor there")
-def test_no_swapped_link_leads_out(tmp_path: Path) -> None:
-    """A sandboxed command may write the workspace and nothing else; this process may more."""
+def test_a_swapped_link_does_not_lead_out_of_the_workspace(tmp_path: Path) -> None:
+    """A sandboxed command may write only the workspace; the process of the tools may write more."""
     root, outside = tmp_path / "root", tmp_path / "outside"
     (root / "folder").mkdir(parents=True)
     outside.mkdir()

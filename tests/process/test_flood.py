@@ -1,4 +1,4 @@
-"""A flood of mail: taken in bounded portions, in order, in bounded memory; nobody else waits."""
+"""A flood of mail is taken in order, in bounded portions and memory, without delaying others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ for n in range(0, count, 500):
         lines = (json.dumps({"from": sender, "n": n + i, "content": "x" * 100}) for i in range(500))
         file.write(("\\n".join(lines) + "\\n").encode())
 """
-# What a teammate does with its mail, without all the rest of it.
+# Processes mail like a teammate, without the rest of a teammate.
 TAKES: Final = """
 import resource, sys, time
 from pathlib import Path
@@ -61,7 +61,7 @@ print(peak / 1024, time.monotonic() - begun, longest)
 
 
 def fill(paths: TeamPaths, name: str, count: int) -> None:
-    """Half of it by a program that knows nothing of ours, half by ours in batches."""
+    """Write half of the mail with a foreign program, half with our code in batches."""
     foreign = [sys.executable, "-c", FOREIGN, str(paths.inbox(name)), "foreign", str(count // 2)]
     with subprocess.Popen(foreign) as writing:
         box = Mailbox(paths, name, durable=False)
@@ -75,7 +75,11 @@ def mail(to: str, n: int) -> Message:
 
 
 def check(deliveries: Iterable[list[dict[str, Any]]], count: int) -> int:
-    """Each once, in each sender's order, in bounded deliveries; returns how many of these."""
+    """Check that each message came once, in its sender's order, in bounded deliveries.
+
+    Returns:
+        The number of deliveries.
+    """
     by_sender: dict[str, list[int]] = defaultdict(list)
     ids = set()
     number = 0
@@ -99,8 +103,8 @@ def delivered(paths: TeamPaths, name: str) -> list[list[dict[str, Any]]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [10_000, LARGE])
-def test_a_flood_is_taken_in_the_memory_of_a_trickle(tmp_path: Path, count: int) -> None:
-    """And in a time that grows with it, not with its square: each take is a short one."""
+def test_a_flood_takes_no_more_memory_than_a_little_mail(tmp_path: Path, count: int) -> None:
+    """The time grows linearly, and each take is short."""
     figures = {}
     for size in (FEW, count):
         paths = TeamPaths(tmp_path / str(size))
@@ -119,10 +123,10 @@ def test_a_flood_is_taken_in_the_memory_of_a_trickle(tmp_path: Path, count: int)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [4000, LARGE])
-def test_a_flooded_teammate_goes_on_answering_and_holds_up_nobody(
+def test_a_flooded_teammate_keeps_answering_and_delays_no_other(
     project: Project, count: int
 ) -> None:
-    """The conversation that holds it all grows, of course; the taking does not."""
+    """The conversation grows with the mail, but the take does not."""
     script = project.write("script.json", '{"turns": {}}')
     project.write("team.toml", f'[model]\nscript = "{script.name}"\n')
     project.start()
@@ -155,7 +159,7 @@ def test_a_flooded_teammate_goes_on_answering_and_holds_up_nobody(
 
 
 def settle(project: Project, name: str, count: int) -> int:
-    """Wait until all is delivered and answered; how many turns that took."""
+    """Wait until all mail is delivered and answered; return the number of turns."""
     box = Mailbox(project.paths, name)
     wait_until(lambda: not box.waiting(), timeout_seconds=600, what=f"{name} has all of it")
     wait_until(lambda: b'"ended"' in last_line(project, name), what=f"{name} has answered it")
@@ -171,7 +175,7 @@ def last_line(project: Project, name: str) -> bytes:
 
 
 def peak(project: Project, name: str) -> float:
-    """The most memory that its process has had, in MiB."""
+    """Return the peak memory of a teammate's process, in MiB."""
     status = Path(f"/proc/{project.member(name)['pid']}/status").read_text(encoding="utf-8")
     (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) / 1024

@@ -1,4 +1,4 @@
-"""A heartbeat is read whole while another process writes it."""
+"""A heartbeat is never read torn while another process writes it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from teamd.team.heartbeat import Heartbeat, HeartbeatMemory
 _LOOKS = 100_000
 
 
-def test_nobody_is_seen_silent_while_it_shows_life() -> None:
-    """A half-written moment would be one of long ago, and its process would be ended for it."""
+def test_a_beating_process_is_never_seen_as_silent() -> None:
+    """A half-written time would be long ago, and its process would be killed as stuck."""
     born = clocks.awake()
     heartbeat = Heartbeat()
     pid = os.fork()
@@ -26,7 +26,7 @@ def test_nobody_is_seen_silent_while_it_shows_life() -> None:
         os.waitpid(pid, 0)
 
 
-def test_many_share_a_mapping_and_none_writes_what_is_another_s() -> None:
+def test_heartbeats_share_a_mapping_without_overwriting_each_other() -> None:
     memory = HeartbeatMemory()
     made = [memory.make() for _ in range(1000)]
     pid = os.fork()

@@ -1,4 +1,4 @@
-"""An idle teammate goes on in a process that has loaded nothing, and nobody notices."""
+"""An idle teammate continues in a process that has loaded nothing, without visible change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RULE = '[[permission]]\ntool = "bash"\nthen = "ask"\n'
 
 @pytest.fixture(scope="module")
 def sleepy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """A team whose members hibernate soon, and may crash once; each test takes names of its own."""
+    """A team whose members hibernate soon and may crash once; each test uses its own names."""
     with opened(tmp_path_factory.mktemp("sleepy")) as made:
         made.write("team.toml", SETTINGS)
         made.start()
@@ -47,7 +47,7 @@ def spawn(project: Project, name: str, *more: str) -> None:
 
 
 def hibernated(project: Project, name: str, *, times: int = 1) -> int:
-    """Wait until a teammate has hibernated so often, and its process waits; that one's pid."""
+    """Wait until a teammate has hibernated `times` times; return the pid of the waiting process."""
 
     def pids() -> list[int]:
         return [one["pid"] for one in project.log("teamd", "hibernates") if one["name"] == name]
@@ -58,7 +58,7 @@ def hibernated(project: Project, name: str, *, times: int = 1) -> int:
 
 
 def stopped_on_its_way(project: Project, name: str, pid: int) -> None:
-    """Stop the supervisor, and wait until a teammate's process has ended to hibernate."""
+    """Stop the supervisor and wait until a teammate's process has ended to hibernate."""
     os.kill(project.supervisor, signal.SIGSTOP)
     wait_until(lambda: Identity.of(pid) is None, what=f"{name} has ended")
 
@@ -72,7 +72,7 @@ def shown(project: Project, name: str) -> dict[str, Any]:
     return next(member for member in members if member["name"] == name)
 
 
-def test_a_teammate_that_hibernates_is_idle_as_before_and_answers_with_its_whole_conversation(
+def test_a_hibernating_teammate_stays_idle_and_answers_with_its_whole_conversation(
     sleepy: Project,
 ) -> None:
     spawn(sleepy, "ann")
@@ -90,8 +90,8 @@ def test_a_teammate_that_hibernates_is_idle_as_before_and_answers_with_its_whole
     sleepy.wait_for("ann", "idle", turns=2)
 
 
-def test_it_is_no_crash_and_does_not_count_as_one(sleepy: Project) -> None:
-    """More than one in ten minutes would be the end of this team."""
+def test_hibernation_does_not_count_as_a_crash(sleepy: Project) -> None:
+    """The second crash in ten minutes would give the teammate up."""
     spawn(sleepy, "bea")
     for number in range(2):
         hibernated(sleepy, "bea", times=number + 1)
@@ -102,8 +102,13 @@ def test_it_is_no_crash_and_does_not_count_as_one(sleepy: Project) -> None:
     assert "bea" not in sleepy.mail("lead")
 
 
-def test_mail_that_comes_just_as_it_goes_to_hibernate_is_read_at_once(sleepy: Project) -> None:
-    """The ring reaches the process that has ended; the next one looks before it waits."""
+def test_mail_that_arrives_during_the_switch_to_hibernation_is_read_at_once(
+    sleepy: Project,
+) -> None:
+    """The wake-up reaches the process that has ended.
+
+    The next one checks for mail before it waits.
+    """
     spawn(sleepy, "dora")
     pid = sleepy.wait_for("dora", "idle", turns=1)["pid"]
     stopped_on_its_way(sleepy, "dora", pid)
@@ -117,10 +122,10 @@ def test_mail_that_comes_just_as_it_goes_to_hibernate_is_read_at_once(sleepy: Pr
 @pytest.mark.parametrize(
     "name", ["ed", *(pytest.param(name, marks=pytest.mark.long) for name in ("eve", "ewa"))]
 )
-def test_one_that_is_killed_while_it_hibernates_is_back_with_its_conversation(
+def test_a_teammate_killed_during_hibernation_returns_with_its_conversation(
     sleepy: Project, name: str
 ) -> None:
-    """That is a crash, and the only one that this team forgives."""
+    """The kill counts as a crash, the only one that this team forgives."""
     spawn(sleepy, name)
     pid = hibernated(sleepy, name)
     Mailbox(sleepy.paths, name).put(Message(sender="lead", to=name, content="Which colour?"))
@@ -132,7 +137,7 @@ def test_one_that_is_killed_while_it_hibernates_is_back_with_its_conversation(
 
 
 @pytest.mark.slow
-def test_a_supervisor_that_is_killed_takes_those_that_hibernate_along(project: Project) -> None:
+def test_a_killed_supervisor_takes_hibernating_teammates_along(project: Project) -> None:
     project.write("team.toml", SETTINGS)
     project.start()
     spawn(project, "ann")
@@ -147,7 +152,7 @@ def test_a_supervisor_that_is_killed_takes_those_that_hibernate_along(project: P
 
 
 @pytest.mark.slow
-def test_one_that_hibernates_is_shut_down_and_spawned_like_any_other(sleepy: Project) -> None:
+def test_a_hibernating_teammate_is_shut_down_and_spawned_like_any_other(sleepy: Project) -> None:
     spawn(sleepy, "fay")
     hibernated(sleepy, "fay")
     assert "fay approved and is shut down" in sleepy.do("teamctl", "shutdown", "fay")
@@ -155,13 +160,16 @@ def test_one_that_hibernates_is_shut_down_and_spawned_like_any_other(sleepy: Pro
     spawn(sleepy, "fay")
     hibernated(sleepy, "fay", times=2)
     sleepy.do("teamctl", "spawn", "fay", "clerk", "Once more.", "--wait")
-    assert len(sleepy.asked("fay", least=3)) == 3  # the shutdown of one that idles is no call
+    # an idle teammate shuts down without a model call
+    assert len(sleepy.asked("fay", least=3)) == 3
     hibernated(sleepy, "fay", times=3)
     killed = sleepy.run("teamctl", "shutdown", "fay", "--force")
     assert "fay was killed" in killed.stderr
 
 
-def test_one_that_goes_to_hibernate_as_it_is_to_end_stays_away(sleepy: Project) -> None:
+def test_a_teammate_shut_down_during_the_switch_to_hibernation_does_not_restart(
+    sleepy: Project,
+) -> None:
     spawn(sleepy, "gil")
     pid = sleepy.wait_for("gil", "idle", turns=1)["pid"]
     stopped_on_its_way(sleepy, "gil", pid)
@@ -175,7 +183,7 @@ def test_one_that_goes_to_hibernate_as_it_is_to_end_stays_away(sleepy: Project) 
 
 @pytest.mark.slow
 def test_a_background_job_keeps_its_teammate_awake_until_it_ends(sleepy: Project) -> None:
-    """It would end with the process."""
+    """The job would end with the process."""
     command = "while [ ! -e hal-may-end ]; do sleep 0.05; done"
     sleepy.stage.play("hal", use(("background_run", {"command": command})), say("It runs."))
     spawn(sleepy, "hal")
@@ -183,7 +191,7 @@ def test_a_background_job_keeps_its_teammate_awake_until_it_ends(sleepy: Project
     pid = sleepy.wait_for("hal", "idle", turns=2)["pid"]
     hibernated(sleepy, "ian")
     sleepy.do("teamctl", "send", "ian", "Again.", "--wait")
-    hibernated(sleepy, "ian", times=2)  # so has hal had the time to
+    hibernated(sleepy, "ian", times=2)  # hal has had the same time to hibernate
     assert sleepy.member("hal")["pid"] == pid
     (sleepy.folder / "hal-may-end").touch()
     assert "background-job" in sleepy.asked("hal", least=3)[-1].asked.last_text
@@ -191,7 +199,7 @@ def test_a_background_job_keeps_its_teammate_awake_until_it_ends(sleepy: Project
 
 
 @pytest.mark.slow
-def test_a_permission_is_waited_for_awake_and_a_plan_is_not(project: Project) -> None:
+def test_a_teammate_stays_awake_for_a_permission_but_not_for_a_plan(project: Project) -> None:
     project.write("team.toml", SETTINGS + RULE)
     project.stage.play("ann", use(("bash", {"command": "touch ann-was-here"})), say("Done."))
     plan = "submit_plan", {"plan": "1. Write it."}
@@ -216,7 +224,9 @@ def test_a_permission_is_waited_for_awake_and_a_plan_is_not(project: Project) ->
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["at rest", "on its way"])
-def test_a_task_on_the_board_wakes_one_that_claims_by_itself(project: Project, late: bool) -> None:
+def test_a_new_task_wakes_a_hibernating_teammate_that_claims_tasks(
+    project: Project, late: bool
+) -> None:
     project.write("team.toml", f"{SETTINGS}[tasks]\nauto_claim = true\n")
     project.start()
     spawn(project, "ann")
@@ -230,8 +240,8 @@ def test_a_task_on_the_board_wakes_one_that_claims_by_itself(project: Project, l
     assert "Write it" in project.asked("ann", least=2)[-1].asked.last_text
 
 
-def test_a_report_that_is_read_after_its_process_hibernated_is_believed(tmp_path: Path) -> None:
-    """Whoever worked a moment ago would be shown as working until it is woken."""
+def test_a_report_read_after_its_process_hibernated_is_accepted(tmp_path: Path) -> None:
+    """Otherwise a teammate that has just worked would be shown as working until its next wake."""
     paths = TeamPaths(tmp_path / ".team")
     paths.create()
     settings = LiveSettings(paths, paths.settings)
@@ -271,8 +281,8 @@ def test_a_report_that_is_read_after_its_process_hibernated_is_believed(tmp_path
 
 
 @pytest.mark.slow
-def test_what_commands_keep_in_their_temporary_folder_outlives_hibernation(sleepy: Project) -> None:
-    """A minute without work is no reason to lose it; another start empties the folder."""
+def test_the_temporary_folder_of_commands_survives_hibernation(sleepy: Project) -> None:
+    """A minute without work does not delete it; a new start empties the folder."""
     keep, look = "echo blue > $TMPDIR/kept", "cat $TMPDIR/kept"
     plays = [play for command in (keep, look, look) for play in _bash(command)]
     sleepy.stage.play("jil", *plays)

@@ -1,4 +1,4 @@
-"""An idle teammate wakes within 50 ms, and costs nothing until then."""
+"""An idle teammate wakes within 50 ms and uses no CPU until then."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(300)]
 TEAM = 20
 SENDS = 100
-TRIES = 3  # the machine may be busy with something else
+TRIES = 3  # the machine may be busy
 NAMES = [f"t{number:02d}" for number in range(TEAM)]
 
 
@@ -36,14 +36,14 @@ def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """The time that a process and all its threads have computed: finer than proc(5)'s ticks."""
+    """Return the CPU time of a process with all threads, more precise than proc(5)'s ticks."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
 
 def _used(pids: list[int], seconds: float) -> float:
     before = sum(map(_cpu_seconds, pids))
-    time.sleep(seconds)  # what is measured, not what is waited for
+    time.sleep(seconds)  # the measured interval, not a wait for an event
     return sum(map(_cpu_seconds, pids)) - before
 
 
@@ -62,7 +62,7 @@ def test_twenty_idle_teammates_use_at_most_20_ms_in_20_s(idle: Project) -> None:
 
 
 def _latency(idle: Project, name: str, number: int) -> float:
-    """Seconds from before a message is put until it stands in a request at the server."""
+    """Return the seconds from before a message is sent until the server gets it in a request."""
     idle.wait_for(name, "idle", turns=number + 1)
     text = f"Message {number} to {name}."
     asked = len(idle.server.requests)
@@ -75,7 +75,10 @@ def _latency(idle: Project, name: str, number: int) -> float:
 
 
 def test_an_idle_teammate_sees_a_message_within_50_ms(idle: Project) -> None:
-    """A poll once a second takes half a second on average; the 95th percentile is claimed."""
+    """Polling once a second would take half a second on average.
+
+    The claim is the 95th percentile.
+    """
     before = idle.member(NAMES[0])["turns"]
     seen = []
     for attempt in range(TRIES):

@@ -1,4 +1,4 @@
-"""Locks between processes: of the killed, of the slow, and of whoever is foreign."""
+"""Locks between processes: of killed, slow and foreign programs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_the_lock_of_a_killed_process_is_free_at_once(path: Path) -> None:
-    """A lock file made with `O_EXCL` would stall the whole team until somebody removes it."""
+    """A lock file created with `O_EXCL` would stall the whole team until a person removes it."""
     with child(HOLDS, path) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
@@ -84,7 +84,7 @@ def test_the_lock_of_a_killed_process_is_free_at_once(path: Path) -> None:
             pass
 
 
-def test_a_holder_that_sleeps_is_told_of(path: Path) -> None:
+def test_a_lock_timeout_explains_how_to_find_the_holder(path: Path) -> None:
     with holding(path) as holder:
         with pytest.raises(LockTimeout) as caught, locks.locked(path, timeout_seconds=0.1):
             pytest.fail("it was held")
@@ -94,8 +94,8 @@ def test_a_holder_that_sleeps_is_told_of(path: Path) -> None:
         assert holder.poll() is None
 
 
-def test_a_foreign_lock_holds_mail_back_and_loses_none(tmp_path: Path) -> None:
-    """What `flock .team/inbox/bob.jsonl -c '…'` does in a shell."""
+def test_a_foreign_lock_delays_mail_and_loses_none(tmp_path: Path) -> None:
+    """A shell does this with `flock .team/inbox/bob.jsonl -c '…'`."""
     paths = TeamPaths(tmp_path / ".team")
     paths.create()
     box = Mailbox(paths, "bob")
@@ -111,8 +111,8 @@ def test_a_foreign_lock_holds_mail_back_and_loses_none(tmp_path: Path) -> None:
     assert [message.content for message in box.take().messages] == ["x"]
 
 
-def test_a_lock_is_not_inherited_by_programs_that_are_started(path: Path) -> None:
-    """A background job of a teammate outlives it, and would hold its inbox for ever."""
+def test_started_programs_do_not_inherit_a_lock(path: Path) -> None:
+    """A background job outlives its teammate, and would hold the inbox for ever."""
     with child(STARTS, path) as holder:
         assert holder.stdout is not None
         job = int(holder.stdout.readline())
@@ -125,8 +125,7 @@ def test_a_lock_is_not_inherited_by_programs_that_are_started(path: Path) -> Non
             os.kill(job, signal.SIGKILL)
 
 
-def test_a_message_of_our_own_waits_only_for_its_turn(tmp_path: Path) -> None:
-    """Mail to one is not held up by the lock of another's inbox."""
+def test_a_lock_of_one_inbox_does_not_delay_mail_to_another(tmp_path: Path) -> None:
     paths = TeamPaths(tmp_path / ".team")
     paths.create()
     with holding(paths.inbox("bob")):
@@ -134,6 +133,6 @@ def test_a_message_of_our_own_waits_only_for_its_turn(tmp_path: Path) -> None:
         assert Mailbox(paths, "alice").queued() == 1
 
 
-def test_threads_may_take_the_first_locks_of_a_process_together(tmp_path: Path) -> None:
-    """As the first requests of a page do: portalocker is imported at the first lock."""
+def test_threads_may_take_the_first_locks_of_a_process_at_the_same_time(tmp_path: Path) -> None:
+    """The first requests of a page do this; the first lock imports portalocker."""
     assert said(TOGETHER, tmp_path) == "[] None False\n"

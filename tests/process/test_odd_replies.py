@@ -1,4 +1,4 @@
-"""Replies of gateways, from the socket to the next request, the ledger and the teammate's state."""
+"""Replies of gateways, checked from the socket to the next request, the ledger and the roster."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ NEXT = say("Done.")
 
 
 class Served:
-    """A model behind a real socket, with retries and a ledger, as a teammate has it.
+    """A model behind a real socket, with retries and a ledger, as a teammate uses it.
 
     Attributes:
         asked: the requests of the loop.
-        retries: the sentences of attempts that failed.
+        retries: the sentences of failed attempts.
     """
 
     def __init__(self, url: str, ledger: Ledger) -> None:
@@ -60,7 +60,7 @@ class Served:
 
 
 class Story:
-    """Alice meets odd replies and then an ordinary one."""
+    """A teammate that receives odd replies and then an ordinary one."""
 
     def __init__(self, folder: Path, server: StrictServer) -> None:
         self.life = Life(folder)
@@ -71,7 +71,7 @@ class Story:
         self.life.send("work")
 
     def live(self, *, calls: int, status: str = "idle") -> None:
-        """Let her live until she rests."""
+        """Run the teammate until it rests."""
 
         async def life() -> None:
             try:
@@ -84,12 +84,12 @@ class Story:
 
     @property
     def results(self) -> list[dict[str, Any]]:
-        """The results of the calls of the odd reply, as the next request tells them."""
+        """The results of the odd reply's calls in the next request."""
         content = self.served.asked[-1].messages[-1]["content"]
         return [block for block in content if block["type"] == "tool_result"]
 
     def booked(self) -> tuple[int, int, int]:
-        """Return input and output tokens of the calls, and how many count in full."""
+        """Return input tokens, output tokens and the number of calls that count in full."""
         used = self.ledger.read().used["alice"]
         assert not self.ledger.read().held
         return used.input_tokens, used.output_tokens, used.assumed_calls
@@ -99,7 +99,7 @@ REPLIES = [odd for odd in ODD_REPLIES if odd.does is not None]
 NO_REPLIES = [odd for odd in ODD_REPLIES if odd.does is None]
 
 
-def test_there_are_at_least_120_odd_replies_and_each_has_a_name_of_its_own() -> None:
+def test_there_are_at_least_120_odd_replies_with_unique_names() -> None:
     assert len({str(odd) for odd in ODD_REPLIES}) == len(ODD_REPLIES) >= 120
 
 
@@ -124,7 +124,7 @@ def test_an_odd_reply_is_understood(tmp_path: Path, odd: OddReply) -> None:
 
 
 @pytest.mark.parametrize("odd", NO_REPLIES, ids=str)
-def test_what_is_not_a_reply_is_asked_again(tmp_path: Path, odd: OddReply) -> None:
+def test_an_invalid_reply_is_requested_again(tmp_path: Path, odd: OddReply) -> None:
     with StrictServer(by_name({"alice": [NEXT]})) as server:
         server.faults.push(odd)
         story = Story(tmp_path, server)
@@ -139,7 +139,7 @@ def test_what_is_not_a_reply_is_asked_again(tmp_path: Path, odd: OddReply) -> No
 
 
 @pytest.mark.parametrize("odd", [odd for odd in NO_REPLIES if not odd.recovers], ids=str)
-def test_the_same_failure_twice_in_a_row_is_a_pause(tmp_path: Path, odd: OddReply) -> None:
+def test_the_same_failure_twice_in_a_row_pauses_the_teammate(tmp_path: Path, odd: OddReply) -> None:
     with StrictServer(by_name({"alice": [NEXT]})) as server:
         server.faults.push(odd, odd)
         story = Story(tmp_path, server)
@@ -156,7 +156,7 @@ FORGED = [start(), *block(0, {"type": "thinking", "thinking": "Hm", "signature":
           *call(1), *end()]  # fmt: skip
 
 
-def test_thinking_that_the_server_does_not_take_back_is_removed(tmp_path: Path) -> None:
+def test_thinking_that_the_server_refuses_is_removed(tmp_path: Path) -> None:
     with StrictServer(by_name({"alice": [NEXT]})) as server:
         server.faults.push(OddReply(name="forged", body=sse(FORGED)))
         story = Story(tmp_path, server)
@@ -198,10 +198,10 @@ def test_a_message_that_the_server_refuses_is_replaced(
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-def test_notes_of_teamd_are_system_messages_where_the_server_takes_them(
+def test_notes_of_teamd_are_system_messages_if_the_server_accepts_them(
     tmp_path: Path, *, refuses: bool
 ) -> None:
-    """So that no mail can imitate them."""
+    """Mail cannot imitate system messages."""
 
     async def facts(_: str) -> ModelFacts:
         return ModelFacts(system_messages=True)
@@ -223,7 +223,7 @@ def test_notes_of_teamd_are_system_messages_where_the_server_takes_them(
 def test_a_conversation_that_the_server_keeps_refusing_is_replaced_by_a_summary(
     tmp_path: Path,
 ) -> None:
-    """Beginning anew with `--fresh` is never the only way out."""
+    """A fresh start with `--fresh` is never the only solution."""
     refusal = Refusal("messages.1.content.0: no")
     with StrictServer(by_name({"alice": [NEXT]})) as server:
         server.faults.push(OddReply(name="plain", body=sse(WHOLE)), *[refusal] * 3)
@@ -235,7 +235,7 @@ def test_a_conversation_that_the_server_keeps_refusing_is_replaced_by_a_summary(
 
 
 def billed(server: StrictServer) -> tuple[int, int]:
-    """Return input and output tokens that the server has charged for its last reply."""
+    """Return the input and output tokens that the server has charged for its last reply."""
     message = server.requests[-1].message
     assert message is not None
     usage = message["usage"]

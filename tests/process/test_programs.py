@@ -1,4 +1,4 @@
-"""Starting other programs: how they end, and what they inherit."""
+"""Started programs: their end, and the resources that they inherit."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_program_inherits_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(script, timeout_seconds=60, env=os.environ).stdout == b"sk-1 1\n"
 
 
-def test_a_program_that_takes_too_long_is_ended_with_its_group(tmp_path: Path) -> None:
+def test_a_program_that_exceeds_its_timeout_is_killed_with_its_group(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     argv = ["sh", "-c", f"sleep 1000 & echo $! > {note}; wait"]
     with pytest.raises(TimeoutError, match="sh did not end within 1 s"):
@@ -72,13 +72,13 @@ def test_a_program_that_takes_too_long_is_ended_with_its_group(tmp_path: Path) -
     wait_until(lambda: Identity.of(int(note.read_text())) is None)
 
 
-def test_a_background_process_that_holds_the_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    """A `key_command` may start an agent that stays."""
+def test_capture_does_not_wait_for_a_background_process_that_holds_the_pipe(tmp_path: Path) -> None:
+    """A `key_command` may start an agent that keeps running."""
     captured = run(["sh", "-c", "sleep 1000 & echo key"], timeout_seconds=60)
     assert captured.stdout == b"key\n"
 
 
-def test_an_escaped_process_that_writes_forever_is_not_waited_for() -> None:
+def test_capture_does_not_wait_for_an_escaped_process_that_writes_forever() -> None:
     argv = ["sh", "-c", "setsid yes & exec sleep 0.1"]
     assert run(argv, timeout_seconds=60).stdout.startswith(b"y\ny\n")
 
@@ -106,8 +106,8 @@ def test_several_programs_are_captured_at_once() -> None:
 
 
 @pytest.mark.strace
-def test_an_end_is_noticed_without_pidfds() -> None:
-    """MacOS has none, and some containers forbid them."""
+def test_the_end_of_a_program_is_noticed_without_pidfds() -> None:
+    """Pidfds do not exist on macOS, and some containers forbid them."""
     strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=pidfd_open"]
     inject = ["-e", "inject=pidfd_open:error=EPERM"]
     subprocess.run(
@@ -115,7 +115,7 @@ def test_an_end_is_noticed_without_pidfds() -> None:
     )
 
 
-def test_a_detached_program_has_a_session_of_its_own(tmp_path: Path) -> None:
+def test_a_detached_program_has_its_own_session(tmp_path: Path) -> None:
     here, there = os.pipe()
     script = f"cat; pwd -P >&{there}; exec sleep 1000"
     with (
@@ -148,7 +148,7 @@ def test_run_to_end_passes_input_and_captures_outputs(words: bytes) -> None:
 
 
 @pytest.mark.parametrize("group", [True, False])
-def test_a_program_that_closes_its_pipes_is_waited_for(group: bool) -> None:
+def test_run_to_end_waits_for_a_program_that_closes_its_pipes(group: bool) -> None:
     argv, env = ["sh", "-c", "exec <&- >&- 2>&-; sleep 0.3; exit 3"], dict(os.environ)
     done = run_to_end(argv, timeout_seconds=60, env=env, words=bytes(300_000), kill_group=group)
     assert done == Captured(status=3, stdout=b"", stderr=b"")
@@ -156,7 +156,7 @@ def test_a_program_that_closes_its_pipes_is_waited_for(group: bool) -> None:
         run_to_end(argv, timeout_seconds=0.1, env=env, kill_group=group)
 
 
-def test_background_processes_that_keep_the_outputs_open_are_waited_for() -> None:
+def test_run_to_end_waits_for_background_processes_that_keep_the_outputs_open() -> None:
     script = "echo out; (sleep 0.3; echo later) & exit 3"
     done = run_to_end(["sh", "-c", script], timeout_seconds=60, env=dict(os.environ))
     assert done == Captured(status=3, stdout=b"out\nlater\n", stderr=b"")
@@ -172,7 +172,7 @@ def test_background_processes_that_keep_the_outputs_open_are_waited_for() -> Non
 def test_with_kill_group_nothing_outlives_the_program(
     tmp_path: Path, ends: bool, open_ones: str
 ) -> None:
-    """Whether a background process keeps the outputs open or not."""
+    """Whether or not a background process keeps the outputs open."""
     place = tmp_path / "pid"
     begin = f"sleep 1000{open_ones} & echo $! >'{place}'"
     argv, env = (
@@ -199,7 +199,7 @@ run_to_end(argv, timeout_seconds=60, env=env, words=b"begin\\n", kill_group=True
 
 
 def test_an_interrupt_kills_the_process_group(tmp_path: Path) -> None:
-    """A terminal does not interrupt it, since the process group is its own."""
+    """Ctrl-C in a terminal does not reach the group directly, since it is a separate one."""
     place = tmp_path / "pids"
     argv = [sys.executable, "-c", INTERRUPTED, str(place)]
     with subprocess.Popen(argv, stderr=subprocess.PIPE) as process:

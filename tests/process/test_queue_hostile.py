@@ -1,4 +1,4 @@
-"""What an agent plants in its working copy never runs outside of a sandbox, in the queue either."""
+"""Files that an agent plants in its working copy never run unsandboxed, even in the merge queue."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["scene"]
 
 
 def queue_of(scene: Scene) -> tuple[Queue, Merger]:
-    """The queue of a team whose check passes, and what empties it."""
+    """Return the queue of a team whose check passes, and its merger."""
     post = MailRouter(scene.paths, durable=False, max_bytes=10**6)
     queue = Queue(Board(scene.paths, post, TEAMD, durable=False))
     plain = Settings()
@@ -40,8 +40,8 @@ def queue_of(scene: Scene) -> tuple[Queue, Merger]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plant", PLANTS)
-def test_what_is_planted_in_a_copy_does_not_run_in_the_queue(plant: str, scene: Scene) -> None:
-    """A conflict first, after which the copy is told of the tip; then a merge."""
+def test_code_planted_in_a_copy_does_not_run_in_the_queue(plant: str, scene: Scene) -> None:
+    """A conflict comes first, after which the copy fetches the tip; then a merge."""
     queue, merger = queue_of(scene)
     scene._commit()
     first = git(scene.source, "rev-parse", "HEAD")
@@ -62,8 +62,8 @@ def test_what_is_planted_in_a_copy_does_not_run_in_the_queue(plant: str, scene: 
 
 
 @pytest.mark.slow
-def test_attributes_that_are_merged_name_no_driver_or_filter_of_the_person_s(scene: Scene) -> None:
-    """Theirs are for what the person does; git's own drivers count, as with any merge."""
+def test_merged_attributes_do_not_use_the_person_s_drivers_or_filters(scene: Scene) -> None:
+    """These are for the person's own work; git's own drivers apply, as in any merge."""
     queue, merger = queue_of(scene)
     for kind in ("merge.x.driver", "filter.x.smudge", "filter.x.clean", "diff.x.textconv"):
         git(scene.source, "config", kind, scene.trap)

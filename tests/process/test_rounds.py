@@ -1,4 +1,4 @@
-"""A round of the supervisor is short, however many teammates end or start at a time."""
+"""A round of the supervisor is short, no matter how many teammates start or end at a time."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.waiting import wait_until
 
 DEAF: Final = "deaf"
 NAMES: Final = ("ann", "bob", "cat", DEAF)
-_FORK_SECONDS: Final = 0.06  # longer than a round may fork at a stretch
+_FORK_SECONDS: Final = 0.06  # longer than a round may fork without a break
 
 
 @pytest.fixture
 def children(tmp_path: Path) -> Iterator[Children]:
-    """Teammates that hibernate at once, and whose forks take long."""
+    """Teammates that hibernate at once and take long to fork."""
     paths = TeamPaths(tmp_path / ".team")
     paths.create()
     paths.settings.write_text("[supervision]\nstuck_seconds = 1\n")
@@ -61,7 +61,9 @@ def _processes(children: Children) -> list[Identity]:
     return [found for name in NAMES if (found := children.process(name)) is not None]
 
 
-def test_who_starts_or_hibernates_with_others_waits_for_the_next_round(children: Children) -> None:
+def test_each_round_forks_at_most_one_of_several_starts_and_hibernations(
+    children: Children,
+) -> None:
     names = NAMES[:3]
     for name in names:
         children.start(name)
@@ -83,7 +85,7 @@ def test_who_starts_or_hibernates_with_others_waits_for_the_next_round(children:
     assert children.next_due_seconds() > 0
 
 
-def test_one_that_has_ended_is_not_stuck_while_it_waits_for_its_round(children: Children) -> None:
+def test_an_ended_process_is_not_stuck_while_it_waits_for_its_round(children: Children) -> None:
     children.begin()
     children.start("ann")
     process = children.process("ann")
@@ -95,8 +97,8 @@ def test_one_that_has_ended_is_not_stuck_while_it_waits_for_its_round(children: 
     assert children.state("ann") is State.RUNNING
 
 
-def test_one_that_was_stuck_and_has_ended_goes_on_by_nothing(children: Children) -> None:
-    """Else its crash would be told without a word of that it was stuck."""
+def test_a_stuck_process_that_ends_stays_marked_as_stuck(children: Children) -> None:
+    """Otherwise its crash would be reported without mentioning that it was stuck."""
     children.begin()
     children.start(DEAF)
     process = children.process(DEAF)

@@ -1,4 +1,4 @@
-"""What a teammate has read outlives its process, and not its conversation."""
+"""The record of files that a teammate has read survives its process, but not its conversation."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def edit(old: str, new: str) -> tuple[str, dict[str, object]]:
     return "edit_file", {"path": "a", "old_text": old, "new_text": new}
 
 
-def test_a_killed_teammate_goes_on_with_what_it_has_read(project: Project) -> None:
-    """In another process, after a hibernation too; one that begins anew reads again."""
+def test_a_killed_teammate_continues_with_its_record_of_read_files(project: Project) -> None:
+    """In another process, also after hibernation; a fresh conversation must read the file again."""
     project.write("team.toml", "[supervision]\nhibernate_seconds = 0.2\n")
     (project.folder / "a").write_text("one")
     project.stage.play("ann", use(READ), say("Read."))

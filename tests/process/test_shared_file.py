@@ -1,4 +1,4 @@
-"""Two teammates that edit one file in one folder, each in a process of its own."""
+"""Two teammates edit one file in one folder, each in its own process."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ asyncio.run(work())
 
 @pytest.mark.slow
 def test_no_edit_is_lost_without_a_refusal(tmp_path: Path) -> None:
-    """Those who write all of the file have looked at it behind the tools' back: that is refused."""
+    """A write of the whole file that was read without the tools is refused."""
     root = tmp_path / "root"
     root.mkdir()
     (root / "a").write_text("begin\nend\n")

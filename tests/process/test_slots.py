@@ -1,4 +1,4 @@
-"""Slots for model calls, over processes that are killed, and a service that refuses."""
+"""Slots for model calls, with killed processes and a service that refuses calls."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ NAMES = ("ann", "bob", "cid", "dora")
 
 
 def declared(*names: str, slots: int) -> str:
-    """Settings with so many slots and these teammates."""
+    """Return settings with that many slots and these teammates."""
     each = (f'[[teammate]]\nname = "{name}"\nrole = "clerk"\nprompt = "Go."\n' for name in names)
     return f"[model]\nconcurrent_calls = {slots}\n" + "".join(each)
 
 
 def order(project: Project) -> list[str]:
-    """The names of those who have asked, in the order in which they did."""
+    """Return the names of the teammates in the order of their requests."""
     return [one.asked.name for one in project.server.requests]
 
 
 def test_the_slot_of_a_killed_teammate_is_free_at_once(project: Project) -> None:
-    """Its own next process comes behind those who wait; nothing of its turn is lost."""
+    """Its next process queues behind the waiting teammates; nothing of its turn is lost."""
     stall = Stall()
     project.server.faults.push(stall)
     project.write("team.toml", declared("ann", slots=1))
@@ -42,8 +42,11 @@ def test_the_slot_of_a_killed_teammate_is_free_at_once(project: Project) -> None
     assert order(project) == ["ann", "bob", "ann"]
 
 
-def test_first_come_first_served(project: Project) -> None:
-    """Whoever tried in turn had the slot by luck; some waited ten times as long as others."""
+def test_slots_are_given_in_the_order_of_requests(project: Project) -> None:
+    """When teammates retried in turn, slots went by luck.
+
+    Some waited ten times as long as others.
+    """
     stall = Stall()
     project.server.faults.push(stall)
     project.write("team.toml", declared(slots=1))
@@ -59,8 +62,8 @@ def test_first_come_first_served(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_refusal_of_one_slows_all(project: Project) -> None:
-    """The others would run into the same wall; then all go on, with one slot less at first."""
+def test_a_refusal_of_one_call_slows_all(project: Project) -> None:
+    """The others would be refused too. After that all continue, with one slot less at first."""
     project.server.faults.push(Status(429, retry_after=1))
     project.write("team.toml", declared(*NAMES, slots=1))
     project.start()
@@ -75,7 +78,7 @@ def test_a_refusal_of_one_slows_all(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_change_of_the_settings_counts_from_the_next_call_on(project: Project) -> None:
+def test_changed_settings_apply_from_the_next_call(project: Project) -> None:
     stall = Stall()
     project.server.faults.push(stall)
     project.write("team.toml", declared("ann", "bob", slots=1))
@@ -91,7 +94,7 @@ def test_a_change_of_the_settings_counts_from_the_next_call_on(project: Project)
 
 @pytest.mark.slow
 def test_the_supervisor_may_open_more_files_than_its_teammates(project: Project) -> None:
-    """A thousand teammates take two each; a command may count on the limit of its user."""
+    """A thousand teammates take two each; a command may rely on the limit of its user."""
     project.ask_no_service('[[teammate]]\nname = "ann"\nrole = "clerk"\nprompt = "Go."\n')
     usual, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     own = min(usual, 1000)

@@ -1,4 +1,4 @@
-"""What `teamctl top` takes of the machine and of a person's time: at rest, in a flood, at once."""
+"""The CPU time, memory and delays of `teamctl top`: at rest, in a flood and at its start."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tests.unit.screen import approvals, ask
 from tests.waiting import wait_until
 
 MATES = 100
-SECONDS = float(os.environ.get("TEAMD_TOP_SECONDS", "60"))  # 3600 by hand
+SECONDS = float(os.environ.get("TEAMD_TOP_SECONDS", "60"))  # 3600 for a manual run
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600 + 2 * SECONDS)]
 
 TOP = str(Path(sys.executable).parent / "teamctl")
 
 
 class Screen:
-    """`top` behind a terminal that is read as it writes."""
+    """`top` in a terminal whose output is read."""
 
     def __init__(self, paths: TeamPaths) -> None:
         self._mine, theirs = pty.openpty()
@@ -50,7 +50,7 @@ class Screen:
         self.shown = b""
 
     def read(self) -> bytes:
-        """Take what came."""
+        """Read the new output; return the last 64 KiB of all output."""
         try:
             while part := os.read(self._mine, 1 << 16):
                 self.shown = (self.shown + part)[-(1 << 16) :]
@@ -59,24 +59,22 @@ class Screen:
         return self.shown
 
     def press(self, keys: bytes) -> None:
-        """Press keys."""
         os.write(self._mine, keys)
 
     @property
     def cpu_seconds(self) -> float:
-        """Its computing time so far."""
+        """The CPU time of `top` so far."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
     def memory_mib(self) -> float:
-        """Its resident memory."""
+        """The resident memory of `top`."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         (line,) = [line for line in lines if line.startswith("VmRSS")]
         return int(line.split()[1]) / 1024
 
     def close(self) -> None:
-        """End it."""
         self.process.kill()
         self.process.wait()
         os.close(self._mine)
@@ -94,7 +92,7 @@ def opened(paths: TeamPaths) -> Iterator[Screen]:
 
 @contextmanager
 def resting(paths: TeamPaths) -> Iterator[None]:
-    """A team of processes that do nothing."""
+    """Run a team of processes that do nothing."""
     processes = [subprocess.Popen(["sleep", "1000"]) for _ in range(MATES)]
     try:
         since = time.time()
@@ -120,7 +118,7 @@ def paths(tmp_path: Path) -> TeamPaths:
     return made
 
 
-def test_a_team_of_100_that_rest_takes_at_most_a_hundredth_of_a_core(paths: TeamPaths) -> None:
+def test_top_uses_at_most_one_percent_of_a_core_for_100_resting_teammates(paths: TeamPaths) -> None:
     with resting(paths), opened(paths) as screen:
         began, used = time.monotonic(), screen.cpu_seconds
         wait_until(
@@ -132,8 +130,8 @@ def test_a_team_of_100_that_rest_takes_at_most_a_hundredth_of_a_core(paths: Team
     assert share <= 0.01
 
 
-def test_a_flood_of_messages_fills_no_memory(paths: TeamPaths) -> None:
-    """100 a second into an inbox and a conversation that are looked at, as fast as they come."""
+def test_a_flood_of_messages_does_not_fill_the_memory(paths: TeamPaths) -> None:
+    """Show an inbox and a conversation while each gets 100 messages a second."""
     member = {"name": "alice", "role": "coder", "status": "working"}
     paths.config.write_text(json.dumps({"team_name": "default", "members": [member]}))
     with opened(paths) as screen:
@@ -160,8 +158,8 @@ def test_a_flood_of_messages_fills_no_memory(paths: TeamPaths) -> None:
     assert memory <= 60
 
 
-def test_the_first_row_is_there_within_four_tenths_of_a_second(paths: TeamPaths) -> None:
-    """The best of ten: what else runs on the machine is none of it."""
+def test_the_first_row_appears_within_0_4_seconds(paths: TeamPaths) -> None:
+    """Use the best of ten runs, to ignore other programs on the machine."""
     member = {"name": "alice", "role": "coder", "status": "idle"}
     paths.config.write_text(json.dumps({"team_name": "default", "members": [member]}))
     took = []
@@ -177,8 +175,8 @@ def test_the_first_row_is_there_within_four_tenths_of_a_second(paths: TeamPaths)
     assert min(took) < 0.4
 
 
-def test_a_request_comes_and_goes_within_a_second(paths: TeamPaths) -> None:
-    """Asked and answered elsewhere; the best of five, as above."""
+def test_a_request_appears_and_disappears_within_a_second(paths: TeamPaths) -> None:
+    """Asked and answered by other processes; the best of five runs counts."""
     member = {"name": "alice", "role": "coder", "status": "working"}
     paths.config.write_text(json.dumps({"team_name": "default", "members": [member]}))
     came, gone = [], []

@@ -1,4 +1,4 @@
-"""The first fork of a start: an error that prevents it is the error of the start."""
+"""The first fork of a start: an error that prevents it is reported as the error of the start."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_trial_runs_in_another_process(tmp_path: Path) -> None:
         (fail(SystemExit(3)), "its process ended with exit code 1"),
     ],
 )
-def test_a_fault_is_told_in_one_sentence(
+def test_a_failed_trial_is_reported_in_one_sentence(
     try_first_steps: Callable[[int], None], sentence: str
 ) -> None:
     with pytest.raises(TeamError) as caught:
@@ -69,13 +69,13 @@ def test_a_fault_is_told_in_one_sentence(
     assert "\n" not in str(caught.value)
 
 
-def test_a_sentence_of_ours_stays_as_it_is() -> None:
+def test_a_team_error_of_a_trial_is_reported_unchanged() -> None:
     with pytest.raises(TeamError) as caught:
         try_fork(fail(StoreError("the folder is full; free some space")), close=())
     assert str(caught.value) == "the folder is full; free some space"
 
 
-def test_where_no_process_can_be_forked_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_fork_is_reported_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> NoReturn:
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
@@ -89,7 +89,7 @@ def test_where_no_process_can_be_forked_that_is_told(monkeypatch: pytest.MonkeyP
     assert open_descriptors() == before
 
 
-def test_a_trial_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fork, "_TRIAL_SECONDS", 0.1)
     before, children = open_descriptors(), psutil.Process().children()
     with pytest.raises(TeamError, match=r"its first steps took more than 0\.1 s"):

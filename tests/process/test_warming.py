@@ -1,4 +1,4 @@
-"""What is done once before forking, so that no teammate does it again."""
+"""Work that is done once before forking, so that no teammate repeats it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.strict.replies import say
 from tests.strict.server import StrictServer
 from tests.waiting import wait_until
 
-# Prints the number of threads after the warming, then what the first real call still loads.
+# Prints the number of threads after warming up, then the modules that the first call loads.
 PROBE = """
 import asyncio, sys, threading
 from teamd.models import Ask, claude
@@ -31,7 +31,7 @@ asyncio.run(model.reply(ask))
 print(*(name for name in set(sys.modules) - before if name.startswith(("anthropic", "anyio"))))
 """
 
-# Serves a team, and prints what is loaded by the time that it loads what children need.
+# Serves a team, and prints the loaded modules just before the modules for children load.
 READY: Final = """
 import os, sys
 from pathlib import Path
@@ -51,8 +51,8 @@ SLOW: Final = {
     "anthropic", "pydantic", "teamd.agent.child", "teamd.agent.loop", "teamd.tools",
 }  # fmt: skip
 
-# Serves a team that declares ann, and prints when what is slow is loaded, when a fork is tried,
-# what its files say when it is ready, and when a child runs; then it is told to stop.
+# Serves a team that declares ann; prints the slow load, the trial fork, the state of the files when
+# ready, and the start of a child; then the child stops the supervisor.
 SERVE = """
 import os, signal, sys, time
 from pathlib import Path
@@ -83,21 +83,21 @@ daemon.serve(paths, paths.settings, ready=ready, prepare=lambda _: program)
 """
 DECLARED = '[[teammate]]\nname = "ann"\nrole = "clerk"\nprompt = "Go."\n'
 SCRIPT = '{"turns": {"ann": [{"say": "Done."}]}}'
-SDK = "jiter"  # its compiled part, which shows among a process's mappings
+SDK = "jiter"  # the SDK's compiled part, which is visible among a process's mappings
 
 
 @pytest.mark.slow
-def test_a_start_is_ready_once_one_fork_has_worked_and_before_a_teammate_lives(
+def test_a_start_is_ready_after_the_trial_fork_and_before_the_first_teammate_runs(
     tmp_path: Path,
 ) -> None:
-    """Whoever started it sees all members; their processes come a moment later."""
+    """All members are visible when the start returns; their processes follow a moment later."""
     (tmp_path / "team.toml").write_text(DECLARED)
     lines = said(SERVE, tmp_path).splitlines()
     assert lines == ["load", "tried", "ready working None 1", "load", "live ann"]
 
 
 @pytest.mark.slow
-def test_a_start_whose_first_fork_fails_is_not_ready(tmp_path: Path) -> None:
+def test_a_start_whose_trial_fork_fails_is_not_ready(tmp_path: Path) -> None:
     code = SERVE.replace('print("tried", flush=True)', "raise KeyError(4242)")
     code = code.replace("daemon.serve(", "try: daemon.serve(").rstrip()
     lines = said(f"{code}\nexcept Exception as error: print(error)\n", tmp_path).splitlines()
@@ -106,11 +106,11 @@ def test_a_start_whose_first_fork_fails_is_not_ready(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_start_loads_the_sdk_only_where_no_script_answers(project: Project) -> None:
-    """Settings that are read again may want it all the same: then the next fork waits for it."""
+def test_a_start_loads_the_sdk_only_without_a_script(project: Project) -> None:
+    """If reloaded settings need the SDK after all, the next fork waits for it."""
     project.write("script.json", SCRIPT)
     project.write("team.toml", '[model]\nscript = "script.json"\n')
-    # Not forked: such a supervisor has what the tests' server has loaded.
+    # Not forked, since such a supervisor shares the modules that the tests' server has loaded.
     supervisor = project.begin("teamd", "start", "--foreground").pid
     wait_until(lambda: project.log("teamd", "ready"), what="it is ready")
     project.do("teamctl", "spawn", "ann", "clerk", "Go.", "--wait")
@@ -126,8 +126,8 @@ def _has_sdk(pid: int) -> bool:
 
 
 @pytest.mark.slow
-def test_the_first_call_of_a_teammate_loads_nothing_more_and_no_thread_is_started() -> None:
-    """Memory that is shared stays shared; and a process with threads must not fork."""
+def test_the_first_call_of_a_teammate_loads_no_module_and_warming_up_starts_no_thread() -> None:
+    """Shared memory stays shared, and a process with threads must not fork."""
     with StrictServer(lambda _: say("Hi.")) as server:
         done = subprocess.run(
             [sys.executable, "-c", PROBE],
@@ -140,10 +140,10 @@ def test_the_first_call_of_a_teammate_loads_nothing_more_and_no_thread_is_starte
     assert done.stdout.split("\n") == ["1", "", ""]
 
 
-def test_a_supervisor_resumes_its_team_before_it_loads_what_only_work_needs(
+def test_a_supervisor_resumes_its_team_before_it_loads_modules_for_teammates(
     tmp_path: Path,
 ) -> None:
-    """A mistake in the settings or the files is told without waiting for the SDK."""
+    """A mistake in the settings or files is reported without waiting for the SDK."""
     loaded = set(said(READY, tmp_path).split())
     assert "teamd.supervisor.supervisor" in loaded
     assert SLOW & loaded == set()

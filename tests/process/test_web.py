@@ -1,4 +1,4 @@
-"""The server of the page over real sockets: what it refuses, and what it survives."""
+"""The web server over real sockets: refused requests, and pages that follow every change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def server(project: Project) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The same, for all the tests that only ask what changes nothing, or is refused."""
+    """A shared server for the tests that change nothing."""
     with opened(tmp_path_factory.mktemp("web")) as project:
         project.enlist("alice", "bob")
         with served(project) as made:
@@ -41,13 +41,13 @@ def _files(project: Project) -> dict[str, tuple[bytes, int]]:
 
 
 def raw(server: Server, path: str, *headers: str) -> bytes:
-    """Ask for a path just as it is written."""
+    """Request a path exactly as written."""
     lines = [f"GET {path} HTTP/1.1", f"Host: {server.host}", "Connection: close", *headers]
     shown = f"Authorization: Bearer {server.token}"
     return server.send("\r\n".join([*lines, shown, "", ""]).encode())
 
 
-def test_the_page_is_served_and_nothing_else(untouched: Server) -> None:
+def test_only_the_page_is_served(untouched: Server) -> None:
     status, headers, content = untouched.ask("/", headers={})
     assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert b"/main.js" in content
@@ -76,7 +76,7 @@ def test_the_page_is_served_and_nothing_else(untouched: Server) -> None:
         "/api/do/../session",
     ],
 )
-def test_no_path_leads_out(untouched: Server, path: str) -> None:
+def test_no_path_leads_out_of_the_served_files(untouched: Server, path: str) -> None:
     head, _, body = raw(untouched, path).partition(b"\r\n\r\n")
     assert head.split()[1] in (b"404", b"409", b"405"), head
     assert b"root:" not in body
@@ -84,8 +84,8 @@ def test_no_path_leads_out(untouched: Server, path: str) -> None:
     assert b"import" not in body
 
 
-def test_what_browsers_tell_of_other_pages_is_refused(untouched: Server) -> None:
-    """The guard has tests of its own; here its headers come through the wire."""
+def test_requests_from_other_pages_are_refused(untouched: Server) -> None:
+    """The guard has its own tests; here its headers come over a real socket."""
     elsewhere = "http://127.0.0.1:1"  # a page on another local port
     assert raw(untouched, "/api/session").split()[1] == b"200"
     assert raw(untouched, "/api/session", f"Origin: {elsewhere}").split()[1] == b"403"
@@ -116,7 +116,7 @@ def test_no_answer_sets_a_cookie(untouched: Server) -> None:
                 assert "frame-ancestors 'none'" in found["content-security-policy"]
 
 
-def test_tokens_die_with_the_process(project: Project) -> None:
+def test_tokens_are_invalid_after_the_process_ends(project: Project) -> None:
     project.enlist("alice")
     with served(project) as first:
         address, old = first.address[1], first.headers
@@ -127,7 +127,7 @@ def test_tokens_die_with_the_process(project: Project) -> None:
         assert second.ask("/api/session")[0] == 200
 
 
-def test_a_link_for_reading_only_reads(project: Project) -> None:
+def test_a_read_only_link_cannot_act(project: Project) -> None:
     project.enlist("alice")
     with served(project, "--readonly") as server:
         assert server.get("session") == {
@@ -144,9 +144,9 @@ def test_a_link_for_reading_only_reads(project: Project) -> None:
         assert server.act("send", to="alice", text="x") == (200, "sent to alice")
 
 
-def test_what_is_done_is_what_the_command_does(server: Server, project: Project) -> None:
+def test_actions_of_the_page_equal_the_commands(server: Server, project: Project) -> None:
     assert server.act("send", to="ALICE", text="hello", key="k1") == (200, "sent to alice")
-    assert server.act("send", to="alice", text="hello", key="k1")[0] == 200  # a repeated one
+    assert server.act("send", to="alice", text="hello", key="k1")[0] == 200  # repeated
     assert server.act("broadcast", text="to all") == (200, "sent to alice, bob")
     mail = json.loads(project.do("teamctl", "inbox", "alice", "--json"))["messages"]
     assert [one["content"] for one in mail] == ["hello", "to all"]
@@ -166,7 +166,7 @@ def test_what_is_done_is_what_the_command_does(server: Server, project: Project)
     assert server.act("interrupt", name="alice", text="Stop.")[0] == 503
 
 
-def test_looking_leaves_every_inbox_as_it_is(server: Server, project: Project) -> None:
+def test_reading_pages_leaves_every_inbox_unchanged(server: Server, project: Project) -> None:
     for name in ("alice", "bob", "lead"):
         project.do("teamctl", "send", name, "hello", "--from", "user")
     before = _files(project)
@@ -181,8 +181,9 @@ def test_looking_leaves_every_inbox_as_it_is(server: Server, project: Project) -
     assert _files(project) == before
 
 
-def test_the_events_show_what_team_json_shows_and_resume(server: Server, project: Project) -> None:
-    with server.opened("/api/events") as held:  # somebody else reads, so that nothing is forgotten
+def test_the_events_match_team_json_and_resume(server: Server, project: Project) -> None:
+    # a second reader, so that the server keeps its events
+    with server.opened("/api/events") as held:
         next(events(held))
         with server.opened("/api/events") as stream:
             first = next(events(stream))
@@ -202,7 +203,7 @@ def test_the_events_show_what_team_json_shows_and_resume(server: Server, project
     assert len(kinds["roster"]["members"]) == 3
 
 
-def test_a_line_that_another_program_appends_is_seen_at_once(
+def test_a_line_appended_by_another_program_is_seen_at_once(
     server: Server, project: Project
 ) -> None:
     with server.opened("/api/events") as stream:
@@ -215,15 +216,15 @@ def test_a_line_that_another_program_appends_is_seen_at_once(
     assert server.get("mail?words=appended")["messages"][0]["from"] == "cron"
 
 
-def test_all_that_a_page_loads_is_small() -> None:
+def test_all_files_of_the_page_together_are_small() -> None:
     folder = Path(__file__).parents[2] / "teamctl" / "web" / "static"
     assert sum(file.stat().st_size for file in folder.iterdir()) <= 80_000
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)  # it waits for each of them
+@pytest.mark.timeout(300)  # it waits for each change
 def test_the_page_never_contradicts_team_json(server: Server, project: Project) -> None:
-    """Over 200 changes as spawns, kills, pauses and shutdowns make them in the roster."""
+    """The roster changes 200 times, as by spawns, kills, pauses and shutdowns."""
     roster, dice = Roster(project.paths), random.Random(13)  # the same changes in each run
     with server.opened("/api/events") as stream:
         found = events(stream)
@@ -244,7 +245,7 @@ def test_the_page_never_contradicts_team_json(server: Server, project: Project) 
 
 
 def without_or_with(team: Team, name: str, status: Status, *, gone: bool) -> Team:
-    """Return a team without a member, or with it in some state."""
+    """Return a team without a member, or with the member in a status."""
     if gone:
         return team.without(name)
     if team.find(name) is None:

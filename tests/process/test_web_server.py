@@ -1,4 +1,4 @@
-"""The server of the page as a process: where it listens, how it ends, and what it survives."""
+"""The process of the web server: its address, its end, and hostile clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.e2e.browser import Server, events, served, tunnel
 from tests.e2e.harness import Project
 from tests.waiting import wait_until
 
-# Opens so many connections, sends what it is told over each, and keeps them.
+# Opens that many connections, sends the given text over each, and keeps them open.
 CROWD: Final = """
 import socket, sys
 port, many, first = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3].encode()
@@ -50,14 +50,14 @@ def server(project: Project) -> Iterator[Server]:
 @pytest.mark.parametrize(
     "many",
     [
-        2_000,  # more than it lets stay open
+        2_000,  # more than its limit of open connections
         pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600)]),
     ],
 )
-def test_thousands_of_open_connections_keep_nobody_out(
+def test_thousands_of_open_connections_do_not_block_other_clients(
     server: Server, project: Project, many: int
 ) -> None:
-    """They say nothing, begin a request without end, or ask for what they may not have."""
+    """The connections are silent, send an endless request, or lack a token."""
     before = psutil.Process(server.pid).memory_info().rss
     with server.opened("/api/events") as stream:
         found = events(stream)
@@ -81,8 +81,8 @@ def test_thousands_of_open_connections_keep_nobody_out(
 
 
 @pytest.mark.slow
-def test_a_reader_that_does_not_read_is_cut_off(server: Server, project: Project) -> None:
-    """Others get each event at once meanwhile, and its memory is given back."""
+def test_a_client_that_does_not_read_is_disconnected(server: Server, project: Project) -> None:
+    """Other clients still get each event at once, and the memory is released."""
     asked = f"GET /api/events HTTP/1.1\r\nHost: {server.host}\r\n"
     shown = f"Authorization: Bearer {server.token}\r\n\r\n"
     with socket.socket() as slow, server.opened("/api/events") as stream:
@@ -106,18 +106,18 @@ def test_a_reader_that_does_not_read_is_cut_off(server: Server, project: Project
 
 
 def test_a_frozen_or_killed_server_delays_no_mail(server: Server, project: Project) -> None:
-    """It holds no lock while it sends: stopped at any moment, it stands in nobody's way."""
+    """The server holds no lock while it sends, so a stop at any moment blocks no other process."""
     for _ in range(5):
         with server.opened("/api/events") as stream:
             next(events(stream))
             os.kill(server.pid, signal.SIGSTOP)
             try:
-                project.do("teamctl", "send", "alice", "x")  # it gives up where a lock is held
+                project.do("teamctl", "send", "alice", "x")  # this fails if a lock is held
             finally:
                 os.kill(server.pid, signal.SIGCONT)
 
 
-def test_ctrl_c_ends_it_quietly_while_a_page_is_open(project: Project) -> None:
+def test_ctrl_c_ends_the_server_quietly_while_a_page_is_open(project: Project) -> None:
     project.enlist("alice")
     begun = project.begin("teamctl", "web", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert begun.stdout is not None
@@ -130,11 +130,12 @@ def test_ctrl_c_ends_it_quietly_while_a_page_is_open(project: Project) -> None:
     assert (begun.stdout.read(), begun.stderr.read()) == ("", "")
 
 
-def test_a_socket_in_a_file_is_its_owners_alone(project: Project) -> None:
+def test_a_socket_file_is_accessible_to_its_owner_only(project: Project) -> None:
     project.enlist("alice")
     file = project.folder / "page.sock"
     with served(project, "--socket", str(file)) as server:
-        assert server.host == "127.0.0.1:8080"  # what `ssh -L 8080:page.sock` makes of it
+        # the host that a browser sends with `ssh -L 8080:page.sock`
+        assert server.host == "127.0.0.1:8080"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         asked = f"GET /api/session HTTP/1.0\r\nHost: {server.host}\r\n"
         shown = f"Authorization: Bearer {server.token}\r\n\r\n"
@@ -150,10 +151,10 @@ def test_a_socket_in_a_file_is_its_owners_alone(project: Project) -> None:
     assert not file.exists()
 
 
-def test_a_tunnel_works_from_the_same_port_and_from_the_one_that_was_named(
+def test_a_tunnel_works_from_the_same_port_and_from_the_forwarded_port(
     project: Project,
 ) -> None:
-    """As `ssh -L` makes them; another port is refused with the option that lets it in."""
+    """As `ssh -L` creates them. Another port is refused with a hint at the option for it."""
     project.enlist("alice")
     with socket.create_server(("127.0.0.1", 0)) as kept:
         own = ("127.0.0.1", kept.getsockname()[1])
@@ -168,7 +169,7 @@ def test_a_tunnel_works_from_the_same_port_and_from_the_one_that_was_named(
             body = '{"to": "alice", "text": "through it"}'
             asked = {"body": body, "headers": {**server.headers, **origin}}
             assert server.ask("/api/do/send", **asked)[0] == 200
-        opened.enter_context(tunnel(own, begin=("127.0.0.2", own[1])))  # another machine's
+        opened.enter_context(tunnel(own, begin=("127.0.0.2", own[1])))  # as on another machine
         same = replace(server, link=f"http://127.0.0.2:{own[1]}/")
         host = {"Host": f"127.0.0.1:{own[1]}"}
         assert same.ask("/api/session", headers={**server.headers, **host})[0] == 200
@@ -181,7 +182,7 @@ def test_a_tunnel_works_from_the_same_port_and_from_the_one_that_was_named(
         assert server.ask("/api/session", headers=elsewhere)[0] == 403
 
 
-def test_a_socket_that_a_killed_server_left_is_replaced(project: Project) -> None:
+def test_a_socket_left_by_a_killed_server_is_replaced(project: Project) -> None:
     project.enlist("alice")
     file = project.folder / "page.sock"
     with socket.socket(socket.AF_UNIX) as left:
@@ -204,14 +205,14 @@ def test_a_socket_that_a_killed_server_left_is_replaced(project: Project) -> Non
     ],
     ids=["gone", "long"],
 )
-def test_where_no_socket_can_be_is_told(project: Project, place: str, sentence: str) -> None:
+def test_an_unusable_socket_path_is_reported(project: Project, place: str, sentence: str) -> None:
     project.enlist("alice")
     refused = project.run("teamctl", "web", "--socket", str(project.folder / place))
     expected = sentence.format(folder=project.folder, place=place)
     assert (refused.status, refused.complaint) == (1, f"teamctl: {expected}")
 
 
-def test_a_port_that_is_taken_is_told(server: Server, project: Project) -> None:
+def test_a_port_in_use_is_reported(server: Server, project: Project) -> None:
     port = str(server.address[1])
     refused = project.run("teamctl", "web", "--port", port)
     assert (refused.status, refused.complaint) == (
@@ -220,7 +221,7 @@ def test_a_port_that_is_taken_is_told(server: Server, project: Project) -> None:
     )
 
 
-def test_it_listens_on_loopback_only(server: Server) -> None:
+def test_the_server_listens_on_loopback_only(server: Server) -> None:
     listening = [
         one.laddr.ip
         for one in psutil.Process(server.pid).net_connections()
@@ -229,7 +230,9 @@ def test_it_listens_on_loopback_only(server: Server) -> None:
     assert listening == ["127.0.0.1"]
 
 
-def test_without_the_extra_a_line_says_how_to_get_it(project: Project) -> None:
+def test_missing_web_packages_are_reported_with_the_command_to_install_them(
+    project: Project,
+) -> None:
     project.enlist("alice")
     hide = "import sys; sys.modules['starlette'] = None; from teamctl.main import main; main()"
     ended = project.run(sys.executable, "-c", hide, "web")
