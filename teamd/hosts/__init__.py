@@ -1,1 +1,1 @@
-"""One team over several machines: the words and files of it, without any network."""
+"""One team on several machines: its messages and files, without any networking."""

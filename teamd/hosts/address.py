@@ -11,7 +11,7 @@ _PARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class HostAddress:
-    """Somebody's name, its team and the host. Hosts are written in lower case."""
+    """A member's name, its team and its host. Host names are in lower case."""
 
     name: str
     team: str
@@ -22,7 +22,7 @@ class HostAddress:
 
 
 def parse_address(text: str) -> HostAddress | None:
-    """Read `name@team@host`; `None` where it is anything else, such as `name@team`."""
+    """Parse `name@team@host`; `None` for any other text, such as `name@team`."""
     parts = text.split("@")
     if len(parts) != _PARTS or not all(map(NAME.fullmatch, parts)):
         return None
@@ -31,5 +31,5 @@ def parse_address(text: str) -> HostAddress | None:
 
 
 def is_far(sender: str) -> bool:
-    """Return whether somebody's address, as mail and requests have it, names another host."""
+    """Return whether the sender of mail or a request is on another host."""
     return sender.count("@") == _PARTS - 1

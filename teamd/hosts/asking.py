@@ -1,4 +1,4 @@
-"""Commands for another host: a line in its outbox each, and a file with the answer."""
+"""Commands for another host: each is a line in its outbox and a file for the answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from teamd.hosts.places import HostPlaces
 from teamd.hosts.requests import FarAnswer, FarRequest
 from teamd.messages import new_id, parse_object
 
-_KEPT_SECONDS: Final = 3600.0  # an answer that nobody collects
+_KEPT_SECONDS: Final = 3600.0  # age at which uncollected answers are removed
 _UNKNOWN_BOOT: Final = "unknown"
 
 
@@ -32,20 +32,20 @@ def ask(
     seconds: float,
     request_id: str | None = None,
 ) -> FarAnswer:
-    """Have another host do something, and wait for its answer.
+    """Send a command to another host, and wait for its answer.
 
     Args:
         far: the other hosts.
-        host: which.
+        host: the host that executes the command.
         command: one of `CROSSING`.
         arguments: of the command.
-        seconds: within which it must begin, and be answered.
-        request_id: as `new_id` makes them; a new one by default.
+        seconds: the time limit for the start of the command and for the answer.
+        request_id: in the format of `new_id`; by default a new id.
 
     Raises:
-        DeadlinePassed: the host is not there, and nothing was asked; or no answer came in time,
-            and it will not begin any more.
-        StoreError: too much waits for the host, or it could not be written.
+        DeadlinePassed: the host is unreachable and the command was not sent; or no answer came in
+            time, and the command will no longer start.
+        StoreError: too much is waiting for the host, or the command could not be written.
     """
     if (why := far.obstacle(host)) is not None:
         raise DeadlinePassed(f"{host} was not asked: {why}; `teamctl hosts` shows when it is back")
@@ -73,7 +73,7 @@ def ask(
 
 
 def _expect(paths: TeamPaths, host: str, request: str) -> Path:
-    """Make the file of an answer, which says whose is awaited; return its path."""
+    """Make the file for an answer, which contains the expected host; return its path."""
     HostPlaces(paths).create()
     file = HostPlaces(paths).answer(request)
     files.replace(file, _expected(host), durable=False)
@@ -85,20 +85,20 @@ def _expected(host: str) -> bytes:
 
 
 def own_boot() -> str:
-    """Return what identifies the boot of this machine to other hosts."""
+    """Return the id of this boot that other hosts see."""
     return clocks.boot() or _UNKNOWN_BOOT
 
 
 def keep_answer(paths: TeamPaths, host: str, line: Mapping[str, Any]) -> None:
-    """Write the answer of another host where the command waits for it.
+    """Write the answer of another host to the file for which the command waits.
 
     Args:
-        paths: the team that asked.
-        host: whose answer it is.
-        line: as it came, which may be anything.
+        paths: the team that sent the command.
+        host: the answering host.
+        line: untrusted fields of the answer.
 
     Raises:
-        NotAMessage: it is no answer, or nobody waits for one of that host.
+        NotAMessage: it is not an answer, or no command waits for one from that host.
         StoreError: it cannot be written.
     """
     answer = FarAnswer.decode(line)
@@ -110,7 +110,7 @@ def keep_answer(paths: TeamPaths, host: str, line: Mapping[str, Any]) -> None:
 
 
 def sweep_answers(paths: TeamPaths) -> None:
-    """Remove old answers that nobody has collected."""
+    """Remove old answers that were not collected."""
     answers = directories.list_files(HostPlaces(paths).answer("").parent, "*.json")
     for file in directories.older(answers, seconds=_KEPT_SECONDS):
         files.remove(file)

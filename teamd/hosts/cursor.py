@@ -1,7 +1,8 @@
-"""How far one side of a link has come, as a file that no kill and no power cut tears.
+"""A file with one side's position in a link, which neither a kill nor a power cut can destroy.
 
-The file has two lines of one length, which are written in turn, in place: whatever tears one leaves
-the other. A digest tells a line that is whole, and a count which of two is newer.
+The file has two lines of equal length, which are overwritten in turn. A torn write damages one line
+and leaves the other. Each line has a digest, which shows whether it is intact, and a count, which
+shows which line is newer.
 """
 
 from __future__ import annotations
@@ -20,37 +21,37 @@ from teamd.files.directories import sync_directory
 from teamd.files.safe_open import safe_open
 from teamd.messages import is_tag
 
-_SLOT: Final = 256  # bytes of a line: none that can be read is longer
+_SLOT: Final = 256  # bytes of a line, more than any valid line needs
 _CHAIN: Final = re.compile("[0-9a-f]{0,32}")
 _MOST: Final = 10**18
 _SORTED: Final = json.JSONEncoder(sort_keys=True)
 
 
 def is_number(value: object) -> TypeGuard[int]:
-    """Return whether a value from outside may be the number of a line."""
+    """Return whether an untrusted value is valid as the number of a line."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
 
 
 def is_chain(value: object) -> TypeGuard[str]:
-    """Return whether a value from outside may be the chain of a line."""
+    """Return whether an untrusted value is valid as the chain of a line."""
     return isinstance(value, str) and _CHAIN.fullmatch(value) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in an outbox: its epoch, the number of a line, and the digest of all up to there."""
+    """A position in an outbox: its epoch, a line number, and the digest of all lines up to it."""
 
     epoch: str
     n: int
     chain: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as it stands in files and frames."""
+        """Return the cursor as used in files and frames."""
         return {"epoch": self.epoch, "n": self.n, "chain": self.chain}
 
     @classmethod
     def from_json(cls, found: Any) -> Cursor | None:
-        """Read one; `None` for anything else."""
+        """Decode a cursor; `None` if it is invalid."""
         match found:
             case {"epoch": epoch, "n": n, "chain": chain}:
                 if is_tag(epoch) and is_number(n) and is_chain(chain):
@@ -64,8 +65,8 @@ class CursorFile:
 
     Attributes:
         durable: whether `write` waits for the disk.
-        damaged: whether a file was there that says nothing; only after `read`.
-        blank: whether that was never written to: whoever made it was stopped before it did.
+        damaged: whether the file existed without a valid line; set by `read`.
+        blank: whether the damaged file was never written to, because its creator was stopped.
     """
 
     path: Path
@@ -75,7 +76,7 @@ class CursorFile:
     _count: int = field(default=0)
 
     def read(self) -> Cursor | None:
-        """Return what was written last; `None` where nothing is known."""
+        """Return the cursor last written; `None` if it is unknown."""
         content = files.read(self.path)
         slots = [] if content is None else [content[:_SLOT], content[_SLOT : 2 * _SLOT]]
         found = [one for one in map(_decode, slots) if one is not None]
@@ -85,10 +86,10 @@ class CursorFile:
         return cursor
 
     def write(self, cursor: Cursor) -> None:
-        """Write another one; it is safe when this returns.
+        """Write another cursor; it is on disk when this returns, if `durable`.
 
         Raises:
-            StoreError: it could not be written; the one before it stands.
+            StoreError: it could not be written; the former cursor remains.
         """
         count = self._count + 1
         with translate_os_errors(self.path):
@@ -105,7 +106,7 @@ class CursorFile:
 
 
 def _encode(count: int, cursor: Cursor) -> bytes:
-    # As `_SORTED` has it, in a fraction of its time: nothing in it is to be escaped.
+    # The same result as `_SORTED` in a fraction of the time: no value needs escaping.
     epoch, n, chain = cursor.epoch, cursor.n, cursor.chain
     text = f'{{"chain": "{chain}", "count": {count}, "epoch": "{epoch}", "n": {n}}}'
     return f'{text[:-1]}, "digest": "{_digest(text)}"}}'.ljust(_SLOT - 1).encode() + b"\n"

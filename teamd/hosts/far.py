@@ -1,4 +1,4 @@
-"""The other hosts as senders of this one see them: who is known, and mail on its way to them."""
+"""The other hosts from a sender's view: which are known, and mail to them."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class FarHosts:
     """The other hosts of a team.
 
     Attributes:
-        name: of this host.
-        max_bytes: how much may wait for one of the others.
-        durable: whether what waits is on disk when a call returns.
-        named: hosts that the settings name, heard of or not.
+        name: the name of this host.
+        max_bytes: the size limit of each outbox.
+        durable: whether queued mail is on disk when a call returns.
+        named: hosts named in the settings, whether or not they have connected.
     """
 
     paths: TeamPaths
@@ -51,7 +51,10 @@ class FarHosts:
 
     @classmethod
     def of(cls, paths: TeamPaths, settings: HostSettings, *, durable: bool) -> FarHosts | None:
-        """Return those of a team by its settings; `None` where this host has no name in them."""
+        """Return a team's other hosts by its settings.
+
+        `None` if [hosts] does not name this host.
+        """
         if settings.name is None:
             return None
         named = frozenset(host for hosts in settings.allow.values() for host in hosts)
@@ -60,16 +63,16 @@ class FarHosts:
         )
 
     def known(self) -> list[str]:
-        """Return the names of the other hosts, as far as any was ever heard of."""
+        """Return the names of all other hosts, from the settings, views and files."""
         seen = (view.name for view in read_views(self.paths))
         found = {*HostPlaces(self.paths).known(), *seen, *self.named}
         return sorted(found - {self.name.lower()})
 
     def check(self, host: str) -> str:
-        """Return the name of another host as it is written.
+        """Return a host's name in its normal spelling.
 
         Raises:
-            UnknownHost: none has it.
+            UnknownHost: no known host has the name.
         """
         known = self.known()
         if host.lower() not in known:
@@ -77,16 +80,16 @@ class FarHosts:
         return host.lower()
 
     def parse(self, text: str, team: str) -> HostAddress | None:
-        """Return the address of somebody on another host, written as that host writes it.
+        """Return the address of a member on another host, with that host's spelling of the name.
 
-        It is `None` for one on this host.
+        It is `None` for a member on this host.
 
         Args:
-            text: with two `@`.
-            team: what this team is called.
+            text: an address with two `@`.
+            team: the name of this team.
 
         Raises:
-            BadName: it is no such address, or of another team.
+            BadName: it is not a valid address, or names another team.
             UnknownHost: no host has that name.
         """
         address = parse_address(text)
@@ -102,44 +105,47 @@ class FarHosts:
         return HostAddress(address.name if member is None else member.name, team, host)
 
     def roster(self, host: str) -> FarRoster | None:
-        """Return what a host told of its members last."""
+        """Return a host's last roster."""
         return rosters.read(HostPlaces(self.paths).roster(host))
 
     def member(self, host: str, name: str) -> FarMember | None:
-        """Return what a host told of a member last."""
+        """Return a member by its host's last roster."""
         roster = self.roster(host)
         return None if roster is None else roster.find(name)
 
     def members(self, host: str) -> Iterator[FarMember]:
-        """Yield the members that a host told of last."""
+        """Yield the members in a host's last roster."""
         roster = self.roster(host)
         yield from () if roster is None else roster.members
 
     def view(self, host: str) -> HostView:
-        """Return how a host is, as far as is known."""
+        """Return the last known state of a host."""
         return next(
             (one for one in read_views(self.paths) if one.name == host), HostView(name=host)
         )
 
     def views(self) -> list[HostView]:
-        """Return how all others are. Where no postman runs, none is known to be reachable."""
-        runs = postman_runs(self.paths)  # first: it corrects the view, then locks
+        """Return the states of all other hosts.
+
+        Without a running postman none counts as reachable.
+        """
+        runs = postman_runs(self.paths)  # first, because it corrects the view and then locks
         seen = {one.name: one for one in read_views(self.paths)}
         found = [seen.get(host, HostView(name=host)) for host in self.known()]
         return found if runs else [_unwatched(one) for one in found]
 
     def own_reports(self) -> tuple[Report, ...]:
-        """Return what could not be made good about this host itself: another one of its name."""
+        """Return unresolved problems of this host itself, such as another host of the same name."""
         return self.view(self.name.lower()).reports
 
     def obstacle(self, host: str) -> str | None:
-        """Return why nothing reaches a host now, in a few words; `None` where something may."""
+        """Return why a host is unreachable, in a few words; `None` if it may be reachable."""
         if not postman_runs(self.paths):
             return f"{NO_POSTMAN}; `teamd start` starts it, `teamctl doctor` says more"
         return describe_absence(self.view(host))
 
     def warn(self, address: HostAddress) -> str | None:
-        """Return what the sender of a message should know, in a sentence."""
+        """Return a warning for the sender of a message, in a sentence, or `None`."""
         if (why := self.obstacle(address.host)) is not None:
             return f"queued for {address.host}: {why}"
         member = self.member(address.host, address.name)
@@ -147,16 +153,16 @@ class FarHosts:
         return f"{address} {words}" if words else None
 
     def put(self, address: HostAddress, message: Message, *, max_bytes: int) -> None:
-        """Have a message sent to another host; it is safe when this returns, and arrives once.
+        """Queue a message for another host; it is durable when this returns, and arrives once.
 
         Args:
-            address: whose it is.
-            message: as it was sent; what it asks for besides being read does not cross.
-            max_bytes: of the message.
+            address: the receiver.
+            message: the message; only its keys in `_CONTENT` are sent.
+            max_bytes: the size limit of a message.
 
         Raises:
-            NotAMessage: it is too long, or holds a NUL.
-            StoreError: too much waits for the host, or it could not be written.
+            NotAMessage: the message is too long or contains a NUL.
+            StoreError: too much is waiting for the host, or the message could not be written.
         """
         size = len(message.encode())
         if size > max_bytes:
@@ -180,7 +186,7 @@ def _unwatched(view: HostView) -> HostView:
 
 
 def describe_absence(view: HostView) -> str | None:
-    """Return why a host is not there, in a few words; `None` where it is."""
+    """Return why a host is unreachable, in a few words; `None` if it is reachable."""
     match view.state:
         case HostState.REACHABLE:
             return None

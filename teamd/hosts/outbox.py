@@ -1,8 +1,8 @@
-"""What is on its way to another host: a file of numbered lines that anybody here appends to.
+"""The outbox for another host: a file of numbered lines that any local process may append to.
 
-Its first line says which history this is: an epoch is one sequence of numbers. Whoever lost the
-file, or found that the far side knows a later one of the same epoch, begins another. The postman
-alone takes lines away, those that the far side has confirmed, by writing the file anew.
+Its first line names the epoch, a sequence of line numbers. A new epoch starts if the file is lost,
+or if the other host knows later lines of the same epoch. Only the postman removes lines, by
+rewriting the file without those that the other host has confirmed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_OUTBOX_BYTES: Final = 67_108_864
 
 
 class OutboxFull(StoreError):
-    """Too much waits for a host already."""
+    """Too much mail is waiting for a host."""
 
     def __init__(self, host: str, most: int) -> None:
         super().__init__(
@@ -51,7 +51,7 @@ class Outbox:
     Attributes:
         host: in lower case.
         durable: whether `append` waits for the disk.
-        max_bytes: how much may wait.
+        max_bytes: the size up to which lines are appended.
         patience_seconds: how long to wait for the file's lock.
     """
 
@@ -66,16 +66,16 @@ class Outbox:
         object.__setattr__(self, "path", HostPlaces(self.paths).outbox(self.host))
 
     def append(self, kind: str, **fields: Any) -> int:
-        """Append a line; it is safe when this returns, and arrives once.
+        """Append a line; it is durable when this returns, and arrives once.
 
         Returns:
-            Its number.
+            The number of the line.
 
         Raises:
-            NotAMessage: it is too long, or no JSON.
-            OutboxFull: too much waits for the host.
-            Unsynced: the disk failed; it may arrive or not.
-            StoreError: the file cannot be written; it is as it was.
+            NotAMessage: the line is too long or not valid JSON.
+            OutboxFull: too much is waiting for the host.
+            Unsynced: the disk failed; the line may or may not arrive.
+            StoreError: the file cannot be written; it is unchanged.
         """
         try:
             body = encode_body(kind, fields)
@@ -93,7 +93,7 @@ class Outbox:
             raise Unsynced(error.path, error.why, ids=[str(message.get("id"))]) from error
 
     def _append_created(self, body: bytes) -> int:
-        """Append; only where that fails the folders are looked for, and made."""
+        """Append a line; only check and create the folders if that fails."""
         try:
             return self._append_mended(body)
         except StoreError:
@@ -123,9 +123,9 @@ class Outbox:
             return line.n
 
     def _end(self, fd: int) -> End:
-        """Find the end of the locked file, and cut off what was torn by a kill or a power cut.
+        """Find the end of the locked file; truncate a line torn by a kill or power cut.
 
-        Nobody was told that such a line is safe.
+        Such a line was never reported as durable.
         """
         size = whole_size(fd)
         if size < os.fstat(fd).st_size:
@@ -133,14 +133,14 @@ class Outbox:
         return find_end(fd, size) or End(Header.new(), 0, START, 0)
 
     def compact(self, fd: int, cut: End) -> None:
-        """Take away all lines up to one, which the far side has confirmed; the postman's.
+        """Remove all confirmed lines; for the postman only.
 
         Args:
-            fd: the file that the postman knows; if another one stands there, nothing is done.
-            cut: where that line ends.
+            fd: the file that the postman has read; if it was replaced, nothing is done.
+            cut: the end of the last confirmed line.
 
         Raises:
-            StoreError: the file is as it was.
+            StoreError: the file is unchanged.
         """
         header = replace(cut.header, first=cut.n + 1, chain=cut.chain)
 
@@ -151,15 +151,15 @@ class Outbox:
         self._rewrite(fd, parts)
 
     def begin_anew(self, fd: int, n: int, keep: Callable[[OutLine], bool]) -> None:
-        """Begin another epoch with the lines behind a number; the postman's.
+        """Start another epoch with the lines after a number; for the postman only.
 
         Args:
             fd: as for `compact`.
-            n: of the last line that the far side has confirmed.
-            keep: asked of each line whether it is to be sent at all.
+            n: the number of the last line that the other host has confirmed.
+            keep: returns whether a line is still to be sent.
 
         Raises:
-            StoreError: the file is as it was, or is damaged.
+            StoreError: the file is unchanged or damaged.
         """
 
         def parts(locked: int, size: int) -> Iterator[bytes]:
@@ -176,16 +176,16 @@ class Outbox:
         self._rewrite(fd, parts)
 
     def repair(self) -> bool:
-        """Go on with what is left of a damaged file, in another epoch; it is kept under that name.
+        """Continue with the intact lines of a damaged file in another epoch; keep a copy of it.
 
-        Left out are requests as well, which the far side may have carried out, and what it has
-        confirmed.
+        Confirmed lines are left out. So are commands, because the other host may have executed
+        them.
 
         Returns:
-            Whether there was any damage.
+            Whether the file was damaged.
 
         Raises:
-            StoreError: the file is as it was.
+            StoreError: the file is unchanged.
         """
         with locks.locked(self.path, timeout_seconds=self.patience_seconds) as locked:
             content = self._read(locked)
@@ -199,13 +199,13 @@ class Outbox:
             return True
 
     def begin_without_past(self) -> int:
-        """Begin another epoch that nobody has heard of with what waits; requests are left out.
+        """Start an epoch that is unrelated to former ones, with the waiting lines except commands.
 
         Returns:
-            How many lines that are.
+            The number of lines.
 
         Raises:
-            StoreError: the file is as it was.
+            StoreError: the file is unchanged.
         """
         with locks.locked(self.path, timeout_seconds=self.patience_seconds) as locked:
             _, kept = self._unconfirmed(sort_lines(self._read(locked)))
@@ -218,10 +218,11 @@ class Outbox:
             return b"".join(read_raw(locked, 0, whole_size(locked)))
 
     def _unconfirmed(self, found: Sorted) -> tuple[str | None, list[OutLine]]:
-        """Return the epoch of lines, and those that go on in another one."""
+        """Return the epoch of the lines, and the lines to move to another epoch."""
         confirmed = CursorFile(HostPlaces(self.paths).confirmed(self.host), durable=False).read()
         epoch, done = confirmed.epoch if confirmed is not None else None, 0
-        if found.header is not None:  # or nobody knows whose numbers these are: all goes again
+        # Without a header the epoch is unknown, and all lines are sent again.
+        if found.header is not None:
             epoch = found.header.epoch
             done = confirmed.n if confirmed is not None and confirmed.epoch == epoch else 0
         return epoch, [one for one in found.lines if one.n > done and not one.is_request]
@@ -236,7 +237,7 @@ class Outbox:
 
 
 def _renumbered(former: str | None, lines: Iterable[OutLine], count: int) -> Iterator[bytes]:
-    """Yield an outbox of another epoch that holds so many lines of a former one."""
+    """Yield an outbox of another epoch, of which `count` lines are from the former epoch."""
     yield Header.new(former, count).encode()
     before = START
     for number, line in enumerate(lines, start=1):

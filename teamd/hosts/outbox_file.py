@@ -1,4 +1,4 @@
-"""An outbox as it stands in its file: its header, its lines, and where they end."""
+"""The file format of an outbox: its header, its lines, and finding its end."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from teamd.hosts.cursor import is_chain, is_number
 from teamd.hosts.lines import MAX_LINE_BYTES, START, OutLine, read_run
 from teamd.messages import is_tag
 
-_TAIL: Final = 1 << 12  # read twice at each append; most lines are shorter
+_TAIL: Final = 1 << 12  # read twice at each append, and longer than most lines
 _CHUNK: Final = 1 << 16
-FRAME_BYTES: Final = 1 << 16  # one line may be longer
-_LONGEST: Final = MAX_LINE_BYTES + 100  # with number and chain
+FRAME_BYTES: Final = 1 << 16  # a single line may be longer
+_LONGEST: Final = MAX_LINE_BYTES + 100  # including number and chain
 
 
 class DamagedOutbox(StoreError):
-    """Somebody else has written into an outbox; `why` says what is wrong with it."""
+    """A foreign program has written into an outbox; `why` describes the damage."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"a file in .team/hosts/outbox is damaged ({why}); move it out of there")
@@ -32,11 +32,11 @@ class Header:
     """The first line of an outbox.
 
     Attributes:
-        epoch: names this sequence of numbers; random.
-        first: the number of the line behind it.
-        chain: of the line before that.
-        former: the epoch from which its first lines come, if it was begun anew.
-        copied: the number of the last one that came from there; the far side may know them.
+        epoch: the random id of this sequence of numbers.
+        first: the number of the next line.
+        chain: the chain of the line before that.
+        former: the epoch from which the first lines were copied, if any.
+        copied: the number of the last copied line; the other host may have some of them.
     """
 
     epoch: str
@@ -47,25 +47,23 @@ class Header:
 
     @classmethod
     def new(cls, former: str | None = None, copied: int = 0) -> Header:
-        """Begin an epoch."""
         return cls(os.urandom(8).hex(), former=former, copied=copied)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as it stands in files and frames."""
+        """Return the header as used in files and frames."""
         return asdict(self)
 
     def encode(self) -> bytes:
-        """Return the line."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
     def decode(cls, raw: bytes) -> Header | None:
-        """Read one; `None` for anything else."""
+        """Decode a header; `None` if it is invalid."""
         return _decode_header(raw)
 
     @classmethod
     def from_json(cls, found: Any) -> Header | None:
-        """Read one out of a frame or a file; `None` for anything else."""
+        """Decode a header from a frame or a file; `None` if it is invalid."""
         match found:
             case {
                 "epoch": epoch, "first": first, "chain": chain,
@@ -78,7 +76,7 @@ class Header:
         return None
 
 
-@lru_cache(maxsize=64)  # it is the same at each append
+@lru_cache(maxsize=64)  # the same at each append
 def _decode_header(raw: bytes) -> Header | None:
     try:
         found = json.loads(raw)
@@ -89,7 +87,7 @@ def _decode_header(raw: bytes) -> Header | None:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Where an outbox ends: its header, the last line's number and chain, and its size."""
+    """The end of an outbox: its header, the last line's number and chain, and its size."""
 
     header: Header
     n: int
@@ -97,8 +95,8 @@ class End:
     size: int
 
 
-class LineEnd(NamedTuple):  # quickly made: a backlog is many
-    """Where a line ends: its number and chain, and the file's size up to there."""
+class LineEnd(NamedTuple):  # fast to create, for large backlogs
+    """The end of a line: its number and chain, and the file size up to it."""
 
     n: int
     chain: str
@@ -106,7 +104,7 @@ class LineEnd(NamedTuple):  # quickly made: a backlog is many
 
 
 def whole_size(fd: int) -> int:
-    """Return how much of a file stands in whole lines."""
+    """Return the size of a file up to its last newline."""
     end = os.fstat(fd).st_size
     while end:
         start = max(0, end - _TAIL)
@@ -117,10 +115,10 @@ def whole_size(fd: int) -> int:
 
 
 def find_end(fd: int, size: int) -> End | None:
-    """Return where an outbox of so many bytes, all in whole lines, ends; `None` if it is empty.
+    """Return the end of an outbox of `size` bytes, all in whole lines; `None` if it is empty.
 
     Raises:
-        StoreError: it is damaged.
+        StoreError: the file is damaged.
     """
     if not size:
         return None
@@ -141,22 +139,22 @@ def find_end(fd: int, size: int) -> End | None:
 
 
 def read_header(fd: int) -> Header | None:
-    """Return the first line of an outbox; `None` where there is none."""
+    """Return the first line of an outbox; `None` if it is missing or invalid."""
     return Header.decode(os.pread(fd, 1024, 0).partition(b"\n")[0])
 
 
 def read_raw(fd: int, start: int, end: int) -> Iterator[bytes]:
-    """Yield the bytes between two places, a part at a time."""
+    """Yield the bytes between two offsets, in chunks."""
     while start < end and (part := os.pread(fd, min(_CHUNK, end - start), start)):
         yield part
         start += len(part)
 
 
 def read_lines(fd: int, start: int, end: int) -> Iterator[OutLine]:
-    """Yield the lines between two places.
+    """Yield the lines between two offsets.
 
     Raises:
-        StoreError: there is something else between them.
+        StoreError: a line is invalid.
     """
     rest = b""
     for part in read_raw(fd, start, end):
@@ -169,16 +167,16 @@ def read_lines(fd: int, start: int, end: int) -> Iterator[OutLine]:
 
 
 def read_frame(fd: int, start: LineEnd, end: int, most: int) -> list[OutLine]:
-    """Return the lines behind a place that go in one frame: so many at most, and one at least.
+    """Return the lines for one frame: at most `most`, and at least one.
 
     Raises:
-        DamagedOutbox: what stands there is none of ours.
+        DamagedOutbox: the next line is invalid.
     """
     content = os.pread(fd, min(FRAME_BYTES, end - start.end), start.end)
     lines = read_run(content, start.n, start.chain, most)
-    if not lines:  # a long one
+    if not lines:  # a long line
         content = os.pread(fd, min(_LONGEST, end - start.end), start.end)
         lines = read_run(content, start.n, start.chain, 1)
-    if not lines or len(lines[0].body) > MAX_LINE_BYTES:  # nobody takes it
+    if not lines or len(lines[0].body) > MAX_LINE_BYTES:  # hosts do not accept it
         raise DamagedOutbox(f"line {start.n + 1} is none of ours")
     return lines

@@ -1,4 +1,4 @@
-"""Sorts a damaged outbox: what is ours, in its order, and how much is none of ours."""
+"""Sort a damaged outbox: valid lines in order, and the number of invalid ones."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from teamd.hosts.outbox_file import Header
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """What a damaged outbox holds.
+    """The content of a damaged outbox.
 
     Attributes:
-        header: its first line, if that is one.
-        lines: those that are ours.
-        strange: how many are not.
+        header: its first line, if valid.
+        lines: the valid lines.
+        strange: the number of invalid lines.
     """
 
     header: Header | None
@@ -31,8 +31,9 @@ class Sorted:
 def sort_lines(content: bytes) -> Sorted:
     """Sort the lines of an outbox.
 
-    A line whose digest does not fit the line before it was changed, or something is gone before it:
-    which of both cannot be known, so it is none of ours. The one behind it may be.
+    If a line's digest does not match the line before it, either the line was changed or lines
+    before it are missing. That cannot be distinguished, so the line counts as invalid. The next
+    line may still be valid.
     """
     raw = [line + b"\n" for line in content.split(b"\n")[:-1]]
     header = Header.decode(raw[0]) if raw else None
@@ -49,12 +50,12 @@ def sort_lines(content: bytes) -> Sorted:
 
 
 def name_aside(path: Path) -> Path:
-    """Return where a damaged outbox is kept."""
+    """Return the path for a copy of a damaged outbox."""
     return path.with_name(f"{path.stem}{DAMAGED}{time.time_ns()}")
 
 
 def find_aside(path: Path) -> list[Path]:
-    """Return the damaged files that were kept of an outbox."""
+    """Return the kept copies of a damaged outbox."""
     return sorted(directories.list_files(path.parent, f"{path.stem}{DAMAGED}*"))
 
 

@@ -1,4 +1,4 @@
-"""The name under which this folder spoke to the other hosts: under another, it is another host."""
+"""The name under which this folder last connected: with another name it is another host."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from teamd.hosts.places import HostPlaces
 
 
 def take_name(paths: TeamPaths, name: str, *, durable: bool) -> dict[str, str]:
-    """Note what this host is called; where that is another name than before, begin all links anew.
+    """Record this host's name; if it has changed, reset the links to all other hosts.
 
-    What the others have confirmed and sent, they did to the host of the former name. A kill in the
-    middle loses nothing: the next call goes on.
+    The confirmations and positions of the links belong to the former name. After a kill in between,
+    the next call continues without loss.
 
     Returns:
-        What is to be told, by the host that it is about.
+        Reports for the person, by the host that they concern.
 
     Raises:
         StoreError: a file could not be read or written.

@@ -1,4 +1,4 @@
-"""The files of `.team/hosts/`: made only where `[hosts]` names this host."""
+"""The files of `.team/hosts/`, which are only created if `[hosts]` names this host."""
 
 from __future__ import annotations
 
@@ -12,81 +12,81 @@ from teamd.files.paths import TeamPaths
 
 @dataclass(frozen=True, slots=True)
 class HostPlaces:
-    """The layout of one team's `hosts` folder. Hosts' names are in lower case."""
+    """The layout of a team's `hosts` folder. Host names are in lower case."""
 
     paths: TeamPaths
 
     @property
     def root(self) -> Path:
-        """The folder of all of it."""
+        """The root of the layout."""
         return self.paths.hosts
 
     @property
     def name(self) -> Path:
-        """What this host was called when its postman began last."""
+        """The name that this host had at its postman's last start."""
         return self.root / "name"
 
     @property
     def outboxes(self) -> Path:
-        """The folder of what is on its way to others, one file a host."""
+        """The folder of mail for other hosts, one file a host."""
         return self.root / "outbox"
 
     @property
     def rosters(self) -> Path:
-        """The folder of the last roster of each host."""
+        """The folder of each host's last roster."""
         return self.root / "rosters"
 
     @property
     def state(self) -> Path:
-        """What the postman knows of the other hosts."""
+        """The postman's view of the other hosts."""
         return self.root / "state.json"
 
     @property
     def postman(self) -> Path:
-        """Locked by the postman for as long as it lives."""
+        """The file that the postman keeps locked while it runs."""
         return self.root / "postman.lock"
 
     @property
     def log(self) -> Path:
-        """The postman's log; no teammate's name has a dot."""
+        """The postman's log; the dot excludes a teammate's name."""
         return self.paths.log("teamd.postman")
 
     @property
     def keys(self) -> Path:
-        """The folder of certificate and key."""
+        """The folder of the certificate and key."""
         return self.root / "keys"
 
     def outbox(self, host: str) -> Path:
-        """What is on its way to a host, see `outbox`."""
+        """Return the path of mail to a host, see `outbox`."""
         return self.outboxes / f"{host}.jsonl"
 
     def confirmed(self, host: str) -> Path:
-        """How much of that the host has confirmed."""
+        """Return the path of a host's confirmed position in its outbox."""
         return self.root / "confirmed" / f"{host}.json"
 
     def received(self, host: str) -> Path:
-        """How much of a host's outbox has arrived here."""
+        """Return the path of the position up to which a host's outbox was received."""
         return self.root / "received" / f"{host}.json"
 
     def roster(self, host: str) -> Path:
-        """The last roster of a host."""
+        """Return the path of a host's last roster."""
         return self.rosters / f"{host}.json"
 
     def answer(self, request: str) -> Path:
-        """What a host answered to a command of this one."""
+        """Return the path of a host's answer to a command."""
         return self.root / "answers" / f"{request}.json"
 
     def known(self) -> list[str]:
-        """The hosts that this one has mail for, had mail from, or saw in a roster."""
+        """Return the hosts that occur in file names: mail, cursors and rosters."""
         files = directories.list_files(self.root, "*/*.json*")
         kept = {self.outboxes, self.rosters, self.root / "confirmed", self.root / "received"}
         return sorted({path.name.partition(".")[0] for path in files if path.parent in kept})
 
     def create(self) -> None:
-        """Make the folders; their names are safe then.
+        """Create the folders and make their names durable.
 
         Raises:
-            StoreError: they cannot be made.
+            StoreError: they cannot be created.
         """
         below = (self.confirmed(""), self.received(""), self.roster(""), self.answer(""))
         folders = [self.root, *(path.parent for path in below), self.outboxes]

@@ -1,4 +1,4 @@
-"""What one host asks of another, and the answer: all JSON of both, and what may cross at all."""
+"""Commands from one host to another, and answers: their JSON, and the allowed arguments."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any, Final
 from teamd.errors import ExitCode, NotAMessage
 from teamd.messages import is_moment, new_id
 
-# The arguments that cross, by command. Model, tools, sandbox, limits and working copies are those
-# that the other host's own settings say.
+# The arguments that are sent, by command. Model, tools, sandbox, limits and working copies follow
+# the settings of the other host.
 CROSSING: Final[Mapping[str, Mapping[str, type]]] = {
     "spawn": {"name": str, "role": str, "prompt": str},
     "shutdown": {"name": str, "seconds": float, "force": bool},
     "interrupt": {"name": str, "text": str},
 }
 _ID: Final = re.compile(r"[0-9a-f]{14}-[0-9a-f]{16}")
-_LONGEST_TEXT: Final = 100_000  # characters of an answer
+_LONGEST_TEXT: Final = 100_000  # characters in an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FarRequest:
-    """A request to another host. It is carried out at most once, and not after its deadline.
+    """A command for another host. It is executed at most once, and not after its deadline.
 
     Attributes:
         command: one of `CROSSING`.
-        deadline: by the asker's clock `elapsed`.
-        boot: identifies the boot of the asker's machine.
+        deadline: by the sender's clock `elapsed`.
+        boot: the id of the boot of the sender's machine.
     """
 
     command: str
@@ -38,7 +38,7 @@ class FarRequest:
     id: str = field(default_factory=new_id)
 
     def encode(self) -> dict[str, Any]:
-        """Return what crosses."""
+        """Return the fields to send."""
         return {
             "id": self.id,
             "command": self.command,
@@ -49,10 +49,10 @@ class FarRequest:
 
     @classmethod
     def decode(cls, found: Mapping[str, Any]) -> FarRequest:
-        """Read what came, which may be anything; other arguments than those that cross are none.
+        """Decode an untrusted request; ignore arguments that are not in `CROSSING`.
 
         Raises:
-            NotAMessage: it is no request.
+            NotAMessage: it is not a request.
         """
         made, command = found.get("id"), found.get("command")
         given, deadline = found.get("arguments"), found.get("deadline")
@@ -73,7 +73,7 @@ class FarAnswer:
     """The answer of another host: a sentence and an exit code.
 
     Attributes:
-        id: of the request.
+        id: the id of the request.
     """
 
     id: str
@@ -81,15 +81,15 @@ class FarAnswer:
     exit_code: ExitCode = ExitCode.DONE
 
     def encode(self) -> dict[str, Any]:
-        """Return what crosses."""
+        """Return the fields to send."""
         return {"id": self.id, "text": self.text, "exit_code": int(self.exit_code)}
 
     @classmethod
     def decode(cls, found: Mapping[str, Any]) -> FarAnswer:
-        """Read what came, which may be anything.
+        """Decode an untrusted answer.
 
         Raises:
-            NotAMessage: it is no answer.
+            NotAMessage: it is not an answer.
         """
         made, text, code = found.get("id"), found.get("text"), found.get("exit_code")
         if not isinstance(made, str) or not _ID.fullmatch(made) or not isinstance(text, str):
@@ -100,10 +100,10 @@ class FarAnswer:
 
 
 def _crossing(wanted: Mapping[str, type], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the arguments that cross.
+    """Return the allowed arguments.
 
     Raises:
-        NotAMessage: one is missing or of another kind.
+        NotAMessage: an argument is missing or has the wrong type.
     """
     found: dict[str, Any] = {}
     for name, kind in wanted.items():

@@ -1,7 +1,7 @@
-"""The members of other hosts, as those hosts tell of them: a view, and all JSON of it.
+"""The members of other hosts, as those hosts report them, and the JSON of these rosters.
 
-Each host owns its members. What it says of them is shown here and rests on nothing else: nobody is
-restarted, and nobody has failed, because another host is silent.
+Each host owns its members. Its reports are only displayed; no decision depends on them. A silent
+host does not make its members fail or restart.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from teamd.messages import NAME, is_moment, parse_object
 from teamd.team.roster import Team
 from teamd.team.states import Status
 
-MOST: Final = 1000  # members of one host that are told of
+MOST: Final = 1000  # members that a host reports
 _LONGEST_ROLE: Final = 200  # characters
 _DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FarMember:
-    """A member of another host, or of this one as the others are told.
+    """A member of another host, or of this one as reported to others.
 
     Attributes:
-        since: when its status became what it is, by the clock of whoever reads this; `None` where
-            that is not known.
+        since: when its status last changed, by the reader's clock; `None` if unknown.
     """
 
     name: str
@@ -40,16 +39,16 @@ class FarMember:
     since: float | None = None
 
     def encode(self, now: float) -> dict[str, Any]:
-        """Return the member with an age, which means the same by every clock."""
+        """Return the member with an age, which does not depend on a clock."""
         age = None if self.since is None else round(max(0.0, now - self.since), 1)
         return {"name": self.name, "role": self.role, "status": str(self.status), "age": age}
 
     @classmethod
     def decode(cls, found: dict[str, Any], now: float) -> FarMember:
-        """Read a member; what is told of it may be anything.
+        """Decode an untrusted member.
 
         Raises:
-            ValueError, KeyError, TypeError: it is none.
+            ValueError, KeyError, TypeError: it is invalid.
         """
         name, role, age = found["name"], found["role"], found.get("age")
         if not NAME.fullmatch(name) or not isinstance(role, str):
@@ -64,8 +63,8 @@ class FarRoster:
     """The members of one host.
 
     Attributes:
-        team: what the team is called there.
-        left_out: how many members there are besides.
+        team: the name of the team on that host.
+        left_out: the number of members that are not listed.
     """
 
     team: str
@@ -74,7 +73,7 @@ class FarRoster:
 
     @classmethod
     def of(cls, team: Team) -> FarRoster:
-        """Return what others are told of a team."""
+        """Return the roster that other hosts get of a team."""
         members = tuple(
             FarMember(
                 name=one.name,
@@ -89,28 +88,28 @@ class FarRoster:
 
     @cached_property
     def version(self) -> str:
-        """Names what the roster says: the same for the same members, after a restart as well."""
+        """A digest of the roster, which is equal for equal members even after a restart."""
         return hashlib.sha256(repr(self).encode("utf-8", "replace")).hexdigest()[:16]
 
     def find(self, name: str) -> FarMember | None:
-        """Return the member of that name, compared without case."""
+        """Return the member of that name, ignoring case."""
         return next((one for one in self.members if one.name.lower() == name.lower()), None)
 
     def encode(self, now: float) -> dict[str, Any]:
-        """Return the roster as other hosts read it, with ages instead of times."""
+        """Return the roster for other hosts, with ages in place of times."""
         members = [member.encode(now) for member in self.members]
         return {"team": self.team, "members": members, "left_out": self.left_out}
 
     @classmethod
     def decode(cls, found: dict[str, Any], now: float) -> FarRoster:
-        """Read what another host says.
+        """Decode another host's roster.
 
         Args:
             found: its JSON.
-            now: seconds since the epoch by the own clock; that of the other host counts nowhere.
+            now: seconds since the epoch by this host's clock; the other host's clock is not used.
 
         Raises:
-            NotAMessage: it is no roster.
+            NotAMessage: it is not a roster.
         """
         try:
             team, left_out = found["team"], found.get("left_out", 0)
@@ -123,7 +122,7 @@ class FarRoster:
 
 
 def keep(path: Path, roster: FarRoster) -> None:
-    """Write a roster for whoever looks; the one before is replaced."""
+    """Write a roster for display; it replaces the former one."""
     now = time.time()
     document = {"heard": now, **roster.encode(now)}
     content = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
@@ -131,7 +130,7 @@ def keep(path: Path, roster: FarRoster) -> None:
 
 
 def read(path: Path) -> FarRoster | None:
-    """Return a roster that was kept; `None` where there is none that can be understood."""
+    """Return a stored roster; `None` if it is missing or invalid."""
     try:
         content = files.read(path)
         if content is None:
@@ -139,5 +138,5 @@ def read(path: Path) -> FarRoster | None:
         found = parse_object(content)
         heard = found.get("heard")
         return FarRoster.decode(found, heard if is_moment(heard) else time.time())
-    except (NotAMessage, StoreError):  # a view, and the next one comes within seconds
+    except (NotAMessage, StoreError):  # only for display, and the next one comes within seconds
         return None

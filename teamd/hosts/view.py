@@ -1,6 +1,6 @@
-"""What the postman knows of the other hosts, for faces to read: `.team/hosts/state.json`.
+"""The postman's view of the other hosts, for display: `.team/hosts/state.json`.
 
-It is a view: nobody decides by it whether mail is sent, and nothing is lost with it.
+Whether mail is sent does not depend on it, and its loss does no harm.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _MOST_REPORTS: Final = 20  # of a host; the log has all
 
 
 class HostState(StrEnum):
-    """How another host is, as seen from here."""
+    """The state of another host, as seen from here."""
 
     REACHABLE = "reachable"
     UNREACHABLE = "unreachable"
-    NEVER = "never"  # heard of yet
+    NEVER = "never"  # never connected so far
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What could not be made good, such as mail that a lost folder took along."""
+    """A problem that could not be resolved, such as mail lost with a removed folder."""
 
     time: float
     text: str
@@ -38,13 +38,13 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostView:
-    """One other host.
+    """The view of one other host.
 
     Attributes:
-        since: when it came to be in that state, in seconds since the epoch; `None` for never.
-        why: it is unreachable, in a sentence; empty where nothing is known.
+        since: when that state began, in seconds since the epoch; `None` for never.
+        why: why the host is unreachable, in a sentence; empty if unknown.
         round_trip_ms: to its postman and back.
-        reports: the latest last.
+        reports: with the latest last.
     """
 
     name: str
@@ -56,7 +56,7 @@ class HostView:
 
     @classmethod
     def from_json(cls, name: str, found: Any) -> HostView:
-        """Read one; what is missing or strange is as if nothing was known."""
+        """Decode a view; missing or invalid values count as unknown."""
         match found:
             case {"state": str(state), "since": float() | int() | None as since}:
                 pass
@@ -85,13 +85,13 @@ def _reports(found: list[Any]) -> list[Report]:
 
 
 def postman_runs(paths: TeamPaths) -> bool:
-    """Return whether this team has a postman now: only then its view is of now."""
+    """Return whether this team has a postman now; otherwise its view is outdated."""
     path = HostPlaces(paths).postman
     return files.exists(path) and locks.is_locked(path)
 
 
 def read_views(paths: TeamPaths) -> list[HostView]:
-    """Return what the postman knew last, by name; nothing where that cannot be read."""
+    """Return the postman's last views, by name; empty if the file cannot be read."""
     try:
         found = json.loads(files.read(HostPlaces(paths).state) or b"{}")
         hosts = found["hosts"]
@@ -115,7 +115,7 @@ def waiting(paths: TeamPaths, host: str) -> int:
 
 @dataclass(slots=True)
 class Views:
-    """The postman's: kept in memory, written when `write` is called and something changed."""
+    """The postman's views: kept in memory, and written by `write` after changes."""
 
     paths: TeamPaths
     _hosts: dict[str, HostView] = field(default_factory=dict)
@@ -125,11 +125,11 @@ class Views:
         self._hosts = {view.name: view for view in read_views(self.paths)}
 
     def get(self, host: str) -> HostView:
-        """Return what is known of a host."""
+        """Return the view of a host."""
         return self._hosts.get(host) or HostView(name=host)
 
     def change(self, host: str, **facts: Any) -> None:
-        """Note facts about a host: fields of `HostView`."""
+        """Record facts about a host: fields of `HostView`."""
         before = self.get(host)
         after = replace(before, **facts)
         if after != before or host not in self._hosts:
@@ -137,7 +137,7 @@ class Views:
             self._changed = True
 
     def doubt(self, now: float) -> None:
-        """Take no host for reachable: what an earlier postman saw last is not known any more.
+        """Mark reachable hosts as unreachable, because an earlier postman's view may be outdated.
 
         Args:
             now: seconds since the epoch.
@@ -147,20 +147,20 @@ class Views:
                 self.change(name, state=HostState.UNREACHABLE, since=now, round_trip_ms=None)
 
     def report(self, host: str, report: Report) -> None:
-        """Note what could not be made good."""
+        """Record a problem that could not be resolved."""
         reports = (*self.get(host).reports, report)
         self.change(host, reports=reports[-_MOST_REPORTS:])
 
     def forget(self, host: str) -> None:
-        """Forget a host: it is shown no more."""
+        """Forget a host, so that it is no longer shown."""
         if self._hosts.pop(host, None) is not None:
             self._changed = True
 
     def write(self) -> None:
-        """Write what changed since the last time.
+        """Write the views if they have changed.
 
         Raises:
-            StoreError: it could not be written; the next call tries again.
+            StoreError: they could not be written; the next call tries again.
         """
         if not self._changed:
             return

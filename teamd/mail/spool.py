@@ -2,8 +2,9 @@
 
 **Taking.** The whole inbox is set aside under its lock. A kill can interrupt these steps anywhere:
 
-1. append a marker that names the batch to the inbox; 2. write the batch, marker included, to the
-spool file (to a temporary file, then renamed); 3. truncate the inbox in place.
+1. append a marker that names the batch to the inbox;
+2. write the batch, marker included, to the spool file (to a temporary file, then renamed);
+3. truncate the inbox in place.
 
 If the marker of a spool file is still in the inbox, step 3 is missing: everything up to the marker
 is in the spool file already, and the next batch begins after it. A marker without a spool file has

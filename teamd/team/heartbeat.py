@@ -104,7 +104,7 @@ class Watchdog:
 
     def ring(self, now: float) -> None:
         """Expect a heartbeat from now on, even from an idle process."""
-        # The process has answered an earlier ring.
+        # If an unanswered ring is pending, its time counts.
         if self._rung_at is None or self.heartbeat.heard > self._rung_at:
             self._rung_at = now
 
