@@ -30,7 +30,7 @@ _LONGEST_FIRST: Final = ("process", "e2e", "unit")
 _WORKERS: Final = "PYTEST_XDIST_WORKER_COUNT"
 _MOST_LOGGED: Final = 30
 _TOOLS: Final = ("strace", "faketime", "tmux")  # each has a marker
-# In a folder on the PATH: each adds up to ten mounts to every sandbox, and no test needs them.
+# A PATH folder under one of these adds up to ten mounts to every sandbox, and no test needs it.
 _VERSION_MANAGERS: Final = frozenset({".cargo", ".pyenv", ".rbenv", ".asdf"})
 
 
@@ -40,23 +40,23 @@ def _keep_from_midnight() -> None:
     After midnight, times are printed with a date and budgets start a new day.
     """
     if not 1 <= time.localtime().tm_hour < 23:
-        os.environ["TZ"] = f"NOON{time.gmtime().tm_hour - 12:+d}"  # POSIX: what is added for UTC
+        os.environ["TZ"] = f"NOON{time.gmtime().tm_hour - 12:+d}"  # POSIX: hours to add for UTC
         time.tzset()
 
 
-_keep_from_midnight()  # before anything reads a clock; workers and programs get it from here
+_keep_from_midnight()  # before any code reads the clock; workers and programs inherit it
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let each worker compile a share of the test files; the others read its bytecode.
 
-    Every worker imports all of them, and compiling takes twice as long as the rest of the time
-    before its first test. So each begins at another file. Import errors are reported later, when
-    tests are collected.
+    Every worker imports all test files, and compiling takes twice as long as all other work before
+    its first test. So each worker starts at a different file. Import errors are reported later,
+    when tests are collected.
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if worker:
-        gc.disable()  # until all is collected: of that nothing becomes garbage
+        gc.disable()  # until collection ends: none of these objects becomes garbage
     if not worker or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     root = config.rootpath
@@ -66,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     first = len(names) * int(worker.removeprefix("gw")) // int(os.environ[_WORKERS])
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(action="error"):
-        patch.setattr(sys, "dont_write_bytecode", False)  # else it is done anew in every run
+        patch.setattr(sys, "dont_write_bytecode", False)  # otherwise each run compiles again
         for name in (*names[first:], *names[:first]):
             with suppress(Exception):
                 import_module(name)
@@ -87,8 +87,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Exempt the million collected objects from garbage collection.
 
-    Many tests fork this process, and each fork copies the table of all its pages: 8 ms, and as much
-    for the child's end, where a quarter of that is enough.
+    Many tests fork this process, and each fork copies its page table: 8 ms, and as much for the
+    child's exit, where a quarter of that would do.
     """
     gc.freeze()
     gc.enable()
@@ -99,7 +99,7 @@ def _rank(parts: tuple[str, ...]) -> int:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test that proves nothing without a tool; those tools are for Linux only."""
+    """Fail a test that proves nothing without a missing tool; the tools exist only on Linux."""
     for tool in _TOOLS:
         if item.get_closest_marker(tool) is None or shutil.which(tool):
             continue
@@ -112,7 +112,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the end of teamd's log beside a failed test: CI keeps no files."""
+    """Show the end of teamd's log after a failed test, because CI keeps no files."""
     report = yield
     for project in map(getattr(item, "funcargs", {}).get, ("project", "running")):
         log = project and report.failed and call.when == "call" and project.paths.log("teamd")
@@ -124,7 +124,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session", autouse=True)
 def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests keep their own trust store, apart from that of the person who runs them."""
+    """Give the tests their own trust store, apart from the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(STATE_VARIABLE, str(tmp_path_factory.mktemp("state")))
         patch.setenv("PATH", _path_without_version_managers(os.environ["PATH"]))
@@ -139,7 +139,7 @@ def _path_without_version_managers(path: str) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """All workers of a run share one process that has imported the commands.
+    """Share one process that has imported the commands among all workers of a run.
 
     To measure each worker alone, give each its own process: `TESTS_SHARE= pytest`.
     """
@@ -153,9 +153,9 @@ def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def turn(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """A test marked `alone` measures: no test of another worker runs beside it.
+    """Run a test marked `alone`, which measures, while no other worker runs a test.
 
-    A test that wants to be alone locks the door while the tests inside finish.
+    A test that waits to be alone holds the lock for entering until the running tests finish.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
@@ -188,7 +188,7 @@ def running(
 
 @pytest.fixture
 def team(running: Project) -> Iterator[Project]:
-    """The running project, of which the server has refused nothing by the end of the test."""
+    """The running project; fails if the server has refused a request by the end of the test."""
     yield running
     assert [str(error) for error in running.server.refused] == []
 

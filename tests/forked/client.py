@@ -1,4 +1,4 @@
-"""Commands that are forked from a process which has imported them, instead of started anew."""
+"""Run commands as forks of a process that has already imported them, instead of starting Python."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from typing import IO, Any, Final, NamedTuple
 
 from tests.forked.server import COMMANDS, LOCK, PATH_VARIABLE, PRELOADED, PROGRAMS, SOCKET, STAY
 
-SHARED_VARIABLE: Final = "TESTS_SHARE"  # a folder; empty where each has a server of its own
+SHARED_VARIABLE: Final = "TESTS_SHARE"  # a folder; empty: each process has its own server
 SERVER: Final = Path(__file__).with_name("server.py")
-_ROOM: Final = 1 << 15  # for a command's arguments and its environment, each
+_ROOM: Final = 1 << 15  # for the arguments and for the environment of a command, each
 _START_SECONDS: Final = 60.0
-_LONGEST_NAME: Final = 100  # what a socket's name has room for, and a little less
-# What an interpreter takes from its environment once for all, before a command begins.
+_LONGEST_NAME: Final = 100  # slightly below the limit for a socket's name
+# Variables that an interpreter reads only once, before a command starts.
 _INTERPRETERS: Final = (
     *("PYTHON", "COVERAGE", "LANG", "LC_", "LD_", "FAKETIME", "DONT_FAKE", "MALLOC_"),
     *("ANTHROPIC_LOG", "OPENSSL_", "PYDANTIC_", "SSL"),
@@ -49,20 +49,20 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """A command that was forked.
+    """A forked command.
 
     Attributes:
-        pid: of a process that looks like the command by now.
+        pid: its process already looks like the command.
     """
 
     pid: int
     _channel: socket.socket
 
     def wait(self, timeout_seconds: float) -> int:
-        """Wait for its end; returns its exit code, or minus the signal that killed it.
+        """Wait for the command to end; return its exit code, or minus the signal that killed it.
 
         Raises:
-            TimeoutError: it did not end in time.
+            TimeoutError: the command did not end in time.
         """
         self._channel.settimeout(max(timeout_seconds, 0.001))
         return int(_line(self._channel))
@@ -77,9 +77,9 @@ class Server:
 
     Args:
         interpreters: the part of the environment that it keeps.
-        folder: is made, and removed when the server ends.
+        folder: created here, and removed when the server ends.
         shared: whether other workers may use it.
-        program: the server's.
+        program: the path of the server's program.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Server:
         return control
 
     def _start(self) -> socket.socket:
-        shutil.rmtree(self._folder, ignore_errors=True)  # of one that was killed
+        shutil.rmtree(self._folder, ignore_errors=True)  # left by a killed server
         self._folder.mkdir()
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -131,12 +131,11 @@ class Server:
 
     @cached_property
     def pid(self) -> int:
-        """The server's process."""
         return int(self._control.recv(16))
 
     @property
     def commands(self) -> Path:
-        """A folder for a PATH: the commands in it are forked, once the server takes any."""
+        """A folder for PATH: its commands are forked once the server accepts requests."""
         return self._folder / COMMANDS
 
     def takes(self, argv: Sequence[str], env: Mapping[str, str]) -> bool:
@@ -158,10 +157,10 @@ class Server:
         cwd: Path,
         env: Mapping[str, str],
     ) -> Written:
-        """Run a command to its end and that of its output.
+        """Run a command until it has ended and its output is closed.
 
         Raises:
-            subprocess.TimeoutExpired: it did not end in time, and was killed.
+            subprocess.TimeoutExpired: the command did not end in time, and was killed.
         """
         deadline = time.monotonic() + timeout_seconds
         (given, feed), (out, to_out), (err, to_err) = (os.pipe() for _ in range(3))
@@ -193,7 +192,7 @@ class Server:
     ) -> Forked:
         """Fork a command that has these descriptors as 0, 1, 2 and so on.
 
-        With a `terminal`, the first of them is that of its session, which is a new one.
+        With `terminal`, the first descriptor becomes the controlling terminal of a new session.
         """
         mine, theirs = socket.socketpair()
         with theirs:
@@ -211,7 +210,7 @@ class Server:
         return Forked(int(_line(mine)), mine)
 
     def close(self) -> None:
-        """End the server, unless others stay with it; commands that run go on."""
+        """End the server, unless other workers use it; running commands continue."""
         self._control.close()
         if self._process is not None and not self._shared:
             self._process.wait()
@@ -219,7 +218,7 @@ class Server:
 
 @cache
 def server() -> Server:
-    """Return the server of this process; it is started on first use.
+    """Return this process's server, which is started on first use.
 
     Workers with a common folder share one server for each kind of interpreter.
     """
@@ -245,7 +244,7 @@ def _talk(pipes: Sequence[_Feeding | _Reading], deadline: float) -> None:
     """Write to a command and read its output at the same time, until the output ends.
 
     Raises:
-        TimeoutError: it goes on.
+        TimeoutError: the output did not end in time.
     """
     with ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
@@ -277,11 +276,11 @@ class _Feeding:
         os.set_blocking(fd, False)
 
     def goes_on(self) -> bool:
-        """Write a part."""
+        """Write the next part; return whether more is left."""
         if self._left:
             try:
                 self._left = self._left[self.file.write(self._left) or 0 :]
-            except BrokenPipeError:  # nobody reads any more
+            except BrokenPipeError:  # the reader has closed the pipe
                 return False
         return bool(self._left)
 
@@ -296,14 +295,14 @@ class _Reading:
         self._read = bytearray()
 
     def goes_on(self) -> bool:
-        """Read a part."""
+        """Read the next part; return whether more may follow."""
         chunk = self.file.read(1 << 16)
         self._read += chunk
         return bool(chunk)
 
     @property
     def text(self) -> str:
-        """All that was read, with the ends of lines as a text file has them."""
+        """Everything that was read, with newlines translated as in a text file."""
         return self._read.decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -320,12 +319,12 @@ _FOR_EVER: Final = 1e6
 
 
 class Begun(subprocess.Popen[str]):
-    """Stands in for a text `subprocess.Popen`, without starting a program.
+    """A replacement for a text-mode `subprocess.Popen` that starts no program.
 
     Args:
         argv: the command line.
         streams: `stdin`, `stdout` and `stderr`, as for `subprocess.Popen`.
-        terminal: whether it begins a session, whose terminal is its standard input.
+        terminal: whether it starts a session with its standard input as the terminal.
     """
 
     def __init__(
@@ -354,13 +353,13 @@ class Begun(subprocess.Popen[str]):
         self.pid = self._forked.pid
 
     def poll(self) -> int | None:
-        """Return its status, if it has ended."""
+        """Return the exit status, or None while the command runs."""
         with suppress(subprocess.TimeoutExpired):
             return self.wait(0)
         return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; return its status."""
+        """Wait for the command to end; return its exit status."""
         if self.returncode is None:
             try:
                 self.returncode = self._forked.wait(_FOR_EVER if timeout is None else timeout)
@@ -374,7 +373,7 @@ class Begun(subprocess.Popen[str]):
         input: str | None = None,  # noqa: A002 -- as its base has it
         timeout: float | None = None,
     ) -> tuple[Any, Any]:
-        """Write to it, read its output, and wait for its end."""
+        """Write to the command, read its output, and wait for it to end."""
         with ThreadPoolExecutor(2) as pool:
             read = [pool.submit(one.read) if one else None for one in (self.stdout, self.stderr)]
             try:
@@ -383,20 +382,20 @@ class Begun(subprocess.Popen[str]):
                         self.stdin.write(input or "")
                 self.wait(timeout)
             except BaseException:
-                self.kill()  # or the threads would wait for ever
+                self.kill()  # otherwise the threads would wait for ever
                 raise
             said = [one and one.result() for one in read]
         return said[0], said[1]
 
     def send_signal(self, sig: int) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send a signal, unless the command has ended."""
         if self.poll() is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, sig)
 
 
 def _stream(wanted: Any, number: int, given: ExitStack) -> tuple[IO[str] | None, int]:
-    """Return our end, where there is one, and the descriptor that the command gets."""
+    """Return our end, if there is one, and the descriptor that the command gets."""
     if wanted == subprocess.PIPE:
         ends = os.pipe()
         mine, theirs = ends if number else reversed(ends)

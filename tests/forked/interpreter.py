@@ -1,8 +1,9 @@
-"""Stands in for Python in forked commands: the `teamd` that they start is forked as well.
+"""A replacement for Python in forked commands, so that the `teamd` that they start is forked too.
 
-The server writes the first line, `#!…/python -IS`, and listens at the socket beside the file. What
-is not built in is not imported, since that is what takes time. All but `teamd` is run by Python.
-Under the names of the commands, in a folder of their own, it is a command that a shell finds.
+The server writes the first line, `#!…/python -IS`, and listens at the socket next to the file. This
+module imports built-in modules only, because imports take time. All programs except `teamd` are run
+by Python. Linked under the names of the commands in a separate folder, it is a command that a shell
+finds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 _STARTS_TEAMD = ["-P", "-m", "teamd_commands", "teamd"]
 _COMMANDS = ("teamd", "teamctl")
 _CHANNEL = 3
-# It has nothing of the environment by which a test finds what it has left.
+# This process must not match when a test searches for its leftover processes by environment.
 _WAIT = """
 read -r status <&3 || exit 1
 case $status in -*) kill "$status" $$ ;; esac
@@ -25,7 +26,7 @@ exit "$status"
 
 
 def main() -> None:
-    """Be the command, until it ends; when this process is killed, so is the command."""
+    """Act as the command until it ends; if this process is killed, so is the command."""
     folder, name = os.path.split(sys.argv[0])
     if name in _COMMANDS:
         argv = [name, *sys.argv[1:]]
@@ -44,8 +45,8 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd, number in ((nothing, 0), (nothing, 1), (nothing, 2), (kept, _CHANNEL)):
         os.dup2(fd, number)
-    os.set_inheritable(_CHANNEL, True)  # also where it had that number before
-    os.closerange(_CHANNEL + 1, max(*fds, nothing, kept) + 1)  # the pipes are the command's
+    os.set_inheritable(_CHANNEL, True)  # even if its number does not change
+    os.closerange(_CHANNEL + 1, max(*fds, nothing, kept) + 1)  # only the command keeps the pipes
     os.execve("/bin/sh", ["sh", "-c", _WAIT], {})
 
 
@@ -73,7 +74,7 @@ def _ask(argv: list[str], fds: list[int]) -> _socket.socket:
 def _is_open(fd: int) -> bool:
     try:
         os.fstat(fd)
-    except OSError:  # the one that the numbers were read by
+    except OSError:  # the descriptor used for listing, closed by now
         return False
     return True
 

@@ -1,19 +1,20 @@
 """A program that has imported the commands, and forks a process for each command.
 
-`python server.py FD LISTENER FOLDER ROOM …`: FD is a socket of packets. Each packet brings
-descriptors: a socket, then those that the command has as 0, 1, 2 and so on. The child reads what it
-is from the socket, says its pid once it looks like that command, and the server says the status
-with which it ended.
+`python server.py FD LISTENER FOLDER ROOM …`: FD is a datagram socket. Each packet carries
+descriptors: a socket, then the command's 0, 1, 2 and so on. The child reads its arguments and
+environment from that socket and sends its pid once it looks like the command; the server sends its
+exit status.
 
-LISTENER is a socket that has a name in the folder. Whoever connects to it and says `stay` has such
-a socket too; the first packet to each is the server's pid. It ends when all of them are closed.
+LISTENER is a named socket in the folder. A client that connects and sends `stay` gets a socket like
+FD; the first packet to each is the server's pid. The server ends when all of these sockets are
+closed.
 
-A forked child differs from the command only in what it shares: modules are loaded already, and it
-is this server's child. Directory, environment (also in /proc), descriptors, signals, session,
-standard streams and exit are those of a process that was started.
+A forked child differs from an installed command in two ways: modules are already loaded, and it is
+this server's child. Directory, environment (also in /proc), descriptors, signals, session, standard
+streams and exit are those of a started process.
 
-Where such a command starts `teamd`, that is forked as well, see `interpreter`: it asks by a socket
-that has a name, and its end is that of the command. It hands on its umask, too, but no limits.
+If such a command starts `teamd`, that process is forked as well, see `interpreter`: it connects to
+the named socket and ends when the command ends. It passes on its umask, but no limits.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 PROGRAMS: Final = {"teamd": "teamd.__main__", "teamctl": "teamctl.main"}
-COMMANDS: Final = "commands"  # a folder for the PATH of a shell
+COMMANDS: Final = "commands"  # a folder for a shell's PATH
 SOCKET: Final = "socket"
-LOCK: Final = ".lock"  # beside the folder: held by who connects, and by a server that ends
+LOCK: Final = ".lock"  # next to the folder: held by connecting clients and by a server that ends
 STAY: Final = b"stay"
 PATH_VARIABLE: Final = "PYTHONPATH"
 PRELOADED: Final = "sitecustomize"
@@ -52,24 +53,24 @@ MOST_DESCRIPTORS: Final = 16
 _PATH_BEFORE: Final = os.environ.get(PATH_VARIABLE)
 _INTERPRETER: Final = Path(__file__).with_name("interpreter.py")
 _PACKET: Final = 16
-_ARGUMENTS: Final = (48, 49)  # the fields of /proc/PID/stat that tell where they begin and end
+_ARGUMENTS: Final = (48, 49)  # the fields of /proc/PID/stat with the range of the arguments
 _ENVIRONMENT: Final = (50, 51)
-_FIRST_FIELD: Final = 3  # of those behind the program's name
+_FIRST_FIELD: Final = 3  # the first field after the program's name
 _ALL_DESCRIPTORS: Final = 1 << 20
 _OUT_OF_THE_WAY: Final = 100
-# What nothing imports at once, and nearly every command in the end.
+# Modules that are imported lazily, but which nearly every command needs in the end.
 _LATE: Final = ("concurrent.futures.thread", "encodings.utf_8_sig", "psutil")
 
 
 def load() -> None:
-    """Import all that a command may import, as far as it depends on no environment."""
+    """Import all modules that a command may import, unless they depend on the environment."""
     for package in ("teamctl", "teamd"):
         path = importlib.import_module(package).__path__
         for module in pkgutil.walk_packages(path, f"{package}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
     for late in ("teamd.__main__", *_LATE):
-        with suppress(ModuleNotFoundError):  # one of them is for Linux
+        with suppress(ModuleNotFoundError):  # one of them exists only on Linux
             importlib.import_module(late)
     from teamd import tools  # noqa: PLC0415 -- this program imports at its time
     from teamd.models import claude  # noqa: PLC0415
@@ -77,18 +78,18 @@ def load() -> None:
 
     tools.warm_up()
     claude.warm_up()
-    bubblewrap.build_base("bwrap")  # looks through all of /etc
+    bubblewrap.build_base("bwrap")  # slow: searches all of /etc
     gc.collect()
     gc.freeze()
 
 
 class Server:
-    """Forks commands until all its clients are gone.
+    """Forks commands until all its clients have disconnected.
 
     Args:
-        control: where the tests ask that have started it.
-        listener: where others ask, and what its commands start.
-        folder: gets the interpreter of the forked commands; is removed in the end.
+        control: the socket of the tests that started the server.
+        listener: for other clients, and for programs that the server's commands start.
+        folder: gets the interpreter of the forked commands; removed at the end.
     """
 
     def __init__(self, control: socket.socket, listener: socket.socket, folder: Path) -> None:
@@ -110,7 +111,7 @@ class Server:
         self._let_stay(control)
 
     def serve(self) -> None:
-        """Fork a child for each packet; returns when all sockets are closed."""
+        """Fork a child for each packet; return when all sockets are closed."""
         while self._staying or not self._leave():
             for fd, _ in self._poll.poll():
                 self._look_at(fd)
@@ -140,7 +141,7 @@ class Server:
     def _let_stay(self, asking: socket.socket) -> None:
         self._staying[asking.fileno()] = asking
         self._poll.register(asking, select.POLLIN)
-        with suppress(OSError):  # it has gone already, which the next look tells
+        with suppress(OSError):  # already closed; the next poll reports it
             asking.sendall(b"%d" % os.getpid())
 
     def _leave(self) -> bool:
@@ -155,21 +156,21 @@ class Server:
     def _take(self, control: socket.socket, *, bound: bool = False) -> bool:
         try:
             packet, fds, _, _ = socket.recv_fds(control, _PACKET, 1 + MOST_DESCRIPTORS)
-        except ConnectionResetError:  # closed by somebody who never asked for the server's pid
+        except ConnectionResetError:  # a client closed it without reading the server's pid
             return False
         if not packet:
             return False
         asking, *given = fds
         pid = os.fork()
         if pid == 0:
-            signal.signal(signal.SIGINT, self._interrupted)  # as it was for this program
+            signal.signal(signal.SIGINT, self._interrupted)  # as in this program
             be_command(asking, given, self._interpreter)
         for fd in given:
             os.close(fd)
         self._asking[pid] = socket.socket(fileno=asking)
         if bound:
             self._bound[asking] = pid
-            self._poll.register(asking, 0)  # that its other end was closed is always told
+            self._poll.register(asking, 0)  # a hang-up is reported without any event flag
         return True
 
     def _kill_bound(self, asking: int) -> None:
@@ -185,14 +186,17 @@ class Server:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
-            with self._asking.pop(pid) as asking, suppress(OSError):  # nobody waits for it any more
+            with (
+                self._asking.pop(pid) as asking,
+                suppress(OSError),
+            ):  # the client has gone
                 if self._bound.pop(asking.fileno(), None) is not None:
                     self._poll.unregister(asking)
                 asking.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
 
 
 def _write_interpreter(folder: Path) -> str:
-    """Write the stand-in for Python into a folder without other programs."""
+    """Write the replacement for Python into a folder without other programs."""
     path, commands = folder / "interpreter", folder / COMMANDS
     commands.mkdir()
     for name in PROGRAMS:
@@ -204,12 +208,12 @@ def _write_interpreter(folder: Path) -> str:
 
 
 def be_command(asking: int, given: list[int], interpreter: str) -> NoReturn:
-    """Become the command that is asked for; never returns into the server."""
+    """Become the requested command; never returns into the server."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        # Out of the way of the numbers that they are to have.
+        # Move them out of the way of the descriptor numbers that the command needs.
         asking, *given = (
             fcntl.fcntl(fd, fcntl.F_DUPFD, _OUT_OF_THE_WAY) for fd in (asking, *given)
         )
@@ -231,7 +235,7 @@ def be_command(asking: int, given: list[int], interpreter: str) -> NoReturn:
         tempfile.tempdir = None
         program, *arguments = wanted["argv"]
         sys.argv = [shutil.which(program) or program, *arguments]
-        if "--foreground" not in arguments:  # a supervisor starts other programs by the real one
+        if "--foreground" not in arguments:  # a supervisor starts other programs with the real one
             sys.executable = interpreter
         code = _run(PROGRAMS[program])
     finally:
@@ -243,13 +247,13 @@ def _put_descriptors(numbers: Sequence[int], given: Sequence[int], kept: int) ->
     for number, fd in zip(numbers, given, strict=True):
         os.dup2(fd, number)
     for low, high in pairwise([-1, *sorted((*numbers, kept)), _ALL_DESCRIPTORS]):
-        if low + 1 < high:  # an empty range from 0 on would be all there are
+        if low + 1 < high:  # closerange treats an empty range from 0 as everything
             os.closerange(low + 1, high)
 
 
 def _put_environment(argv: list[str], env: dict[str, str]) -> None:
     """Set the environment and the command line, in /proc as well."""
-    os.environ.clear()  # the C library points into that place no more
+    os.environ.clear()  # the C library no longer points into that memory
     pairs = [f"{key}={value}" for key, value in env.items()]
     for place, words in ((_ARGUMENTS, argv), (_ENVIRONMENT, pairs)):
         begin, end = map(_stat, place)
@@ -260,7 +264,7 @@ def _put_environment(argv: list[str], env: dict[str, str]) -> None:
 
 
 def _preload() -> None:
-    """Import the modules that an interpreter with this environment imports at its start."""
+    """Import the modules that an interpreter with this environment imports at startup."""
     folder = os.environ.get(PATH_VARIABLE)
     if folder is not None and folder != _PATH_BEFORE:
         sys.path.insert(0, folder)
@@ -274,7 +278,7 @@ def _stat(field: int) -> int:
 
 
 def _open_streams() -> None:
-    """Open the standard streams anew; the server's are of the same environment and other files."""
+    """Reopen the standard streams: same environment as the server's, but other files."""
     stdin, stdout, stderr = sys.stdin, sys.stdout, sys.stderr
     sys.stdin = sys.__stdin__ = _stream(stdin, "r")  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _stream(stdout, "w")  # type: ignore[misc]
@@ -306,7 +310,7 @@ def _run(module: str) -> int:
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        code = 120  # what Python says where it could not flush
+        code = 120  # Python's exit code if flushing fails
     sys.stderr.flush()
     return code if isinstance(code, int) else int(code is not None)
 

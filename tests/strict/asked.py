@@ -1,4 +1,4 @@
-"""An accepted request, in the form in which tests read it."""
+"""An accepted request, in a form that tests can query."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Result:
 
 
 class Asked:
-    """One request.
+    """One accepted request.
 
     Attributes:
-        body: as it came, parsed.
+        body: the parsed JSON body.
     """
 
     def __init__(self, body: Mapping[str, Any]) -> None:
@@ -47,7 +47,7 @@ class Asked:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The messages as they came."""
+        """The messages of the request body."""
         return list(self.body["messages"])
 
     @property
@@ -57,7 +57,7 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """The teammate's name by the opening of the system prompt, or an empty string."""
+        """The teammate's name from the first line of the system prompt, or an empty string."""
         found = OPENING.match(self.system)
         return found[1] if found else ""
 
@@ -74,17 +74,17 @@ class Asked:
 
     @cached_property
     def turns(self) -> list[Turn]:
-        """The conversation with the messages of one role in a row taken together."""
+        """The conversation with consecutive messages of one role merged."""
         return turns(self.messages)
 
     @property
     def _last(self) -> Turn:
-        """The last turn of the user."""
+        """The last user turn."""
         return next(turn for turn in reversed(self.turns) if turn.role == "user")
 
     @property
     def last_text(self) -> str:
-        """The text since the last reply, tool results left out."""
+        """The text since the last reply, without tool results."""
         since = takewhile(lambda turn: turn.role != "assistant", reversed(self.turns))
         return "\n".join(text_of(turn.content) for turn in reversed([*since]))
 
@@ -126,10 +126,10 @@ def text_of(content: Any) -> str:
 
 
 def by_name(plays: Mapping[str, Sequence[Answer | Model]]) -> Model:
-    """Return a model that plays each teammate its own list of turns, one a request.
+    """Return a model that plays a separate list of turns for each teammate, one per request.
 
-    A callable turn is asked for its answer. After its last turn, and to a name that is not
-    listed, it says `Nothing to do.`
+    A callable turn is called for its answer. After the last turn, and for a name that is not
+    listed, the model says `Nothing to do.`
     """
     lock = threading.Lock()
     left = {name: deque(play) for name, play in plays.items()}

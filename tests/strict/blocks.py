@@ -1,4 +1,4 @@
-"""Content blocks: their shapes and places, and the refusal of wrong ones."""
+"""Content blocks: their shapes, the places where each is allowed, and the errors for wrong ones."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Final, NoReturn
 
 
 class ApiError(Exception):
-    """What the API answers instead of a message.
+    """An error response of the API.
 
     Attributes:
-        status: of HTTP.
+        status: the HTTP status.
         type: `invalid_request_error`, `not_found_error`, …
         message: the real service's sentence, as far as it is known.
         body: the refused request, parsed if it was JSON; None if it could not be read.
@@ -25,7 +25,7 @@ class ApiError(Exception):
         self.body: Any = None
 
     def encode(self, request_id: str) -> dict[str, Any]:
-        """Return the JSON object that the client sees."""
+        """Return the error as the JSON object that the client receives."""
         error = {"type": self.type, "message": self.message}
         return {"type": "error", "error": error, "request_id": request_id}
 
@@ -70,7 +70,7 @@ TOOL_ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def listed(content: Any, where: str) -> list[Block]:
-    """Return content as a list of blocks, a string as its one text block, shapes unchecked."""
+    """Return content as a list of unchecked blocks; a string becomes one text block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
@@ -85,7 +85,6 @@ def check_blocks(blocks: list[Block], place: str, where: str) -> None:
 
 
 def check_block(block: Block, place: str, where: str) -> None:
-    """Refuse a block that is not allowed in `place` or has a wrong shape."""
     kind = block.get("type")
     if kind not in REQUIRED:
         refuse(f"{where}: Input tag {kind!r} found using 'type' does not match any expected tag")
@@ -130,7 +129,7 @@ def _check_kind(block: Block, kind: str, where: str) -> None:
 
 
 def check_text(text: str, where: str) -> None:
-    """Refuse a text without anything to read."""
+    """Refuse an empty or white-space text."""
     if not text:
         refuse(f"{where}: text content blocks must be non-empty")
     if not text.strip():
@@ -154,7 +153,7 @@ def _check_result(block: Block, where: str) -> None:
     if failed and not content:
         refuse(f"{where}.tool_result: content cannot be empty if `is_error` is true")
     if isinstance(content, str):
-        # A successful result may be empty, but white space alone is not text.
+        # A successful result may be empty, but white space alone is not a valid text.
         if content:
             check_text(content, where.split(".", maxsplit=1)[0])
         return

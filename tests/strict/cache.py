@@ -1,4 +1,4 @@
-"""The prompt cache: breakpoints, and which part of a request is read, written or neither."""
+"""The prompt cache: breakpoints, and which part of a request is read, written or not cached."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from tests.strict.blocks import Block, listed, refuse, walk
 
 BREAKPOINTS = 4
-LOOK_BACK = 20  # blocks before a breakpoint at which an older entry is still found
+LOOK_BACK = 20  # an older entry is found up to so many blocks before a breakpoint
 CHARACTERS_PER_TOKEN = 4
 TTL_SECONDS: Final = {"5m": 300, "1h": 3600}
 
@@ -23,13 +23,13 @@ class _Entry(NamedTuple):
 
 
 def reckon(value: Any) -> int:
-    """Estimate the tokens of a part of a request; the same part always has the same number."""
+    """Estimate the tokens of a part of a request; equal parts get equal estimates."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
 def prompt_tokens(body: Mapping[str, Any]) -> int:
-    """Estimate the tokens of tools, system prompt and messages, breakpoints not counted."""
+    """Estimate the tokens of tools, system prompt and messages, without cache breakpoints."""
     return sum(reckon(_bare(block)) for _, block in walk(body))
 
 
@@ -50,12 +50,12 @@ def check_breakpoints(body: Mapping[str, Any]) -> None:
 
 
 class PromptCache:
-    """The prefixes that were written and have not expired, without least size; for many threads.
+    """The cached prefixes that have not expired; thread-safe and without a minimum size.
 
-    As the documentation bills it: read up to the longest prefix that is found, written for an hour
-    from there to the last breakpoint that says so, written for five minutes from there to the last
-    breakpoint of all. A breakpoint within what was read writes nothing. Only the entry that was
-    read is kept for its time anew.
+    It bills as the API documentation describes: tokens up to the longest cached prefix are read;
+    from there to the last one-hour breakpoint they are written for an hour, and from there to the
+    last breakpoint for five minutes. A breakpoint inside the read prefix writes nothing. Only the
+    entry that was read has its expiry renewed.
 
     Args:
         now: returns the time in seconds.
@@ -67,7 +67,7 @@ class PromptCache:
         self._written: dict[str, _Entry] = {}
 
     def account(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Write a request's prefixes and return the input's part of its usage."""
+        """Cache a request's prefixes and return the input part of its usage."""
         digest = hashlib.sha256(str(body["model"]).encode())
         total, prefixes, marks = 0, [("", 0)], {}
         for place, block in walk(body):
@@ -106,7 +106,7 @@ class PromptCache:
 
 
 def _usage(total: int, read: int, hour: int, marked: int) -> dict[str, Any]:
-    """Return the usage of a prompt with so many tokens before each of the borders."""
+    """Return the usage, given the prompt's tokens up to each boundary."""
     return {
         "input_tokens": total - marked,
         "cache_creation_input_tokens": marked - read,

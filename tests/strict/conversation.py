@@ -15,7 +15,7 @@ from tests.strict.replies import Prefix
 
 
 class Issued:
-    """The answers that one server has sent. Threads may share it."""
+    """The answers that one server has sent. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,7 +23,7 @@ class Issued:
         self._paused: set[tuple[str, ...]] = set()
 
     def remember(self, message: Mapping[str, Any]) -> None:
-        """Take note of a message that is being sent."""
+        """Record a message that is being sent."""
         content = message["content"]
         with self._lock:
             for block in content:
@@ -33,7 +33,7 @@ class Issued:
                 self._paused.add(_gist(content))
 
     def thinking_before(self, tool_use_id: str) -> tuple[str, ...]:
-        """Return the signatures issued in one message with a call; none for a foreign call."""
+        """Return the thinking signatures of a call's message; empty for a foreign call."""
         with self._lock:
             return self._thinking.get(tool_use_id, ())
 
@@ -56,18 +56,18 @@ def _gist(content: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The messages of one role in a row, taken together as the service takes them.
+    """Consecutive messages of one role, merged as the service merges them.
 
     Attributes:
         role: `user` or `assistant`.
-        content: the blocks of all of them.
+        content: the blocks of all these messages.
     """
 
     role: str
     content: list[Block]
 
     def ids(self, kind: str, key: str) -> list[str]:
-        """Return one key of every block of a kind: the ids of calls, or of results."""
+        """Return one key of every block of a type: the ids of calls, or of results."""
         return [block[key] for block in self.content if block["type"] == kind]
 
     @property
@@ -82,14 +82,14 @@ class Turn:
 
 
 NOTHING = Turn("user", [])
-# Models that take the role `system`. Source: the API's documentation, "Mid-conversation system
+# Models that accept the role `system`. Source: the API's documentation, "Mid-conversation system
 # messages"; the first was Opus 4.8.
 SYSTEM_MODELS: Final = re.compile(r"claude-(?:opus-4-8|(?:opus|sonnet|fable|mythos)-5|haiku-5-5)\b")
 _NO_FRAME: Final[Mapping[str, Any]] = {}
 
 
 def turns(messages: list[dict[str, Any]]) -> list[Turn]:
-    """Merge the messages of one role in a row, unchecked."""
+    """Merge consecutive messages of one role, without checks."""
     merged: list[Turn] = []
     for message in messages:
         content = listed(message["content"], "messages")
@@ -107,13 +107,13 @@ def check_conversation(
     thinks: bool = True,
     frame: Mapping[str, Any] = _NO_FRAME,
 ) -> None:
-    """Refuse messages that are no conversation.
+    """Refuse messages that are not a valid conversation.
 
     Args:
-        messages: as in the body.
-        frame: the body, of which system prompt and tools come before the messages.
-        issued: what the service has sent so far.
-        thinks: false if the request disables thinking, and may so leave thinking out.
+        messages: the `messages` of the body.
+        frame: the body; its system prompt and tools precede the messages.
+        issued: the answers that the service has sent so far.
+        thinks: false if the request disables thinking; then thinking blocks may be left out.
     """
     if not messages:
         refuse("messages: at least one message is required")
@@ -232,7 +232,7 @@ def _check_kept(turn: Turn, issued: Issued, index: int) -> None:
     for call in turn.calls:
         sent = issued.thinking_before(call)
         still = tuple(thought for thought in kept if thought in sent)
-        if still not in {(), sent}:  # all of it may be removed, as the error of a signature says
+        if still not in {(), sent}:  # removing all of it is allowed, as the signature error says
             refuse(
                 f"messages.{index}: `thinking` or `redacted_thinking` blocks in the latest "
                 "assistant message cannot be modified. These blocks must remain as they were in "

@@ -17,7 +17,7 @@ from tests.strict.wire import Wire, encode
 
 
 class Plan:
-    """The faults to come. Threads may share it."""
+    """The planned faults. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,30 +27,30 @@ class Plan:
         self._lasting: list[tuple[Callable[[], bool], Fault]] = []
 
     def push(self, *faults: Fault | None) -> None:
-        """Let the next good requests meet these, one each, in order; None spares one."""
+        """Apply these faults to the next valid requests, one each, in order; None skips one."""
         with self._lock:
             self._queue.extend(faults)
             self._watch(*faults)
 
     def when(self, fits: Callable[[Asked], bool], *faults: Fault) -> None:
-        """Let the next requests that fit meet these, one each; asked before the queue is."""
+        """Apply these faults to the next matching requests, one each, before the queued faults."""
         with self._lock:
             self._rules.append((fits, deque(faults)))
             self._watch(*faults)
 
     def during(self, holds: Callable[[], bool], fault: Fault) -> None:
-        """Let all requests meet this one as long as something holds; asked before the others."""
+        """Apply a fault to all requests while a condition holds, before all other faults."""
         with self._lock:
             self._lasting.append((holds, fault))
 
     @property
     def left(self) -> int:
-        """How many faults no request has met yet."""
+        """The number of faults that have not been applied."""
         with self._lock:
             return len(self._queue) + sum(len(faults) for _, faults in self._rules)
 
     def take(self, asked: Asked) -> Fault | None:
-        """Return the fault that this request meets, and cross it out."""
+        """Return the fault for this request, and remove it from the plan."""
         with self._lock:
             for holds, fault in self._lasting:
                 if holds():
@@ -61,7 +61,7 @@ class Plan:
             return self._queue.popleft() if self._queue else None
 
     def close(self) -> None:
-        """Release all stalls, now and later."""
+        """Release all stalls, current and future."""
         with self._lock:
             for stall in self._stalls:
                 stall.released.set()
@@ -72,15 +72,15 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Accepted:
-    """One request for a message that kept every rule.
+    """One valid request for a message.
 
     Attributes:
-        body: parsed.
+        body: the parsed JSON body.
         headers: their names in lower case.
-        received: `time.monotonic()` when it had arrived, in seconds.
-        asked: the same, for reading.
-        fault: what it met, if anything.
-        message: what it was answered with, `usage` in it, even if not all of it was sent.
+        received: `time.monotonic()` at the end of its arrival, in seconds.
+        asked: the same request in a form that tests can query.
+        fault: the fault that was applied, if any.
+        message: the answer with its `usage`, even if not all of it was sent.
     """
 
     body: dict[str, Any]
@@ -97,7 +97,7 @@ class Memory:
 
     Attributes:
         issued: the answers sent.
-        cache: the prompts read.
+        cache: the cached prompts.
     """
 
     issued: Issued = field(default_factory=Issued)
@@ -105,7 +105,7 @@ class Memory:
 
 
 class Exchange:
-    """What a fault, or nothing but the wish to answer, works on."""
+    """An accepted request with everything needed to answer it, or to apply a fault to it."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Exchange:
         wire.reset()
 
     def events(self, answer: Answer | None = None) -> list[bytes]:
-        """Encode an answer; without one, ask the test's model for it."""
+        """Encode an answer, by default that of the test's model."""
         chosen = self._model(self._accepted.asked) if answer is None else answer
         if self._omits and chosen.thinking:
             chosen = replace(chosen, thinking="")

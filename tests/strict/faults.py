@@ -1,7 +1,7 @@
-"""Faults: the ways in which a model's service fails, and the plan of which request meets one.
+"""Faults: the ways in which a model's service fails.
 
-A fault that breaks a stream breaks an answer of its own, so that the turn it spoils is played
-when the request is made again.
+A fault that breaks a stream breaks an answer of its own, so that the test's model plays the turn
+when the client retries the request.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ TYPES: Final = {
 
 
 class Fault(Protocol):
-    """One way to fail. It may strike any number of requests."""
+    """One way to fail. It may be applied to any number of requests."""
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:
-        """Answer a request in this way."""
+        """Answer a request with this fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """An HTTP error with the service's body, or with a proxy's page.
+    """An HTTP error with the service's JSON body, or with a proxy's HTML page.
 
     Attributes:
         status: 408, 409, 429, 500, 502, 503, 504, 529, …
         retry_after: the header's value: seconds, or a date.
-        html: whether the body is a page, as a load balancer's is.
-        message: of the service's body.
+        html: whether the body is a page, such as a load balancer sends.
+        message: the message in the service's body.
     """
 
     status: int
@@ -56,7 +56,6 @@ class Status:
     message: str = ""
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:  # noqa: ARG002  # as all do
-        """Send the error."""
         later = {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
         if self.html:
             page = f"<html><body><h1>{self.status} Bad Gateway</h1></body></html>".encode()
@@ -70,13 +69,12 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A 400 with a message of its own, as when one block of the conversation is not taken."""
+    """A 400 with a message of its own, such as for a rejected block of the conversation."""
 
     message: str
     status: int = 400
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:  # noqa: ARG002  # as all do
-        """Send the error."""
         wire.error(ApiError(self.status, "invalid_request_error", self.message))
 
 
@@ -86,7 +84,7 @@ class Reset:
 
     Attributes:
         after: events sent before it; None resets before any byte.
-        answer: whose events they are.
+        answer: the answer whose events are sent.
     """
 
     after: int | None = None
@@ -101,29 +99,29 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A stream that ends in the middle as if it were done: no stop reason, no `message_stop`.
+    """A stream that closes cleanly in the middle: no stop reason, no `message_stop`.
 
     Attributes:
         after: events sent before the end.
-        answer: whose events they are.
+        answer: the answer whose events are sent.
     """
 
     after: int = 4
     answer: Answer = SPOILT
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:
-        """Send some events and end well."""
+        """Send some events and close the stream cleanly."""
         _begin(wire, exchange.events(self.answer), self.after)
         wire.finish()
 
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A stream with a data line that is no JSON, or with another line that is none of the API's.
+    """A stream with a data line that is not JSON, or with a line that the API never sends.
 
     Attributes:
         after: events sent before it.
-        answer: whose events they are.
+        answer: the answer whose events are sent.
         data: the line, or several.
     """
 
@@ -144,8 +142,8 @@ class ErrorEvent:
 
     Attributes:
         after: events sent before it.
-        answer: whose events they are.
-        type: of the error.
+        answer: the answer whose events are sent.
+        type: the error type.
     """
 
     after: int = 4
@@ -162,7 +160,7 @@ class ErrorEvent:
 
 @dataclass(frozen=True, slots=True)
 class Trickle:
-    """A good answer, one byte at a time, each in a chunk of its own."""
+    """A good answer sent one byte at a time, each in its own chunk."""
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:
         """Send the model's own answer slowly."""
@@ -178,11 +176,11 @@ class Stall:
     """Silence, until the test releases it or the server closes.
 
     Attributes:
-        after: events sent before it; None stalls before any byte, and then gives the model's
-            own answer.
-        answer: whose events they are, and the rest of them once released.
-        reached: set when a request has come to the silence.
-        released: set to go on.
+        after: events sent before it; None stalls before any byte and later sends the model's own
+            answer.
+        answer: the answer whose events are sent; the rest follows after the release.
+        reached: set when a request has reached the silence.
+        released: set it to continue.
     """
 
     after: int | None = None
@@ -191,7 +189,7 @@ class Stall:
     released: threading.Event = field(default_factory=threading.Event)
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:
-        """Send some events, if any, wait, and go on."""
+        """Send some events, if any, wait, and send the rest."""
         events = [] if self.after is None else exchange.events(self.answer)
         sent = 0 if self.after is None else _begin(wire, events, self.after)
         self.reached.set()
@@ -209,11 +207,11 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Pings:
-    """A stream that is alive and says nothing, until its reader goes or the server closes.
+    """A stream that sends only pings, until its reader disconnects or the server closes.
 
     Attributes:
-        after: events sent before it.
-        every_seconds: between two pings.
+        after: events sent before the pings.
+        every_seconds: the interval between two pings.
     """
 
     after: int = 4
@@ -230,10 +228,10 @@ class Pings:
 
 @dataclass(frozen=True, slots=True)
 class Endless:
-    """An answer that never ends, as fast as its reader takes it, until that goes."""
+    """An endless answer, sent as fast as its reader accepts it, until the reader disconnects."""
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:
-        """Begin the answer, and go on with it."""
+        """Begin the answer and continue it."""
         _begin(wire, exchange.events(SPOILT), 2)
         delta = {"type": "text_delta", "text": "x" * 1_000_000}
         while not exchange.closing:
@@ -241,7 +239,7 @@ class Endless:
 
 
 def _begin(wire: Wire, events: list[bytes], after: int) -> int:
-    # `message_delta` and `message_stop` would make the answer whole.
+    # `message_delta` and `message_stop` would complete the answer.
     sent = min(after, len(events) - 2)
     wire.start()
     for data in events[:sent]:
@@ -250,7 +248,7 @@ def _begin(wire: Wire, events: list[bytes], after: int) -> int:
 
 
 def _with_block(block: dict[str, Any], stop_reason: object = "tool_use") -> Malformed:
-    """A stream that is whole, but for the shape of its one block."""
+    """Return a stream that is complete, but whose one block has a wrong shape."""
     delta = {"stop_reason": stop_reason, "stop_sequence": None}
     events = (
         event("content_block_start", index=0, content_block=block),

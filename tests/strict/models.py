@@ -25,7 +25,7 @@ class Kind:
         line: such as `opus`.
         efforts: the levels of effort.
         thinking: the values of `thinking.type`.
-        omits: whether the text of thinking is left out unless `display` asks for it.
+        omits: whether the text of thinking is left out unless `display` requests it.
         bare: whether it refuses sampling parameters and a forced choice of tools.
         edits: whether the service can clear tool results and summarise.
     """
@@ -39,7 +39,7 @@ class Kind:
     edits: bool = False
 
     def capabilities(self) -> dict[str, Any] | None:
-        """Return them as the models endpoint does: all keys are always there."""
+        """Return the capabilities as the models endpoint does: all keys are always present."""
         if not self.named:
             return None
         yes, thinks = {"supported": True}, {"adaptive", "enabled"} & set(self.thinking)
@@ -64,7 +64,7 @@ class Kind:
 
 
 def kind_of(model: str) -> Kind:
-    """Return the parameters that a model accepts; one of another maker accepts all."""
+    """Return the parameters that a model accepts; a model of another vendor accepts all."""
     found = _NAME.fullmatch(model)
     if found is None:
         return Kind()

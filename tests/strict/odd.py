@@ -1,7 +1,7 @@
-"""Replies that gateways send and the API does not: the meaning and the cost of each body.
+"""Replies that gateways send but the API does not: the meaning and the cost of each body.
 
 Every body answers a request for work with the tool `do`. Each is a known report against a real
-server, or a variation of one.
+server, or a variation of such a report.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EVENTS: Final = "text/event-stream"
 JSON: Final = "application/json"
 HTML: Final = "text/html"
 IN, OUT = 12, 9  # tokens that each reply reports
-CUT: Final = (IN, None)  # the reply breaks off before it reports its output
+CUT: Final = (IN, None)  # the reply ends before it reports its output tokens
 CALL: Final[dict[str, Any]] = {"type": "tool_use", "id": "toolu_1", "name": "do", "input": {}}
 INPUT: Final = '{"word": "a"}'
 
@@ -26,19 +26,20 @@ Events = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OddReply:
-    """One body.
+    """One odd reply.
 
     Attributes:
-        name: of the case.
-        body: as it is sent, with status 200.
+        name: the name of the case.
+        body: the bytes that are sent, with status 200.
         kind: its content type.
-        does: the words that `do` is called with; `None` where the body is not a reply.
+        does: the words that `do` is called with; `None` if the body is not a usable reply.
         error: part of the error result that the call gets in place of running.
-        sentence: part of the notice after it came twice in a row.
-        billed: input and output tokens that the server reports; `None` for those it does not.
+        sentence: part of the notice after the reply came twice in a row.
+        billed: input and output tokens that the server reports; `None` for a figure that is not
+            reported.
         recovers: whether the next try is made at once, however often it has failed.
         ends: whether the reply ends the turn.
-        open: whether the connection stays open behind the body.
+        open: whether the connection stays open after the body.
     """
 
     name: str
@@ -53,11 +54,10 @@ class OddReply:
     open: bool = False
 
     def __str__(self) -> str:
-        """Return the name of the case."""
         return self.name
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:
-        """Send it, as a fault of the strict server."""
+        """Send the body, as a fault of the strict server."""
         if not self.open:
             wire.reply(200, self.body, {"content-type": self.kind})
             return

@@ -1,4 +1,4 @@
-"""Refusals that have nothing to do with the request, in the words of the servers that send them."""
+"""Refusals that the request did not cause, in the words of the servers that send them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Refusal:
     """An error of the API or of a gateway.
 
     Attributes:
-        status: of HTTP.
+        status: the HTTP status.
         error: the `error` of the body.
-        headers: sent with it.
+        headers: the response headers.
     """
 
     status: int
@@ -25,7 +25,6 @@ class Refusal:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:  # noqa: ARG002  # as all do
-        """Send the error."""
         body = {"type": "error", "error": self.error, "request_id": wire.request_id}
         wire.json(self.status, body, self.headers)
 
@@ -35,30 +34,29 @@ class Page:
     """A page of a proxy or of a hotel's network.
 
     Attributes:
-        status: of HTTP.
-        headers: sent with it.
+        status: the HTTP status.
+        headers: the response headers.
     """
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:  # noqa: ARG002  # as all do
-        """Send the page."""
         page = b"<html><body><h1>Access denied</h1></body></html>"
         wire.reply(self.status, page, {"content-type": "text/html", **self.headers})
 
 
 def refusal(status: int, kind: str, message: str, **more: Any) -> Refusal:
-    """Return a refusal with an error type and a message; `more` is further parts of the error."""
+    """Return a refusal with an error type and a message; `more` adds further keys to the error."""
     return Refusal(status=status, error={"type": kind, "message": message, **more})
 
 
 def usage_limit(until: str, *, workspace: bool = False) -> Refusal:
-    """Return the refusal at a spend limit that a person has set.
+    """Return the refusal for a spend limit that a person has set.
 
     Args:
         until: the day on which access is regained, such as `2026-12-01`.
-        workspace: whether the limit is the workspace's.
+        workspace: whether the limit belongs to the workspace.
     """
     whose = "workspace API" if workspace else "API"
     said = f"You have reached your specified {whose} usage limits. You will regain access on"
@@ -66,7 +64,7 @@ def usage_limit(until: str, *, workspace: bool = False) -> Refusal:
 
 
 def spend_cap(until: str) -> Refusal:
-    """Return the refusal at the cap of the usage tier, which comes without `retry-after`."""
+    """Return the refusal for the usage tier's cap, which has no `retry-after` header."""
     said = (
         "You have reached your API usage limits: your organization has crossed its monthly API "
         "usage threshold, set based on your organization's API tier. You will regain access on"
@@ -86,7 +84,7 @@ REVOKED_KEY = refusal(401, "authentication_error", "This API key has been disabl
 NO_PERMISSION = refusal(
     403, "permission_error", "Your API key does not have permission to use the specified resource."
 )
-# Of OpenRouter, which checks what `max_tokens` may cost before it asks the model.
+# From OpenRouter, which checks the possible cost of `max_tokens` before it calls the model.
 FEWER_TOKENS = Refusal(
     status=402,
     error={
@@ -95,26 +93,26 @@ FEWER_TOKENS = Refusal(
         "code": 402,
     },
 )
-# Of OpenAI, passed on by a gateway.
+# From OpenAI, passed on by a gateway.
 QUOTA = refusal(
     429,
     "insufficient_quota",
     "You exceeded your current quota, please check your plan and billing details.",
     code="insufficient_quota",
 )
-# Of LiteLLM, whose older versions call it an `auth_error`.
+# From LiteLLM, whose older versions call it an `auth_error`.
 BUDGET = refusal(
     400, "auth_error", "Budget has been exceeded! Current cost: 26.075, Max budget: 0.25"
 )
-# Of DeepSeek.
+# From DeepSeek.
 BALANCE = refusal(402, "unknown_error", "Insufficient Balance", code="invalid_request_error")
 
 
 def daily_requests(reset: float) -> Refusal:
-    """Return OpenRouter's refusal of more free requests; the headers are within the body.
+    """Return OpenRouter's refusal at the daily limit of free requests; headers are in the body.
 
     Args:
-        reset: when more are free, in seconds since the epoch.
+        reset: when the limit resets, in seconds since the epoch.
     """
     headers = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(reset * 1000))}
     said = "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 free requests"
@@ -123,10 +121,10 @@ def daily_requests(reset: float) -> Refusal:
 
 
 def subscription_limit(reset: float) -> Refusal:
-    """Return the refusal at the limit of a subscription's five hours.
+    """Return the refusal at the five-hour limit of a subscription.
 
     Args:
-        reset: when they are over, in seconds since the epoch.
+        reset: when the limit resets, in seconds since the epoch.
     """
     said = "This request would exceed your account's rate limit. Please try again later."
     headers = {

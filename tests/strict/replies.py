@@ -1,4 +1,4 @@
-"""Answers of the model: text, thinking and tool calls, to be sent any number of times."""
+"""Answers of the model: text, thinking and tool calls, which can be sent any number of times."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _REDACTED: Final = "redacted"
 
 
 class Prefix:
-    """The part of a request before a block; grows with each block.
+    """The part of a request before a block; it grows with each block.
 
-    It needs no memory of requests: another server knows the same signatures, as after a restart.
+    It is computed from the request alone, so another server, such as one after a restart, accepts
+    the same signatures.
     """
 
     def __init__(self, body: Mapping[str, Any]) -> None:
@@ -38,7 +39,7 @@ class Prefix:
         return prefix
 
     def add(self, role: str, block: Mapping[str, Any]) -> None:
-        """Go on behind the next block."""
+        """Extend the prefix by the next block."""
         self._digest.update(_encode([role, block]))
 
     def sign(self, thinking: str) -> str:
@@ -52,7 +53,7 @@ class Prefix:
         return self.sign(_REDACTED)
 
     def is_genuine(self, block: Mapping[str, Any]) -> bool:
-        """Return whether a thinking block was issued behind this very prefix, and is unchanged."""
+        """Return whether a thinking block was issued after this exact prefix and is unchanged."""
         if block["type"] == "redacted_thinking":
             return bool(block["data"] == self.sign_redacted())
         return bool(block["signature"] == self.sign(block["thinking"]))
@@ -73,7 +74,7 @@ def _without_breakpoints(part: Any) -> Any:
 
 
 _NOTHING: Final[Mapping[str, Any]] = {"messages": []}
-# A tool's name and its input; a string is streamed as it stands, so that it may be broken JSON.
+# A tool's name and its input; a string is streamed unchanged, so that it may be broken JSON.
 Call = tuple[str, Mapping[str, Any] | str]
 
 
@@ -83,13 +84,13 @@ class Answer:
 
     Attributes:
         text: left out of the content if empty.
-        thinking: a thinking block before everything else; None for none, "" for one whose
-            text is withheld but which must be returned all the same.
+        thinking: a thinking block before everything else; None for none, "" for a block with
+            withheld text, which the client must still return.
         redacted: a redacted thinking block after it.
-        calls: the tools it asks for.
+        calls: the requested tool calls.
         stop_reason: by default `tool_use` with calls and `end_turn` without.
-        stop_details: what a `refusal` comes with.
-        usage: figures that replace those that the server reckons.
+        stop_details: the details that accompany a `refusal`.
+        usage: figures that replace the server's estimates.
     """
 
     text: str = ""
@@ -101,10 +102,10 @@ class Answer:
     usage: Mapping[str, int] = field(default_factory=dict)
 
     def content(self, body: Mapping[str, Any] = _NOTHING) -> list[dict[str, Any]]:
-        """Return the content blocks, each tool call under an id never used before.
+        """Return the content blocks, each tool call with a new id.
 
         Args:
-            body: of the request, to which thinking is bound.
+            body: the request, to which thinking is bound.
         """
         blocks: list[dict[str, Any]] = []
         prefix = Prefix.of_request(body)
@@ -127,7 +128,7 @@ class Answer:
     def message(
         self, *, model: str, usage: Mapping[str, Any], body: Mapping[str, Any] = _NOTHING
     ) -> dict[str, Any]:
-        """Return a whole message under a new id, its usage completed with the output's."""
+        """Return a complete message with a new id; output tokens are added to its usage."""
         content = self.content(body)
         return {
             "id": new_id("msg"),
@@ -156,7 +157,7 @@ def say(
     stop_reason: str | None = None,
     usage: Mapping[str, int] | None = None,
 ) -> Answer:
-    """Answer with text, and tool calls after it; `say()` is an answer without content."""
+    """Answer with text, followed by tool calls; `say()` is an answer without content."""
     return Answer(
         text=text,
         thinking=thinking,

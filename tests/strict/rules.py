@@ -31,7 +31,7 @@ TOOL_KEYS: Final = {
 
 
 # Source: the API's documentation, "Structured outputs", JSON Schema limitations and complexity
-# limits. The API has further limits on the compiled grammar, which it does not tell.
+# limits. The API has further, undocumented limits on the compiled grammar.
 STRICT_TOOLS: Final = 20
 STRICT_OPTIONAL: Final = 24
 STRICT_UNIONS: Final = 16
@@ -43,7 +43,7 @@ STRICT_KEYWORDS: Final = {
 
 
 def check_tools(body: dict[str, Any]) -> None:
-    """Refuse tools of a wrong shape, or a history of tool calls without any tools."""
+    """Refuse tools of a wrong shape, or a history of tool calls when no tools are given."""
     tools = body.get("tools", [])
     for index, tool in enumerate(tools):
         _check_tool(tool, f"tools.{index}")
@@ -123,7 +123,7 @@ def _check_strict_part(part: dict[str, Any], where: str) -> None:
 
 
 def _parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a schema and all schemas in it."""
+    """Yield a schema and all its subschemas."""
     yield schema
     named = [schema.get(key, {}) for key in ("properties", "$defs", "definitions")]
     below = [one for group in named for one in group.values()]
@@ -190,13 +190,14 @@ class Terms:
     """The keys, models and limits of one server.
 
     Attributes:
-        keys: the bearer keys that it knows.
+        keys: the accepted bearer keys.
         models: the names of its models.
         context_tokens: the longest prompt.
         output_tokens: the largest `max_tokens`.
-        retires_at: when its models retire, as the models endpoint says it.
-        no_page_status: answers a request for one model where the server has only the list of
-            models, such as 404 or 405; `None` for a server with a page for each model, as the API.
+        retires_at: when its models retire, in the models endpoint's format.
+        no_page_status: the status for a request for a single model, such as 404 or 405, if the
+            server has only the list of models; `None` for a server with a page for each model, as
+            the API has.
     """
 
     keys: tuple[str, ...]
@@ -207,7 +208,7 @@ class Terms:
     no_page_status: int | None = None
 
     def kind_of(self, model: str) -> Kind:
-        """Return what a model takes; without pages only what servers that imitate the API take."""
+        """Return a model's parameters; without model pages, those of imitating servers."""
         return kind_of(model) if self.no_page_status is None else Kind()
 
 
@@ -216,7 +217,7 @@ def check_headers(headers: Mapping[str, str], terms: Terms) -> None:
 
     Args:
         headers: their names in lower case.
-        terms: of the server.
+        terms: the server's keys, models and limits.
     """
     scheme, _, key = headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or key not in terms.keys:
@@ -236,7 +237,7 @@ def parse_body(content_type: str, data: bytes) -> dict[str, Any]:
         refuse(f"content-type: expected application/json, got {content_type!r}")
     try:
         body = json.loads(data)
-        # Half of a surrogate pair passes Python's reader, but not the service's.
+        # Python's JSON reader accepts half of a surrogate pair; the service does not.
         json.dumps(body, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         refuse(f"The request body is not valid JSON: {error}")
@@ -348,7 +349,7 @@ def _check_thinking(thinking: dict[str, Any], max_tokens: int | None, kind: Kind
 
 
 def listing(terms: Terms) -> dict[str, Any]:
-    """Return the one page of models."""
+    """Return the list of models, which is a single page."""
     data = [_entry(name, terms) for name in terms.models]
     ends = {"first_id": terms.models[0], "last_id": terms.models[-1]}
     return {"data": data, "has_more": False, **ends}
@@ -358,7 +359,7 @@ def entry(name: str, terms: Terms) -> dict[str, Any]:
     """Return a model's page.
 
     Raises:
-        ApiError: 404, no such model, or no page of it.
+        ApiError: 404: the model does not exist or has no page.
     """
     if terms.no_page_status is not None:
         raise ApiError(terms.no_page_status, "not_found_error", "Not found")

@@ -1,4 +1,4 @@
-"""The strict server: the Messages API on a local port, refusing what the real one refuses."""
+"""The strict server: the Messages API on a local port, as strict as the real one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Incoming:
 
     Attributes:
         method: `GET` or `POST`.
-        path: without the query.
+        path: the path without the query.
         headers: their names in lower case.
         data: the body.
     """
@@ -85,7 +85,6 @@ class Listener(ThreadingHTTPServer):
         self._begin(self.process_request_thread, request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection."""
         with self._lock:
             self._open.discard(request)
         super().shutdown_request(request)
@@ -106,12 +105,12 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: Listener
 
-    def do_GET(self) -> None:  # http.server's name
+    def do_GET(self) -> None:  # the name is set by http.server
         """Serve a request without a body."""
         self._serve(b"")
 
-    def do_POST(self) -> None:  # http.server's name
-        """Serve a request with a body, unless its client is killed before all of that was sent."""
+    def do_POST(self) -> None:  # the name is set by http.server
+        """Serve a request with a body; drop it if the client dies before sending all of it."""
         length = int(self.headers.get("content-length", "0"))
         data = self.rfile.read(length)
         if len(data) < length:
@@ -133,7 +132,7 @@ def _hang_up(connection: socket.socket) -> None:
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:
-        return  # the client was first
+        return  # the client disconnected first
 
 
 __all__ = ["Accepted", "Asked", "StrictServer", "by_name"]
@@ -145,10 +144,10 @@ class StrictServer:
     """A server for the length of a `with` block.
 
     Attributes:
-        requests: those accepted, in order of arrival.
-        refused: those refused; a test of ours asserts that it is empty. Questions for the page of a
-            model are not in it.
-        broken: what the test's own model raised; the first is raised again at the end.
+        requests: the accepted requests, in order of arrival.
+        refused: the refused requests, except requests for a model's page; most tests assert that it
+            is empty.
+        broken: exceptions of the test's own model; the first is raised again at the end.
         faults: the plan of faults.
     """
 
@@ -187,12 +186,12 @@ class StrictServer:
         return self._listener.url
 
     def change_keys(self, *keys: str) -> None:
-        """Take these keys from now on, and no others."""
+        """Accept only these keys from now on."""
         self._terms = replace(self._terms, keys=keys)
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables by which a child process finds this server."""
+        """The environment variables that point a child process to this server."""
         return {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": self._terms.keys[0]}
 
     def __enter__(self) -> Self:
@@ -229,7 +228,7 @@ class StrictServer:
                     self.refused.append(error)
             wire.error(error)
         except ConnectionError:
-            raise  # the client has gone, and the connection with it
+            raise  # the client disconnected
         except Exception as error:  # noqa: BLE001  # whatever a test's model may raise
             with self._lock:
                 self.broken.append(error)
@@ -254,7 +253,7 @@ class StrictServer:
         check_create(body, version, self._terms, self._memory.issued)
         asked = Asked(body)
         with self._lock:
-            # One lock for both, so that the order of faults is the order of `requests`.
+            # A single lock, so that faults and `requests` have the same order.
             fault = self.faults.take(asked)
             accepted = Accepted(
                 body=body,

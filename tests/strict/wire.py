@@ -13,11 +13,11 @@ from typing import Any
 from tests.strict.blocks import ApiError
 from tests.strict.replies import new_id
 
-PIECE = 7  # characters in a delta, unless the text is so long that it would take too many
+PIECE = 7  # characters per delta; very long texts use longer ones
 
 
 def encode(message: Mapping[str, Any]) -> list[bytes]:
-    """Return the events, one bytes object each, from `message_start` to `message_stop`."""
+    """Return the events from `message_start` to `message_stop`, each as a bytes object."""
     return list(_events(message))
 
 
@@ -71,7 +71,7 @@ def _deltas(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         case "tool_use":
             given = block["input"]
             whole = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-            # The real service opens with an empty piece, and sends nothing more for `{}`.
+            # The real service sends an empty delta first, and nothing more for `{}`.
             for piece in ("", *_pieces("" if whole == "{}" else whole)):
                 yield {"type": "input_json_delta", "partial_json": piece}
 
@@ -82,7 +82,7 @@ def _pieces(text: str) -> list[str]:
 
 
 class Wire:
-    """The response to one request: whole by `reply`, or in pieces from `start` to `finish`.
+    """The response to one request: whole by `reply`, or in chunks from `start` to `finish`.
 
     Attributes:
         request_id: sent as the `request-id` header.
@@ -93,17 +93,17 @@ class Wire:
         self.request_id = new_id("req")
 
     def reply(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send a whole response."""
+        """Send a complete response."""
         self._head(status, {"content-length": str(len(body)), **headers})
         self._handler.wfile.write(body)
 
     def json(self, status: int, value: Any, headers: Mapping[str, str] | None = None) -> None:
-        """Send a whole response of JSON."""
+        """Send a complete JSON response."""
         body = json.dumps(value).encode()
         self.reply(status, body, {"content-type": "application/json", **(headers or {})})
 
     def error(self, error: ApiError, headers: Mapping[str, str] | None = None) -> None:
-        """Send a refusal."""
+        """Send an API error."""
         self.json(error.status, error.encode(self.request_id), headers)
 
     def start(self) -> None:
@@ -113,18 +113,18 @@ class Wire:
         self._head(200, {**chunked, "cache-control": "no-cache"})
 
     def send(self, data: bytes) -> None:
-        """Send a piece of the stream, as a chunk of its own."""
+        """Send a part of the stream as its own chunk."""
         self._handler.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
     def finish(self) -> None:
-        """End the stream as HTTP wants it."""
+        """End the stream with the final empty chunk of HTTP."""
         self._handler.wfile.write(b"0\r\n\r\n")
 
     def reset(self) -> None:
-        """Break the connection: the client gets a reset, not an end."""
+        """Break the connection: the client sees a reset instead of a clean end."""
         connection = self._handler.connection
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        # http.server would shut the connection down first, which the client sees as an end.
+        # http.server would shut the connection down first, which the client sees as a clean end.
         os.close(connection.detach())
         self._handler.close_connection = True
 
