@@ -11,7 +11,7 @@ from teamd.postman.start import read_command
 
 
 def main() -> int:
-    """Be the postman; return the exit code."""
+    """Run the postman; return the exit code."""
     root, settings = read_command(sys.argv[1:])
     return live(TeamPaths(root), settings, Mask())
 

@@ -1,4 +1,4 @@
-"""What becomes of lines that arrive: mail into inboxes, requests to teamd, answers to who waits."""
+"""Dispatch received lines: mail to inboxes, requests to teamd, answers to waiting commands."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from teamd.postman.delivery import FarDelivery
 
 @dataclass(slots=True)
 class Arrivals:
-    """The receiver of all that other hosts send.
+    """The receiver of all lines from other hosts.
 
     Attributes:
-        outbox: returns the one of a host.
+        outbox: returns the outbox for a host.
     """
 
     delivery: FarDelivery
@@ -40,7 +40,7 @@ class Arrivals:
         self.delivery.deliver(host, lines)
 
     def act(self, host: str, line: Mapping[str, Any]) -> None:
-        """Carry out a request, or hand over an answer; see `Receiver`."""
+        """Execute a request, or deliver an answer; see `Receiver`."""
         match line.get("kind"):
             case str(kind) if kind == REQUEST:
                 task = asyncio.create_task(self._carry_out(host, line))
@@ -59,11 +59,11 @@ class Arrivals:
             answer = await self.commands.carry_out(host, line)
             if answer is not None:
                 self.outbox(host).append(ANSWER, **answer.encode())
-        except TeamError as error:  # the asker's time runs out
+        except TeamError as error:  # the sender's request times out
             self.journal.error("not answered", error, host=host)
 
     def _unknown(self, host: str, lines: Sequence[OutLine]) -> Sequence[OutLine]:
-        """Return the lines that are not here already: this host may have been stopped at them."""
+        """Return the lines not delivered yet; this host may have stopped during the delivery."""
         named: defaultdict[str, set[str]] = defaultdict(set)
         found = [(line, read_fields(line)) for line in lines]
         for name, made in filter(None, (self._told(fields) for _, fields in found)):
@@ -71,11 +71,11 @@ class Arrivals:
         paths = self.delivery.post.paths
         there = {name: find_ids(paths, name, ids) for name, ids in named.items()}
         for name in filter(there.get, there):
-            files.make_durable(paths.inbox(name))  # whoever put it there may have been killed
+            files.make_durable(paths.inbox(name))  # a killed process may have left it unsynced
         return [line for line, fields in found if not self._is_known(host, fields, there)]
 
     def _is_known(self, host: str, line: Mapping[str, Any], there: Mapping[str, set[str]]) -> bool:
-        """Return whether a message is here, given the ids that are, by receivers."""
+        """Return whether a message is delivered, given the known ids by receiver."""
         told = self._told(line)
         if told is None or told[1] not in there[told[0]]:
             return False
@@ -84,7 +84,7 @@ class Arrivals:
         return bool(texts_sent(self.delivery.post.paths, name, sender, made))
 
     def _told(self, line: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Return the receiver's name as it is here and the id; `None` where there is none."""
+        """Return the receiver's name as in the roster, and the message id; `None` if unknown."""
         match line:
             case {"to": str(to), "message": {"id": str(made)}} if made:
                 pass
@@ -92,5 +92,5 @@ class Arrivals:
                 return None
         try:
             return self.delivery.post.receiver(to)[0], made
-        except TeamError:  # whoever delivers it says so
+        except TeamError:  # reported on delivery
             return None

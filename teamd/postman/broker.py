@@ -1,8 +1,8 @@
-"""The connections to the broker, one after the other.
+"""Connections to the broker, one after another.
 
-A broker is a plain router here: it stores nothing, and what is published while nobody listens is
-gone. So nothing is kept back for later either: `publish` says whether there is a connection, and
-whoever needs more asks the far side.
+The broker only routes here: it stores nothing, and messages without a listener are lost. So nothing
+is buffered on this side either: `publish` returns whether there is a connection, and callers that
+need a confirmation ask the other host for one.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from teamd.postman.connection import BrokerConnection, LostConnection
 from teamd.postman.reasons import explain, is_refusal
 
 _FIRST_PAUSE_SECONDS: Final = 0.1
-_LONGEST_PAUSE_SECONDS: Final = 1.5  # what waits moves soon after a heal
-_REFUSED_PAUSE_SECONDS: Final = 15.0  # where only a person can mend it
+_LONGEST_PAUSE_SECONDS: Final = 1.5  # waiting mail moves soon after the network is repaired
+_REFUSED_PAUSE_SECONDS: Final = 15.0  # for errors that only a person can fix
 _NO_SERVERS: Final = "[hosts] servers is empty; `teamctl hosts join FILE` fills it"
 
 
 async def find_trouble(servers: Sequence[str], certificates: Certificates) -> list[str]:
-    """Connect to the first of these servers that takes this host, and leave it again.
+    """Connect to the first of these servers that accepts this host, and disconnect again.
 
     Returns:
-        Why none does, for each; nothing where one does.
+        Why each server failed; empty if one accepted this host.
     """
     _quieten_libraries()
     troubles = []
@@ -45,22 +45,23 @@ async def find_trouble(servers: Sequence[str], certificates: Certificates) -> li
 
 
 def _quieten_libraries() -> None:
-    logging.getLogger("nats").addHandler(logging.NullHandler())  # every reason is told here
-    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of each broker that ends
+    logging.getLogger("nats").addHandler(logging.NullHandler())  # `explain` reports every reason
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns at each broker shutdown
 
 
 class Broker:
-    """One connection after the other to a team's broker.
+    """A sequence of connections to a team's broker.
 
     Args:
-        servers: the broker's addresses, each `tls://HOST:PORT`; the first is tried first.
-        certificates: for TLS; `None` for a server without, as on a loopback port of a test.
-        subjects: what to subscribe, and what to call with a subject and its payload. Such calls
-            come one after the other for each of these.
-        connected: is called once all of that is subscribed.
-        disconnected: is called with the reason when a connection is lost, and with those of all
-            servers when none of them takes this host.
-        denied: is called with what the broker does not allow this host.
+        servers: the broker's addresses, each `tls://HOST:PORT`, in the order in which they are
+            tried.
+        certificates: for TLS; `None` for a server without TLS, such as a test's on a loopback port.
+        subjects: the subjects to subscribe to, each with a callback for subject and payload. Calls
+            for one subject do not overlap.
+        connected: called once all subjects are subscribed.
+        disconnected: called with the reason when a connection is lost, and with all reasons when no
+            server accepts this host.
+        denied: called with each operation that the broker does not allow this host.
     """
 
     def __init__(
@@ -89,27 +90,27 @@ class Broker:
 
     @property
     def full(self) -> bool:
-        """Whether so much waits to be taken that `drain` comes before another `publish`."""
+        """Whether so much data is buffered that `drain` must precede another `publish`."""
         return self._link is not None and self._link.full
 
     def publish(self, subject: str, payload: bytes) -> bool:
-        """Hand a payload to the broker.
+        """Send a payload to the broker.
 
         Returns:
-            Whether it was handed over; nothing says that it arrives.
+            Whether there was a connection. Delivery is not confirmed.
         """
         return self._link is not None and self._link.publish(subject, payload)
 
     async def drain(self) -> None:
-        """Wait until the broker has taken what was published, or the connection is lost."""
+        """Wait until the broker has accepted the published data, or the connection is lost."""
         if self._link is not None:
             await self._link.drain()
 
     async def run(self) -> NoReturn:
-        """Connect, and connect again, until this is cancelled; the last payloads are handed over.
+        """Connect and reconnect until cancelled; on cancellation the last payloads are sent.
 
         Raises:
-            Exception: what a callback has raised.
+            Exception: an exception from a callback.
         """
         pause = _FIRST_PAUSE_SECONDS
         while True:
@@ -122,12 +123,12 @@ class Broker:
                     pause, reasons = _FIRST_PAUSE_SECONDS, {why: None}
                     break
             self._disconnected("; ".join(reasons) or _NO_SERVERS)
-            # Jitter: all hosts lose a broker in the same moment.
+            # Jitter, because all hosts lose a broker at the same moment.
             await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311 -- no secret
             pause = min(2 * pause, _REFUSED_PAUSE_SECONDS if refused else _LONGEST_PAUSE_SECONDS)
 
     async def _serve(self, server: str) -> tuple[LostConnection, str]:
-        """Connect to a server, and return how that ended, also in a sentence."""
+        """Connect to a server; return how the connection ended, and a sentence about it."""
         link = BrokerConnection(server, self._certificates, self._denied)
         try:
             await link.open(self._subjects)

@@ -1,4 +1,4 @@
-"""Builds the postman: one function, for its process and for tests."""
+"""Build the postman, for its process and for tests."""
 
 from __future__ import annotations
 
@@ -35,22 +35,23 @@ from teamd.team.roster import Roster
 from teamd.team.states import ChildExit
 
 POSTMAN: Final = "postman"  # in its log
-_PATIENCE_SECONDS: Final = 0.5  # for a lock: all other hosts wait meanwhile
+_PATIENCE_SECONDS: Final = 0.5  # for a lock; other hosts wait meanwhile
 
 
 def live(paths: TeamPaths, settings: Settings, mask: Mask) -> int:
-    """Be the postman of a team; return the exit code."""
+    """Run the postman of a team; return the exit code."""
     with closing(Journal(HostPlaces(paths).log, POSTMAN, mask)) as journal:
         try:
             HostPlaces(paths).create()
             if not postman_runs(paths):
-                _doubt_view(paths)  # whoever sees the lock believes the view
-            lock = InstanceLock(HostPlaces(paths).postman)  # never two at a time
-            _doubt_view(paths)  # the same, where another one has ended meanwhile
+                # Before the lock is visible, because readers then trust the view.
+                _doubt_view(paths)
+            lock = InstanceLock(HostPlaces(paths).postman)  # allows only one postman
+            _doubt_view(paths)  # again, if another postman has ended meanwhile
             sweep_answers(paths)
             journal.note(LoggedEvent.PROCESS_BEGAN, pid=os.getpid(), name=settings.hosts.name)
             asyncio.run(_serve(paths, settings, journal, lock))
-        except Exception as error:  # noqa: BLE001 -- the child's edge: the log is where it is read
+        except Exception as error:  # noqa: BLE001 -- the child's edge: errors are read in the log
             return explain_exit(journal, error)
     return ChildExit.STOPPED
 
@@ -75,13 +76,13 @@ async def _serve(
 def build_postman(
     paths: TeamPaths, settings: Settings, journal: Journal, check: Callable[[], None]
 ) -> Postman:
-    """Build the postman of a team whose `[hosts]` has a name; nothing of it runs yet.
+    """Build the postman of a team whose `[hosts]` has a name, without starting it.
 
     Args:
         paths: the team.
         settings: all of its settings.
-        journal: the postman's.
-        check: raises a `StoreError` where the team directory is no longer this process's.
+        journal: the postman's log.
+        check: raises a `StoreError` if the team directory was moved or replaced.
 
     Raises:
         StoreError: the roster cannot be read.

@@ -1,4 +1,4 @@
-"""What a host proves itself with to the broker."""
+"""The TLS certificates of a host for its connection to the broker."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from teamd.errors import TeamError
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What a host proves itself with, and what it believes: files in PEM.
+    """A host's TLS files, in PEM.
 
     Attributes:
-        cert: the host's own.
-        key: that belongs to it.
-        ca: whose certificates are believed, and no others.
+        cert: the host's certificate.
+        key: the key of that certificate.
+        ca: the only CA whose certificates are trusted.
     """
 
     cert: Path
@@ -24,10 +24,10 @@ class Certificates:
     ca: Path
 
     def context(self) -> ssl.SSLContext:
-        """Load the files for TLS, with both ends proven.
+        """Load the files into a TLS context that verifies both ends.
 
         Raises:
-            TeamError: one is missing, or they do not belong together.
+            TeamError: a file is missing, or the files do not match.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3

@@ -1,7 +1,7 @@
-"""What other hosts ask of this one: carried out by its own teamd, as its settings allow.
+"""Commands from other hosts, executed by this host's teamd if its settings allow them.
 
-A request has been noted as received before it comes here, so a kill in between loses it and never
-repeats it. How late it is the far clock tells, see `presence`.
+A request is recorded as received before it gets here, so a kill in between loses it and never
+repeats it. Its deadline is checked by the other host's clock, see `presence`.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from teamd.journal import Journal
 from teamd.messages import LEAD
 from teamd.postman.presence import BEAT_SECONDS
 
-_CLOCK_SECONDS: Final = 3 * BEAT_SECONDS  # within which each end has heard the other's echo
+_CLOCK_SECONDS: Final = 3 * BEAT_SECONDS  # after which each side has heard the other's echo
 _LOOK_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """Carries out what other hosts ask for.
+    """Executes commands of other hosts.
 
     Attributes:
-        paths: the team of this host.
+        paths: the team on this host.
         team: its name.
-        name: of this host.
-        allows: says whether a host may ask for a command here.
-        left: returns the seconds until a moment by the clock of another host, in a boot of it; 0
-            where that has passed, or may have, `None` while that clock is not known.
+        name: the name of this host.
+        allows: returns whether a host may use a command here.
+        left: given a host, its boot and a time by its clock, returns the seconds until then; 0 if
+            the time has passed or may have passed, `None` while that clock is unknown.
     """
 
     paths: TeamPaths
@@ -44,11 +44,11 @@ class Commands:
     journal: Journal
 
     async def carry_out(self, host: str, line: Mapping[str, Any]) -> FarAnswer | None:
-        """Do what a host asks for; return the answer, or `None` where it asks for nothing.
+        """Execute a host's request; return the answer, or `None` if the line is not a request.
 
         Args:
-            host: who asks, by the subject, which the broker binds to a certificate.
-            line: as it came; read here, and never believed.
+            host: the sender by the subject, which the broker binds to a certificate.
+            line: the untrusted request.
         """
         try:
             request = FarRequest.decode(line)
@@ -65,7 +65,10 @@ class Commands:
         return answer
 
     async def _left(self, host: str, request: FarRequest) -> float:
-        """Return the seconds that are left; a postman that has just begun waits for a few beats."""
+        """Return the seconds until the deadline.
+
+        A new postman waits a few beats to learn the clock.
+        """
         until = clocks.elapsed() + _CLOCK_SECONDS
         while (left := self.left(host, request.boot, request.deadline)) is None:
             if clocks.elapsed() > until:
@@ -74,10 +77,10 @@ class Commands:
         return left
 
     async def _ask(self, host: str, request: FarRequest) -> FarAnswer:
-        """Have it done by teamd.
+        """Send the request to teamd.
 
         Raises:
-            TeamError: it is not allowed, too late or failed.
+            TeamError: the request is not allowed, too late, or failed.
         """
         what = request.command
         if not self.allows(host, what):
@@ -85,11 +88,11 @@ class Commands:
             raise TeamError(f"{self.name} does not let {host} {what} teammates: {here}")
         from teamd.tools.asking import Asking  # noqa: PLC0415 -- loads pydantic, of 8 MB
 
-        left = await self._left(host, request)  # now: the import takes a while
+        left = await self._left(host, request)  # after the import, which takes time
         if left <= 0:
             raise DeadlinePassed(f"the {what} came too late to {self.name}, and was not done")
         asking = Asking(self.paths, f"{LEAD}@{self.team}@{host}")
-        # With the host's name: no other host, and nobody here, has made that id.
+        # The host's name makes the key unique among all hosts and local requests.
         key = f"{host}-{request.id}"
         reply = await asking.ask(
             what, request.arguments, key=key, timeout_seconds=left, enough=tuple(ExitCode)

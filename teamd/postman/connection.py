@@ -1,7 +1,8 @@
-"""One connection to the broker: the only module that talks NATS.
+"""One connection to the broker: the only module that uses NATS.
 
-Each connection is a new client, since that of nats-py gives up for good at some errors, may wait
-forever for a wire that is dead, and talks in plain text to a server that asks for no TLS.
+Each connection uses a new client, because the client of nats-py stops permanently after some
+errors, may wait forever on a dead connection, and talks plain text to a server that does not
+require TLS.
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ from nats.errors import Error, SlowConsumerError
 from teamd.postman.certificates import Certificates
 from teamd.postman.reasons import NotAdmitted, NotSecure, Silence
 
-_PING_SECONDS: Final = 2.5  # without a byte: where other hosts are, their beats come sooner
-_SILENCE_SECONDS: Final = 5.0  # without a byte, pongs included: the way there is cut
-_STEP_SECONDS: Final = 3  # for each step of connecting; nats-py counts in whole ones
-_CONNECT_SECONDS: Final = 8.0  # for all of them
+_PING_SECONDS: Final = 2.5  # without data; beats of other hosts normally arrive sooner
+_SILENCE_SECONDS: Final = 5.0  # without data, including pongs: the connection counts as lost
+_STEP_SECONDS: Final = 3  # for each step of connecting; nats-py needs whole seconds
+_CONNECT_SECONDS: Final = 8.0  # for all steps together
 _SOON_SECONDS: Final = 0.05
-_CLOSE_SECONDS: Final = 1.0  # to hand over what was published last
-_MOST_WAITING_BYTES: Final = 8 << 20  # that were received and not yet dealt with
-_FULL_BYTES: Final = 1 << 20  # that wait to be written: a publisher waits, too
-_MOST_PENDING_BYTES: Final = 1 << 30  # where nats-py would wait, even for a wire that is dead
+_CLOSE_SECONDS: Final = 1.0  # to send the data published last
+_MOST_WAITING_BYTES: Final = 8 << 20  # received and not yet processed
+_FULL_BYTES: Final = 1 << 20  # of unsent data, above which publishers wait
+_MOST_PENDING_BYTES: Final = 1 << 30  # above which nats-py would block, even on a dead connection
 _NEVER_SECONDS: Final = 86_400 * 365
 
 
 class LostConnection(Exception):
-    """A connection has ended, or was never made.
+    """A connection ended or could not be made.
 
     Attributes:
-        error: why; `None` where the other end has closed it.
-        was_up: whether it was made.
+        error: the reason; `None` if the other side closed the connection.
+        was_up: whether the connection had been made.
     """
 
     def __init__(self, error: BaseException | None) -> None:
@@ -81,7 +82,7 @@ class BrokerConnection:
                 await self._client.flush(_STEP_SECONDS)
         except LostConnection:
             raise
-        except Exception as error:  # whoever listens there may say anything
+        except Exception as error:  # an unknown server may send anything
             raise LostConnection(self._explained(self._failure or error)) from error
 
     async def _connect(self) -> None:
@@ -97,40 +98,44 @@ class BrokerConnection:
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
             connect_timeout=_STEP_SECONDS,
-            ping_interval=_NEVER_SECONDS,  # `wait` does that: theirs may wait forever as it closes
+            # `wait` pings; nats-py's own ping may block forever while closing.
+            ping_interval=_NEVER_SECONDS,
             pending_size=_MOST_PENDING_BYTES,
             no_echo=True,
             **options,
         )
-        if not self._client.is_connected:  # it takes an end of file in the middle for success
+        if not self._client.is_connected:  # `connect` treats an early end of file as success
             raise LostConnection(self._explained(self._failure))
         self._client.on_last_read(lambda: self._end(self._client.last_error or self._failure))
 
     def _explained(self, error: BaseException | None) -> BaseException | None:
-        """Return why this was not let in: the refusal of a certificate may come as a mere end."""
+        """Return why the connection failed.
+
+        A refused certificate may show only as a closed connection.
+        """
         ended = error is None or isinstance(error, ConnectionError | EOFError)
         return NotAdmitted() if ended and self._wire.secured else error
 
     @property
     def full(self) -> bool:
-        """Whether so much waits to be written that `drain` comes first."""
+        """Whether so much unsent data is buffered that `drain` must come first."""
         return self._wire.waiting_bytes > _FULL_BYTES
 
     def publish(self, subject: str, payload: bytes) -> bool:
-        """Hand over a payload; returns whether the connection has lasted so long.
+        """Send a payload; return whether the connection still exists.
 
-        One that the broker does not take is dropped: it would end the connection, for all hosts.
+        A payload over the broker's limit is dropped: it would end the connection for all hosts.
         """
         if len(payload) > self._client.max_payload:
             self._denied(f"{len(payload)} bytes at a time, to {subject}")
             return not self._lost.done()
-        # Written at once: a task of nats-py's would do so, some turns of the loop later.
+        # Written at once; a task of nats-py would do so some loop iterations later.
         head = f"PUB {subject} {len(payload)}\r\n".encode()
         self._wire.write(b"%s%s\r\n" % (head, payload))
         return not self._lost.done()
 
     async def drain(self) -> None:
-        """Wait until the wire takes more, or is lost: also one that takes nothing for long."""
+        """Wait until the connection accepts more data or is lost, including by a timeout."""
         before, taken = self._wire.waiting_bytes, asyncio.ensure_future(self._wire.drained())
         either: list[asyncio.Future[Any]] = [taken, self._lost]
         done, _ = await asyncio.wait(
@@ -139,17 +144,17 @@ class BrokerConnection:
         taken.cancel()
         if not done and self._wire.waiting_bytes >= before:
             self._end(Silence())
-        elif taken in done and self.full:  # it is closed already, and why is told soon
+        elif taken in done and self.full:  # the connection is closed, and the reason follows soon
             await asyncio.wait([self._lost], timeout=_SOON_SECONDS)
 
     async def wait(self) -> NoReturn:
         """Wait until the connection is lost.
 
         Raises:
-            LostConnection: it is.
+            LostConnection: always.
         """
         loop = asyncio.get_running_loop()
-        asked = -1.0  # when the last byte had come as the broker was asked for one
+        asked = -1.0  # the value of `heard` at the last ping
         while True:
             heard = self._wire.heard
             patience = _SILENCE_SECONDS if asked == heard else _PING_SECONDS
@@ -165,12 +170,13 @@ class BrokerConnection:
                 asked = heard
 
     async def close(self) -> None:
-        """Hand over what was published last, if that is quick, and close."""
+        """Send the data published last, if that is quick, and close."""
         if not self._begun:
             return
         if self._lost.done():
-            self._wire.abort()  # before it is closed, or that may wait for a dead wire
-        with suppress(OSError, Error, AssertionError):  # the last: it never came to a connection
+            self._wire.abort()  # before closing, which may block on a dead connection
+        # AssertionError: there never was a connection.
+        with suppress(OSError, Error, AssertionError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._client.close()
         self._wire.abort()
@@ -181,16 +187,16 @@ class BrokerConnection:
         async def hand(message: Msg) -> None:
             try:
                 await receive(message.subject, message.data)
-            except Exception as error:  # noqa: BLE001 -- it is raised where the connection is waited for
+            except Exception as error:  # noqa: BLE001 -- raised again by `wait`
                 if not self._lost.done():
                     self._lost.set_exception(error)
 
         return hand
 
     async def _note(self, error: Exception) -> None:
-        """Take what nats-py reports: some of it ends the connection, some is only said."""
+        """Handle an error from nats-py: some end the connection, others are only reported."""
         if isinstance(error, SlowConsumerError):
-            return  # what was dropped is asked for again
+            return  # dropped data is requested again
         if "permissions violation" in str(error).lower():
             self._denied(str(error).removeprefix("nats: "))
             return
@@ -205,34 +211,34 @@ class BrokerConnection:
 
 
 class _Client(Client):
-    """A client that talks over a wire of ours."""
+    """A client that uses our transport."""
 
     def __init__(self, wire: _Wire) -> None:
         super().__init__()
         self._transport = wire
 
     def on_last_read(self, tell: Callable[[], None]) -> None:
-        """Have it told when nothing is read any more: some errors end the reader and no more."""
+        """Call `tell` when the reader ends: after some errors nothing else is closed."""
         assert self._reading_task is not None  # noqa: S101 -- it is connected
         self._reading_task.add_done_callback(lambda _: tell())
 
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
     ) -> None:
-        """Take a message without reply subject and headers, which no host of ours sends.
+        """Handle a message without reply subject and headers, which our hosts never send.
 
-        Where it cannot read those, the client would stop reading: one host could deafen another.
+        The client stops reading if it cannot parse them, so one host could cut off another.
         """
         del reply, headers
         await super()._process_msg(sid, subject, b"", data, b"")
 
 
 class _Wire(TcpTransport):
-    """A connection that writes nothing before TLS, and can be dropped at once.
+    """A transport that writes nothing before TLS, and can be dropped immediately.
 
     Attributes:
-        heard: when the last byte came, by the loop's clock.
-        secured: whether the broker has proven itself by TLS.
+        heard: when data last arrived, by the loop's clock.
+        secured: whether the TLS handshake has verified the broker.
     """
 
     def __init__(self, *, secure: bool) -> None:
@@ -242,49 +248,48 @@ class _Wire(TcpTransport):
         self.heard = asyncio.get_running_loop().time()
 
     def __bool__(self) -> bool:
-        """It is there from the start, so that nats-py makes none of its own."""
+        """Always true, so that nats-py does not create a transport of its own."""
         return True
 
     async def connect_tls(self, *arguments: Any) -> None:
-        """Go over to TLS."""
+        """Upgrade to TLS."""
         await super().connect_tls(*arguments)
         self._may_write = self.secured = True
 
     def write(self, payload: bytes) -> None:
-        """Write, unless anybody on the way could read it."""
+        """Write, unless the connection is still in plain text."""
         if not self._may_write:
             raise NotSecure
         super().write(payload)  # type: ignore[no-untyped-call]
 
     def writelines(self, payload: Sequence[bytes]) -> None:
-        """Write several, likewise."""
         for one in payload:
             self.write(one)
 
     @property
     def waiting_bytes(self) -> int:
-        """How much was written that the system has not taken yet."""
+        """The number of written bytes that the operating system has not accepted yet."""
         return 0 if self._io_writer is None else self._io_writer.transport.get_write_buffer_size()
 
     async def drained(self) -> None:
-        """Wait until the system has taken nearly all that was written, or will take no more."""
+        """Wait until the operating system has accepted nearly all data, or the connection fails."""
         with suppress(OSError):
             await super().drain()  # type: ignore[no-untyped-call]
 
     async def read(self, buffer_size: int) -> bytes:
-        """Read, and note when."""
+        """Read, and record the time."""
         found: bytes = await super().read(buffer_size)
         self.heard = asyncio.get_running_loop().time()
         return found
 
     async def wait_closed(self) -> None:
-        """Do not wait: the far end of a dead wire says no good-bye."""
+        """Do nothing: the other side of a dead connection never confirms a close."""
 
     def abort(self) -> None:
-        """Drop the connection with all that is under way.
+        """Drop the connection with all unsent data.
 
-        What is dropped is the TCP connection: in Python 3.11.2 a TLS transport that was closed
-        twice cannot be aborted any more.
+        This aborts the TCP transport: in Python 3.11.2 a TLS transport that was closed twice can no
+        longer be aborted.
         """
         if self._bare_io_writer is not None:
             self._bare_io_writer.transport.abort()

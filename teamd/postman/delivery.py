@@ -1,13 +1,14 @@
-"""Mail of other hosts, put into the inboxes of this one.
+"""Put mail from other hosts into the inboxes of this host.
 
-It goes the way of local mail: the same locks, the same sync, and its reader knows an id that comes
-twice. Who sent it is a name of that host; the host is the one that the broker let publish it.
+It is delivered like local mail: with the same locks and syncs, and readers recognize repeated ids.
+The sender's name is taken from the message, and its host from the subject, which the broker
+verifies.
 
-What cannot be delivered holds nothing up: the sender reads by mail why, from `teamd`, and can act
-on it. That is so for a name that nobody has, for another team, for a message too long for this
-host's settings, and for an inbox that is full. To wait for room there would stop the mail of that
-host to everybody else, and a teammate that is shut down may never make any. Trouble of the disk is
-another matter: it passes, nothing is confirmed to the sender's host, and all comes again.
+Undeliverable mail does not delay other mail: `teamd` tells the sender the reason by mail. This
+applies to an unknown name, another team, a message too long for this host's settings, and a full
+inbox. Waiting for room would stop all mail from that host, and a teammate that is shut down may
+never make room. Disk errors are temporary: nothing is confirmed to the sender's host, and it sends
+all mail again.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ from teamd.mail.routing import MailRouter
 from teamd.messages import HELD_TYPE, TEAMD, Message, is_moment
 from teamd.postman.plain_mail import read_plain, write_plain
 
-# Other types mean something to teammates: an interrupt ends a turn, a task needs no approval. They
-# come as plain messages.
+# Other types have effects: an interrupt ends a turn, a task needs no approval. They are delivered
+# as plain messages.
 _TALK: Final = frozenset({"message", "broadcast", HELD_TYPE})
 _LONGEST_SENDER: Final = 200  # characters
-_QUOTED: Final = 100  # characters of a message that could not be delivered
+_QUOTED: Final = 100  # characters of an undelivered message
 _REFUSED: Final = (BadName, InboxFull, NotAMessage, UnknownTeammate)
 
 
 @dataclass(frozen=True, slots=True)
 class FarDelivery:
-    """Delivers what other hosts send.
+    """Delivers mail from other hosts.
 
     Attributes:
-        post: of this host's team; it knows the way back as well.
+        post: the router of this host's team, also for the answers.
         team: the team's name.
     """
 
@@ -57,16 +58,16 @@ class FarDelivery:
     _answers: list[Message] = field(default_factory=list)  # to be sent
 
     def deliver(self, host: str, lines: Sequence[OutLine]) -> None:
-        """Put mail of a host into inboxes; it is safe when this returns.
+        """Put mail from a host into inboxes; it is durable when this returns.
 
         Messages to one receiver are written together, in their order.
 
         Args:
-            host: where they come from, by the subject.
-            lines: as they came; what is no mail is passed over.
+            host: the sending host, by the subject.
+            lines: the received lines; lines that are not mail are skipped.
 
         Raises:
-            StoreError: the disk failed. All are to be delivered again: a reader knows its ids.
+            StoreError: the disk failed. Deliver all lines again: readers recognize repeated ids.
         """
         self._answers.clear()
         boxes: defaultdict[str, list[bytes]] = defaultdict(list)
@@ -94,7 +95,7 @@ class FarDelivery:
             self._answer(message, "was not delivered", str(error))
 
     def _put(self, to: str, encoded: Sequence[bytes]) -> Sequence[bytes]:
-        """Put messages into one inbox; return those that are there, the others are answered."""
+        """Put messages into an inbox; return the delivered ones, and answer the others."""
         try:
             self.post.mailbox(to).put_lines(encoded)
         except _REFUSED as error:
@@ -106,7 +107,7 @@ class FarDelivery:
         return encoded
 
     def _read_checked(self, host: str, line: OutLine, found: _Receivers) -> Message | None:
-        """Return a message with its receiver's name; `None` for what is none or cannot come."""
+        """Return a message with its receiver's name; `None` if it is invalid or undeliverable."""
         try:
             fields = line.fields()
             message = self._read(host, fields)
@@ -122,7 +123,7 @@ class FarDelivery:
         message: Message,
         found: _Receivers,
     ) -> str | None:
-        """Return the receiver's name as the roster has it; `None` where its sender is told why."""
+        """Return the receiver's name as in the roster; `None` after telling the sender why not."""
         team = line.get("team")
         if not isinstance(team, str) or team.lower() != self.team.lower():
             why = f"the team there is {self.team!r}; give both hosts the same [team] name"
@@ -135,10 +136,10 @@ class FarDelivery:
             return None
 
     def _read(self, host: str, line: Mapping[str, Any]) -> Message:
-        """Return a message as it is read here.
+        """Decode a message as readers here see it.
 
         Raises:
-            NotAMessage: it is none, or claims to be from elsewhere.
+            NotAMessage: it is invalid, or its sender claims to be elsewhere.
         """
         to, found = line.get("to"), line.get("message")
         if not isinstance(to, str) or not isinstance(found, dict):
@@ -160,10 +161,11 @@ class FarDelivery:
         )
         if content.isascii() and all(map(str.isascii, decoded.extra.values())):
             return decoded
-        return Message.decode(decoded.encode(), to=to)  # as any line is read: no half characters
+        # As any line is read, without lone surrogates.
+        return Message.decode(decoded.encode(), to=to)
 
     def _answer(self, message: Message, how: str, why: str) -> None:
-        """Have a sender told what became of its message; nobody answers what `teamd` says."""
+        """Queue an answer about a message to its sender; messages from `teamd` are not answered."""
         if message.sender.partition("@")[0].lower() == TEAMD:
             return
         gist = " ".join(message.content.replace("\0", " ").split())[:_QUOTED]
@@ -174,7 +176,7 @@ class FarDelivery:
         )
 
     def _send_answers(self, host: str) -> None:
-        """Send the answers to a host's senders: the disk is waited for once.
+        """Send the answers to a host's senders with a single sync.
 
         Raises:
             StoreError: the disk failed.
@@ -186,16 +188,16 @@ class FarDelivery:
             try:
                 post.send(answer)
                 unsafe = hosts.durable
-            except TeamError as error:  # its outbox is full, say, and it would hold up all others
+            except TeamError as error:  # for example a full outbox, which must not delay other mail
                 self.journal.error("a sender was not told", error, to=answer.to, id=answer.id)
         if unsafe:
             files.make_durable(HostPlaces(self.post.paths).outbox(host))
 
 
 class _Receivers(dict[str, tuple[str, str | None]]):
-    """What `Post.receiver` says of names: the roster is read once for each.
+    """Results of `MailRouter.receiver` by name, so that the roster is read once per name.
 
-    `functools.cache` does the same, and takes as long to set up as one message does here.
+    `functools.cache` would do the same, but its setup takes as long as delivering a message.
     """
 
     def __init__(self, post: MailRouter) -> None:
@@ -208,9 +210,9 @@ class _Receivers(dict[str, tuple[str, str | None]]):
 
 
 class _Addresses(dict[tuple[bytes, bytes], str | None]):
-    """The receivers' names as the roster has them, by name and team as their sender wrote them.
+    """Receivers' names as in the roster, by name and team as the sender wrote them.
 
-    It is `None` where something is to be said.
+    The value is `None` if the sender has to be told something.
     """
 
     def __init__(self, found: _Receivers, team: str) -> None:
@@ -227,8 +229,8 @@ class _Addresses(dict[tuple[bytes, bytes], str | None]):
 
 
 def _warning(found: _Receivers, name: str) -> str | None:
-    """Return what the sender should know of a receiver whose name was found just now."""
+    """Return the warning for the sender about a receiver."""
     try:
         return found[name][1]
-    except _REFUSED:  # it was removed since
+    except _REFUSED:  # it was just removed
         return None

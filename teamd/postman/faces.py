@@ -1,4 +1,4 @@
-"""What faces are told of another host: how it is, since when, and why."""
+"""The displayed state of another host: reachable or not, since when, and why."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ DENIED: Final = (
     "certificate is for, which `teamctl hosts join` writes"
 )
 _SILENT: Final = "it is silent"
-_TRIP_SHARE: Final = 0.5  # by which a round trip must differ to be shown anew
+_TRIP_SHARE: Final = 0.5  # relative change of a round trip that is displayed
 
 
 def show_host(
     views: Views, name: str, peer: Peer | None, now: float, *, offline: str, deaf: str
 ) -> None:
-    """Note how another host is.
+    """Update the view of another host.
 
     Args:
-        views: get what has changed.
-        name: of the host.
-        peer: what its beats tell; `None` where none has come.
+        views: the views to update.
+        name: the name of the host.
+        peer: its beats; `None` if there were none.
         now: by the clock `elapsed`.
-        offline: why there is no connection to the broker; empty where there is one.
-        deaf: why it may be heard, and does not hear this host.
+        offline: why there is no connection to the broker; empty if there is one.
+        deaf: the reason to show if the host is heard but does not hear this host.
     """
     before = views.get(name)
     if peer is not None and peer.answers(now):
@@ -52,5 +52,5 @@ def show_host(
 
 
 def _differs(shown: float | None, now: float) -> bool:
-    """Return whether a round trip is worth a look: each one is a little different."""
+    """Return whether a round trip has changed enough to be shown; each one differs slightly."""
     return shown is None or abs(now - shown) > max(1.0, _TRIP_SHARE * shown)

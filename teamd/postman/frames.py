@@ -1,4 +1,4 @@
-"""What two postmen say to each other about mail: three kinds of frames, and all JSON of them."""
+"""The protocol between two postmen: three kinds of frames, and their JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from teamd.hosts.cursor import Cursor, is_number
 from teamd.hosts.outbox_file import Header
 from teamd.messages import is_tag
 
-# How each frame with lines begins: most are such, and JSON would take longer than all else of them.
+# The start of each frame with lines, which is parsed without JSON, since most frames are of this
+# kind.
 _LINES: Final = b'{"kind":"lines","epoch":"'
 _TAGGED: Final = re.compile(_LINES + rb'([\w-]{1,64})"}\n')
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
@@ -19,10 +20,10 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An outbox, as its owner tells of it.
+    """The description of an outbox by its owner.
 
     Attributes:
-        header: its first line; what is before that is gone.
+        header: the first line of the outbox; earlier lines are removed.
         confirmed: the last line that the other side has confirmed.
         last: the number of its last line.
     """
@@ -32,13 +33,13 @@ class Offer:
     last: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return what crosses."""
+        """Return the fields to send."""
         confirmed = self.confirmed.to_json()
         return {**self.header.to_json(), "confirmed": confirmed, "last": self.last}
 
     @classmethod
     def from_json(cls, found: Any) -> Offer | None:
-        """Read one; `None` for anything else."""
+        """Decode an offer; `None` if it is invalid."""
         header = Header.from_json(found)
         if header is None:
             return None
@@ -50,16 +51,16 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HelloFrame:
-    """Says where one side stands, and asks the other one.
+    """Reports the state of one side, and may ask for that of the other.
 
-    What it says may be old by the time it comes, unless it answers a question that was just asked.
+    The state may be outdated on arrival, unless it answers a question that was just asked.
 
     Attributes:
-        session: this run of the postman; random.
-        ask: names a question; empty where nothing is asked.
-        answers: the question of the other side that this answers, or nothing.
+        session: the random id of this run of the postman.
+        ask: the id of a question; empty if there is no question.
+        answers: the id of the question that this frame answers, if any.
         offer: the outbox for the other side, if there is one.
-        received: how much of the other side's outbox has arrived.
+        received: the position up to which the other side's outbox has arrived.
     """
 
     session: str
@@ -69,7 +70,6 @@ class HelloFrame:
     received: Cursor | None = None
 
     def encode(self) -> bytes:
-        """Return the frame."""
         fields = {"session": self.session, "ask": self.ask, "answers": self.answers}
         offer = None if self.offer is None else self.offer.to_json()
         received = None if self.received is None else self.received.to_json()
@@ -78,25 +78,23 @@ class HelloFrame:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptFrame:
-    """Confirms all lines up to a place."""
+    """Confirms all lines up to a position."""
 
     session: str
     cursor: Cursor
 
     def encode(self) -> bytes:
-        """Return the frame."""
         return _encode({"kind": "receipt", "session": self.session, **self.cursor.to_json()})
 
 
 @dataclass(frozen=True, slots=True)
 class LineFrame:
-    """Lines of an outbox as they stand there: behind the frame's first line, one a line."""
+    """Lines of an outbox, unchanged, after the frame's own first line."""
 
     epoch: str
     content: bytes
 
     def encode(self) -> bytes:
-        """Return the frame."""
         return b'%s%s"}\n%s' % (_LINES, self.epoch.encode(), self.content)
 
 
@@ -104,7 +102,7 @@ Frame: TypeAlias = HelloFrame | ReceiptFrame | LineFrame
 
 
 def decode(payload: bytes) -> Frame | None:
-    """Read a frame; `None` for anything else."""
+    """Decode a frame; `None` if it is invalid."""
     if (head := _TAGGED.match(payload)) is not None:
         return LineFrame(head[1].decode(), payload[head.end() :])
     return _decode_json(payload)

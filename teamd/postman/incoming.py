@@ -1,4 +1,4 @@
-"""The receiving half of a link: lines in their order, each once, noted before it is confirmed."""
+"""The receiving half of a link: processes lines in order, once each, and confirms recorded ones."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from teamd.postman.frames import LineFrame, Offer
 
 
 class Receiver(Protocol):
-    """Does what lines say."""
+    """Processes received lines."""
 
     def deliver(self, host: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
-        """Put mail where it belongs; it is safe when this returns.
+        """Deliver mail; it is durable when this returns.
 
         Args:
-            host: where it comes from.
-            lines: each holds mail, as far as its begin tells.
-            suspected: whether some may have been delivered before.
+            host: the sending host.
+            lines: lines that start like mail.
+            suspected: whether some of them may have been delivered before.
 
         Raises:
-            StoreError: all of them come again.
+            StoreError: the delivery failed, and all lines will be repeated.
         """
 
     def act(self, host: str, line: dict[str, Any]) -> None:
-        """Do what a request asks for, or take an answer; it never comes again."""
+        """Execute a request, or accept an answer; the line is never repeated."""
 
 
 _is_mail: Final = attrgetter("is_mail")
-_MOST_BYTES: Final = 1 << 22  # more than a sender may have under way
-BATCH_LINES: Final = 256  # half a window: the other half is on its way meanwhile
+_MOST_BYTES: Final = 1 << 22  # more than a sender may have in flight
+BATCH_LINES: Final = 256  # half a window, while the other half is in flight
 
 
 @dataclass(slots=True)
 class Incoming:
-    """What arrives of another host's outbox.
+    """Receives another host's outbox.
 
     Attributes:
-        host: whose it is.
-        file: says how much of it has arrived.
-        receiver: gets what arrives.
-        window: so many lines of it may have been delivered, and not been noted.
-        batch: so many are delivered, noted and confirmed together.
-        report: hears what could not be made good.
+        host: the sending host.
+        file: the position up to which lines have arrived.
+        receiver: processes the lines.
+        window: the maximum number of lines that may be delivered but not recorded.
+        batch: the number of lines that are delivered, recorded and confirmed together.
+        report: called with problems that could not be resolved.
     """
 
     host: str
@@ -58,7 +58,7 @@ class Incoming:
     report: Callable[[str], None]
     batch: int = BATCH_LINES
     cursor: Cursor | None = None
-    stranger: bool = False  # lines of another epoch came: the other side is to be asked
+    stranger: bool = False  # lines of another epoch arrived, so the other side must be asked
     owes: bool = False  # a receipt
     _suspected: int = 0  # lines up to this number may have been delivered
     _pending: list[OutLine] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Incoming:
         self.cursor = self.file.read()
         if self.file.damaged and not self.file.blank:
             self.report("what was received from it is not known any more: its cursor was damaged")
-        if self.cursor is not None:  # killed between inbox and cursor, maybe
+        if self.cursor is not None:  # perhaps killed between inbox and cursor
             self._suspected = self.cursor.n + self.window
 
     @property
@@ -76,7 +76,7 @@ class Incoming:
         return bool(self._pending)
 
     def gather(self, frame: LineFrame) -> None:
-        """Keep the lines of a frame that come next; `take` deals with them."""
+        """Keep the next lines from a frame; `take` processes them."""
         cursor = self.cursor
         if cursor is None or frame.epoch != cursor.epoch:
             self.stranger = True
@@ -87,14 +87,14 @@ class Incoming:
             n, chain = self._pending[-1].n, self._pending[-1].chain
         if sum(len(line.raw) for line in self._pending) > _MOST_BYTES:
             return
-        room = self.window - len(self._pending)  # no sender may have more under way
+        room = self.window - len(self._pending)  # no sender may have more in flight
         self._pending += read_run(pass_over(frame.content, n), n, chain, room)
 
     def take(self) -> None:
-        """Deliver a batch of what was gathered, and note it.
+        """Deliver a batch of the gathered lines, and record it.
 
         Raises:
-            StoreError: what is not noted by then comes again, and the rest behind it.
+            StoreError: unrecorded lines and the rest will be repeated.
         """
         pending, self._pending = self._pending, []
         self.owes = self.owes or bool(pending)
@@ -103,15 +103,15 @@ class Incoming:
                 self._deliver(list(run))
             else:
                 for line in run:
-                    self._note(line)  # first: what is asked for is done once at most
+                    self._note(line)  # recorded first, so that a request is executed at most once
                     self.receiver.act(self.host, read_fields(line))
         self._pending = pending[self.batch :]
 
     def settle(self, offer: Offer | None) -> bool:
-        """Go on with the outbox that the other side has just told of; return whether it is another.
+        """Continue with the other side's current outbox; return whether the position has changed.
 
         Raises:
-            StoreError: that could not be noted.
+            StoreError: the new position could not be recorded.
         """
         self.stranger = False
         if offer is None:
@@ -125,12 +125,13 @@ class Incoming:
             self.report(f"this team's folder is an old copy: {gap} messages from it are gone")
             return self._adopt(before, suspected=offer.last)
         self._report_change(offer)
-        if offer.confirmed.n >= before.n:  # the rest was confirmed by a folder that is gone
+        # A folder that no longer exists has confirmed the lines before.
+        if offer.confirmed.n >= before.n:
             before = offer.confirmed
         return self._adopt(before, suspected=self._suspect(offer))
 
     def _suspect(self, offer: Offer) -> int:
-        """Return up to which line of an outbox that is new here mail may be here already."""
+        """Return the last line of a new outbox that may have been delivered before."""
         if self._follows_on(offer):
             return offer.header.copied
         met = self.cursor is not None or self.file.damaged or offer.confirmed.n
@@ -140,7 +141,7 @@ class Incoming:
         return self.cursor is not None and self.cursor.epoch == offer.header.former
 
     def _report_change(self, offer: Offer) -> None:
-        """Say what became of the outbox that was known here, if one was."""
+        """Report why the known outbox was replaced by another one."""
         if self.cursor is None:
             if offer.confirmed.n:
                 self.report(
@@ -160,12 +161,13 @@ class Incoming:
     def _adopt(self, cursor: Cursor, *, suspected: int) -> bool:
         self.file.write(cursor)
         self.cursor, self._suspected, self.owes = cursor, suspected, True
-        self._pending.clear()  # it followed the former one
+        self._pending.clear()  # these lines followed the former position
         return True
 
     def _deliver(self, lines: list[OutLine]) -> None:
         suspected = lines[0].n <= self._suspected
-        self._suspected = max(self._suspected, lines[-1].n)  # if it fails: some may be there then
+        # Even if the delivery fails, since some may be delivered.
+        self._suspected = max(self._suspected, lines[-1].n)
         self.receiver.deliver(self.host, lines, suspected=suspected)
         self._note(lines[-1])
 

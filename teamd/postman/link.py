@@ -1,9 +1,9 @@
-"""The link with one other host: both halves, and the questions that tell what holds now.
+"""The link with one other host: both halves, and the questions that synchronize them.
 
-Frames may be lost, come twice, late or in another order. Lines and receipts are safe all the same:
-each names its epoch and number, and a chain that fits one history only. Whatever else is decided (a
-new epoch, an old copy, where to go on) is decided by an answer to a question that was just asked,
-so no frame from yesterday decides anything.
+Frames may be lost, duplicated, delayed or reordered. Lines and receipts are safe anyway: each has
+an epoch, a number, and a chain that matches only one history. All other decisions (a new epoch, an
+old copy, where to continue) need an answer to a question that was just asked, so an outdated frame
+cannot affect them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _LONGEST_PAUSE_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class Link:
-    """One other host.
+    """The link with one other host.
 
     Attributes:
-        send: gets each frame; it may be lost.
+        send: called with each frame, which may get lost.
     """
 
     outgoing: Outgoing
@@ -37,13 +37,13 @@ class Link:
     send: Callable[[bytes], None]
     session: str = field(default_factory=lambda: os.urandom(8).hex())
     _up: bool = False
-    _question: str = ""  # that is open
-    _far: str = ""  # the other side's session that both halves were settled with
+    _question: str = ""  # the open question
+    _far: str = ""  # the other side's session at the last synchronization
     _pause_seconds: float = _FIRST_PAUSE_SECONDS
     _due: float = math.inf
 
     def connected(self, now: float) -> None:
-        """Begin anew: nobody knows what was lost."""
+        """Synchronize again, since frames may have been lost."""
         self._up = True
         self.outgoing.look()
         self._ask(now)
@@ -53,12 +53,12 @@ class Link:
         self._up, self._question, self._due = False, "", math.inf
 
     def woken(self, now: float) -> None:
-        """Take note that the other side is there again: what is open is asked at once."""
+        """The other side is back: ask at once if something is open."""
         if self._up and self._due < math.inf:
             self._ask(now)
 
     def look(self, now: float) -> None:
-        """Send what was appended.
+        """Send appended lines.
 
         Raises:
             StoreError: the outbox cannot be read.
@@ -71,7 +71,7 @@ class Link:
         self._fill(now)
 
     def heard(self, payload: bytes, now: float) -> None:
-        """Take note of a frame; `finish` deals with the lines of all that came, batch by batch.
+        """Process a frame; its lines are only gathered, and `finish` processes them in batches.
 
         Raises:
             StoreError: files could not be read or written.
@@ -88,30 +88,30 @@ class Link:
 
     @property
     def pending(self) -> bool:
-        """Whether lines came that `finish` has not dealt with yet."""
+        """Whether there are received lines for `finish`."""
         return self.incoming.pending
 
     def finish(self, now: float) -> None:
-        """Deliver a batch of the lines that came, and confirm them.
+        """Deliver a batch of received lines, and confirm them.
 
         Raises:
-            StoreError: some were not; they come again.
+            StoreError: some lines were not delivered and will be repeated.
         """
         try:
             self.incoming.take()
         except StoreError:
-            self._confirm()  # what came before
+            self._confirm()  # the lines delivered before
             raise
         if self.incoming.stranger and not self._question:
             self._ask(now)
         self._confirm()
 
     def due_seconds(self, now: float) -> float:
-        """Return the seconds until `due` has something to do, or `finish`."""
+        """Return the seconds until `due` or `finish` has work."""
         return 0.0 if self.pending else max(0.0, self._due - now)
 
     def due(self, now: float) -> None:
-        """Ask where the other side stands, if nothing has moved for long."""
+        """Ask for the other side's state if nothing has happened for long."""
         if now < self._due:
             return
         pause = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
@@ -119,7 +119,6 @@ class Link:
         self._pause_seconds = pause
 
     def close(self) -> None:
-        """Give descriptors back."""
         self.outgoing.close()
 
     def _greet(self, hello: HelloFrame, now: float) -> None:
@@ -135,13 +134,13 @@ class Link:
             self._say(answers=hello.ask)
         elif self._question:
             self._say()
-        if fresh:  # behind the answer: the other side is told what was known here until now
+        if fresh:  # after the answer, which reports the state before this call
             self.incoming.settle(hello.offer)
         self._confirm()
         self._fill(now)
 
     def _is_news(self, hello: HelloFrame) -> bool:
-        """Return whether what a hello says would change something here, if it holds now."""
+        """Return whether the hello would change the state here if it is current."""
         cursor, offer = self.incoming.cursor, hello.offer
         unknown = offer is not None and (cursor is None or cursor.epoch != offer.header.epoch)
         return hello.session != self._far or unknown

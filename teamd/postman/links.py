@@ -1,4 +1,4 @@
-"""All links of one host: made as hosts are heard of, each held up by nothing but itself."""
+"""All links of this host: created on demand, and independent of each other."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from teamd.postman.incoming import Incoming, Receiver
 from teamd.postman.link import Link
 from teamd.postman.outgoing import WINDOW_LINES, Outgoing
 
-_MOST: Final = 1000  # a broker that invents names fills no memory
+_MOST: Final = 1000  # limits the memory that a broker with invented host names can use
 OUTBOX_WAS_DAMAGED: Final = "the file of what waits for it was damaged"
 _FAULT: Final = (
     "mail from it or to it meets a fault of this program and is tried again and again; "
     "`teamctl logs postman` has it"
 )
 _RETRY_SECONDS: Final = 3.0
-_MOST_REPORTS: Final = 10  # by mail, within an hour; a view keeps more of them
+_MOST_REPORTS: Final = 10  # by mail within an hour; the view keeps more
 _REPORTS_SECONDS: Final = 3600.0
 
 
 @dataclass(slots=True)
 class Links:
-    """The links of the host with this name.
+    """The links of this host.
 
     Attributes:
-        outbox: returns the one of a host.
-        post: tells the person what could not be made good.
-        durable: whether cursors are on disk before anything is confirmed.
+        outbox: returns the outbox for a host.
+        post: sends the person mail about unresolved problems.
+        durable: whether cursors are on disk before lines are confirmed.
     """
 
     name: str
@@ -58,53 +58,52 @@ class Links:
     _links: dict[str, Link] = field(default_factory=dict)
     _out: list[tuple[str, bytes]] = field(default_factory=list)
     _up: bool = False
-    _trouble: dict[str, float] = field(default_factory=dict)  # hosts, and when to look again
+    _trouble: dict[str, float] = field(default_factory=dict)  # hosts with errors, and when to retry
 
     @property
     def hosts(self) -> set[str]:
-        """The names of the other hosts."""
         return set(self._links)
 
     def without_outbox(self, hosts: AbstractSet[str] | None) -> set[str]:
-        """Return which of these hosts have no outbox now; of all that have a link, for `None`."""
+        """Return which hosts have no outbox now, of these or, for `None`, of all with a link."""
         return {
             host for host in (self._links if hosts is None else hosts)
             if not self._outbox_path(host).exists()
         }  # fmt: skip
 
     def _outbox_path(self, host: str) -> Path:
-        """Return the path of an outbox: to put one together takes longer than to look there."""
+        """Return the path of an outbox; the link's copy is faster than building the path."""
         if (link := self._links.get(host)) is not None:
             return link.outgoing.outbox.path
         return HostPlaces(self.post.paths).outbox(host)
 
     def start(self, hosts: Iterable[str]) -> None:
-        """Make the links with hosts that are known of; tell of damage that was met meanwhile."""
+        """Create the links with known hosts; report damaged outboxes."""
         for host in hosts:
             if self._find(host, 0.0) is not None:
                 self._tell_damage(host)
 
     def forget(self, host: str) -> None:
-        """Give up the link with a host of which nothing is kept any more."""
+        """Remove the link with a host that was forgotten."""
         link = self._links.pop(host, None)
         if link is not None:
             link.close()
         self._trouble.pop(host, None)
 
     def connected(self, now: float) -> None:
-        """Take note of a connection to the broker."""
+        """Handle a new connection to the broker."""
         self._up = True
         for host, link in self._links.items():
             self._try(host, now, partial(link.connected, now))
 
     def disconnected(self) -> None:
-        """Take note that there is none."""
+        """Handle the loss of the connection."""
         self._up = False
         for link in self._links.values():
             link.disconnected()
 
     def woken(self, host: str, now: float) -> None:
-        """Take note that a host is there again."""
+        """Handle the return of a host."""
         link = self._find(host, now)
         if link is not None:
             self._try(host, now, partial(link.woken, now))
@@ -112,11 +111,11 @@ class Links:
     def round(
         self, changed: set[str] | None, mail: Iterable[tuple[str, bytes]], now: float
     ) -> None:
-        """Do all there is to be done.
+        """Do all pending work.
 
         Args:
-            changed: names of files of outboxes that have changed; `None` where a look must tell.
-            mail: frames, each with the host that sent it.
+            changed: the names of changed outbox files; `None` if unknown.
+            mail: frames, each with its sender's host.
             now: by the clock `elapsed`.
         """
         self._look(changed, now)
@@ -128,7 +127,7 @@ class Links:
             self._try(host, now, partial(link.due, now))
 
     def _look(self, changed: set[str] | None, now: float) -> None:
-        """Look at the outboxes that have changed, and for damaged ones that were put aside."""
+        """Read changed outboxes, and look for damaged ones that were set aside."""
         names = set(HostPlaces(self.post.paths).known() if changed is None else changed)
         aside = changed is None or any(DAMAGED in name for name in names)
         for host in sorted({name.partition(".")[0] for name in names}):
@@ -138,7 +137,10 @@ class Links:
                     self._tell_damage(host)
 
     def _hear(self, mail: Iterable[tuple[str, bytes]], now: float) -> None:
-        """Take note of frames; what came together of a host is a batch, if it is no more."""
+        """Process frames.
+
+        Those that came together from a host form a batch, up to its maximum size.
+        """
         came: defaultdict[str, list[bytes]] = defaultdict(list)
         for host, payload in mail:
             came[host].append(payload)
@@ -151,17 +153,17 @@ class Links:
                 self._try(host, now, partial(link.finish, now))
 
     def sent(self) -> list[tuple[str, bytes]]:
-        """Return the frames to be sent since the last call, each with its host."""
+        """Return and clear the frames to send, each with its host."""
         out, self._out = self._out, []
         return out
 
     def due_seconds(self, now: float) -> float:
-        """Return the seconds until `round` has something to do by itself."""
+        """Return the seconds until `round` has work without an event."""
         dues = [link.due_seconds(now) for link in self._links.values()]
         return min([*dues, *(due - now for due in self._trouble.values())], default=math.inf)
 
     def _try(self, host: str, now: float, act: Callable[[], None]) -> None:
-        """Do something with a link; what fails is tried again, and holds up no other link."""
+        """Call `act` on a link; errors are retried later and do not affect other links."""
         try:
             act()
         except DamagedOutbox as error:
@@ -170,14 +172,14 @@ class Links:
             if host not in self._trouble:
                 self.journal.error("link held up", error, host=host)
             self._trouble[host] = now + _RETRY_SECONDS
-        except Exception as error:  # noqa: BLE001 -- a link's edge: a fault of ours holds up one host
+        except Exception as error:  # noqa: BLE001 -- a bug must hold up only one link
             self._trouble[host] = now + _RETRY_SECONDS
             self.journal.error("link failed", error, host=host)
             self.report(host, _FAULT)
 
     def _repair(self, host: str, error: DamagedOutbox, now: float) -> None:
-        """Have what is left of an outbox go on; it is looked at again at once."""
-        if not self._links[host].outgoing.is_current:  # that was done, here or by a sender
+        """Repair a damaged outbox, and schedule the next read."""
+        if not self._links[host].outgoing.is_current:  # already repaired, here or by a sender
             self._trouble[host] = now
             return
         try:
@@ -192,7 +194,7 @@ class Links:
         self._trouble[host] = now if repaired else now + _RETRY_SECONDS
 
     def _tell_damage(self, host: str) -> None:
-        """Tell of damaged outboxes that were kept, by whoever met them, unless that was told."""
+        """Report damaged outboxes that were kept, unless that was reported before."""
         told = {one.text for one in self.views.get(host).reports}
         for kept in find_aside(HostPlaces(self.post.paths).outbox(host)):
             text = (
@@ -203,7 +205,7 @@ class Links:
                 self.report(host, text)
 
     def _find(self, host: str, now: float) -> Link | None:
-        """Return the link with a host, made if need be; `None` for what is no other host."""
+        """Return the link with a host, created if needed; `None` for an invalid host."""
         if host in self._links:
             return self._links[host]
         if host == self.name or not NAME.fullmatch(host) or len(self._links) >= _MOST:
@@ -226,9 +228,9 @@ class Links:
         return Link(outgoing, incoming, lambda frame: self._out.append((host, frame)))
 
     def report(self, host: str, what: str) -> None:
-        """Say what could not be made good: to the log, to faces, and to the person by mail.
+        """Report an unresolved problem: to the log, to the view, and by mail to the person.
 
-        A host can make this say things for as long as it likes: not all of it is mail.
+        Another host can trigger any number of reports, so the mails are limited.
         """
         now, reports = time.time(), self.views.get(host).reports
         if reports and reports[-1].text == what:

@@ -1,4 +1,4 @@
-"""The sending half of a link: which lines of an outbox go out next, and which are done with."""
+"""The sending half of a link: which lines of an outbox to send next, and which are confirmed."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from teamd.hosts.outbox_file import (
 )
 from teamd.postman.frames import LineFrame, Offer
 
-WINDOW_LINES: Final = 512  # half of it shares two syncs; twice that takes a MiB
+WINDOW_LINES: Final = 512  # half of it shares two syncs; twice the size takes a MiB
 _WINDOW_BYTES: Final = 1 << 20
-_COMPACT_BYTES: Final = 1 << 20  # that are confirmed, before the file is written anew at rest
+_COMPACT_BYTES: Final = 1 << 20  # confirmed bytes, above which an idle outbox is rewritten
 _ANEW_SECONDS: Final = 60.0  # between two new epochs
 _NOWHERE: Final = LineEnd(0, "", 0)
 
 
 @dataclass(slots=True)
 class Outgoing:
-    """One outbox on its way to another host.
+    """Sends an outbox to another host.
 
     Attributes:
-        outbox: that others append to meanwhile.
-        file: says how much of it is confirmed.
-        report: hears what could not be made good.
-        ready: whether the other side knows this outbox, and takes lines of it.
+        outbox: the outbox, to which other processes append.
+        file: the position up to which lines are confirmed.
+        report: called with problems that could not be resolved.
+        ready: whether the other side knows this outbox and accepts its lines.
     """
 
     outbox: Outbox
@@ -53,17 +53,18 @@ class Outgoing:
     ready: bool = False
     header: Header | None = None
     _fd: int = -1
-    _no_room: int = 0  # for a copy, until more than so many bytes are confirmed
-    _synced: int = 0  # bytes of the file that are on disk for sure
+    # After a failed rewrite: the number of confirmed bytes before the next attempt.
+    _no_room: int = 0
+    _synced: int = 0  # bytes of the file that are certainly on disk
     _confirmed: LineEnd = _NOWHERE
     _flying: deque[LineEnd] = field(default_factory=deque)
-    _anew: float = -math.inf  # when an epoch was begun last
+    _anew: float = -math.inf  # when the last epoch was started
 
     def look(self) -> bool:
-        """Look at the file; return whether another epoch stands there than before.
+        """Check the file; return whether its epoch has changed.
 
         Raises:
-            StoreError: it cannot be read, or is damaged.
+            StoreError: the file cannot be read, or is damaged.
         """
         if self._fd >= 0 and self.is_current:
             self._tidy()
@@ -75,7 +76,7 @@ class Outgoing:
         return changed
 
     def offer(self) -> Offer | None:
-        """Return what the other side is told of it; `None` where there is no outbox."""
+        """Return the description of the outbox; `None` if there is no outbox."""
         if self.header is None:
             return None
         end = find_end(self._fd, whole_size(self._fd))
@@ -84,13 +85,14 @@ class Outgoing:
 
     @property
     def waiting(self) -> bool:
-        """Whether there are lines that are not confirmed."""
+        """Whether there are unconfirmed lines."""
         if self._flying or self.header is None or self._confirmed.end >= self._size():
             return bool(self._flying)
-        return self._confirmed.end < whole_size(self._fd)  # a killed sender may have torn a line
+        # A killed sender may have left a torn line.
+        return self._confirmed.end < whole_size(self._fd)
 
     def take(self) -> Iterator[LineFrame]:
-        """Yield the frames that may go out now: what they hold is on disk.
+        """Yield the frames to send now; their lines are on disk.
 
         Raises:
             StoreError: the file cannot be read, or the disk failed.
@@ -99,10 +101,10 @@ class Outgoing:
             yield LineFrame(self.header.epoch, lines)
 
     def confirm(self, cursor: Cursor) -> bool:
-        """Take note of a receipt; return whether it confirms anything new.
+        """Process a receipt; return whether it confirms new lines.
 
         Raises:
-            StoreError: what is confirmed could not be noted, or taken away.
+            StoreError: the confirmation could not be recorded, or the outbox not rewritten.
         """
         if self.header is None or cursor.epoch != self.header.epoch:
             return False
@@ -119,10 +121,10 @@ class Outgoing:
         return True
 
     def settle(self, received: Cursor | None, now: float) -> bool:
-        """Go on where the other side stands, as it has just said at `now`, in seconds.
+        """Continue at the other side's position, as reported at `now`, in seconds.
 
         Returns:
-            Whether another epoch was begun.
+            Whether another epoch was started.
 
         Raises:
             StoreError: the outbox cannot be read or written.
@@ -137,7 +139,7 @@ class Outgoing:
         if received.n < self.header.first - 1:
             gap = self.header.first - 1 - received.n
             self.report(f"it is an old copy of its folder: {gap} messages that it had are gone")
-            self._confirmed = self._start  # its receipt will say so once it has heard of that
+            self._confirmed = self._start  # the other side confirms this once it has the new header
             self._note()
             return False
         place = self._find(received.n)
@@ -152,13 +154,12 @@ class Outgoing:
         return False
 
     def close(self) -> None:
-        """Give the descriptor back."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def _report_unknown(self, received: Cursor | None) -> None:
-        """Say why the other side knows nothing of this epoch, if it should."""
+        """Report why the other side does not know this epoch, if it should."""
         done, former = self._confirmed.n, self.header and self.header.former
         if received is None and done:
             self.report(f"it has lost its folder: {done} messages that it had are gone with it")
@@ -166,12 +167,12 @@ class Outgoing:
             self.report("it knows an earlier folder of this team: what waited there is gone")
 
     def _begin_anew(self, now: float) -> bool:
-        """Begin another epoch: this file is an old copy, and the far side knows later lines.
+        """Start another epoch: this file is an old copy, and the other side knows later lines.
 
-        A host may claim to know any line: not the whole file is written each time that it does.
+        A host may claim to know any line, so this rewrites the file only once in a while.
         """
         if now < self._anew + _ANEW_SECONDS:
-            return False  # what waits is asked about again
+            return False  # the question will be repeated
         self._anew, done = now, self._confirmed.n
         self.outbox.begin_anew(self._fd, done, lambda line: not line.is_request)
         self._open()
@@ -183,10 +184,10 @@ class Outgoing:
         return True
 
     def _next(self) -> bytes:
-        """Return the lines of the next frame, as far as the window is open."""
+        """Return the lines of the next frame, if the window has room."""
         start = self._flying[-1] if self._flying else self._confirmed
         room = WINDOW_LINES - len(self._flying)
-        full = start.end - self._confirmed.end >= _WINDOW_BYTES  # by up to a frame more
+        full = start.end - self._confirmed.end >= _WINDOW_BYTES  # may be exceeded by up to a frame
         if room <= 0 or (self._flying and full):
             return b""
         end = whole_size(self._fd) if self._synced < self._size() else self._synced
@@ -194,7 +195,7 @@ class Outgoing:
             return b""
         if end > self._synced and self.outbox.durable:
             with translate_os_errors(self.outbox.path):
-                files.sync(self._fd)  # whoever wrote it may have been killed before it did
+                files.sync(self._fd)  # a killed writer may not have synced it
         self._synced = max(end, self._synced)
         for line in (lines := read_frame(self._fd, start, end, room)):
             start = LineEnd(line.n, line.chain, start.end + len(line.raw))
@@ -205,19 +206,19 @@ class Outgoing:
         return os.fstat(self._fd).st_size
 
     def _note(self) -> None:
-        """Write down what is confirmed, and take it out of the outbox once that is much."""
+        """Record the confirmed position, and remove confirmed lines if there are many."""
         assert self.header is not None  # noqa: S101 -- for the type checker
         self.file.write(Cursor(self.header.epoch, self._confirmed.n, self._confirmed.chain))
         self._tidy()
 
     def _tidy(self) -> None:
-        """Take out of the outbox what is confirmed, if that is much.
+        """Remove confirmed lines from the outbox if there are many.
 
-        Where lines wait, they would wait for that as well: it is put off until it must be, and
-        they go out all the same where there is no room for the copy.
+        Waiting lines would be delayed by that. So it is postponed as long as possible while lines
+        wait, and if there is no disk space for the copy, sending continues without it.
         """
         if self.header is None or self._confirmed.n < self.header.first:
-            return  # nothing of it is here
+            return  # the file has no confirmed lines
         done, size, share = self._confirmed.end, self._size(), self.outbox.max_bytes // 8
         least = min(_COMPACT_BYTES, share)
         if done == size:
@@ -230,7 +231,7 @@ class Outgoing:
                 self._no_room = done + least
 
     def _compact(self) -> None:
-        """Take away what is confirmed: all places behind it move by as much."""
+        """Remove confirmed lines and adjust the offsets of lines in flight."""
         assert self.header is not None  # noqa: S101 -- for the type checker
         place, flying = self._confirmed, list(self._flying)
         self.outbox.compact(self._fd, End(self.header, *place))
@@ -240,17 +241,17 @@ class Outgoing:
 
     @property
     def is_current(self) -> bool:
-        """Whether what was opened still stands there; also where nothing was."""
+        """Whether the open file is still the outbox; true if no file is open."""
         if self._fd < 0:
             return True
         own = os.fstat(self._fd)
-        with suppress(OSError):  # to open it says why
+        with suppress(OSError):  # opening it raises the reason
             same = os.path.samestat(own, self.outbox.path.lstat())
             return same and own.st_size >= self._confirmed.end
         return False
 
     def _open(self) -> None:
-        """Open what stands there now, and find what is confirmed of it."""
+        """Open the current file, and find the confirmed position in it."""
         self.close()
         self.header, self._synced, self._no_room = None, 0, 0
         self._flying.clear()
@@ -278,14 +279,15 @@ class Outgoing:
         return LineEnd(self.header.first - 1, self.header.chain, len(self.header.encode()))
 
     def _find_flown(self, n: int) -> LineEnd | None:
-        """Return where a line ends that was not confirmed yet: mostly one that is under way."""
+        """Return the end of an unconfirmed line, which is usually in flight."""
         if self._flying and 0 <= n - self._flying[0].n < len(self._flying):
             return self._flying[n - self._flying[0].n]
-        near = n <= self._confirmed.n + WINDOW_LINES  # nobody has got more: a lie costs no search
+        # No host has received more, so a false receipt costs no search.
+        near = n <= self._confirmed.n + WINDOW_LINES
         return self._find(n, self._confirmed) if near else None
 
     def _find(self, n: int, after: LineEnd | None = None) -> LineEnd | None:
-        """Return where the line with a number ends, that one or one behind it; or `None`."""
+        """Return the end of the line with a number, searching from `after`, or `None`."""
         place = after or self._start
         if place.n >= n:
             return place if place.n == n else None

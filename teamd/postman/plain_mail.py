@@ -1,8 +1,8 @@
-"""Mail of other hosts in the shape that `teamd` itself writes: nothing in it is to be mended.
+"""A fast path for mail from other hosts in exactly the format that `teamd` writes.
 
-Nearly all of a backlog is such. One look at the bytes checks it, and the line for the inbox is cut
-out of them, in a third of the time of reading the JSON and writing it anew. Any other line takes
-that way, and comes to the same inbox.
+Nearly all lines of a backlog have this format. A regular expression checks the line and the inbox
+line is cut out of it, in a third of the time of decoding and encoding JSON. Other lines are
+decoded, with the same result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from typing import Final, TypeAlias
 
 _CHARACTERS: Final = rb"[ !#-\[\]-\xff]*+"
-_TEXT: Final = rb'"%s(?:\\["\\bfnrt]%s)*+"' % (_CHARACTERS, _CHARACTERS)  # no escape by number
+_TEXT: Final = rb'"%s(?:\\["\\bfnrt]%s)*+"' % (_CHARACTERS, _CHARACTERS)  # no numeric escapes
 _NAME: Final = rb"[\w-]{1,64}"
 _PLAIN: Final = re.compile(
     rb'"kind": "mail", "to": "(%(name)s)", "team": "(%(name)s)", "message": '
@@ -21,13 +21,13 @@ _PLAIN: Final = re.compile(
 )
 
 
-# The receiver's name as its sender wrote it; the team of both; the message's id, its type and its
-# sender's name, without the last quote; the text and all behind it.
+# The receiver's name as the sender wrote it; the team; the id, type and sender's name, without the
+# last quote; the text and the remaining keys.
 PlainMail: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 
 
 def read_plain(body: bytes) -> PlainMail | None:
-    """Read what a line of an outbox holds; `None` for all but plain mail."""
+    """Parse the body of an outbox line; `None` if it is not in this format."""
     found = _PLAIN.fullmatch(body)
     if found is None or not (body.isascii() or _is_utf8(body)):
         return None
@@ -36,11 +36,11 @@ def read_plain(body: bytes) -> PlainMail | None:
 
 
 def write_plain(mail: PlainMail, to: bytes, place: bytes) -> bytes:
-    """Return the line for an inbox, newline included.
+    """Return the line for an inbox, with its newline.
 
     Args:
-        mail: as it came.
-        to: the receiver, as the roster has it.
+        mail: the parsed line.
+        to: the receiver, as in the roster.
         place: `TEAM@HOST` of the sender.
     """
     _, _, head, content = mail

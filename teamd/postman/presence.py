@@ -1,12 +1,13 @@
-"""Presence: which hosts are there, who is on them, and how late it is there at most.
+"""Presence: which hosts are reachable, their members, and an upper bound of their clocks.
 
 Each host publishes a short beat every two seconds, and its roster whenever that changes. A beat
-says which roster of each other host has come, so whoever lacks one gets it again: nothing is asked
-for, and a broker that forgets everything is enough. Each beat is echoed by the next ones of those
-who heard it, which tells the round trip, and bounds the far clock from above.
+names the roster version received from each other host, so a host that lacks the current roster gets
+it again. There are no requests, and a broker without storage is sufficient. Each beat is echoed in
+the next beats of the hosts that heard it, which measures the round trip and bounds the other clock
+from above.
 
-Here are no sockets, no files and no clocks: times come as arguments, those called `now` by
-`clocks.elapsed`, those called `moment` in seconds since the epoch.
+This module uses no sockets, files or clocks: times are arguments. Those called `now` are by
+`clocks.elapsed`, those called `moment` are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -23,44 +24,44 @@ from teamd.hosts.rosters import FarRoster
 from teamd.messages import NAME, is_moment, is_tag, parse_object
 
 BEAT_SECONDS: Final = 2.0
-SILENT_SECONDS: Final = 6.0  # without a beat: unreachable
-_DRIFT: Final = 0.001  # between two clocks at the most, per second; the kernel slews by half of it
-_MOST_SESSIONS: Final = 8  # of a host, that are remembered
-_RETURNS: Final = 3  # of a session that was gone: a broker may repeat a frame now and then
-_MOST_HOSTS: Final = 1000  # a broker that invents names fills no memory
+SILENT_SECONDS: Final = 6.0  # without a beat, after which a host is unreachable
+_DRIFT: Final = 0.001  # maximum drift between two clocks per second; the kernel slews by half of it
+_MOST_SESSIONS: Final = 8  # remembered sessions of a host
+_RETURNS: Final = 3  # reappearances of an ended session; a broker may repeat single frames
+_MOST_HOSTS: Final = 1000  # limits the memory that a broker with invented host names can use
 _BEAT, _ROSTER = "beat", "roster"
 
 
 @dataclass(slots=True)
 class FarClock:
-    """The clock of another host: how late it is there at the most.
+    """An upper bound of another host's clock.
 
-    A beat of this host that the other one has heard was sent before its answer was: so the far
-    clock cannot be further ahead of the own one than between those two. How long the answer took
-    to come here does not matter. That is why a request in a frame that was held back is known as
+    When the other host has heard a beat of this host and answered, the beat was sent before the
+    answer. So the other clock is ahead of ours by no more than the difference between those two
+    times. The answer's transit time does not matter. Therefore a delayed request is recognized as
     late, however wrong the clocks are.
     """
 
-    _ahead: float | None = None  # of the own clock
+    _ahead: float | None = None  # of our clock
     _noted: float = 0.0
 
     def note(self, theirs: float, sent: float, held: float, now: float) -> None:
-        """Take note of a beat that came.
+        """Process a beat.
 
         Args:
-            theirs: when it was sent, by their clock.
-            sent: when the beat of this host was sent that it echoes, by the own clock.
-            held: the seconds from then to `theirs` that it lay there, by their clock.
-            now: by the own clock.
+            theirs: when the beat was sent, by the other clock.
+            sent: when the echoed beat of this host was sent, by our clock.
+            held: the seconds from the echoed beat's arrival to `theirs`, by the other clock.
+            now: by our clock.
         """
         known = self._ahead_at_most(now)
-        # The beat may have been on its way for long: the clocks have drifted since it was sent.
+        # The clocks may have drifted since the beat was sent, which can be long ago.
         ahead = theirs - sent - held + _DRIFT * (now - sent)
         self._ahead = ahead if known is None else min(ahead, known)
         self._noted = now
 
     def latest(self, now: float) -> float | None:
-        """Return what the far clock shows at the most; `None` where that is not known."""
+        """Return the other clock's maximum reading; `None` if unknown."""
         ahead = self._ahead_at_most(now)
         return None if ahead is None else now + ahead
 
@@ -70,15 +71,15 @@ class FarClock:
 
 @dataclass(slots=True)
 class Peer:
-    """Another host, as far as its beats tell.
+    """Another host, as known from its beats.
 
     Attributes:
-        heard: when its last beat came, by the own clock.
-        moment: the same in seconds since the epoch, by the own clock as well.
-        boot: identifies the boot of its machine.
-        roster: the version of its members that has come; empty for none.
-        round_trip: seconds to it and back; `None` where it has not heard of this host yet.
-        answered: when it said last that it hears this host, or could begin to, by the own clock.
+        heard: when its last beat arrived, by our clock.
+        moment: the same in seconds since the epoch, by our clock.
+        boot: the id of the boot of its machine.
+        roster: the version of its roster that has arrived; empty for none.
+        round_trip: seconds to it and back; `None` until it has heard this host.
+        answered: when it last confirmed that it hears this host, or first could, by our clock.
     """
 
     heard: float
@@ -89,8 +90,8 @@ class Peer:
     round_trip: float | None = None
     answered: float = field(init=False)
     clock: FarClock = field(default_factory=FarClock)
-    _own_roster: str = ""  # the version of the own roster that it has
-    _sent: float = 0.0  # its last beat, by its clock
+    _own_roster: str = ""  # the version of our roster that it has
+    _sent: float = 0.0  # when it sent its last beat, by its clock
     _former: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_SESSIONS))
     _returns: int = 0
 
@@ -98,33 +99,33 @@ class Peer:
         self.answered = self.heard
 
     def reachable(self, now: float) -> bool:
-        """Return whether it was heard of late."""
+        """Return whether it was heard recently."""
         return now - self.heard < SILENT_SECONDS
 
     def answers(self, now: float) -> bool:
-        """Return whether it was heard of late, and hears this host: mail to it can move."""
+        """Return whether it was heard recently and hears this host, so that mail can move."""
         return self.reachable(now) and now - self.answered < SILENT_SECONDS
 
     @property
     def is_double(self) -> bool:
-        """Whether two machines say that they are this host: a session that ended never returns."""
+        """Whether two machines use this host's name: an ended session never returns."""
         return self._returns >= _RETURNS
 
     def lacks(self, version: str) -> bool:
-        """Return whether it has not told that it has this version of the own roster."""
+        """Return whether it has not confirmed this version of our roster."""
         return self._own_roster != version
 
     def echo(self, now: float) -> list[Any]:
-        """Return what it is told of its own last beat: its session, its clock, held how long."""
+        """Return the echo of its last beat: roster version, session, its clock, seconds held."""
         return [self.roster, self.session, self._sent, round(now - self.heard, 6)]
 
     def note(self, beat: dict[str, Any], own: tuple[str, str], now: float) -> None:
-        """Take note of a beat that came now.
+        """Process a beat that has just arrived.
 
         Args:
-            beat: what it says.
+            beat: the decoded beat.
             own: name and session of this host.
-            now: by the own clock.
+            now: by our clock.
         """
         if beat["boot"] != self.boot:
             self.boot, self.clock = beat["boot"], FarClock()
@@ -134,7 +135,7 @@ class Peer:
         self.session, self._sent = beat["session"], beat["clock"]
         echo = beat["heard"].get(own[0])
         if not isinstance(echo, list) or len(echo) != 4 or echo[1] != own[1]:  # noqa: PLR2004 -- see `echo`
-            self._own_roster = ""  # it has not heard of this session
+            self._own_roster = ""  # it has not heard this session
             return
         version, _, sent, held = echo
         if is_moment(sent) and is_moment(held) and isinstance(version, str) and sent + held <= now:
@@ -145,11 +146,11 @@ class Peer:
 
 @dataclass(slots=True)
 class HostPresence:
-    """What this host tells of itself, and what it knows of others.
+    """The beats and roster of this host, and the presence of the others.
 
     Attributes:
-        name: of this host.
-        boot: identifies the boot of this machine.
+        name: the name of this host.
+        boot: the id of the boot of this machine.
         roster: the members of this host.
     """
 
@@ -158,25 +159,25 @@ class HostPresence:
     roster: FarRoster
     peers: dict[str, Peer] = field(default_factory=dict)
     _session: str = field(default_factory=lambda: os.urandom(8).hex())
-    _echoes: int = 0  # beats of another machine with the own name
-    _told: str = ""  # the version that was published last
+    _echoes: int = 0  # beats of another machine with our name
+    _told: str = ""  # the version last published
     _told_at: float = 0.0
     _next_beat: float = 0.0
 
     def connected(self, now: float) -> None:
-        """Begin anew: whoever is there hears of this host at once."""
+        """Publish everything again, so that other hosts hear this host at once."""
         self._told, self._next_beat = "", now
         for peer in self.peers.values():
-            peer.answered = now  # it could not until now
+            peer.answered = now  # it could not before
 
     def due_seconds(self, now: float) -> float:
-        """Return the seconds until there is something to publish."""
+        """Return the seconds until the next publication."""
         return 0.0 if self._told != self.roster.version else max(0.0, self._next_beat - now)
 
     def due(self, now: float, moment: float) -> Iterator[bytes]:
-        """Yield what is to be published now."""
+        """Yield the payloads to publish now."""
         beat = now >= self._next_beat
-        heard = beat and now - self._told_at >= BEAT_SECONDS  # who heard of it has said so
+        heard = beat and now - self._told_at >= BEAT_SECONDS  # receivers have confirmed it by now
         lacking = heard and any(
             peer.reachable(now) and peer.lacks(self.roster.version) for peer in self.peers.values()
         )
@@ -189,19 +190,19 @@ class HostPresence:
             yield _encode({"kind": _ROSTER, **facts})
 
     def heard(self, host: str, payload: bytes, now: float, moment: float) -> FarRoster | None:
-        """Take note of what another host has published.
+        """Process a payload that another host has published.
 
         Args:
-            host: by the subject, which the broker lets no other host publish.
-            payload: as it came.
-            now: by the own clock.
-            moment: in seconds since the epoch, by the own clock.
+            host: from the subject, which the broker verifies.
+            payload: the untrusted payload.
+            now: by our clock.
+            moment: in seconds since the epoch, by our clock.
 
         Returns:
-            Its roster, if it told one that is new.
+            The host's roster, if it is new.
 
         Raises:
-            NotAMessage: it is nothing that a host says; nothing has changed.
+            NotAMessage: the payload is invalid; nothing has changed.
         """
         if host.lower() == self.name.lower():
             self._echoes += parse_object(payload).get("session", self._session) != self._session
@@ -217,36 +218,36 @@ class HostPresence:
         return None
 
     def forget_roster(self, host: str) -> None:
-        """Take the roster of a host for one that has not come."""
+        """Treat a host's roster as not received."""
         if host in self.peers:
             self.peers[host].roster = ""
 
     def reachable(self, host: str, now: float) -> bool:
-        """Return whether a host was heard of late."""
+        """Return whether a host was heard recently."""
         peer = self.peers.get(host)
         return peer is not None and peer.reachable(now)
 
     def doubles(self) -> set[str]:
-        """Return the names, the own one with them, that two machines have."""
+        """Return the names, possibly including our own, that two machines use."""
         found = {host for host, peer in self.peers.items() if peer.is_double}
         return found | ({self.name} if self._echoes >= _RETURNS else set())
 
     def left(self, host: str, boot: str, deadline: float, now: float) -> float | None:
-        """Return the own seconds that are surely left until a moment by another host's clock.
+        """Return at least how many seconds of our clock remain until a deadline by another clock.
 
-        It is `None` where that clock is not known yet: this host has just begun to hear it.
+        It is `None` while that clock is unknown because this host has just started to hear it.
 
         Args:
-            host: whose clock it is.
-            boot: in which boot of its machine.
+            host: the host of the clock.
+            boot: the boot of its machine.
             deadline: by its clock `elapsed`.
-            now: by the own one.
+            now: by our clock.
         """
         peer = self.peers.get(host)
         if peer is not None and peer.boot != boot:
             return 0.0
         latest = None if peer is None else peer.clock.latest(now)
-        # Seconds of the own clock: those of the other one may be shorter.
+        # By our clock, since the other clock may run faster.
         return None if latest is None else max(0.0, deadline - latest) / (1 + _DRIFT)
 
     def _note_beat(self, host: str, beat: dict[str, Any], now: float, moment: float) -> None:
@@ -256,9 +257,9 @@ class HostPresence:
                 return
             boot, session = beat["boot"], beat["session"]
             peer = self.peers[host] = Peer(now, moment, boot=boot, session=session)
-            self._next_beat = now  # it hears of this host at once
+            self._next_beat = now  # so that it hears this host at once
         elif not peer.reachable(now):
-            self._next_beat = peer.answered = now  # the same, where it is back
+            self._next_beat = peer.answered = now  # as above, when it is back
         peer.heard, peer.moment = now, moment
         peer.note(beat, (self.name, self._session), now)
 
@@ -281,10 +282,10 @@ def _encode(said: dict[str, Any]) -> bytes:
 
 
 def _checked(said: dict[str, Any]) -> dict[str, Any]:
-    """Return a beat whose fields are what they must be.
+    """Return a beat after checking its fields.
 
     Raises:
-        NotAMessage: they are not.
+        NotAMessage: a field is invalid.
     """
     tags = all(is_tag(said.get(key)) for key in ("session", "boot"))
     if not tags or not is_moment(said.get("clock")) or not isinstance(said.get("heard"), dict):

@@ -1,7 +1,7 @@
-"""The postman's process: the only one of a team that talks to other hosts.
+"""The postman's process: the only process of a team that talks to other hosts.
 
-It sleeps until a file of an outbox or of the roster changes, a frame comes or a deadline passes,
-and does a round then: mail first, all of it that came together, and what faces are told behind it.
+It sleeps until an outbox or the roster changes, a frame arrives or a deadline passes, and then does
+a round: first all mail that has arrived, then the displayed state.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from teamd.settings.schema import HostSettings
 from teamd.team.roster import Roster
 
 _OFFLINE: Final = "there is no connection to the broker"
-_MOST_DENIED: Final = 100  # of what the broker denies, that is told
+_MOST_DENIED: Final = 100  # different operations to log
 _DOUBLE: Final = (
     "two hosts have that name, and mail to it comes to one of them or to both; stop one, and "
     "join it with another token, which `teamctl hosts add NAME` writes"
@@ -50,8 +50,8 @@ class Postman:
     Attributes:
         settings: `[hosts]`, with a name.
         links: with the other hosts.
-        views: what faces are told.
-        check: raises a `StoreError` where the team directory is no longer this process's.
+        views: the displayed state of the hosts.
+        check: raises a `StoreError` if the team directory was moved or replaced.
     """
 
     paths: TeamPaths
@@ -63,23 +63,24 @@ class Postman:
     check: Callable[[], None]
     _frames: deque[tuple[str, bytes]] = field(default_factory=deque)
     _now: Callable[[], None] = lambda: None  # does a round
-    _soon: Callable[[], None] = lambda: None  # does one with all that comes by then
+    _soon: Callable[[], None] = lambda: None  # does a round after pending events
     _out: deque[tuple[str, bytes]] = field(default_factory=deque)
-    _why: str = _OFFLINE  # there is no connection: none yet, at first
+    _why: str = _OFFLINE  # why there is no connection
     _denied: set[str] = field(default_factory=set)  # by the broker of this connection
     _memory: SpareMemory = field(default_factory=SpareMemory)
-    _doubles: set[str] = field(default_factory=set)  # that were told of
-    _turn: bool | None = None  # whether there is one again, or no more
-    _hints: dict[Watch, set[str] | None] = field(default_factory=dict)  # what changed in folders
-    _looked: dict[Watch, float] = field(default_factory=dict)  # and when each was looked at
+    _doubles: set[str] = field(default_factory=set)  # duplicate names that were reported
+    _turn: bool | None = None  # whether the connection was made or lost, if either is unprocessed
+    # Unprocessed changes in folders.
+    _hints: dict[Watch, set[str] | None] = field(default_factory=dict)
+    _looked: dict[Watch, float] = field(default_factory=dict)  # when each folder was last checked
     _shown: set[str] = field(default_factory=set)
-    _silent: float = 0.0  # when the first of those that are there will be taken for silent
+    _silent: float = 0.0  # when the next reachable host becomes silent
 
     async def serve(self) -> NoReturn:
-        """Serve until this process is killed: that loses nothing.
+        """Serve until this process is killed, which loses nothing.
 
         Raises:
-            TeamError: the team directory is another one, or the certificates are none.
+            TeamError: the team directory was replaced, or the certificates are invalid.
         """
         outboxes = watch(HostPlaces(self.paths).outboxes)
         team = watch(self.paths.root)
@@ -108,7 +109,7 @@ class Postman:
         self._now()
 
     def _look(self, watched: Watch) -> None:
-        """Read what changed at once: a queue that still has something would wake this again."""
+        """Read changes at once; otherwise the readable queue would wake the loop again."""
         before, names = self._hints.get(watched, set()), watched.changed()
         self._hints[watched] = None if before is None or names is None else before | names
         self._looked[watched] = clocks.elapsed()
@@ -138,7 +139,7 @@ class Postman:
     def _round(
         self, outboxes: Watch, team: Watch, broker: Broker
     ) -> float | Coroutine[Any, Any, None]:
-        """Do all there is to be done, mail first; see `Rounds`."""
+        """Do all pending work, mail first; see `Rounds`."""
         self.check()
         now = clocks.elapsed()
         self._note_connection(now)
@@ -155,7 +156,7 @@ class Postman:
         return broker.drain() if self._out else self._due_seconds()
 
     def _sort(self, now: float) -> list[tuple[str, bytes]]:
-        """Take note of the beats that came; return the frames about mail, each with its host."""
+        """Process the beats that arrived; return the frames about mail, each with its host."""
         frames, self._frames = self._frames, deque()
         mail = []
         for subject, payload in frames:
@@ -167,9 +168,9 @@ class Postman:
         return mail
 
     def _hand_over(self, broker: Broker) -> None:
-        """Publish what is to go out, as far as the wire takes it; without a wire, nothing is kept.
+        """Publish pending frames while the connection accepts them; without a connection drop them.
 
-        The far side asks for it again.
+        The other host requests dropped frames again.
         """
         while self._out and not broker.full:
             subject, payload = self._out.popleft()
@@ -188,9 +189,10 @@ class Postman:
         self._turn = None
 
     def _changed(self, watched: Watch, now: float) -> set[str] | None:
-        """Return what has changed in a folder; `None` where only a look at all of it can tell.
+        """Return the changes in a folder; `None` if unknown.
 
-        So it is at first, since nobody knows what changed before it was watched, and now and then.
+        That is the case at first, because changes before the watch are unknown, and at regular
+        intervals.
         """
         if now >= self._looked.get(watched, -math.inf) + watched.recheck_seconds:
             self._look(watched)
@@ -199,14 +201,15 @@ class Postman:
 
     def _note_roster(self, names: set[str] | None) -> None:
         if names is None or self.paths.config.name in names:
-            with suppress(StoreError, TeamError):  # in the middle of a repair: it changes again
+            # During a repair, after which the file changes again.
+            with suppress(StoreError, TeamError):
                 self.presence.roster = FarRoster.of(Roster(self.paths).read())
 
     def _forget(self, changed: set[str] | None, now: float) -> set[str] | None:
-        """Forget hosts of which nothing is kept any more, as `teamctl hosts forget` leaves them.
+        """Drop hosts without any files left, as after `teamctl hosts forget`.
 
         Returns:
-            What has changed of the others.
+            The changes of the remaining hosts.
         """
         named = changed and {name.partition(".")[0] for name in changed}
         gone = self.links.without_outbox(named)
@@ -236,11 +239,11 @@ class Postman:
             try:
                 rosters.keep(HostPlaces(self.paths).roster(host), roster)
             except StoreError as error:
-                self.presence.forget_roster(host)  # it comes again with one of the next beats
+                self.presence.forget_roster(host)  # one of the next beats brings it again
                 self.journal.error("roster not kept", error, host=host)
 
     def _show(self, now: float) -> None:
-        """Tell the faces how the hosts are, where that has changed."""
+        """Update the displayed state of the hosts if it has changed."""
         known = self.links.hosts | self.presence.peers.keys()
         if now >= self._silent or known != self._shown:
             self._shown = known

@@ -1,4 +1,4 @@
-"""Why the broker is not reached, in sentences that say what to do."""
+"""Explain why the broker cannot be reached, in sentences with a remedy."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Final
 
 from teamd.errors import TeamError
 
-# Of OpenSSL's X509_V_ERR_…
-_EXPIRED: Final = (9, 10)  # not yet valid, or not any more
-_FOREIGN: Final = (18, 19, 20, 21)  # self-signed, or by somebody who is not our CA
-_OTHER_NAME: Final = (62, 64)  # a name, an address
+# Codes of OpenSSL's X509_V_ERR_…
+_EXPIRED: Final = (9, 10)  # not yet valid, or expired
+_FOREIGN: Final = (18, 19, 20, 21)  # self-signed, or issued by another CA
+_OTHER_NAME: Final = (62, 64)  # a host name, an IP address
 _NOT_ADMITTED: Final = ("authorization violation", "authorization failed", "authentication revoked")
-_ENDED: Final = ("unexpected EOF", "empty response from server")  # nats-py's words
+_ENDED: Final = ("unexpected EOF", "empty response from server")  # wording of nats-py
 
 
 class NotSecure(ConnectionError):
-    """A server that wants to talk without TLS."""
+    """The server does not offer TLS."""
 
 
 class NotAdmitted(ConnectionError):
-    """A broker that has ended the connection once it knew who this is."""
+    """The broker ended the connection after it had identified this host."""
 
 
 class Silence(ConnectionError):
-    """A connection on which nothing has come for too long."""
+    """Nothing was received on the connection for too long."""
 
 
 _SENTENCES: Final[dict[type[Exception], str]] = {
@@ -42,12 +42,12 @@ _SENTENCES: Final[dict[type[Exception], str]] = {
 
 
 def explain(error: BaseException | None, server: str, name: str) -> str:
-    """Return why a server is not reached, or no longer.
+    """Return why a server is unreachable, or no longer reachable.
 
     Args:
-        error: what went wrong; `None` where the server has closed the connection.
-        server: its address as the settings have it.
-        name: the machine that the address names.
+        error: the error; `None` if the server closed the connection.
+        server: its address as in the settings.
+        name: the machine in the address.
     """
     if isinstance(error, ssl.SSLError):
         return _explain_tls(error, server, name)
@@ -62,7 +62,7 @@ def explain(error: BaseException | None, server: str, name: str) -> str:
 
 
 def is_refusal(error: BaseException | None) -> bool:
-    """Return whether only a person can mend it, so that trying often is of no use."""
+    """Return whether only a person can fix the error, so that frequent retries are useless."""
     if isinstance(error, ssl.SSLError | NotAdmitted | NotSecure | TeamError):
         return True
     return error is not None and any(one in str(error).lower() for one in _NOT_ADMITTED)
@@ -91,7 +91,7 @@ def _explain_tls(error: ssl.SSLError, server: str, name: str) -> str:
 
 
 def _explain_words(words: str, server: str) -> str:
-    """Explain what the broker says before it closes, or what nats-py makes of it."""
+    """Explain the broker's last message, or the error that nats-py made of it."""
     if any(one in words.lower() for one in _NOT_ADMITTED):
         return (
             f"{server} does not admit this host: its certificate was removed; "

@@ -1,4 +1,4 @@
-"""Memory that a backlog took, given back to the system once there is nothing to do."""
+"""Return the memory of a finished backlog to the operating system."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import ctypes
 from dataclasses import dataclass
 from typing import Final
 
-_MUCH_BYTES: Final = 1 << 20  # that crossed: a calm postman does not care
+_MUCH_BYTES: Final = 1 << 20  # transferred bytes; less is not worth the call
 
 
 @dataclass(slots=True)
 class SpareMemory:
-    """Knows when it is worth it: what free(3) got back stays with the process otherwise."""
+    """Decides when to trim the heap: otherwise the process keeps freed memory."""
 
-    _used: int = _MUCH_BYTES  # to begin takes some, too
+    _used: int = _MUCH_BYTES  # startup uses memory, too
 
     def use(self, size: int) -> None:
-        """Take note of so many bytes that cross."""
+        """Count transferred bytes."""
         self._used += size
 
     def rest(self) -> None:
-        """Give back what is spare, if much has crossed since the last time."""
+        """Return unused memory if many bytes were transferred since the last time."""
         if self._used < _MUCH_BYTES:
             return
         self._used = 0
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's, see malloc_trim(3)
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc, see malloc_trim(3)
         if trim is not None:
             trim(ctypes.c_size_t(0))

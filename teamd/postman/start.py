@@ -1,7 +1,7 @@
-"""From a forked child of teamd to the postman: a program of its own, and a small one.
+"""Replace a forked child of teamd by the postman, a small program of its own.
 
-A fork shares the memory of the supervisor, which holds all that agents need. The postman lives as
-long as the supervisor does, and needs little of that.
+A fork would share the supervisor's memory, which holds all that agents need. The postman runs as
+long as the supervisor and needs little of it.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from teamd.settings import Settings
 
 
 def become_postman(paths: TeamPaths, chosen: Settings) -> NoReturn:
-    """Go on as the postman of a team, without the secrets of this process.
+    """Become the postman of a team, without the secrets of this process.
 
     Args:
         paths: the team.
-        chosen: the settings in force, which may not be those of the file any more.
+        chosen: the settings in force, which may differ from the file's by now.
     """
     plain, _ = secret_environment.split(os.environ)
     os.execve(sys.executable, _command(paths, chosen), plain)  # noqa: S606 -- itself
 
 
 def read_command(arguments: Sequence[str]) -> tuple[Path, Settings]:
-    """Return team directory and settings of a postman that was started so.
+    """Return the team directory and settings from the postman's arguments.
 
     Raises:
-        SettingsError: a file that they name is gone.
+        SettingsError: a file named in the settings no longer exists.
     """
     root, document = arguments
-    path = Path(root) / "team.toml"  # for the mistakes
+    path = Path(root) / "team.toml"  # for error messages
     return Path(root), settings.parse(document.encode(), path=path)
 
 
@@ -50,7 +50,7 @@ def _command(paths: TeamPaths, chosen: Settings) -> list[str]:
 
 
 def _plain(section: Any) -> Mapping[str, Any]:
-    """Return a section as TOML has it."""
+    """Return a section as values for TOML."""
     values = {one.name: getattr(section, one.name) for one in fields(section)}
     return {key: _value(value) for key, value in values.items() if value is not None}
 
