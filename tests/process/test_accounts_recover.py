@@ -1,7 +1,7 @@
-"""Refused accounts and broken networks end without a person, when the server says so or soon after.
+"""Refused accounts and broken networks recover without a person, at the server's time or soon.
 
-A teammate's loop, the real client and the ledger run against the strict server. The clocks are
-ours: they leap while the teammate rests, so that days pass in moments.
+A teammate's loop, the real client and the ledger run against the strict server. The tests control
+the clocks: they leap while the teammate rests, so that days pass in moments.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ from tests.waiting import until
 REST_SECONDS: Final = 300.0
 MINUTE: Final = 60.0
 HOUR: Final = 3600.0
-SOON_SECONDS: Final = 5.0  # that a try may come later than it should, and the server's clock ticks
+# the allowed delay of an attempt, including the ticks of the server's clock
+SOON_SECONDS: Final = 5.0
 
 
 class Clock:
-    """Clocks that go as the machine's do, and leap when a test says so."""
+    """Clocks that run like the machine's, and leap on request."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._ahead = 0.0
@@ -57,7 +58,7 @@ class Clock:
         monkeypatch.setattr(time, "clock_gettime", lambda which: read(which) + self._ahead)
 
     def leap(self, seconds: float) -> None:
-        """Let so many seconds pass."""
+        """Let that many seconds pass."""
         self._ahead += seconds
 
     def _shifted(self, read: Callable[[], float]) -> Callable[[], float]:
@@ -65,10 +66,10 @@ class Clock:
 
 
 class Recorded:
-    """A model that notes when it is asked.
+    """A model that records its requests.
 
     Attributes:
-        asked: the moments, in seconds since the epoch.
+        asked: the times of the requests, in seconds since the epoch.
     """
 
     def __init__(self, model: Model) -> None:
@@ -76,35 +77,35 @@ class Recorded:
         self.asked: list[float] = []
 
     async def reply(self, ask: Ask) -> Reply:
-        """Answer as the model does."""
+        """Answer like the wrapped model."""
         self.asked.append(time.time())
         return await self._model.reply(ask)
 
 
 class RealModelLife(Life):
-    """Alice with the whole stack of wrappers around the client, asking a server."""
+    """A teammate's life with all wrappers around the real client, which asks a server."""
 
     def _make_loop(self, env: Environment) -> Loop:
         self._stack = ModelStack(env)
         self.recorded = Recorded(self._stack.make(env.conversation))
-        self.model = self.recorded  # type: ignore[assignment]  # it plays nothing
+        self.model = self.recorded  # type: ignore[assignment]  # not a scripted model
         return super()._make_loop(env)
 
     @property
     def served(self) -> int:
-        """How many replies she has had, each of which ended a turn."""
+        """The number of replies so far, each of which ended a turn."""
         return self.states.count("idle")
 
     @property
     def pauses(self) -> list[float | None]:
-        """The moments at which her pauses end by themselves, oldest first."""
+        """The times at which the pauses end by themselves, oldest first."""
         said = Mailbox(self.paths, TEAMD, durable=False).peek()
         states = (message for message in said if message.type == STATE_TYPE)
         return [one.extra["until"] for one in states if one.content == "paused"]
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        """Let her live, with slots from a supervisor, for the length of a block."""
+        """Let the teammate live, with slots from a supervisor, during the block."""
         async with self.lived():
             journal = Journal(self.paths.log("teamd"), "teamd")
             slots = Slots(ConcurrencyLimit(lambda: 8, RetryPolicy), journal)
@@ -140,10 +141,10 @@ class Failure:
     """A kind of failure.
 
     Attributes:
-        fault: makes it, given the moment at which it ends, in seconds since the epoch.
-        lasts_seconds: how long it lasts; the next midnight but two, UTC, where that is `None`.
-        told: whether the server says when it ends.
-        words: what the sentence names.
+        fault: makes the fault, given its end in seconds since the epoch.
+        lasts_seconds: its duration; `None` for the third midnight from now, UTC.
+        told: whether the server announces its end.
+        words: required words of the sentence.
     """
 
     fault: Callable[[float], Fault]
@@ -158,12 +159,12 @@ def day(moment: float) -> str:
 
 @dataclass(frozen=True)
 class Busy:
-    """An error that says when it ends.
+    """An error that announces its end.
 
     Attributes:
-        status: of HTTP.
+        status: the HTTP status.
         end: in seconds since the epoch.
-        asked: makes the `retry-after` of it.
+        asked: formats its `retry-after`.
     """
 
     status: int
@@ -171,7 +172,7 @@ class Busy:
     asked: Callable[[float], str]
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:
-        """Send it; no part of a second is lost."""
+        """Send the error, with its end rounded up to a full second."""
         Status(self.status, retry_after=self.asked(self.end + 1)).strike(wire, exchange)
 
 
@@ -236,7 +237,7 @@ def midnight_after_next() -> float:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Clock:
-    """Clocks that leap, and an environment with no key but the server's, and no proxy."""
+    """Clocks that leap, and an environment with only the server's key and no proxy."""
     for name in list(os.environ):
         if name.startswith(("ANTHROPIC_", "CREDENTIALS_")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
@@ -248,24 +249,24 @@ def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Clock:
 
 def settings(server: StrictServer, **more: object) -> ModelSettings:
     room = ModelSettings(base_url=server.url, attempts=1, rest_seconds=REST_SECONDS)
-    return replace(room, **more)  # type: ignore[arg-type]  # a test's own
+    return replace(room, **more)  # type: ignore[arg-type]  # of a test
 
 
 def booked(life: Life) -> tuple[int, int, int]:
-    """The calls and tokens of alice in the ledger, and what is held for calls under way."""
+    """Return alice's calls and tokens in the ledger, and the number of open reservations."""
     accounts = Ledger(life.paths.ledger).read()
     used = accounts.used["alice"]
     return used.calls, used.tokens, len(accounts.held)
 
 
 def billed(server: StrictServer) -> int:
-    """The tokens of all replies that the server has sent."""
+    """Count the tokens of all replies that the server has sent."""
     usages = (one.message["usage"] for one in server.requests if one.message is not None)
     return sum(count for usage in usages for name, count in usage.items() if "tokens" in name)
 
 
 async def settle() -> None:
-    """Let all that is due take its turn."""
+    """Let all due tasks run."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -273,7 +274,7 @@ async def settle() -> None:
 async def rest_through(
     life: RealModelLife, clock: Clock, *, told: bool = False, idles: int = 1
 ) -> None:
-    """Let her rest until she is idle for so many times; no try is early or long overdue."""
+    """Wait until the teammate has been idle `idles` times; no attempt is early or long overdue."""
 
     def idle() -> bool:
         return life.served >= idles and life.states[-1] == "idle"
@@ -285,12 +286,13 @@ async def rest_through(
         await until(rests)
         if idle():
             return
-        await settle()  # what is reported has begun
+        await settle()  # the reported pause has begun
         tries, end = len(life.recorded.asked), life.pauses[-1]
         assert end is not None, "it is tried again without a person"
         for left in ((end - time.time()) / 2, 30.0, 10.0):
             if told:
-                life.send("Are you there?")  # no reason to ask a server that said when
+                # mail is no reason to ask a server that has announced the end
+                life.send("Are you there?")
             clock.leap(end - time.time() - left)
             await settle()
             assert len(life.recorded.asked) == tries
@@ -300,7 +302,7 @@ async def rest_through(
 
 
 @pytest.mark.parametrize("kind", FAILURES)
-def test_a_failure_ends_by_itself_when_the_server_says_so_or_within_an_hour(
+def test_a_failure_ends_at_the_announced_time_or_within_an_hour(
     kind: str, clock: Clock, tmp_path: Path
 ) -> None:
     failure = FAILURES[kind]
@@ -334,8 +336,8 @@ def test_a_failure_ends_by_itself_when_the_server_says_so_or_within_an_hour(
     assert [word for word in failure.words if word not in told] == []
 
 
-def test_a_fresh_key_is_asked_for_once_before_a_pause(clock: Clock, tmp_path: Path) -> None:
-    """A key of an hour runs out; the command prints the next one, or the same until then."""
+def test_a_fresh_key_is_requested_once_before_a_pause(clock: Clock, tmp_path: Path) -> None:
+    """A key is valid for an hour; the command prints the next key, or the same one until then."""
     key, log = tmp_path / "key", tmp_path / "log"
     key.write_text("test-key")
     room: dict[str, object] = {"key_command": f"sh -c 'echo asked >> {log}; cat {key}'"}

@@ -1,4 +1,4 @@
-"""Several processes at one board: one winner each time, and no kill loses or doubles anything."""
+"""Several processes at one board: one winner each time, and no kill loses or doubles a change."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DEEDS: Final[dict[str, Callable[[Board], object]]] = {
 
 
 def made(folder: Path) -> TeamPaths:
-    """A team of two, whose tasks are: 1 alice's, 2 bob's and blocked by 1, 3 free."""
+    """Create a team of two with three tasks: 1 alice's, 2 bob's and blocked by 1, 3 free."""
     paths = TeamPaths(folder / ".team")
     paths.create()
     members = [{"name": name, "role": "coder", "status": "idle"} for name in ("alice", "bob")]
@@ -60,9 +60,7 @@ def board(paths: TeamPaths, who: str) -> Board:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rounds", [200, pytest.param(1000, marks=pytest.mark.long)])
-def test_of_two_processes_that_claim_one_task_again_and_again_one_wins(
-    tmp_path: Path, rounds: int
-) -> None:
+def test_one_process_wins_each_of_many_races_for_a_task(tmp_path: Path, rounds: int) -> None:
     paths = made(tmp_path)
     lead = board(paths, "lead")
     lead.add("Write it")
@@ -93,7 +91,7 @@ def _claimed_by_all(claimers: list[subprocess.Popen[str]]) -> list[str]:
 
 
 def look(paths: TeamPaths) -> dict[str, Any]:
-    """All that counts: the tasks, and which mail has come, each once."""
+    """Return the tasks and the mail, each message once."""
     tasks = board(paths, "lead").read()
     assert not tasks.damaged
     post = MailRouter(paths, durable=False, max_bytes=10**6)
@@ -109,10 +107,10 @@ def look(paths: TeamPaths) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("deed", DEEDS)
-def test_a_deed_that_is_killed_at_any_step_and_repeated_is_done_once(
+def test_a_change_that_is_killed_at_any_step_and_repeated_is_made_once(
     tmp_path: Path, deed: str
 ) -> None:
-    """Half a deed must not show, and whoever has to hear of it hears of it once."""
+    """No partial change may be visible, and each recipient is informed once."""
     outcomes: list[dict[str, Any]] = []
     through = False
     while not through:
@@ -134,7 +132,7 @@ def test_a_deed_that_is_killed_at_any_step_and_repeated_is_done_once(
 
 
 def done(paths: TeamPaths, deed: str, left: int) -> bool:
-    """Do it in a process that is killed before its so-manieth operation on a file."""
+    """Make the change in a process that is killed before file operation number `left`."""
 
     def do(arm: Callable[[], None]) -> None:
         arm()

@@ -1,4 +1,4 @@
-"""What `Claude` makes of a server, a key or a stream that fails."""
+"""The errors of `Claude` for failing servers, keys and streams."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PASSING: list[Fault] = [
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any) -> None:
-    """Only the test's own key: not that of whoever runs it, nor a profile in their home."""
+    """Use only the test's key, without the environment and profiles of the person who runs it."""
     for name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "CREDENTIALS_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test-key")
@@ -69,7 +69,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any) -> None:
 
 def claude(url: str, **more: Any) -> Claude:
     given = {"key_command": None, "headers": {}, "timeout_seconds": 30.0, "cache": True, **more}
-    # Loaded when a test runs: the SDK takes longer than all the files of tests together.
+    # The SDK takes longer to import than all test files together, so it is loaded in the test.
     made: Claude = resolve_name("teamd.models.claude:Claude")(base_url=url, **given)
     return made
 
@@ -88,14 +88,14 @@ def run(work: Coroutine[Any, Any, Reply]) -> Reply:
 
 
 def told(url: str, ask: Ask = ASK, **more: Any) -> str:
-    """The one line that a person reads when they have to mend something."""
+    """Return the one-line error for a person who must repair something."""
     with pytest.raises(UnusableError) as caught:
         run(reply_of(claude(url, **more), ask))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-def test_a_wrong_key_is_told_with_what_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_key_is_reported_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-wrong")
     with StrictServer(by_name({})) as server:
         sentence = told(server.url)
@@ -104,7 +104,7 @@ def test_a_wrong_key_is_told_with_what_to_mend(monkeypatch: pytest.MonkeyPatch) 
     assert "sk-wrong" not in sentence
 
 
-def test_a_missing_key_is_told_with_what_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_is_reported_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     with StrictServer(by_name({})) as server:
         sentence = told(server.url)
@@ -113,33 +113,38 @@ def test_a_missing_key_is_told_with_what_to_mend(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("key", ["test-key\n", "test-key\r", "test key", "\x1b[A"])
-def test_a_key_that_no_header_carries_is_told(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
-    """An env file with Windows line ends; "Connection error." after ten tries is no help."""
+def test_a_key_that_does_not_fit_into_a_header_is_reported(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """For example from a file with Windows line ends.
+
+    "Connection error." after ten tries is no help.
+    """
     monkeypatch.setenv("ANTHROPIC_API_KEY", key)
     with StrictServer(by_name({})) as server:
         assert "the key for the model cannot be one" in told(server.url)
 
 
-def test_an_unknown_model_is_told() -> None:
+def test_an_unknown_model_is_reported() -> None:
     ask = Ask(model="claude-nope", system="x", tools=[], messages=ASK.messages, max_tokens=10)
     with StrictServer(by_name({})) as server:
         sentence = told(server.url, ask)
     assert "knows no model 'claude-nope'" in sentence
 
 
-def test_a_base_url_with_v1_is_told() -> None:
+def test_a_base_url_with_v1_is_reported() -> None:
     with StrictServer(by_name({})) as server:
         assert "leave /v1 out of ANTHROPIC_BASE_URL" in told(f"{server.url}/v1")
 
 
-def test_a_password_in_the_base_url_is_not_told() -> None:
-    """The sentence becomes mail, and stands in the roster."""
+def test_a_password_in_the_base_url_is_not_shown() -> None:
+    """The sentence is sent as mail and is in the roster."""
     with StrictServer(by_name({}), keys=("another",)) as server:
         sentence = told(server.url.replace("://", "://me:secret@"))
     assert "secret" not in sentence
 
 
-def test_a_prompt_that_is_too_long_is_told() -> None:
+def test_a_prompt_that_is_too_long_is_reported() -> None:
     with StrictServer(by_name({}), context_tokens=10) as server:
         assert "the conversation is too long for claude-sonnet-5-5" in told(server.url)
 
@@ -148,20 +153,22 @@ def test_a_prompt_that_is_too_long_is_told() -> None:
     ("command", "words"),
     [("false", "exited with 1"), ("true", "printed nothing"), ("printf 'a\\nb'", "cannot be one")],
 )
-def test_a_key_command_that_gives_no_key_is_told(command: str, words: str) -> None:
+def test_a_key_command_without_a_key_is_reported(command: str, words: str) -> None:
     with StrictServer(by_name({})) as server:
         assert words in told(server.url, key_command=command)
 
 
-def test_a_key_command_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_command_takes_precedence_over_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-wrong")
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "sk-wrong-too")
     with StrictServer(by_name({"alice": [HERE]})) as server:
         assert run(reply_of(claude(server.url, key_command="echo test-key"))).text == "Here."
 
 
-def test_a_key_that_was_mended_is_read_anew(tmp_path: Path) -> None:
-    """Nobody should have to restart for a key that a command prints."""
+def test_a_corrected_key_is_read_again(tmp_path: Path) -> None:
+    """A key that a command prints must not require a restart."""
     key = tmp_path / "key"
     key.write_text("sk-wrong")
 
@@ -177,7 +184,7 @@ def test_a_key_that_was_mended_is_read_anew(tmp_path: Path) -> None:
 
 
 def test_cancelling_ends_a_key_command_that_hangs(tmp_path: Path) -> None:
-    """`pass` may wait for a passphrase while teamd is told to stop."""
+    """`pass` may wait for a passphrase while teamd is stopped."""
     pid = tmp_path / "pid"
     code = f"import os, time; open({str(pid)!r}, 'w').write(f'{{os.getpid()}} '); time.sleep(600)"
 
@@ -194,7 +201,7 @@ def test_cancelling_ends_a_key_command_that_hangs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", PASSING, ids=str)
-def test_what_passes_is_an_error_that_is_worth_another_try(fault: Fault) -> None:
+def test_a_temporary_failure_is_an_error_worth_retrying(fault: Fault) -> None:
     with StrictServer(by_name({"alice": [HERE]})) as server:
         server.faults.push(fault)
         with pytest.raises(TransientError) as caught:
@@ -202,7 +209,7 @@ def test_what_passes_is_an_error_that_is_worth_another_try(fault: Fault) -> None
     assert "\n" not in str(caught.value)
 
 
-def test_what_the_server_asks_to_wait_is_handed_on() -> None:
+def test_the_server_s_retry_after_is_passed_on() -> None:
     with StrictServer(by_name({})) as server:
         server.faults.push(Status(429, retry_after=7))
         with pytest.raises(TransientError) as caught:
@@ -211,15 +218,15 @@ def test_what_the_server_asks_to_wait_is_handed_on() -> None:
 
 
 @pytest.mark.parametrize("kind", ["invalid_request_error", "authentication_error"])
-def test_a_refusal_within_a_stream_is_not_tried_again(kind: str) -> None:
-    """Proxies answer 200 first, and then pass on what the service behind them said."""
+def test_a_refusal_within_a_stream_is_not_retried(kind: str) -> None:
+    """Proxies answer 200 first, and then forward the answer of the service behind them."""
     with StrictServer(by_name({})) as server:
         server.faults.push(ErrorEvent(type=kind))
         told(server.url)
 
 
 @pytest.mark.parametrize("after", [None, 4])
-def test_a_silent_server_is_given_up_on(after: int | None) -> None:
+def test_a_silent_server_ends_in_a_timeout(after: int | None) -> None:
     with StrictServer(by_name({})) as server:
         server.faults.push(Stall(after=after))
         with pytest.raises(TransientError):
@@ -227,8 +234,8 @@ def test_a_silent_server_is_given_up_on(after: int | None) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 4])
-def test_a_server_that_only_pings_is_given_up_on(after: int) -> None:
-    """A connection that is kept alive and says nothing would hold a teammate for ever."""
+def test_a_server_that_only_pings_ends_in_a_timeout(after: int) -> None:
+    """A connection that only stays alive would block a teammate for ever."""
     with StrictServer(by_name({})) as server:
         server.faults.push(Pings(after=after))
         with pytest.raises(TransientError, match="sent nothing but pings for"):
@@ -251,15 +258,15 @@ def test_a_cancellation_does_not_wait_for_the_server(after: int | None) -> None:
         asyncio.run(scenario(server.url))
 
 
-def test_a_reply_without_end_is_broken_off() -> None:
-    """A hostile server would fill the memory of whoever reads it, or keep it for ever."""
+def test_an_endless_reply_is_aborted() -> None:
+    """A hostile server would fill the reader's memory or block it for ever."""
     with StrictServer(by_name({})) as server:
         server.faults.push(Endless())
         with pytest.raises(TransientError, match="sent more than 16777216 bytes as one reply"):
             run(reply_of(claude(server.url)))
 
 
-def test_a_server_that_has_gone_is_tried_again_and_named() -> None:
+def test_an_unreachable_server_is_retried_and_named() -> None:
     with StrictServer(by_name({})) as server:
         url = server.url
     with pytest.raises(TransientError, match="All connection attempts failed") as caught:
@@ -269,10 +276,11 @@ def test_a_server_that_has_gone_is_tried_again_and_named() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.sampled_from([*PASSING, Trickle()]), min_size=1, max_size=6))
-def test_any_order_of_faults_ends_in_one_whole_reply(faults: list[Fault]) -> None:
-    """No half of a broken answer may be in it, least of all its tool calls.
+def test_any_order_of_faults_ends_in_one_complete_reply(faults: list[Fault]) -> None:
+    """It must not contain parts of a broken answer, least of all its tool calls.
 
-    Between them the server is overloaded: one odd answer behind another of its kind is a pause.
+    The server is overloaded between the faults, because two odd answers of a kind in a row are a
+    pause.
     """
     policy = RetryPolicy(attempts=20, first_seconds=0.001, longest_seconds=0.002)
     with StrictServer(by_name({"alice": [HERE, say("One too many.")]})) as server:
@@ -303,8 +311,8 @@ def test_any_order_of_faults_ends_in_one_whole_reply(faults: list[Fault]) -> Non
     ],
     ids=str,
 )  # fmt: skip
-def test_a_failure_tells_whether_the_server_may_charge_for_it(fault: Fault, begun: bool) -> None:
-    """An error is free; what broke off was paid for, and must count against the limits."""
+def test_a_failure_records_whether_the_server_may_charge_for_it(fault: Fault, begun: bool) -> None:
+    """An error is free; an aborted reply was paid for and must count against the limits."""
     with StrictServer(by_name({"alice": (HERE,)})) as server:
         server.faults.push(fault)
         with pytest.raises(ModelError) as caught:
@@ -312,7 +320,7 @@ def test_a_failure_tells_whether_the_server_may_charge_for_it(fault: Fault, begu
     assert caught.value.begun is begun
 
 
-def test_a_server_that_cannot_be_reached_charges_nothing() -> None:
+def test_an_unreachable_server_charges_nothing() -> None:
     with StrictServer(by_name({})) as server:
         url = server.url
     with pytest.raises(TransientError) as caught:

@@ -1,4 +1,4 @@
-"""What is there to merge is told by the branch that it would go into, not by what was done once."""
+"""The unmerged work of a copy depends on the target branch, not on earlier merges."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def yard(project: Project) -> Yard:
-    """A project with a queue, and ann with a copy."""
+    """A project with a merge queue, and ann with a copy."""
     return Yard(project, "ann")
 
 
-def test_a_merge_that_was_taken_back_can_be_done_again(yard: Yard) -> None:
+def test_a_merge_that_was_reverted_can_be_repeated(yard: Yard) -> None:
     yard.commit("ann", a="work\n")
     assert merge(yard.project.paths, "ann", Settings()).merged == 1
     yard.git("reset", "-q", "--hard", "HEAD~1")
@@ -33,7 +33,7 @@ def test_a_merge_that_was_taken_back_can_be_done_again(yard: Yard) -> None:
 
 
 @pytest.mark.parametrize("squash", [False, True])
-def test_what_went_into_one_branch_goes_into_another(yard: Yard, squash: bool) -> None:
+def test_work_merged_into_one_branch_can_be_merged_into_another(yard: Yard, squash: bool) -> None:
     paths = yard.project.paths
     yard.commit("ann", a="work\n")
     yard.git("switch", "-q", "-c", "feature")
@@ -46,12 +46,12 @@ def test_what_went_into_one_branch_goes_into_another(yard: Yard, squash: bool) -
     assert (yard.folder / "a.txt").read_text() == "work\n"
 
 
-def test_a_copy_without_work_brings_no_commits_of_the_persons_along(yard: Yard) -> None:
+def test_a_copy_without_work_does_not_bring_the_person_s_commits_along(yard: Yard) -> None:
     yard.git("switch", "-q", "-c", "release", "HEAD~1")
     assert merge(yard.project.paths, "ann", Settings()).merged == 0
 
 
-def test_a_squash_of_what_is_there_already_says_so(yard: Yard) -> None:
+def test_a_squash_of_work_that_is_already_there_says_so(yard: Yard) -> None:
     yard.commit("ann", a="work\n")
     mine = commit(yard.folder, "the same by hand", a="work\n")
     said = yard.project.do("teamctl", "merge", "ann", "--squash")
@@ -61,7 +61,7 @@ def test_a_squash_of_what_is_there_already_says_so(yard: Yard) -> None:
     assert copy_status.look(yard.project.paths, record.get(yard.project.paths, "ann")).ahead == 0
 
 
-def test_a_squash_says_how_more_work_does_not_conflict(yard: Yard) -> None:
+def test_a_squash_explains_how_more_work_avoids_conflicts(yard: Yard) -> None:
     yard.commit("ann", a="one\nmine 1\n")
     said = yard.project.do("teamctl", "merge", "ann", "--squash", "--message", "first")
     made = yard.git("rev-parse", "--short=12", "HEAD")
@@ -72,7 +72,9 @@ def test_a_squash_says_how_more_work_does_not_conflict(yard: Yard) -> None:
     assert (yard.folder / "a.txt").read_text() == "one\nmine 1\nmine 2\n"
 
 
-def test_what_a_teammate_was_told_to_merge_is_not_collected(project: Project) -> None:
+def test_a_commit_that_a_teammate_was_told_to_merge_is_not_garbage_collected(
+    project: Project,
+) -> None:
     yard = Yard(project, "ann", "bob")
     yard.commit("ann", a="new\n")
     yard.commit("bob", a="other\n")

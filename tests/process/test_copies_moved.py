@@ -1,4 +1,4 @@
-"""A project that is moved or copied has its working copies with it."""
+"""A project that is moved or copied takes its working copies along."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def before(tmp_path: Path) -> TeamPaths:
 
 
 @pytest.mark.slow
-def test_copies_go_along_with_a_project_that_is_moved(before: TeamPaths) -> None:
+def test_working_copies_still_work_after_their_project_was_moved(before: TeamPaths) -> None:
     home = before.home.rename(before.home.with_name("moved"))
     after = TeamPaths(home / ".team")
     assert copy_status.look(after, record.get(after, "alice")).ahead == 1
@@ -48,8 +48,8 @@ def test_copies_go_along_with_a_project_that_is_moved(before: TeamPaths) -> None
     git(settled.folder, "fsck", "--connectivity-only")
 
 
-def test_a_project_that_was_copied_merges_into_itself(before: TeamPaths) -> None:
-    """The first one stands where it stood, and has the same copy."""
+def test_a_copied_project_merges_into_itself(before: TeamPaths) -> None:
+    """The original project stays in place and has the same copy."""
     first, second = before.home, before.home.with_name("second")
     subprocess.run(["cp", "-a", first, second], check=True)
     after = TeamPaths(second / ".team")
@@ -61,14 +61,14 @@ def test_a_project_that_was_copied_merges_into_itself(before: TeamPaths) -> None
     assert git(after.copy("alice"), "status", "--porcelain") == ""
 
 
-def test_a_link_to_a_project_is_no_other_place(before: TeamPaths) -> None:
+def test_a_link_to_a_project_does_not_count_as_a_move(before: TeamPaths) -> None:
     link = before.home.with_name("link")
     link.symlink_to(before.home)
     assert not record.get(TeamPaths(link / ".team"), "alice").moved
 
 
-def test_a_repository_that_is_gone_is_named(before: TeamPaths) -> None:
-    """The workspace may be somewhere else than the team."""
+def test_a_missing_repository_is_named(before: TeamPaths) -> None:
+    """The workspace may be outside of the team's project."""
     gone = before.home.with_name("gone")
     copy = record.get(before, "alice")
     record.write(before, replace(copy, origin=Origin(folder=gone, objects=gone / "objects")))
@@ -80,7 +80,7 @@ def test_a_repository_that_is_gone_is_named(before: TeamPaths) -> None:
 
 
 @pytest.mark.slow
-def test_a_teammate_goes_on_in_a_copy_that_was_moved(project: Project) -> None:
+def test_a_teammate_continues_in_a_copy_that_was_moved(project: Project) -> None:
     make_repository(project.folder)
     project.start()
     copy = clone.make_copy(project.paths, "alice", "default", project.folder).copy

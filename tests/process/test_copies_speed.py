@@ -1,4 +1,4 @@
-"""A working copy of a large repository is ready about as soon as a bare `git clone --shared`."""
+"""A working copy of a large repository is ready about as fast as a bare `git clone --shared`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.slow
 
 
 ROUNDS = 5
-MOST = 1.5  # times what the bare clone takes
+MOST = 1.5  # times the duration of the bare clone
 MOST_KILOBYTES = 8_000  # an index, and no objects
 
 
 def make_large(folder: Path, *, files: int, megabytes: int) -> Path:
-    """Make a repository with so many files, and a history of so many megabytes."""
+    """Make a repository with that many files, and a history of that many megabytes."""
     source, chance = make_repository(folder), random.Random(1)
     for number in range(files):
         inner = source / f"d{number % 200}"
@@ -43,7 +43,7 @@ def make_large(folder: Path, *, files: int, megabytes: int) -> Path:
 
 
 def judge(copy: Copy) -> None:
-    """See that a copy has no objects of its own, and takes little room."""
+    """Check that a copy has no objects of its own and needs little space."""
     found = [one.name for one in (copy.folder / ".git/objects").rglob("*") if one.is_file()]
     assert found == ["alternates"]
     du = subprocess.run(["du", "-sk", copy.folder / ".git"], capture_output=True, check=True)
@@ -60,8 +60,8 @@ def test_a_copy_has_no_objects_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.alone
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_copy_is_ready_about_as_soon_as_a_bare_clone(tmp_path: Path) -> None:
-    """Of a large repository: a small one takes what the sandbox takes."""
+def test_a_copy_is_ready_about_as_fast_as_a_bare_clone(tmp_path: Path) -> None:
+    """Measured with a large repository; in a small one the sandbox dominates."""
     source = make_large(tmp_path / "project", files=20_000, megabytes=200)
     paths = TeamPaths(source / ".team")
     paths.create()

@@ -1,4 +1,4 @@
-"""A Ctrl-C at a moment when Python raises nothing: in a finalizer it is printed and forgotten."""
+"""Ctrl-C during a finalizer, where Python prints and drops the exception."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 from tests.e2e.harness import Project
 
-# One that follows, and is interrupted in the finalizer of what the first shown mail leaves behind.
+# A following command that is interrupted in a finalizer while it displays the first message.
 INTERRUPTED = """
 import io, signal, sys
 from teamctl.main import main
@@ -29,7 +29,7 @@ main()
 """
 
 
-def test_one_that_falls_into_a_finalizer_ends_the_command_all_the_same(project: Project) -> None:
+def test_a_ctrl_c_during_a_finalizer_still_ends_the_command(project: Project) -> None:
     project.enlist("ann")
     project.do("teamctl", "send", "ann", "first", "--from", "lead")
     done = subprocess.run(

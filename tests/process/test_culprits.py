@@ -1,4 +1,4 @@
-"""A good message is delivered however often its reader is killed; one that crashes it is not."""
+"""A good message survives any number of kills of its reader; one that crashes readers does not."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.e2e.harness import Project
 from tests.waiting import wait_until
 
 KILLS = 10
-BRAVE = "[supervision]\ncrashes = 1000\nwithin_seconds = 0.1\n"  # started again at once, for ever
-# Loaded by every Python of the project: what stands in for a mistake in our own code, or in what
-# it is made of, that one message brings to light when it is put into the conversation.
+BRAVE = "[supervision]\ncrashes = 1000\nwithin_seconds = 0.1\n"  # unlimited immediate restarts
+# Loaded by every Python process of the project. It simulates a mistake in our code or its
+# dependencies, which one message triggers when it is put into the conversation.
 MINE = """
 import fcntl, json, os, sys
 def look(event, arguments):
@@ -51,13 +51,13 @@ sys.addaudithook(look)
 
 
 def holder(project: Project) -> int:
-    """The process that has a delivery to jo in hand."""
+    """Return the pid of the process that holds a delivery to jo, or 0."""
     position = Spool(project.paths, "jo").position()
     return 0 if position is None else position.holder
 
 
 def put(project: Project, *contents: str) -> None:
-    """Put mail to jo, in one go, as any program may."""
+    """Send mail to jo in one write, as any program may."""
     lines = (json.dumps({"id": content, "from": "ci", "content": content}) for content in contents)
     words = "\n".join(lines) + "\n"
     argv = ("flock", str(project.paths.inbox("jo")), "-c", f"cat >> {project.paths.inbox('jo')}")
@@ -65,20 +65,20 @@ def put(project: Project, *contents: str) -> None:
 
 
 def delivered(project: Project) -> list[str]:
-    """What stands in jo's conversation but for the prompt."""
+    """Return the messages in jo's conversation after the prompt."""
     records = project.records("jo", "mail")
     found = [message["content"] for record in records for message in record["messages"]]
     return found[1:]
 
 
 @pytest.mark.slow
-def test_ten_kills_with_a_message_in_hand_cost_nothing_but_time(project: Project) -> None:
-    """A machine that is out of memory kills whoever comes first, again and again."""
+def test_ten_kills_while_a_message_is_in_hand_cost_only_time(project: Project) -> None:
+    """If memory runs out, the system may kill the same process again and again."""
     project.ask_no_service(BRAVE)
     project.start()
     project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
     killed: set[int] = {0}
-    with holding(project.paths.transcript("jo")):  # so it cannot be done with its delivery
+    with holding(project.paths.transcript("jo")):  # prevents jo from finishing its delivery
         put(project, "good")
         for _ in range(KILLS):
             wait_until(lambda: holder(project) not in killed, what="jo has it in hand")
@@ -95,8 +95,8 @@ def test_ten_kills_with_a_message_in_hand_cost_nothing_but_time(project: Project
 
 
 @pytest.mark.slow
-def test_a_message_that_crashes_its_reader_is_rejected_alone(project: Project) -> None:
-    """Otherwise it would end its receiver for ever; so it costs two crashes, and two to find it."""
+def test_only_the_message_that_crashes_its_reader_is_rejected(project: Project) -> None:
+    """It would stop its receiver for ever; it takes two crashes and two more to find it."""
     (project.root / "bin").mkdir()
     (project.root / "bin" / "sitecustomize.py").write_text(MINE, encoding="utf-8")
     project.environment["PYTHONPATH"] = str(project.root / "bin")

@@ -1,4 +1,4 @@
-"""Those whom `team.toml` declares: spawned once, and given their prompt once."""
+"""Teammates that `team.toml` declares are spawned once, and get their prompt once."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def take_out_of_roster(project: Project, name: str) -> None:
 
 
 def told(project: Project, name: str) -> list[str]:
-    """What stands in a conversation as mail."""
+    """Return the mail in a conversation."""
     return [m["content"] for record in project.records(name, "mail") for m in record["messages"]]
 
 
 def die_between_prompt_and_roster(project: Project, name: str) -> None:
-    """Leave what a teamd leaves that dies there: the prompt in the inbox, nobody in the roster."""
-    with holding(project.paths.life(name)):  # so that nobody reads it
+    """Leave the state of a teamd killed at that point: a prompt in the inbox, but no member."""
+    with holding(project.paths.life(name)):  # so that the prompt is not read
         supervisor = project.start()
         os.kill(supervisor, signal.SIGKILL)
         wait_until(lambda: not project.survivors(), what="all have ended")
@@ -37,7 +37,7 @@ def die_between_prompt_and_roster(project: Project, name: str) -> None:
     assert Message.decode(line.encode(), to=name).content == "Count the files."
 
 
-def test_a_start_that_is_killed_before_the_roster_is_written_gives_no_second_prompt(
+def test_a_start_killed_before_it_writes_the_roster_sends_no_second_prompt(
     project: Project,
 ) -> None:
     project.write("team.toml", ANN)
@@ -49,8 +49,8 @@ def test_a_start_that_is_killed_before_the_roster_is_written_gives_no_second_pro
     assert len(project.asked("ann")) == 1
 
 
-def test_who_was_admitted_and_told_nothing_is_told_by_the_next_start(project: Project) -> None:
-    """A teamd that dies between roster and prompt leaves a teammate that idles for ever."""
+def test_a_member_without_its_prompt_gets_it_at_the_next_start(project: Project) -> None:
+    """A teamd killed between roster and prompt would leave a teammate that idles for ever."""
     project.write("team.toml", ANN)
     project.enlist("ann", "ben")
     project.start()
@@ -61,7 +61,7 @@ def test_who_was_admitted_and_told_nothing_is_told_by_the_next_start(project: Pr
     assert told(project, "ben") == []
 
 
-def test_nor_does_a_reload(project: Project) -> None:
+def test_a_reload_after_such_a_kill_sends_no_second_prompt(project: Project) -> None:
     project.write("team.toml", ANN)
     project.paths.create()
     die_between_prompt_and_roster(project, "ann")
@@ -73,8 +73,8 @@ def test_nor_does_a_reload(project: Project) -> None:
     assert told(project, "ann") == ["Count the files."]
 
 
-def test_who_was_taken_out_of_the_roster_by_hand_gets_its_prompt_again(project: Project) -> None:
-    """Or it would be at work with nothing to do: its conversation knows the first one."""
+def test_a_member_removed_from_the_roster_by_hand_gets_its_prompt_again(project: Project) -> None:
+    """Otherwise it would run without work, since its conversation already has the first prompt."""
     project.write("team.toml", ANN + BEN)
     project.start()
     for name in ("ann", "ben"):

@@ -1,4 +1,4 @@
-"""A disk that does not confirm, a file whose name is not safe yet, locks that exclude nobody."""
+"""Failing syncs, unsynced file names, and file systems without working locks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.process.injected.injections import STRACE, script
 
 pytestmark = pytest.mark.strace
 
-# Other calls than those that are traced go on without a stop.
+# With seccomp, system calls that are not traced run at full speed.
 FAST_STRACE = (str(STRACE), "-f", "--seccomp-bpf")
 APPENDS = """
 import sys
@@ -46,15 +46,16 @@ for attempt in (transcript.settle, lambda: transcript.append_lines(b"later\\n", 
 
 
 def strace(argv: list[str], log: Path, *words: str) -> str:
-    """Run a program under strace; what it printed. The trace is in the log."""
+    """Run a program under strace, which writes the trace to the log; return its output."""
     call = [*FAST_STRACE, "-qq", "-y", "-o", str(log), *words, "--", *argv]
     return subprocess.run(call, check=True, timeout=60, stdout=subprocess.PIPE, text=True).stdout
 
 
-def test_a_send_that_the_disk_does_not_confirm_says_how_to_repeat_it(project: Project) -> None:
-    """After a failed sync the next one succeeds without having written anything ("fsyncgate").
+def test_a_send_that_the_disk_does_not_confirm_explains_how_to_repeat_it(project: Project) -> None:
+    """After a failed sync the next one succeeds without writing anything ("fsyncgate").
 
-    So it is not tried again: the line may arrive, and the same id makes the next one no second.
+    So the sync is not repeated: the line may arrive, and a repeated send with the same id is no
+    second message.
     """
     project.enlist("bob")
     call = ("teamctl", "send", "bob", "Hello.", "--id", "a1", "--from", "ci")
@@ -72,8 +73,8 @@ def test_a_send_that_the_disk_does_not_confirm_says_how_to_repeat_it(project: Pr
     assert all(message.is_same_as(first) for message in rest)
 
 
-def test_what_a_conversation_could_not_keep_is_not_read_from_it_later(tmp_path: Path) -> None:
-    """Mail is forgotten once it stands there; a record that is only in memory would not last."""
+def test_a_record_that_was_not_synced_is_removed_from_the_conversation(tmp_path: Path) -> None:
+    """Mail is forgotten once it is recorded; a record only in memory would not last."""
     path = tmp_path / "jo.jsonl"
     path.write_bytes(b"old\n")
     argv = script(APPENDS, "append_alone", path)
@@ -82,10 +83,10 @@ def test_what_a_conversation_could_not_keep_is_not_read_from_it_later(tmp_path: 
     assert path.read_bytes() == b"old\n"
 
 
-def test_where_the_disk_fails_all_that_it_has_not_kept_is_taken_back_and_nothing_follows(
+def test_after_a_failed_sync_all_unsynced_records_are_removed_and_later_writes_fail(
     tmp_path: Path,
 ) -> None:
-    """Or the next process would find a result whose call was never on record."""
+    """Otherwise the next process would find a result whose call was never recorded."""
     path = tmp_path / "jo.jsonl"
     path.write_bytes(b"old\n")
     words = ("-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=1")
@@ -96,10 +97,10 @@ def test_where_the_disk_fails_all_that_it_has_not_kept_is_taken_back_and_nothing
 
 @pytest.mark.parametrize("how", ["append", "append_alone"])
 @pytest.mark.parametrize("left", [True, False])
-def test_a_files_name_is_on_the_disk_before_its_first_line_is(
+def test_a_file_s_name_is_synced_before_its_first_line(
     tmp_path: Path, how: str, left: bool
 ) -> None:
-    """`left`: by a writer that was killed after it made the file, and before it synced the name."""
+    """With `left`, a killed writer has created the file without syncing its name."""
     path, log = tmp_path / "team" / "bob.jsonl", tmp_path / "trace"
     path.parent.mkdir()
     if left:
@@ -123,10 +124,10 @@ def test_a_files_name_is_on_the_disk_before_its_first_line_is(
         ("error=ENOLCK", r"the file system of \S+ has no working locks"),
     ],
 )
-def test_teamd_does_not_start_where_locks_exclude_nobody(
+def test_teamd_does_not_start_without_working_locks(
     project: Project, fault: str, sentence: str
 ) -> None:
-    """Some network and FUSE file systems say yes to every `flock`; all else relies on it."""
+    """Some network and FUSE file systems accept every `flock`; everything else relies on it."""
     words = ("-qq", "-o", "/dev/null", "-e", "trace=flock", "-e", f"inject=flock:{fault}")
     refused = project.run(*FAST_STRACE, *words, "teamd", "start", "--foreground")
     assert refused.status == 1

@@ -1,4 +1,4 @@
-"""Endings that nobody announced: a kill over a stopped process, a roster edited by hand."""
+"""Unannounced endings: kills of stopped processes, and rosters edited by hand."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
 
-def test_a_teammate_stopped_in_its_command_outlives_no_killed_supervisor(project: Project) -> None:
-    """What is stopped heeds no signal but SIGKILL, and no end of its parent."""
+def test_a_teammate_stopped_in_its_command_does_not_outlive_a_killed_supervisor(
+    project: Project,
+) -> None:
+    """A stopped process reacts only to SIGKILL, and not to the end of its parent."""
     project.stage.play(
         "ann", use(("bash", {"command": COMMANDS["frozen"].format(name="busy")})), say("I go on.")
     )
@@ -39,7 +41,7 @@ def test_a_teammate_stopped_in_its_command_outlives_no_killed_supervisor(project
 
 
 @pytest.mark.slow
-def test_a_pause_is_told_to_the_lead_once_and_not_at_every_restart(project: Project) -> None:
+def test_the_lead_is_informed_of_a_pause_once_and_not_at_every_restart(project: Project) -> None:
     del project.environment["ANTHROPIC_API_KEY"]
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.")
@@ -61,8 +63,8 @@ def _edit(project: Project, members: list[dict[str, str]]) -> None:
 
 
 @pytest.mark.slow
-def test_who_is_taken_out_of_the_roster_by_hand_lives_on_nowhere(project: Project) -> None:
-    """And who is added there has no process before somebody spawns it."""
+def test_a_member_removed_from_the_roster_by_hand_loses_its_process(project: Project) -> None:
+    """A member that was added by hand has no process before it is spawned."""
     project.start()
     for name in ("ann", "bob"):
         project.do("teamctl", "spawn", name, "coder", "Go.", "--wait")
@@ -81,8 +83,8 @@ def test_who_is_taken_out_of_the_roster_by_hand_lives_on_nowhere(project: Projec
     project.do("teamctl", "spawn", "ann", "coder", "Go on.", "--wait")
 
 
-def test_a_roster_that_is_removed_is_written_again(project: Project) -> None:
-    """Who runs is known to teamd, and nobody is ended for a file that is gone."""
+def test_a_removed_roster_is_written_again(project: Project) -> None:
+    """The supervisor knows its running teammates; it kills none because of a missing file."""
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     pid = project.wait_for("ann", "idle", turns=1)["pid"]
@@ -92,7 +94,7 @@ def test_a_roster_that_is_removed_is_written_again(project: Project) -> None:
 
 
 def test_stopped_teammates_do_not_outlive_their_supervisor(project: Project) -> None:
-    """No start and no stop comes after it: the kernel alone ends them, and all under them."""
+    """No start or stop follows: the kernel alone ends them and all their children."""
     ask = use(("bash", {"command": COMMANDS["frozen"].format(name="busy")}))
     project.stage.play("ann", ask)
     first = project.start()
@@ -111,7 +113,7 @@ def test_stopped_teammates_do_not_outlive_their_supervisor(project: Project) -> 
 def test_a_key_command_does_not_outlive_supervisor_and_teammate(
     project: Project, command: str
 ) -> None:
-    """Nobody is left to adopt it when both are killed while it waits, for a passphrase, say."""
+    """Both are killed while the command waits, for example for a passphrase; nothing adopts it."""
     project.write("team.toml", f"[model]\nkey_command = {json.dumps(command)}\n")
     first = project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.")
@@ -122,8 +124,8 @@ def test_a_key_command_does_not_outlive_supervisor_and_teammate(
     wait_until(lambda: not project.survivors(), what="all have ended")
 
 
-def test_a_stranger_in_roster_or_pid_file_is_never_signalled(project: Project) -> None:
-    """A pid and a start time can be anybody's: after a reboot, or by an edit."""
+def test_a_foreign_process_in_the_roster_or_pid_file_is_never_signalled(project: Project) -> None:
+    """After a reboot or an edit, a pid and a start time may belong to any process."""
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     project.do("teamd", "stop")

@@ -1,6 +1,7 @@
-"""What a teammate commits past the sandbox: it comes into no branch, and nothing of it ever runs.
+"""Commits that bypass the sandbox enter no branch, and nothing in them ever runs.
 
-The index of its copy is the teammate's own, so its commits can hold what no command could write.
+A teammate controls the index of its copy, so its commits can contain files that no command may
+write.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ PLANTS: Final = {
 
 
 def plant(copy: Path, path: str, mode: str) -> None:
-    """Commit what no command in the sandbox could write there, but git can commit by itself."""
+    """Commit a file that no sandboxed command may write, but that git can commit without a file."""
     argv = ["git", "-C", str(copy), "hash-object", "-w", "--stdin"]
     made = subprocess.run(argv, input="planted\n", text=True, capture_output=True, check=True)
     git(copy, "update-index", "--add", "--cacheinfo", f"{mode},{made.stdout.strip()},{path}")
@@ -64,7 +65,7 @@ def refusal(path: str) -> str:
 
 
 @pytest.mark.parametrize("path", PLANTS)
-def test_what_no_teammate_may_change_is_refused(project: Project, path: str) -> None:
+def test_a_merge_refuses_changes_to_protected_paths(project: Project, path: str) -> None:
     yard = Yard(project, "ann", settings=f'{ONTO_MAIN}[tools]\nprotect = ["deploy"]\n')
     git(yard.folder, "config", "core.hooksPath", "tools/hooks")
     plant(yard.copy("ann"), path, PLANTS[path])
@@ -77,7 +78,7 @@ def test_what_no_teammate_may_change_is_refused(project: Project, path: str) -> 
     assert project.paths.config.is_file()
 
 
-def test_each_command_that_takes_work_refuses_what_no_teammate_may_change(
+def test_each_command_that_accepts_work_refuses_changes_to_protected_paths(
     project: Project,
 ) -> None:
     yard = Yard(project, "ann", settings=ONTO_MAIN)
@@ -91,7 +92,9 @@ def test_each_command_that_takes_work_refuses_what_no_teammate_may_change(
 
 
 @pytest.mark.slow
-def test_work_that_takes_it_back_is_merged_without_its_history(project: Project) -> None:
+def test_work_that_reverts_a_protected_change_is_merged_without_its_history(
+    project: Project,
+) -> None:
     """The person's `git bisect` would check out the commit with the hook and run it."""
     yard = Yard(project, "ann", settings=ONTO_MAIN)
     copy = yard.copy("ann")
@@ -109,10 +112,10 @@ def test_work_that_takes_it_back_is_merged_without_its_history(project: Project)
 
 
 @pytest.mark.slow
-def test_what_the_person_has_moved_to_such_a_place_is_not_changed_there(
+def test_a_change_that_a_rename_moves_to_a_protected_path_is_refused(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A merge follows files that were renamed: the work itself names no such place."""
+    """A merge follows renamed files, so the work itself does not name the protected path."""
     yard = Yard(project, "ann")
     text = "".join(f"line {number}\n" for number in range(20))
     commit(yard.folder, "hook", hook=text)
@@ -137,7 +140,9 @@ def test_what_the_person_has_moved_to_such_a_place_is_not_changed_there(
 
 
 @pytest.mark.slow
-def test_what_is_protected_since_it_was_queued_is_not_merged(project: Project) -> None:
+def test_work_whose_path_became_protected_after_it_was_queued_is_not_merged(
+    project: Project,
+) -> None:
     yard = Yard(project, "ann", settings=ONTO_MAIN)
     plant(yard.copy("ann"), "deploy/key", FILE)
     yard.add("ann")
@@ -179,7 +184,7 @@ def test_an_ignored_file_of_the_person_is_never_overwritten(
 
 
 def weave(yard: Yard, copy: Path, base: str) -> None:
-    """Leave a merge of two histories, both landed; in one, the weak test came and went again."""
+    """Commit a merge of two landed histories; one of them weakened the test and restored it."""
     honest = yard.commit("ann", e="e\n")
     entry = yard.add("ann")
     assert yard.empty()[entry]["state"] == "merged"
@@ -199,7 +204,7 @@ def weave(yard: Yard, copy: Path, base: str) -> None:
 
 
 @pytest.mark.slow
-def test_no_weakened_test_becomes_what_checks_go_by(project: Project) -> None:
+def test_a_weakened_test_never_becomes_the_standard_of_checks(project: Project) -> None:
     rules = '[tasks]\ncheck = "sh tests/run.sh"\nprotect = ["./tests/**"]\n[merge]\n'
     yard = Yard(project, "ann", settings=rules)
     test = yard.folder / "tests" / "run.sh"
@@ -227,8 +232,8 @@ def test_no_weakened_test_becomes_what_checks_go_by(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_the_check_of_a_task_alone_lets_nothing_into_the_queue(project: Project) -> None:
-    """Its maker, a teammate, may have chosen it."""
+def test_a_task_s_own_check_does_not_admit_work_to_the_queue(project: Project) -> None:
+    """The teammate that created the task may have chosen the check."""
     yard = Yard(project, "ann", settings="[merge]\nauto = true\n")
     yard.commit("ann", a="broken\n")
     project.start()

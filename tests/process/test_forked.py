@@ -1,4 +1,4 @@
-"""Commands that tests fork are like those that a person starts, in all that others see of them."""
+"""Commands that tests fork look to others exactly like commands that a person starts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_it_says_and_ends_as_one_that_was_started(project: Project, call: tuple[str, ...]) -> None:
+def test_a_forked_command_prints_and_exits_like_a_started_one(
+    project: Project, call: tuple[str, ...]
+) -> None:
     cwd, env = project.folder, project.environment
     real = subprocess.run(
         call, cwd=cwd, env=env, input="Gö.", text=True, capture_output=True, check=False
@@ -42,7 +44,7 @@ def test_it_says_and_ends_as_one_that_was_started(project: Project, call: tuple[
 
 @pytest.fixture
 def follower(project: Project) -> Iterator[Forked]:
-    """A command that goes on, in a folder and an environment of its own."""
+    """A command that keeps running, in its own folder and environment."""
     project.environment["GREETING"] = "hullo"
     project.paths.create()
     project.paths.log("teamd").touch()
@@ -63,10 +65,10 @@ def follower(project: Project) -> Iterator[Forked]:
         yield command
 
 
-def test_it_has_what_is_its_own_and_nothing_of_the_server(
+def test_a_forked_command_inherits_only_its_own_resources(
     project: Project, follower: Forked
 ) -> None:
-    """Who looks for what a test has left finds it by the environment."""
+    """The search for processes that a test leaves behind relies on the environment."""
     there = Path(f"/proc/{follower.pid}")
     environment = (there / "environ").read_bytes().rstrip(b"\0").split(b"\0")
     wanted = {f"{key}={value}".encode() for key, value in project.environment.items()}
@@ -80,13 +82,15 @@ def test_it_has_what_is_its_own_and_nothing_of_the_server(
     assert project.survivors() == {}
 
 
-def test_an_interrupt_ends_it_as_it_ends_one_that_was_started(follower: Forked) -> None:
+def test_an_interrupt_ends_a_forked_command_like_a_started_one(follower: Forked) -> None:
     os.kill(follower.pid, 2)
     assert follower.wait(20) == 130
 
 
 @pytest.mark.parametrize("forked", [True, False])
-def test_one_that_goes_on_is_used_as_what_popen_returns(project: Project, *, forked: bool) -> None:
+def test_a_running_forked_command_has_the_interface_of_popen(
+    project: Project, *, forked: bool
+) -> None:
     project.enlist("ann")
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
 
@@ -110,7 +114,7 @@ def test_one_that_goes_on_is_used_as_what_popen_returns(project: Project, *, for
         finally:
             following.kill()
         assert following.wait(60) == following.poll() == -9
-        following.terminate()  # nobody is hit
+        following.terminate()  # no other process gets the signal
 
 
 @SIGHTED
@@ -123,7 +127,7 @@ def test_teammates_of_a_forked_supervisor_are_found_too(project: Project) -> Non
     wait_until(lambda: not project.survivors(), what="both are gone: ann dies with her supervisor")
 
 
-def test_one_that_an_interpreter_would_begin_differently_is_started(project: Project) -> None:
+def test_a_command_that_needs_its_own_interpreter_is_not_forked(project: Project) -> None:
     assert not server().takes(("teamd",), project.environment | {"LD_PRELOAD": "faketime.so"})
     assert not server().takes(("teamd",), project.environment | {"PYTHONUTF8": "0"})
     assert not server().takes(("sh",), project.environment)
@@ -131,11 +135,12 @@ def test_one_that_an_interpreter_would_begin_differently_is_started(project: Pro
 
 
 @SIGHTED
-def test_teamd_that_it_starts_is_forked_as_well(project: Project) -> None:
+def test_a_teamd_started_by_a_forked_command_is_forked_too(project: Project) -> None:
     project.do("teamd", "start")
     supervisor = project.supervisor
     assert psutil.Process(supervisor).ppid() == server().pid
-    ready = {one.pid for one in psutil.Process(supervisor).children()}  # to be a teammate
+    # the spare process for the next teammate
+    ready = {one.pid for one in psutil.Process(supervisor).children()}
     assert {*project.survivors()} - ready == {supervisor}
     assert "teamd start --foreground --ready-fd" in project.survivors()[supervisor]
     refused = project.run("teamd", "start")
@@ -146,10 +151,10 @@ def test_teamd_that_it_starts_is_forked_as_well(project: Project) -> None:
 
 
 def test_a_shell_finds_commands_that_are_forked(project: Project) -> None:
-    """They end with whoever started them."""
+    """They end together with the shell."""
     project.paths.create()
     project.paths.log("teamd").touch()
-    project.do("teamctl", "--version")  # the folder is there once the server takes commands
+    project.do("teamctl", "--version")  # the folder exists once the server accepts commands
     path = f"{server().commands}:{project.environment['PATH']}"
     ended = project.run("sh", "-c", "teamctl send <&- | cat; teamctl sned", env={"PATH": path})
     assert ended.status == 2
@@ -161,7 +166,7 @@ def test_a_shell_finds_commands_that_are_forked(project: Project) -> None:
     wait_until(lambda: not project.survivors(), what="it is killed too")
 
 
-# It has imported little of what the others have, since that takes seconds.
+# It imports fewer modules than the normal servers, since that takes seconds.
 SMALL = f"""
 import runpy, socket, sys
 from pathlib import Path
@@ -181,7 +186,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def small(tmp_path: Path) -> Callable[[], Server]:
-    """Stay with a server in a folder, which is started where there is none."""
+    """Use the server of a folder, which is started on first use."""
     program = tmp_path / "small.py"
     program.write_text(SMALL)
     return lambda: Server({}, tmp_path / "forks", shared=True, program=program)
@@ -190,7 +195,7 @@ def small(tmp_path: Path) -> Callable[[], Server]:
 def test_workers_share_a_server_that_ends_with_the_last_of_them(
     tmp_path: Path, small: Callable[[], Server]
 ) -> None:
-    """Also if those are killed that have started it, or stay with it."""
+    """Kills of the workers that started or use it do not matter."""
     folder = tmp_path / "forks"
     with ExitStack() as stack:
         workers = [stack.enter_context(child(STAYS, folder)) for _ in range(2)]
@@ -213,7 +218,7 @@ def _has_ended(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
-def test_in_the_place_of_a_killed_server_another_one_is_started(
+def test_a_killed_server_is_replaced(
     small: Callable[[], Server],
 ) -> None:
     with closing(small()) as killed:

@@ -1,4 +1,4 @@
-"""What a process of ours shows of itself to others of the same user: nothing that holds a key."""
+"""Other processes of the same user cannot read keys in the memory of teamd's processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no /pr
 NOBODY: Final = 65534
 PR_SET_DUMPABLE: Final = 4
 REPOSITORY: Final = Path(__file__).parents[2]
-# Becomes an ordinary user, since root may read everything, and as readable as any other process.
+# Becomes an ordinary user, since root may read everything, and as readable as other processes.
 ORDINARY: Final = f"""
 import ctypes, os, resource, signal, subprocess, sys
 sys.path.insert(0, {str(REPOSITORY)!r})
@@ -30,7 +30,7 @@ if os.geteuid() == 0:
     os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
 ctypes.CDLL(None).prctl({PR_SET_DUMPABLE}, 1, 0, 0, 0)
 """
-# Hides, forks one that waits and starts a program; says their pids, and waits.
+# Hides its memory, forks a process that waits, starts a program, prints their pids, and waits.
 HIDES: Final = """
 if sys.argv[1] == "hide":
     hide_memory()
@@ -59,7 +59,7 @@ resource.setrlimit(resource.RLIMIT_CORE, (most, most))
 os.kill(os.getpid(), signal.SIGSEGV)
 """
 
-# Serves a team whose ann fails in a way that only Python itself reports.
+# Serves a team whose ann fails with an error that only Python itself reports.
 FAILS: Final = """
 import os, signal, sys
 from pathlib import Path
@@ -85,14 +85,14 @@ def python(code: str, argument: object) -> list[str]:
 
 
 def seen(pid: int) -> list[str]:
-    """What another process of the same user can open of one."""
+    """Return the files of a process that another process of the same user can open."""
     done = subprocess.run(python(READS, pid), capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 
 @pytest.fixture
 def hidden(request: pytest.FixtureRequest) -> Iterator[list[int]]:
-    """A process that hides itself, one that it forked, and a program that it started: the pids."""
+    """Run a process that hides itself, its fork, and its program; yield their pids."""
     argv = python(HIDES, getattr(request, "param", "hide"))
     with subprocess.Popen(
         argv, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -101,8 +101,10 @@ def hidden(request: pytest.FixtureRequest) -> Iterator[list[int]]:
         yield [int(pid) for pid in process.stdout.readline().split()]
 
 
-def test_nobody_else_reads_its_memory_nor_that_of_a_forked_one(hidden: list[int]) -> None:
-    """Programs that it starts are ordinary ones again: `ps`, `strace` and `gdb` work on them."""
+def test_other_processes_cannot_read_the_memory_of_a_hidden_process_or_its_forks(
+    hidden: list[int],
+) -> None:
+    """Programs that it starts are ordinary: `ps`, `strace` and `gdb` work on them."""
     process, child, program = hidden
     assert seen(process) == []
     assert seen(child) == []
@@ -110,21 +112,21 @@ def test_nobody_else_reads_its_memory_nor_that_of_a_forked_one(hidden: list[int]
 
 
 @pytest.mark.parametrize("hidden", ["show"], indirect=True)
-def test_without_that_everything_could_be_read(hidden: list[int]) -> None:
-    """So that the test above proves something, whatever this machine forbids anyway."""
+def test_without_hiding_everything_can_be_read(hidden: list[int]) -> None:
+    """This validates the test above, whatever this machine forbids anyway."""
     assert seen(hidden[0]) == ["environ", "mem", "fd", "maps"]
 
 
-def test_there_is_no_core_file_of_it(tmp_path: Path) -> None:
-    """Also where somebody raises its limit."""
+def test_a_hidden_process_writes_no_core_file(tmp_path: Path) -> None:
+    """Even if its limit is raised."""
     tmp_path.chmod(0o777)
     done = subprocess.run(python(CRASHES, ""), cwd=tmp_path, check=False)
     assert done.returncode == -signal.SIGSEGV
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_python_prints_when_all_else_fails_holds_no_key(tmp_path: Path) -> None:
-    """It goes into a file of the team's; and so does the log, of a folder with an odd name here."""
+def test_a_last_resort_message_of_python_contains_no_key(tmp_path: Path) -> None:
+    """The message goes into a file of the team; the log names a folder whose name is the key."""
     folder = tmp_path / "sk-canary-1"
     folder.mkdir()
     declared = '[[teammate]]\nname = "ann"\nrole = "clerk"\nprompt = "Go."\n'

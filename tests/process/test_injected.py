@@ -1,4 +1,4 @@
-"""Every system call of send, take, done, roster write and spawn fails once, or is the last one."""
+"""Each system call of send, take, done, roster write and spawn fails once, or kills the process."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "spawn": Spawn(),
 }
 MOST_BYTES: Final = 700  # no file of these teams is longer
-MOST_WRITES: Final = 12  # in none of the operations are there more
+MOST_WRITES: Final = 12  # no operation has more writes
 AT_ONCE: Final = 6
-# How many of each kind, spread evenly, are enough in the suite: calls, writes, sizes of a file.
+# The numbers of samples, spread evenly, in the normal suite: calls, writes, file sizes.
 SOME: Final = {
     "send": (2, 1, 1),
     "read": (3, 1, 1),
     "roster write": (3, 1, 1),
     "drain": (2, 1, 1),
-    "spawn": (1, 1, 1),  # of the most steps, each at the price of two supervisors
+    "spawn": (1, 1, 1),  # spawn has the most steps, and each sample costs two supervisors
 }
 LEAST: Final = 300
 
 
 class Probe:
-    """Injects failures into operations, each into a new team."""
+    """Injects failures into operations, each in a new team."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -59,7 +59,7 @@ class Probe:
         self.tally = Tally()
 
     def fail_calls(self, operation: Operation, most: int | None = None) -> None:
-        """Fail each system call, or end with it; at the most so many."""
+        """Fail each system call, or kill the process there; at most `most` calls."""
         sample = self._new(operation)
         found = list(found_in(operation.argv(sample), sample.root, _log(sample)))
         if isinstance(operation, Read):
@@ -71,7 +71,7 @@ class Probe:
         self._each(operation, _spread(found, most), fail)
 
     def shorten_writes(self, operation: Operation, most: int | None = None) -> None:
-        """Make each write a short one that can be gone on with."""
+        """Make each write a short one that the program can continue."""
 
         def shorten(paths: TeamPaths, injection: Injection) -> Ended | None:
             ended = run_short(operation.argv(paths), injection.number, paths.home / "mark")
@@ -83,12 +83,12 @@ class Probe:
         self._each(operation, found, shorten)
 
     def fill_disk(self, operation: Operation, most: int | None = None) -> None:
-        """Make each write a short one that cannot be gone on with, at each size of a file."""
+        """Make each write a short one that fails when continued, at each size of a file."""
 
         def fill(paths: TeamPaths, injection: Injection) -> Ended:
             return run_full(operation.argv(paths), injection.number)
 
-        rooms = range(0, MOST_BYTES, 41)  # in the first of them nothing is written
+        rooms = range(0, MOST_BYTES, 41)  # with 0 bytes, nothing is written
         found = [Injection(call="pwrite64", number=room, fault=FULL) for room in rooms]
         self._each(operation, found[:most], fill)
 
@@ -107,10 +107,10 @@ class Probe:
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for _ in pool.map(inject, found):
-                pass  # the first that failed is raised here
+                pass  # the first failure is raised here
 
     def _new(self, operation: Operation) -> TeamPaths:
-        # An x behind it: no team's path is the beginning of another's.
+        # The x ensures that no team's path is a prefix of another's.
         paths = TeamPaths(self._folder / f"{next(self._numbers)}x" / ".team")
         operation.prepare(paths)
         return paths
@@ -121,7 +121,7 @@ def _log(paths: TeamPaths) -> Path:
 
 
 def _spread(found: Sequence[T], most: int | None) -> Sequence[T]:
-    """So many of them at the most, each in the middle of its part: at the ends little is done."""
+    """Return at most `most` elements, each from the middle of its section: the ends are boring."""
     if most is None:
         return found
     step = max(1, -(-len(found) // most))
@@ -131,23 +131,24 @@ def _spread(found: Sequence[T], most: int | None) -> Sequence[T]:
 @pytest.mark.slow
 @pytest.mark.strace
 @pytest.mark.parametrize("name", SOME)
-def test_some_failures_of_system_calls_harm_nothing(tmp_path: Path, name: str) -> None:
-    """A part of what the long one below does."""
+def test_sampled_failures_of_system_calls_lose_or_tear_nothing(tmp_path: Path, name: str) -> None:
+    """A sample of the long test below."""
     probe, (calls, writes, sizes) = Probe(tmp_path), SOME[name]
     probe.fail_calls(OPERATIONS[name], calls)
     probe.shorten_writes(OPERATIONS[name], writes)
     probe.fill_disk(OPERATIONS[name], sizes)
     print(probe.tally.table())  # noqa: T201
-    assert probe.tally.total > sizes  # calls that failed, besides full disks
+    assert probe.tally.total > sizes  # failed calls, besides full disks
 
 
 @pytest.mark.strace
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_no_failure_of_any_system_call_harms_anything(tmp_path: Path) -> None:
-    """Acknowledged: there once. Not acknowledged: nothing half written, and a sentence that says
-    why. In any case the roster can be read, and the next try succeeds.
-    """  # noqa: D205 -- a claim of two sentences
+def test_no_failure_of_any_system_call_loses_or_tears_anything(tmp_path: Path) -> None:
+    """An acknowledged operation is done once; another leaves nothing half written and says why.
+
+    In any case the roster is readable and the next attempt succeeds.
+    """
     probe = Probe(tmp_path)
     for operation in OPERATIONS.values():
         probe.fail_calls(operation)

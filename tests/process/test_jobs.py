@@ -1,4 +1,4 @@
-"""Background jobs with real processes: state, output, end, and nothing left behind."""
+"""Background jobs with real processes: state, output, end, and cleanup."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FACTS = {"id": "3", "what": "make", "state": "done", "started": 1.0, "ended": 2.
 
 
 class Bench:
-    """The three tools over a folder, and how often the bell rang."""
+    """The three tools over a folder, with the number of rings."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,19 +53,18 @@ class Bench:
         )
 
     async def run(self, command: str) -> Result:
-        """Begin a command."""
+        """Start a command in the background."""
         return await self.box.run("background_run", {"command": command})
 
     async def check(self, job_id: str) -> str:
-        """What the model reads of a job."""
+        """Return the model's view of a job."""
         return (await self.box.run("check_background", {"job_id": job_id})).text
 
     async def ended(self, job_id: str) -> None:
-        """Wait for a job's end."""
         await until(lambda: not self.jobs.get(job_id).runs, what=f"job {job_id} has ended")
 
     def pid(self, name: str) -> int:
-        """The pid in a file."""
+        """Read a pid from a file."""
         return int((self.folder / name).read_text())
 
     def _ring(self) -> None:
@@ -81,7 +80,7 @@ def do(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, timeout=60))
 
 
-def test_a_job_runs_beside_other_calls_and_rings_when_it_ends(bench: Bench) -> None:
+def test_a_job_runs_during_other_calls_and_rings_when_it_ends(bench: Bench) -> None:
     async def scenario() -> None:
         begun = await bench.run("echo first; while [ ! -e go ]; do sleep 0.01; done; exit 3")
         assert begun.text == "job_id: 1"
@@ -95,7 +94,7 @@ def test_a_job_runs_beside_other_calls_and_rings_when_it_ends(bench: Bench) -> N
     do(scenario())
 
 
-def test_stopping_ends_all_that_it_started_also_in_a_session_of_its_own(bench: Bench) -> None:
+def test_stopping_a_job_ends_all_its_processes_even_in_a_session_of_their_own(bench: Bench) -> None:
     async def scenario() -> None:
         await bench.run("setsid bash -c 'echo $$ > deep; sleep 1000' & echo $$ > top; wait")
         pids = [bench.folder / name for name in ("deep", "top")]
@@ -112,7 +111,7 @@ def test_stopping_ends_all_that_it_started_also_in_a_session_of_its_own(bench: B
     do(scenario())
 
 
-def test_a_job_of_an_earlier_process_is_told_as_ended_with_it(tmp_path: Path) -> None:
+def test_a_job_of_an_earlier_process_is_reported_as_ended_with_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         first = Bench(tmp_path)
         await first.run("sleep 1000")
@@ -125,7 +124,7 @@ def test_a_job_of_an_earlier_process_is_told_as_ended_with_it(tmp_path: Path) ->
     do(scenario())
 
 
-def test_there_is_a_bound_to_how_many_run(bench: Bench) -> None:
+def test_the_number_of_running_jobs_is_limited(bench: Bench) -> None:
     async def scenario() -> None:
         async def work(_: object) -> str:
             await asyncio.Event().wait()
@@ -143,7 +142,7 @@ def test_there_is_a_bound_to_how_many_run(bench: Bench) -> None:
     do(scenario())
 
 
-def test_an_unknown_job_is_an_error_that_names_those_that_are_there(bench: Bench) -> None:
+def test_an_unknown_job_is_an_error_that_lists_the_known_ones(bench: Bench) -> None:
     async def scenario() -> None:
         assert await bench.check("7") == "no job '7'; there are none"
         await bench.run("true")
@@ -157,7 +156,7 @@ def test_an_unknown_job_is_an_error_that_names_those_that_are_there(bench: Bench
     do(scenario())
 
 
-def test_output_without_end_stays_within_its_bound_and_keeps_the_newest(tmp_path: Path) -> None:
+def test_endless_output_stays_within_its_limit_and_keeps_the_newest_lines(tmp_path: Path) -> None:
     with OutputFile(tmp_path / "out", 1000) as spool:
         for number in range(10_000):
             spool.take(f"line {number}\n".encode())
@@ -169,7 +168,7 @@ def test_output_without_end_stays_within_its_bound_and_keeps_the_newest(tmp_path
     assert kept.endswith(b"\nthe last\n")
 
 
-def test_what_is_on_disk_is_what_was_told(bench: Bench) -> None:
+def test_the_files_of_a_job_match_the_report(bench: Bench) -> None:
     async def scenario() -> None:
         await bench.run("echo over")
         await bench.ended("1")
@@ -185,10 +184,13 @@ def test_what_is_on_disk_is_what_was_told(bench: Bench) -> None:
     [b"", b"{", b"\xff", b"[]", b"7", b"{}", json.dumps({**FACTS, "state": 1}).encode(),
      json.dumps({**FACTS, "ended": "x"}).encode(), b"[" * 100_000],
 )  # fmt: skip
-def test_a_damaged_file_of_a_job_harms_nobody_and_its_number_is_not_used_again(
+def test_a_damaged_job_file_breaks_nothing_and_its_number_is_not_reused(
     tmp_path: Path, content: bytes
 ) -> None:
-    """A power cut can leave it empty, as it is not synced: a teammate died of that for good."""
+    """The file is not synced, so a power cut can empty it.
+
+    That once crashed a teammate for good.
+    """
     folder = tmp_path / "jobs"
     folder.mkdir()
     (folder / "3.json").write_text(json.dumps(FACTS))
@@ -205,7 +207,7 @@ def test_a_damaged_file_of_a_job_harms_nobody_and_its_number_is_not_used_again(
     asyncio.run(scenario())
 
 
-def test_a_secret_in_an_output_is_never_on_the_disk_whatever_pieces_it_comes_in(
+def test_a_secret_in_the_output_never_reaches_the_disk_however_it_is_split(
     bench: Bench,
 ) -> None:
     async def scenario() -> None:

@@ -1,8 +1,8 @@
-"""Liars: a teammate says of hundreds of tasks that they are done, and half of that is not true.
+"""A teammate claims hundreds of tasks as done, and half of the claims are false.
 
-It has a teammate's tools and no others, in a folder that it shares or in a copy of its own; a
-running teamd checks. What the check is made of stands in `[tasks] protect`: here `tests/**` is all
-of it. See `test_check_places` for what has to be named there.
+It has only a teammate's tools, in a shared folder or in its own copy; a running teamd checks the
+claims. `[tasks] protect` names all files of the check: here `tests/**`. See `test_check_places` for
+the files that it must name.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ HONEST: Final = 3  # beside one lie of each kind
 
 @pytest.fixture(autouse=True)
 def state(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the liar and the checks know of each other's commands, as in one account they do."""
+    """Let the liar and the checks know each other's commands, as they do in one account."""
     monkeypatch.setenv(STATE_VARIABLE, project.environment[STATE_VARIABLE])
 
 
 class Liar:
-    """A teammate that does whatever helps, in the folder of all or in its own copy."""
+    """A teammate that tries every trick, in the shared folder or in its own copy."""
 
     def __init__(self, project: Project, copy: Copy | None) -> None:
         paths, folder = project.paths, project.folder if copy is None else copy.folder
@@ -93,25 +93,23 @@ class Liar:
         self._loop = asyncio.new_event_loop()
 
     def use(self, name: str, **arguments: Any) -> str:
-        """Call a tool, and go on whatever comes of it."""
+        """Call a tool, and ignore whether it fails."""
         return self._loop.run_until_complete(self._box.run(name, arguments)).text
 
     def bash(self, command: str) -> str:
-        """Run a command."""
         return self.use("bash", command=command)
 
     def close(self) -> None:
-        """Have it end."""
         self._loop.close()
 
 
 def work(liar: Liar, number: str, _task: str) -> None:
-    """Do what was asked for."""
+    """Do the task."""
     liar.use("write_file", path=f"work/{number}", content=answer(number))
 
 
 def do_nothing(liar: Liar, number: str, task: str) -> None:
-    """Claim it all the same."""
+    """Claim the task without doing it."""
 
 
 def do_half(liar: Liar, number: str, _task: str) -> None:
@@ -147,7 +145,7 @@ def replace_what_the_check_reads(liar: Liar, number: str, _task: str) -> None:
 
 
 def plant_a_program(liar: Liar, number: str, _task: str) -> None:
-    """In its home, in the folder, and as what a program loads first."""
+    """In its home, in the folder, and as modules that Python loads first."""
     liar.bash(
         "for d in . bin ~ ~/bin ~/.local/bin /tmp work tests; do mkdir -p $d; "
         "printf '#!/bin/sh\\nexit 0\\n' > $d/python3; chmod +x $d/python3; done; "
@@ -164,7 +162,7 @@ def colour_the_environment(liar: Liar, number: str, _task: str) -> None:
 
 
 def give_a_pipe(liar: Liar, number: str, _task: str) -> None:
-    """The check waits at it until its time is over."""
+    """The check reads the pipe until its timeout."""
     liar.bash(f"rm -f work/{number}; mkfifo work/{number}")
 
 
@@ -173,7 +171,7 @@ def link_elsewhere(liar: Liar, number: str, _task: str) -> None:
 
 
 def mend_it_after_the_claim(liar: Liar, number: str, task: str) -> None:
-    """And claim to claim: what counts is what the check finds."""
+    """And from claim to claim: only the result of the check counts."""
     liar.use("task_update", task_id=task, status="completed")
     liar.use("task_update", task_id=task, status="in_progress")
 
@@ -183,7 +181,8 @@ LIES: Final[tuple[Lie, ...]] = (
     replace_the_check_in_the_settings, replace_what_the_check_reads, plant_a_program,
     colour_the_environment, link_elsewhere, mend_it_after_the_claim,
 )  # fmt: skip
-# Those that reach for what a copy is compared with; the others are the same lie in any folder.
+# The lies that affect files which the copy is compared with; the others do not depend on the
+# folder.
 LIES_IN_A_COPY: Final = (
     delete_the_test, weaken_the_test, replace_what_the_check_reads, plant_a_program, link_elsewhere,
 )  # fmt: skip
@@ -216,7 +215,7 @@ def scene(project: Project, claims: int, *, copied: bool) -> Liar:
 def play(
     project: Project, lies: Sequence[Lie], *, honest: int, copied: bool, seed: int = 1
 ) -> tuple[int, int]:
-    """Have these lies among so many true claims; how many were completed, and how many not."""
+    """Mix these lies with true claims; return the numbers of accepted and refused claims."""
     claims = len(lies) + honest
     liar = scene(project, claims, copied=copied)
     random = Random(seed)
@@ -236,7 +235,7 @@ def play(
         found = liar.board.read_one(task)
         return found is not None and found.status is not TaskStatus.CHECKING
 
-    for task in tasks:  # one after the other: to read them all costs as much as a check
+    for task in tasks:  # one after the other, since reading all tasks costs as much as a check
         wait_until(partial(is_judged, task), timeout_seconds=120, what=f"task {task} is judged")
     found = liar.board.read().by_id
     completed = {tasks[one.id] for one in found.values() if one.status is TaskStatus.COMPLETED}
@@ -252,7 +251,7 @@ def play(
     [(LIES, False), (LIES_IN_A_COPY, True)],
     ids=["shared", "copy"],
 )
-def test_no_liar_is_believed_and_no_honest_one_refused(
+def test_every_false_claim_is_refused_and_every_true_one_accepted(
     project: Project, lies: tuple[Lie, ...], *, copied: bool
 ) -> None:
     told = (give_a_pipe, *lies)
@@ -262,6 +261,6 @@ def test_no_liar_is_believed_and_no_honest_one_refused(
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("copied", [False, True], ids=["shared", "copy"])
-def test_a_thousand_claims(project: Project, *, copied: bool) -> None:
-    told = (give_a_pipe, *LIES * 500)[:500]  # one waits for its time to be over
+def test_a_thousand_claims_are_judged_correctly(project: Project, *, copied: bool) -> None:
+    told = (give_a_pipe, *LIES * 500)[:500]  # only one of the claims waits for its timeout
     assert play(project, told, honest=500, copied=copied) == (500, 500)

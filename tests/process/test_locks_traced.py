@@ -1,4 +1,4 @@
-"""Each write to a shared file of a team lies between a lock and its release by portalocker."""
+"""Each write to a shared file of a team happens under a lock of portalocker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CALLS: Final = "flock,close,pwrite64,write,ftruncate,rename,renameat,renameat2"
 _LINE: Final = re.compile(r"(\d+) +(.*)")
 _CALL: Final = re.compile(r"(\w+)\((?:AT_FDCWD(?:<[^>]*>)?, )?(?:(\d+)<([^>]*)>)?(.*)\) += (-?\d+)")
 _SHARED: Final = re.compile(r"/\.team/(?:inbox/[\w.-]+\.jsonl|ledger\.jsonl|requests/.*lock)$")
-# Prints which modules call `fcntl.flock` while a message is sent and read.
+# Prints the modules that call `fcntl.flock` while a message is sent and read.
 _CALLERS: Final = """
 import sys
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_portalocker_takes_each_lock(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.strace
-def test_a_team_at_work_writes_shared_files_only_under_their_locks(project: Project) -> None:
+def test_a_working_team_writes_shared_files_only_under_their_locks(project: Project) -> None:
     trace = project.root / "trace"
     project.stage.play("ann", use(("send_message", {"to": "bob", "content": "Hi."})), say("Sent."))
     words = ("strace", "-f", "-y", "-qq", "-o", str(trace), "-e", f"trace={_CALLS}")
@@ -70,7 +70,7 @@ def test_a_team_at_work_writes_shared_files_only_under_their_locks(project: Proj
 
 
 def _whole_calls(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the pid and the text of each call, joined where strace shows it in two parts."""
+    """Yield the pid and the text of each call, joined if strace shows it in two parts."""
     begun: dict[str, str] = {}
     for line in lines:
         found = _LINE.fullmatch(line)
@@ -86,7 +86,7 @@ def _whole_calls(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _writes(calls: Iterable[tuple[str, str]]) -> Iterator[tuple[str, bool]]:
-    """Yield each write to a shared file, and whether its process held the lock that guards it."""
+    """Yield each write to a shared file, and whether its process held the lock of that file."""
     held: dict[str, dict[str, str]] = {}  # by pid: the locked path of each descriptor
     for pid, text in calls:
         found = _CALL.match(text)

@@ -1,4 +1,4 @@
-"""The page of a model, as servers have it that are the API, imitate it, or do not answer."""
+"""The page of a model, from the API, from servers that imitate it, and from silent servers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ask(url: str, model: str = MODEL, **more: Any) -> dict[str, Any] | None:
     return asyncio.run(once())
 
 
-def test_the_api_has_a_page_of_each_of_its_models() -> None:
+def test_the_api_has_a_page_for_each_of_its_models() -> None:
     with StrictServer(by_name({}), context_tokens=1_000_000) as server:
         facts = ModelFacts.read(MODEL, ask(server.url))
         assert (facts.context_tokens, facts.adaptive_thinking) == (1_000_000, True)
@@ -60,7 +60,7 @@ def test_without_a_server_there_is_no_answer() -> None:
         (429, b"{}", None),
     ],
 )
-def test_what_is_not_a_page_is_empty_and_a_failure_is_none(
+def test_an_invalid_page_is_empty_and_a_failure_is_none(
     status: int, body: bytes, page: dict[str, Any] | None
 ) -> None:
     async def answer(_: Any) -> Any:
@@ -69,7 +69,7 @@ def test_what_is_not_a_page_is_empty_and_a_failure_is_none(
     assert ask("http://there", transport=transport(answer)) == page
 
 
-def test_a_server_that_does_not_answer_keeps_nobody() -> None:
+def test_a_silent_server_ends_in_a_timeout() -> None:
     async def wait(_: Any) -> Any:
         await asyncio.Event().wait()
 

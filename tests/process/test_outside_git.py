@@ -1,4 +1,4 @@
-"""Git in a workspace whose repository lies outside of it works as the warning says."""
+"""Git in a workspace whose repository is outside of it behaves as the warning says."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def linked(repository: Path) -> Path:
-    """A working tree of it, beside it."""
+    """A linked working tree beside its repository."""
     git(repository, "worktree", "add", "-q", "-b", "side", "../linked")
     return repository.parent / "linked"
 
 
 def run(workspace: Path, command: str) -> str:
-    """Run a command as a teammate in that workspace; what the model would read."""
+    """Run a command as a teammate in that workspace; return the model's view of the result."""
     paths = TeamPaths(workspace / ".team")
     paths.create()
     settings = replace(Settings(), team=TeamSettings(workspace=workspace))
@@ -70,14 +70,14 @@ def test_git_changes_nothing_in_a_linked_working_tree(linked: Path, command: str
     assert git(linked, "rev-parse", "HEAD") == head
 
 
-def test_nothing_else_of_the_person_s_folder_is_shown(linked: Path, repository: Path) -> None:
+def test_the_rest_of_the_person_s_folder_stays_hidden(linked: Path, repository: Path) -> None:
     said = run(linked, f"ls -A {repository}; touch {repository}/.git/hooks/pre-commit")
     assert said.split("\n")[0] == ".git"
     assert "Read-only file system" in said
 
 
-def test_a_made_up_git_file_shows_no_repository(tmp_path: Path, linked: Path) -> None:
-    """A command could write one where there is none."""
+def test_a_forged_git_file_reveals_no_repository(tmp_path: Path, linked: Path) -> None:
+    """A command could create such a file."""
     own = linked.parent / "repository/.git/worktrees/linked"
     other = tmp_path / "other"
     other.mkdir()
@@ -89,7 +89,7 @@ def test_a_made_up_git_file_shows_no_repository(tmp_path: Path, linked: Path) ->
     assert linked_repository(linked) is None
 
 
-def test_a_repository_that_holds_more_than_itself_is_not_shown(
+def test_a_repository_whose_folder_holds_other_files_stays_hidden(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bare = tmp_path / "bare"
@@ -137,14 +137,14 @@ def test_a_submodule_is_explained(repository: Path, tmp_path: Path) -> None:
     )
 
 
-def test_no_repository_needs_no_explanation(tmp_path: Path) -> None:
+def test_a_folder_without_a_repository_is_not_explained(tmp_path: Path) -> None:
     assert explain_git(ToolSettings(), tmp_path) == ""
     os.mkfifo(tmp_path / ".git")
     assert explain_git(ToolSettings(), tmp_path) == ""
 
 
 @pytest.mark.slow
-def test_start_spawn_and_doctor_say_it_and_go_on(
+def test_start_spawn_and_doctor_give_the_explanation_and_continue(
     project: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     project.environment["HOME"] = str(tmp_path_factory.mktemp("home"))

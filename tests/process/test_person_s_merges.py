@@ -1,4 +1,4 @@
-"""A merge is whole, or leaves all as it was, whatever the person's own git is told to do."""
+"""A merge is complete or changes nothing, whatever the person's git is configured to do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FORMATTER = (
 def test_a_hook_that_formats_and_fails_leaves_no_half_merge(
     project: Project, files: str, left: str, *, squash: bool
 ) -> None:
-    """As those of pre-commit do: git does not take a merge back over files that a hook changed."""
+    """Hooks of pre-commit do this: git does not undo a merge over files that a hook changed."""
     yard = Yard(project, "ann")
     yard.commit("ann", a="work\n", n="new\n")
     hook = yard.folder / ".git/hooks" / ("pre-commit" if squash else "pre-merge-commit")
@@ -72,17 +72,17 @@ def test_a_merge_beside_a_lock_of_git_changes_nothing(project: Project, *, squas
 
 
 def state_of(yard: Yard) -> list[str]:
-    """The commit, the files that differ from it, and what of a merge is left."""
+    """Return the commit, the files that differ from it, and the remains of a merge."""
     left = [one.name for one in (yard.folder / ".git").glob("*MERGE*")]
     return [yard.git("rev-parse", "HEAD"), yard.git("status", "--porcelain"), *left]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("squash", [False, True])
-def test_a_merge_that_cannot_be_undone_says_what_is_left_and_how_to_undo_it(
+def test_a_merge_that_cannot_be_undone_reports_the_remains_and_the_remedy(
     project: Project, *, squash: bool
 ) -> None:
-    """Another git takes the lock in the middle of it, and is killed."""
+    """Another git takes the lock during the merge, and is killed."""
     yard = Yard(project, "ann")
     yard.commit("ann", a="work\n", n="new\n")
     lock = yard.folder / ".git/index.lock"
@@ -129,7 +129,7 @@ def test_a_merge_whose_git_is_killed_leaves_neither_files_nor_a_lock(
 
 
 @pytest.mark.slow
-def test_a_merge_is_undone_once_another_git_lets_the_index_go(project: Project) -> None:
+def test_a_merge_is_undone_once_another_git_releases_the_index(project: Project) -> None:
     yard = Yard(project, "ann")
     yard.commit("ann", a="work\n", n="new\n")
     lock = yard.folder / ".git/index.lock"
@@ -145,7 +145,9 @@ def test_a_merge_is_undone_once_another_git_lets_the_index_go(project: Project) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["--squash", "--no-commit"])
-def test_options_of_the_person_s_branch_make_no_half_merge(project: Project, option: str) -> None:
+def test_merge_options_of_the_person_s_branch_cause_no_half_merge(
+    project: Project, option: str
+) -> None:
     yard = Yard(project, "ann")
     yard.git("config", "branch.main.mergeOptions", option)
     made = yard.commit("ann", a="work\n")
@@ -156,10 +158,10 @@ def test_options_of_the_person_s_branch_make_no_half_merge(project: Project, opt
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", ["--squash", "-s ours"])
-def test_the_queue_moves_a_branch_to_the_very_commit_that_it_checked(
+def test_the_queue_moves_a_branch_exactly_to_the_commit_that_it_checked(
     project: Project, options: str
 ) -> None:
-    """With `--squash` git moved the files and not the branch, and it was told as merged."""
+    """With `--squash` git moved only the files, not the branch, and reported the work as merged."""
     yard = Yard(project, "ann", settings=ONTO_MAIN)
     yard.git("config", "branch.main.mergeOptions", options)
     yard.commit("ann", a="work\n")
@@ -170,10 +172,10 @@ def test_the_queue_moves_a_branch_to_the_very_commit_that_it_checked(
 
 
 @pytest.mark.slow
-def test_a_merge_that_was_made_is_told_as_that_however_git_ends(
+def test_a_completed_merge_is_reported_as_merged_even_if_git_fails(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Git may fail behind its commit, as with a `diff.orderFile` that it cannot read."""
+    """Git may fail after its commit, for example if it cannot read a `diff.orderFile`."""
     yard = Yard(project, "ann", "bob", settings=ONTO_MAIN)
     program = tmp_path / "programs/git"
     program.parent.mkdir()
@@ -192,10 +194,10 @@ def test_a_merge_that_was_made_is_told_as_that_however_git_ends(
 
 
 @pytest.mark.slow
-def test_a_submodule_that_is_behind_its_commit_holds_nothing_up(
+def test_a_submodule_behind_its_commit_does_not_block_the_queue(
     project: Project, tmp_path: Path
 ) -> None:
-    """Git updates none by itself: the next entry would wait for what the one before has brought."""
+    """Git does not update submodules itself: the next entry would wait for the change before it."""
     yard = Yard(project, "ann", settings=ONTO_MAIN)
     module = make_repository(tmp_path / "module")
     yard.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(module), "mod")
@@ -218,7 +220,7 @@ def test_a_submodule_that_is_behind_its_commit_holds_nothing_up(
 
 
 @pytest.mark.slow
-def test_a_full_disk_says_nothing_about_the_work(project: Project) -> None:
+def test_a_full_disk_is_not_blamed_on_the_work(project: Project) -> None:
     yard = Yard(project, "ann")
     yard.commit("ann", big=os.urandom(500_000).hex())
     yard.add("ann")
@@ -229,7 +231,7 @@ def test_a_full_disk_says_nothing_about_the_work(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_the_queue_says_that_the_repository_is_gone(project: Project) -> None:
+def test_a_missing_repository_is_reported_by_the_queue(project: Project) -> None:
     yard = Yard(project, "ann")
     yard.commit("ann", a="work\n")
     yard.add("ann")

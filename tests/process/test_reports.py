@@ -1,4 +1,4 @@
-"""The roster under fire: many teammates report at once, and somebody always reads it."""
+"""The roster under load: many teammates report at once while another thread reads it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Reader(threading.Thread):
     """Reads a file in a tight loop until the `with` block ends.
 
     Attributes:
-        reads: how many reads gave a whole roster.
-        torn: what else they gave.
+        reads: the number of complete rosters.
+        torn: all other contents.
     """
 
     def __init__(self, path: Path) -> None:
@@ -31,7 +31,6 @@ class Reader(threading.Thread):
         self.torn: list[bytes] = []
 
     def run(self) -> None:
-        """Read."""
         while not self._over.is_set():
             content = self._path.read_bytes()
             try:
@@ -52,19 +51,19 @@ class Reader(threading.Thread):
 
 
 def _script() -> str:
-    """Each teammate calls a tool so many times; then even ones end, and odd ones cannot go on."""
+    """Return a script: each teammate calls a tool `CALLS` times; even ones end, odd ones fail."""
     calls = [{"use": [["task_get", {"task_id": str(number)}]]} for number in range(CALLS)]
     ends = ({"say": "Done."}, {"expect": "what nobody says"})
     turns = {f"t{number}": [*calls, ends[number % 2]] for number in range(TEAM)}
     return json.dumps({"turns": turns})
 
 
-def test_eight_that_report_as_fast_as_they_can_end_with_eight_right_statuses(
+def test_eight_teammates_that_report_at_full_speed_end_with_correct_statuses(
     project: Project,
 ) -> None:
-    """Written in place, a roster is torn in 9 to 54 % of reads, and one status of eight is right.
+    """Written in place, the roster was torn in 9 to 54 % of reads, with one status of eight right.
 
-    Each model call is a report, since the number of turns has changed.
+    Each model call is a report, since the number of turns changes.
     """
     project.write("turns.json", _script())
     project.write(
@@ -87,8 +86,8 @@ def test_eight_that_report_as_fast_as_they_can_end_with_eight_right_statuses(
     assert [project.member(f"t{n}")["status"] for n in range(TEAM)] == ["idle", "paused"] * 4
 
 
-def test_a_file_that_goes_while_it_is_looked_at_holds_no_mail(tmp_path: Path) -> None:
-    """A teammate removes what it has taken while the supervisor looks who is to be rung."""
+def test_a_file_that_vanishes_during_the_check_counts_as_no_mail(tmp_path: Path) -> None:
+    """A teammate removes its taken mail while the supervisor checks which teammates to wake."""
     paths = TeamPaths(tmp_path)
     paths.create()
     over = threading.Event()

@@ -1,4 +1,4 @@
-"""An agent that asks somebody to shut down reads how that ended, whoever else has asked."""
+"""An agent that requests a shutdown is informed of its result, no matter who else has asked."""
 
 from __future__ import annotations
 
@@ -22,30 +22,32 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.slow
 
 
-PATIENCE_SECONDS = 0.5  # the tool gives a minute
+PATIENCE_SECONDS = 0.5  # the tool allows a minute
 
 
 def ask(project: Project, name: str, *, seconds: float = PATIENCE_SECONDS) -> None:
-    """Ask as the tool of the lead agent does."""
+    """Request a shutdown as the lead agent's tool does."""
     facts = {"name": name, "seconds": seconds, "by_mail": True}
     Asking(project.paths, "lead").begin("shutdown", facts, key=new_id(), seconds=30)
 
 
 def told(project: Project, about: str) -> list[dict[str, Any]]:
-    """What stands in the lead's inbox of somebody's shutdown, each message once."""
+    """Return the messages in the lead's inbox about a teammate's shutdown, each once."""
     there = [json.loads(line) for line in project.mail("lead").splitlines()]
     answers = {one["id"]: one for one in there if one["type"] == "shutdown_response"}
     return [one for one in answers.values() if about in one["content"]]
 
 
 def question(project: Project, name: str) -> dict[str, Any]:
-    """The newest request that somebody shut down; empty where there is none."""
+    """Return a teammate's newest shutdown request, or an empty dictionary."""
     found = [json.loads(path.read_bytes()) for path in project.paths.requests.glob("*.json")]
     about = [one for one in found if one["to"] == name]
     return max(about, key=lambda one: one["asked"], default={})
 
 
-def test_of_one_that_is_ended_without_an_answer_its_asker_reads(project: Project) -> None:
+def test_the_asker_is_informed_when_a_teammate_is_killed_without_an_answer(
+    project: Project,
+) -> None:
     project.start()
     project.stage.act("nina", answering("nina"))
     at_work(project, "nina")
@@ -58,7 +60,7 @@ def test_of_one_that_is_ended_without_an_answer_its_asker_reads(project: Project
     assert project.member("nina")["status"] == "shutdown"
 
 
-def test_of_one_that_has_no_process_its_asker_reads_too(project: Project) -> None:
+def test_the_asker_is_informed_when_the_teammate_has_no_process(project: Project) -> None:
     project.start()
     project.do("teamctl", "spawn", "olga", "clerk", "Go.", "--wait")
     project.do("teamctl", "shutdown", "olga")
@@ -70,10 +72,10 @@ def test_of_one_that_has_no_process_its_asker_reads_too(project: Project) -> Non
     ("name", "seconds", "why"),
     [("nobody", 30.0, "no teammate named 'nobody'"), ("quinn", -1.0, "teamd saw it too late")],
 )
-def test_of_a_request_that_came_to_nothing_its_asker_reads(
+def test_the_asker_is_informed_of_a_request_that_failed(
     project: Project, name: str, seconds: float, why: str
 ) -> None:
-    """Nobody collects the supervisor's answer."""
+    """The supervisor's answer is not collected."""
     project.start()
     asking = Asking(project.paths, "lead")
     asking.begin(
@@ -85,8 +87,10 @@ def test_of_a_request_that_came_to_nothing_its_asker_reads(
     assert f"your request 'shutdown' was not carried out: {why}" in news["content"]
 
 
-def test_a_supervisor_that_is_killed_meanwhile_tells_when_it_is_back(project: Project) -> None:
-    """Once: it has the same id, however often it is sent."""
+def test_a_supervisor_killed_during_a_shutdown_informs_the_asker_after_its_restart(
+    project: Project,
+) -> None:
+    """The message counts once: each copy has the same id."""
     project.start()
     project.stage.act("paul", answering("paul"))
     at_work(project, "paul")
@@ -103,8 +107,10 @@ def test_a_supervisor_that_is_killed_meanwhile_tells_when_it_is_back(project: Pr
 
 
 @pytest.mark.parametrize("approve", [True, False])
-def test_two_that_ask_are_both_told_and_each_once(project: Project, *, approve: bool) -> None:
-    """A person's `teamctl shutdown` was there first; the lead agent's tool joins it."""
+def test_two_askers_of_one_shutdown_are_each_informed_once(
+    project: Project, *, approve: bool
+) -> None:
+    """A person's `teamctl shutdown` came first; the lead agent's tool joins it."""
     project.start()
 
     def lead(asked: Asked) -> Answer:

@@ -1,4 +1,4 @@
-"""`teamd stop` leaves nothing behind, and the next start goes on where it was."""
+"""`teamd stop` leaves nothing behind, and the next start continues from there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.strict.faults import Stall
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
-# What each is in the middle of; `{name}` is a file that tells that it has come to it.
+# The current command of each teammate; the file `{name}` shows that it runs.
 COMMANDS: Final = {
     "sleeper": "touch {name}; sleep 1000",
     "stubborn": "trap '' TERM; touch {name}; while :; do sleep 1000; done",
@@ -30,11 +30,11 @@ class Story:
     """One stop and the start after it.
 
     Attributes:
-        before: the processes, while all were at work.
-        stopped: how `teamd stop` ended.
+        before: the processes while all teammates worked.
+        stopped: the result of `teamd stop`.
         left: the processes after it.
         roster: the members after it.
-        resumed: the first request of each after the next start.
+        resumed: the first request of each teammate after the next start.
     """
 
     before: dict[int, str]
@@ -46,7 +46,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """A team in which everybody does something else is stopped and started again."""
+    """Stop and restart a team in which each teammate does something different."""
     with opened(tmp_path_factory.mktemp("story")) as project:
         project.write("team.toml", "[supervision]\nstop_seconds = 1\n")
         project.start()
@@ -93,21 +93,23 @@ def _first(project: Project, name: str, seen: int) -> dict[str, Any] | None:
     return later[0] if later else None
 
 
-def test_nothing_is_left_whatever_the_teammates_did(story: Story) -> None:
-    """Orphaned processes are among what users of the nearest product complain about most."""
+def test_a_stop_leaves_no_process_whatever_the_teammates_did(story: Story) -> None:
+    """Users of the nearest product complain about orphaned processes more than most things."""
     assert len(story.before) >= 1 + len(EVERYBODY) + len(COMMANDS)
     assert (story.stopped.status, story.stopped.stderr) == (0, "")
     assert story.left == {}
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
-def test_the_roster_keeps_how_everybody_was_without_a_process(name: str, story: Story) -> None:
+def test_after_a_stop_the_roster_keeps_each_status_without_a_process(
+    name: str, story: Story
+) -> None:
     expected = "idle" if name == "idler" else "working"
     assert (story.roster[name]["status"], story.roster[name]["pid"]) == (expected, None)
 
 
 @pytest.mark.parametrize("name", EVERYBODY)
-def test_the_next_start_goes_on_with_the_same_conversation(name: str, story: Story) -> None:
+def test_the_next_start_continues_the_same_conversations(name: str, story: Story) -> None:
     messages = story.resumed[name]["messages"]
     assert f"Task of {name}." in messages[0]["content"][0]["text"]
     assert len(messages) == (1 if name == "caller" else 3)
@@ -115,7 +117,7 @@ def test_the_next_start_goes_on_with_the_same_conversation(name: str, story: Sto
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_interrupted_call_is_answered_with_an_error(name: str, story: Story) -> None:
-    """The API takes no call without a result, and nobody knows what the call had done."""
+    """The API requires a result for each call; the effect of the interrupted call is unknown."""
     (result,) = story.resumed[name]["messages"][-1]["content"]
     assert result["type"] == "tool_result"
     assert result["is_error"] is True
@@ -140,8 +142,8 @@ def _goes_on(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_supervisor_that_does_not_listen_is_killed_with_all_under_it(project: Project) -> None:
-    """A stopped process ignores SIGTERM, as one that waits for a dead disk does."""
+def test_a_supervisor_that_does_not_react_is_killed_with_all_its_children(project: Project) -> None:
+    """A stopped process ignores SIGTERM, as does one that waits for a dead disk."""
     _in_a_command(project)
     os.kill(project.supervisor, signal.SIGSTOP)
     stopped = project.run("teamd", "stop", "--timeout", "2")
@@ -153,7 +155,7 @@ def test_a_supervisor_that_does_not_listen_is_killed_with_all_under_it(project: 
 
 @pytest.mark.slow
 def test_a_killed_supervisor_takes_its_teammates_along(project: Project) -> None:
-    """Nobody is there to stop them, and the next start resumes them."""
+    """They end without a stop command, and the next start resumes them."""
     _in_a_command(project)
     os.kill(project.supervisor, signal.SIGKILL)
     wait_until(lambda: not project.survivors(), what="all have ended")

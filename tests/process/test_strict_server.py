@@ -24,7 +24,7 @@ HELLO: Any = {"role": "user", "content": "hello"}
 
 
 def sdk(name: str = "anthropic") -> Any:
-    """Load the SDK, or something of it, when a test runs: it takes longer than all the files."""
+    """Load the SDK or a part of it inside a test: it takes longer than importing all test files."""
     return resolve_name(name)
 
 
@@ -43,7 +43,7 @@ async def ask(
     options: dict[str, Any] | None = None,
     **more: Any,
 ) -> Any:
-    """Ask once, through a client of its own, and return the final message."""
+    """Ask once through a new client and return the final message."""
     body: dict[str, Any] = {
         "model": MODEL,
         "max_tokens": 1000,
@@ -80,7 +80,9 @@ def test_text_arrives_with_its_usage() -> None:
     assert server.refused == []
 
 
-def test_the_environment_alone_leads_a_client_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_alone_connects_a_client_to_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with StrictServer(always(say("hello"))) as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
@@ -93,7 +95,7 @@ def test_the_environment_alone_leads_a_client_here(monkeypatch: pytest.MonkeyPat
         assert run(count()) > 0
 
 
-def test_tool_calls_and_their_results_go_round_with_thinking_unchanged() -> None:
+def test_tool_calls_and_results_round_trip_with_unchanged_thinking() -> None:
     play: list[Answer | Model] = [
         say(
             "I look.",
@@ -178,7 +180,7 @@ def test_cached_prefixes_are_read_on_the_next_turn() -> None:
     assert server.requests[1].message["usage"]["cache_read_input_tokens"] > 0
 
 
-def test_refusals_come_as_the_sdk_names_them() -> None:
+def test_refusals_raise_the_errors_of_the_sdk() -> None:
     with StrictServer(always(say("hello")), context_tokens=1000) as server:
         with pytest.raises(sdk().AuthenticationError):
             run(ask(server, options={"api_key": "wrong"}))
@@ -203,7 +205,7 @@ def test_refusals_come_as_the_sdk_names_them() -> None:
         ("claude-sonnet-4-6", None, "Hm."),
     ],
 )
-def test_the_text_of_thinking_is_left_out_where_nobody_asks_for_it(
+def test_the_text_of_thinking_is_omitted_unless_requested(
     model: str, display: str | None, text: str
 ) -> None:
     thinking = {"type": "adaptive", **({"display": display} if display else {})}
@@ -238,7 +240,7 @@ def test_models_are_listed_with_their_limits() -> None:
     ],
     ids=lambda value: repr(value) if isinstance(value, Status) else "",
 )
-def test_an_http_error_is_raised_as_the_sdk_names_it(fault: Status, shown: str) -> None:
+def test_an_http_error_raises_the_error_of_the_sdk(fault: Status, shown: str) -> None:
     """The turn is not lost: the next request gets it."""
     with StrictServer(by_name({"alice": [say("after all")]})) as server:
         server.faults.push(fault)
@@ -262,7 +264,7 @@ BREAKS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("fault", "shown"), BREAKS, ids=[repr(fault) for fault, _ in BREAKS])
-def test_a_broken_stream_is_raised_and_its_turn_kept(fault: Any, shown: str) -> None:
+def test_a_broken_stream_raises_an_error_and_keeps_its_turn(fault: Any, shown: str) -> None:
     with StrictServer(by_name({"alice": [say("after all")]})) as server:
         server.faults.push(fault)
         with pytest.raises(sdk(shown)):
@@ -280,8 +282,8 @@ def test_an_error_event_names_its_type_under_status_200() -> None:
     assert caught.value.type == "overloaded_error"
 
 
-def test_a_clean_end_half_way_raises_nothing() -> None:
-    """What an agent must find out for itself: no stop reason, part of the text."""
+def test_a_clean_end_half_way_raises_no_error() -> None:
+    """An agent must detect it by the missing stop reason and the partial text."""
     with StrictServer(always(say("hello"))) as server:
         server.faults.push(Cut(answer=say("only a part of this arrives")))
         message = run(ask(server))
@@ -294,7 +296,7 @@ def test_a_clean_end_half_way_raises_nothing() -> None:
     [(Stall(), "at last"), (Stall(after=4, answer=say("after a while")), "after a while")],
     ids=["before any byte", "in mid-stream"],
 )
-def test_a_released_stall_goes_on_to_a_whole_answer(stall: Stall, heard: str) -> None:
+def test_a_released_stall_continues_to_a_complete_answer(stall: Stall, heard: str) -> None:
     async def wait(server: StrictServer) -> Any:
         asking = asyncio.create_task(ask(server))
         assert await asyncio.to_thread(stall.reached.wait, 30)
@@ -310,7 +312,7 @@ def test_a_released_stall_goes_on_to_a_whole_answer(stall: Stall, heard: str) ->
 
 
 @pytest.mark.parametrize("after", [None, 4])
-def test_a_stall_ends_with_the_clients_patience_and_never_holds_up_closing(
+def test_a_stall_ends_with_the_client_s_timeout_and_never_delays_closing(
     after: int | None,
 ) -> None:
     impatient = {"timeout": sdk("httpx2:Timeout")(10, read=0.05)}
@@ -321,7 +323,7 @@ def test_a_stall_ends_with_the_clients_patience_and_never_holds_up_closing(
             run(ask(server, options=impatient))
 
 
-def test_one_byte_at_a_time_splits_characters_and_loses_nothing() -> None:
+def test_one_byte_at_a_time_splits_characters_and_loses_none() -> None:
     words = "Grüße, 世界 🌍\u2028"
     with StrictServer(always(say(words, calls=[("bash", {"command": words})]))) as server:
         server.faults.push(Trickle())
@@ -330,7 +332,7 @@ def test_one_byte_at_a_time_splits_characters_and_loses_nothing() -> None:
     assert message.content[1].input == {"command": words}
 
 
-def test_a_fault_by_predicate_strikes_only_whom_it_fits() -> None:
+def test_a_fault_with_a_predicate_affects_only_matching_requests() -> None:
     with StrictServer(always(say("hello"))) as server:
         server.faults.when(lambda asked: asked.name == "bob", Status(500))
         assert texts(run(ask(server))) == "hello"
@@ -339,7 +341,7 @@ def test_a_fault_by_predicate_strikes_only_whom_it_fits() -> None:
         assert texts(run(ask(server, system="You are 'bob', role: coder"))) == "hello"
 
 
-def test_requests_at_the_same_time_each_get_their_own_turns() -> None:
+def test_concurrent_requests_each_get_their_own_turns() -> None:
     names = [f"mate{number}" for number in range(20)]
     plays = {name: [say(f"{name} {turn}") for turn in range(3)] for name in names}
 
@@ -366,7 +368,7 @@ def test_requests_at_the_same_time_each_get_their_own_turns() -> None:
     assert len(server.requests) == 60
 
 
-def test_what_the_tests_own_model_raises_is_raised_at_the_end() -> None:
+def test_an_exception_of_the_test_s_model_is_raised_at_the_end() -> None:
     def model(asked: Asked) -> Answer:
         raise LookupError(asked.name)
 
@@ -383,13 +385,13 @@ def test_closing_ends_idle_connections() -> None:
         idle = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])))
         with idle:
             idle.settimeout(30)
-            run(ask(server))  # so that the idle one has been accepted before
+            run(ask(server))  # ensures that the idle connection was accepted before
             server.close()
             assert idle.recv(1) == b""
 
 
-def test_a_request_whose_sender_died_before_its_end_is_none() -> None:
-    """A killed client is no fault of its body: the rest of that was never sent."""
+def test_an_incomplete_request_of_a_killed_client_is_ignored() -> None:
+    """The body is not invalid: the killed client never sent the rest of it."""
     with StrictServer(by_name({})) as server:
         address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
         with socket.create_connection(address) as cut:

@@ -1,4 +1,4 @@
-"""A teammate that hangs is reported, and where settings say so started again."""
+"""A teammate that hangs is reported, and restarted if the settings say so."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESTART: Final = REPORT + "stuck_restart = true\n"
 
 
 def in_a_command(project: Project, settings: str, command: str = COMMANDS["sleeper"]) -> int:
-    """Have ann run a command that does not end; her pid."""
+    """Have ann run an endless command; return her pid."""
     project.write("team.toml", settings)
     project.start()
     busy = use(("bash", {"command": command.format(name="busy"), "timeout": 3600}))
@@ -34,8 +34,11 @@ def stuck(project: Project) -> bool:
 
 
 @pytest.mark.slow
-def test_a_teammate_that_is_stopped_at_work_is_told_of_once(project: Project) -> None:
-    """And not only when its command has had its hour; it may go on as if nothing had been."""
+def test_a_teammate_stopped_at_work_is_reported_once_per_stop(project: Project) -> None:
+    """Without waiting for the hour of its command.
+
+    Afterwards it may continue as if nothing happened.
+    """
     pid = in_a_command(project, REPORT)
     for episode in (1, 2):
         os.kill(pid, signal.SIGSTOP)
@@ -50,7 +53,7 @@ def test_a_teammate_that_is_stopped_at_work_is_told_of_once(project: Project) ->
 
 
 @pytest.mark.slow
-def test_where_settings_say_so_it_is_killed_and_goes_on(project: Project) -> None:
+def test_a_stuck_teammate_is_killed_and_continues_if_settings_say_so(project: Project) -> None:
     pid = in_a_command(project, RESTART, COMMANDS["leaver"])
     os.kill(pid, signal.SIGSTOP)
     project.wait_for("ann", "idle", turns=2)
@@ -64,8 +67,8 @@ def test_where_settings_say_so_it_is_killed_and_goes_on(project: Project) -> Non
 
 
 @pytest.mark.slow
-def test_whoever_waits_is_not_stuck(project: Project) -> None:
-    """A long command, a model that is silent, a retry, a pause and mail for an idle one."""
+def test_a_waiting_teammate_is_not_stuck(project: Project) -> None:
+    """Not by a long command, a silent model, a retry, a pause, or mail to an idle teammate."""
     project.write("team.toml", REPORT)
     stall = Stall()
     project.server.faults.when(lambda asked: asked.name == "caller", stall)
@@ -82,7 +85,7 @@ def test_whoever_waits_is_not_stuck(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_an_idle_teammate_that_mail_does_not_wake_is_told_of(project: Project) -> None:
+def test_an_idle_teammate_that_mail_does_not_wake_is_reported(project: Project) -> None:
     project.write("team.toml", REPORT)
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")

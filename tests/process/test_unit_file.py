@@ -1,4 +1,4 @@
-"""The systemd unit, as systemd itself reads it."""
+"""The systemd unit, checked by systemd itself."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ VERIFIER = shutil.which("systemd-analyze")
 
 
 @pytest.mark.skipif(VERIFIER is None, reason="systemd-analyze is not installed")
-def test_systemd_finds_nothing_to_complain_about(tmp_path: Path) -> None:
-    """Unknown keys leave its exit status 0, so nothing may be said on standard error either."""
+def test_systemd_accepts_the_unit_file_without_warnings(tmp_path: Path) -> None:
+    """Unknown keys leave the exit status 0, so standard error must be empty too."""
     instance = tmp_path / "agent-teamd@srv-project.service"
     shutil.copy(UNIT, instance)
     done = subprocess.run(
@@ -29,7 +29,7 @@ def test_systemd_finds_nothing_to_complain_about(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_every_unit_waits_until_teamd_is_ready_and_keeps_clear_of_the_other_teamd() -> None:
+def test_every_unit_waits_for_readiness_and_avoids_the_name_of_the_other_teamd() -> None:
     """Debian's libteam-utils ships `teamd@.service`."""
     units = {unit.name: unit.read_text(encoding="utf-8") for unit in UNIT.parent.iterdir()}
     assert UNIT.name in units

@@ -1,4 +1,4 @@
-"""Work of copies that is given up: out of the queue, or with a team that is deleted."""
+"""Abandoned work of copies: removed from the queue, or deleted together with a team."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.repositories import git
 pytestmark = pytest.mark.slow
 
 
-def test_what_is_discarded_leaves_the_queue_and_is_kept(project: Project) -> None:
+def test_discarded_work_leaves_the_queue_and_is_kept(project: Project) -> None:
     yard = Yard(project, "ann", "bob")
     queued = yard.commit("ann", a="mine\n")
     yard.commit("bob", b="of bob\n")
@@ -38,7 +38,7 @@ def test_what_is_discarded_leaves_the_queue_and_is_kept(project: Project) -> Non
 
 @pytest.fixture
 def zoe(project: Project) -> Path:
-    """The copy of zoe in another team of the project; there is a commit in it."""
+    """The copy of zoe in another team of the project, with one commit."""
     Yard(project)
     paths = TeamPaths(project.folder / ".teams/other")
     paths.create()
@@ -48,7 +48,7 @@ def zoe(project: Project) -> Path:
     return copy
 
 
-def test_a_team_with_work_that_nobody_merged_is_not_deleted(project: Project, zoe: Path) -> None:
+def test_a_team_with_unmerged_work_is_not_deleted(project: Project, zoe: Path) -> None:
     refused = project.run("teamctl", "delete", "other")
     assert refused.status == 1
     assert refused.complaint == (
@@ -63,7 +63,7 @@ def test_a_team_with_work_that_nobody_merged_is_not_deleted(project: Project, zo
     assert git(project.folder, "rev-parse", ref) == tip
 
 
-def test_what_cannot_be_kept_stops_a_deletion(project: Project, zoe: Path) -> None:
+def test_work_that_cannot_be_kept_stops_a_deletion(project: Project, zoe: Path) -> None:
     (zoe / ".git/HEAD").unlink()
     refused = project.run("teamctl", "delete", "other", "--force")
     assert refused.status == 1
@@ -73,7 +73,7 @@ def test_what_cannot_be_kept_stops_a_deletion(project: Project, zoe: Path) -> No
     assert len(list(folder.iterdir())) == 1
 
 
-def test_what_waits_for_teamd_is_told_so(project: Project) -> None:
+def test_queued_work_that_waits_for_teamd_is_reported_as_waiting(project: Project) -> None:
     yard = Yard(project, "ann")
     yard.commit("ann", a="mine\n")
     said = project.do("teamctl", "queue", "add", "ann")
@@ -84,7 +84,7 @@ def test_what_waits_for_teamd_is_told_so(project: Project) -> None:
     assert shown == "warning: no teamd runs, so nothing is merged; `teamd start` starts it"
 
 
-def test_a_branch_in_the_way_of_the_queue_s_is_named(project: Project) -> None:
+def test_a_branch_that_blocks_the_queue_s_branch_is_named(project: Project) -> None:
     yard = Yard(project, "ann")
     yard.git("branch", "team")
     with pytest.raises(TeamError) as refused:

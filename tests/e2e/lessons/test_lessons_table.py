@@ -50,7 +50,7 @@ BREAKS: Final = {
     ),
     "roster written in place": (
         "test_readers_never_see_a_torn_roster_and_no_change_is_lost",
-        "test_eight_that_report_as_fast_as_they_can_end_with_eight_right_statuses",
+        "test_eight_teammates_that_report_at_full_speed_end_with_correct_statuses",
     ),
     "polling": (
         "test_an_idle_teammate_sees_a_message_within_50_ms",
@@ -72,7 +72,7 @@ BREAKS: Final = {
 }
 COMPLAINTS: Final = {
     "messages marked read but never seen": (
-        "test_ten_kills_with_a_message_in_hand_cost_nothing_but_time",
+        "test_ten_kills_while_a_message_is_in_hand_cost_only_time",
         "test_mail_is_not_taken_when_its_reader_has_gone",
         "test_mail_for_the_person_is_seen_after_the_agent_that_led_has_gone",
     ),
@@ -80,7 +80,7 @@ COMPLAINTS: Final = {
         "test_mail_that_comes_during_a_long_command_is_in_the_very_next_request",
     ),
     "no resume": (
-        "test_the_next_start_goes_on_with_the_same_conversation",
+        "test_the_next_start_continues_the_same_conversations",
         "test_a_second_spawn_and_a_new_process_remember_the_first",
     ),
     "shutdown that never ends": (
@@ -94,7 +94,7 @@ COMPLAINTS: Final = {
     "idle notices that burn the lead's tokens": ("test_idle_notices_burn_no_tokens_of_the_lead",),
     "an idle teammate taken for dead and spawned again": (
         "test_an_idle_teammate_is_not_taken_for_dead",
-        "test_whoever_waits_is_not_stuck",
+        "test_a_waiting_teammate_is_not_stuck",
     ),
     "the compacted lead forgetting its team": (
         "test_the_compacted_lead_knows_its_team",

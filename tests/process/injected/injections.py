@@ -1,4 +1,4 @@
-"""System calls that fail, or are the last of their process, by strace(1)."""
+"""Injects failures or kills into system calls with strace(1)."""
 
 from __future__ import annotations
 
@@ -16,29 +16,28 @@ from typing import Final
 
 
 class Tally:
-    """How often each failure was injected into each operation."""
+    """Counts the injected failures by operation."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._made: Counter[tuple[str, str]] = Counter()
 
     def note(self, operation: str, failure: str) -> None:
-        """Count one."""
         with self._lock:
             self._made[operation, failure.partition("=")[2] or failure] += 1
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of all injected failures."""
         return self._made.total()
 
     @property
     def operations(self) -> set[str]:
-        """Those into which any was injected."""
+        """The operations with at least one injected failure."""
         return {operation for operation, _ in self._made}
 
     def table(self) -> str:
-        """Operations down, failures across, and the sums."""
+        """Format a table with a row per operation, a column per failure, and sums."""
         failures = sorted({failure for _, failure in self._made})
         rows = [["", *failures, "all"]]
         for operation in sorted(self.operations):
@@ -61,10 +60,8 @@ HERE: Final = Path(__file__).parent
 SHORT: Final = "short write"
 FULL: Final = "short write, then EFBIG"
 KILL: Final = "signal=KILL"
-# What each call can fail with; where it is not one that writes, a full disk is no matter.
-_STATS: Final = (
-    "error=EIO",
-)  # it is never interrupted, and to be killed there is nothing of its own
+# The possible failures of each call; a full disk only affects calls that write.
+_STATS: Final = ("error=EIO",)  # stats are never interrupted, and a kill there tests nothing new
 _LOOKS: Final = (KILL, "error=EIO", "error=EINTR")
 _WRITES: Final = (KILL, "error=ENOSPC", "error=EIO", "error=EINTR")
 FAULTS: Final = {
@@ -75,7 +72,7 @@ FAULTS: Final = {
     **dict.fromkeys(("clone", "clone3"), (KILL, "error=EAGAIN", "error=ENOMEM")),
 }
 CALLS: Final = tuple(FAULTS)
-_SAME_LOOKS: Final = 2  # a loop looks at the same thing again and again
+_SAME_LOOKS: Final = 2  # a loop checks the same thing again and again
 _FORKS: Final = ("clone", "clone3")
 _SYNCS: Final = ("fdatasync", "fsync")
 LONGEST_SECONDS: Final = 60.0
@@ -105,7 +102,7 @@ class Injection:
 
     @property
     def late(self) -> bool:
-        """Whether everything may be done by then, but for waiting for the disk."""
+        """Whether everything except waiting for the disk may be done by then."""
         return self.deadly or self.call in _SYNCS or "O_DIRECTORY" in self.what
 
 
@@ -118,7 +115,11 @@ class Ended:
     complaint: str
 
     def check(self, injection: Injection) -> bool:
-        """It is killed, or ends by itself with status 0 or a sentence; whether all is well."""
+        """Check that a program was killed as planned, or ended with status 0 or one sentence.
+
+        Returns:
+            Whether its status is 0.
+        """
         assert (self.status == -signal.SIGKILL) == injection.deadly, f"{injection}: {self}"
         if self.status > 0:
             assert self.status == 1, f"{injection}: {self}"
@@ -128,14 +129,14 @@ class Ended:
 
 
 def traced(argv: Sequence[str], log: Path) -> list[str]:
-    """Run a program to its good end; its system calls, a line each."""
+    """Run a program to its successful end; return its system calls, one line each."""
     ended = _strace(argv, log)
     assert ended.status == 0, f"{argv} ended without any fault: {ended}"
     return log.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def found_in(argv: Sequence[str], team: Path, log: Path) -> Iterator[Injection]:
-    """Run a program once, and yield every fault at every call of it that touches the team."""
+    """Run a program once; yield every fault at every call of it that affects the team."""
     numbers: Counter[str] = Counter()
     looks: Counter[str] = Counter()
     for line in traced(argv, log):
@@ -155,11 +156,11 @@ def found_in(argv: Sequence[str], team: Path, log: Path) -> Iterator[Injection]:
 
 
 def run(argv: Sequence[str], injection: Injection, team: Path, log: Path) -> Ended | None:
-    """Run a program with a fault in it.
+    """Run a program with a fault.
 
     Returns:
-        `None` if it fell on another call: how often a program looks at its pipes is not the same
-        each time. Kills may fall anywhere.
+        `None` if the fault affected another call: the number of reads from its pipes varies between
+            runs. Kills may hit any call.
     """
     rule = f"inject={injection.call}:{injection.fault}:when={injection.number}"
     ended = _strace(argv, log, "-e", rule)
@@ -173,23 +174,23 @@ def run(argv: Sequence[str], injection: Injection, team: Path, log: Path) -> End
 
 
 def run_short(argv: Sequence[str], number: int, mark: Path) -> Ended | None:
-    """Run a Python program whose Nth write is short, and the next goes on; `None`: it has none."""
+    """Run a Python program whose Nth write is short; return `None` if it has fewer writes."""
     ended = _shortened(argv, "once", number, mark)
     return ended if mark.exists() else None
 
 
 def run_full(argv: Sequence[str], most_bytes: int) -> Ended:
-    """Run a Python program none of whose writes gets beyond this offset of a file."""
+    """Run a Python program whose writes all fail beyond this offset of a file."""
     return _shortened(argv, "full", most_bytes, Path())
 
 
 def program(name: str, team: Path) -> list[str]:
-    """The command line of one of the programs."""
+    """Return the command line of a program in `programs.py`."""
     return [sys.executable, str(HERE / "programs.py"), name, str(team)]
 
 
 def script(code: str, *arguments: object) -> list[str]:
-    """The command line of a small program."""
+    """Return the command line of a small program."""
     return [sys.executable, "-c", code, *map(str, arguments)]
 
 
@@ -205,7 +206,7 @@ def _strace(argv: Sequence[str], log: Path, *options: str) -> Ended:
 
 
 def clean(argv: Sequence[str]) -> Ended:
-    """Run a program as it is."""
+    """Run a program without faults."""
     done = subprocess.run(
         argv,
         check=False,

@@ -21,33 +21,33 @@ TEAMCTL: Final = str(Path(sys.executable).with_name("teamctl"))
 
 
 class Operation(Protocol):
-    """Something that a program does to a team."""
+    """An action of a program on a team."""
 
     def prepare(self, paths: TeamPaths) -> None:
-        """Make an empty team directory one to which it can be done."""
+        """Turn an empty team directory into a valid start of the operation."""
 
     def argv(self, paths: TeamPaths) -> list[str]:
-        """The command line."""
+        """Return the command line."""
 
     def name(self, injection: Injection, /) -> str:
-        """The table's name for the operation that fails."""
+        """Return the name in the table of the operation that fails."""
 
     def check(self, paths: TeamPaths, ended: Ended, injection: Injection) -> None:
-        """See that nothing is lost, doubled or half written, and that it can be done again."""
+        """Check that nothing is lost, doubled or torn, and that the operation can be repeated."""
 
 
 class Send:
-    """`teamctl send`: there once, or said to have failed; it may be repeated under its id.
+    """`teamctl send`: delivered once, or reported as failed and repeatable under its id.
 
     Args:
-        first: whether the inbox is not there yet.
+        first: whether the inbox does not exist yet.
     """
 
     def __init__(self, *, first: bool = False) -> None:
         self._old = [] if first else ["a", "b"]
 
     def prepare(self, paths: TeamPaths) -> None:
-        """Two messages wait already, unless it is the first."""
+        """Put two messages into the inbox, unless it is the first send."""
         enlist(paths)
         if self._old:
             put(paths, *self._old)
@@ -58,11 +58,10 @@ class Send:
         return [sys.executable, TEAMCTL, *words]
 
     def name(self, _: Injection) -> str:
-        """One operation."""
         return "send"
 
     def check(self, paths: TeamPaths, ended: Ended, injection: Injection) -> None:
-        """Acknowledged: once. Not acknowledged: not there, unless all but the disk was done."""
+        """Check that the mail is there if it was acknowledged, and else only if it was late."""
         well = ended.check(injection)
         found = conversation(paths)
         if well:
@@ -77,10 +76,10 @@ class Send:
 
 
 class Read:
-    """Take, transcript, done: all arrives, in order; what is done twice has the same id.
+    """Take, transcript, done: all mail arrives in order; a repeated message has the same id.
 
     Args:
-        again: whether an earlier reader was killed with mail in hand.
+        again: whether an earlier reader was killed before it was done.
     """
 
     def __init__(self, *, again: bool = False) -> None:
@@ -88,7 +87,7 @@ class Read:
         self._old = ["a", "f", "f", "b", "c"] if again else ["a", "f", "f", "b"]
 
     def prepare(self, paths: TeamPaths) -> None:
-        """Mail waits; two of its lines are alike and have no id yet, and are two messages."""
+        """Put mail into the inbox; two lines without ids are equal but separate messages."""
         enlist(paths)
         put(paths, "a")
         with paths.inbox("bob").open("ab") as inbox:
@@ -99,17 +98,16 @@ class Read:
             put(paths, "c")
 
     def argv(self, paths: TeamPaths) -> list[str]:
-        """Read it."""
         return program("read", paths.root)
 
     def name(self, injection: Injection) -> str:
-        """By the transcript's record, which stands between the two, and is neither."""
+        """Return the part of the call, divided by the transcript's record."""
         if injection.fault == FULL:
             return "take to done"
         return self._part.get((injection.call, injection.number), "take")
 
     def split(self, found: list[Injection]) -> None:
-        """Learn which calls belong to which part."""
+        """Record the part of each call."""
         self._part: dict[tuple[str, int], str] = {}
         part = "take"
         for injection in found:
@@ -120,33 +118,30 @@ class Read:
             self._part[injection.call, injection.number] = part
 
     def check(self, paths: TeamPaths, ended: Ended, injection: Injection) -> None:
-        """All is there, and two more readers get it all, each once."""
+        """Check that all mail is there, and that two more readers get each message once."""
         ended.check(injection)
         assert conversation(paths) == self._old, str(injection)
         put(paths, "z")
-        for _ in range(2):  # what a dead reader had taken comes alone, and the rest behind it
+        for _ in range(2):  # the first reader gets only the mail that a killed one had taken
             programs.read(paths)
         assert conversation(paths) == [*self._old, "z"], str(injection)
         assert not Mailbox(paths, "bob").waiting(), str(injection)
 
 
 class RosterWrite:
-    """A change to the roster: the file holds the old or the new one, whole."""
+    """A change of the roster: the file holds either the old or the new version, complete."""
 
     def prepare(self, paths: TeamPaths) -> None:
-        """A team."""
         enlist(paths)
 
     def argv(self, paths: TeamPaths) -> list[str]:
-        """Change it."""
         return program("update", paths.root)
 
     def name(self, _: Injection) -> str:
-        """One operation."""
         return "roster write"
 
     def check(self, paths: TeamPaths, ended: Ended, injection: Injection) -> None:
-        """Acknowledged: the new one. Not acknowledged: the old one, unless it is late."""
+        """Check that the change is written if it was acknowledged, and else only if it was late."""
         well = ended.check(injection)
         turns = Roster(paths).read().get("bob").turns
         if well:
@@ -161,7 +156,7 @@ class RosterWrite:
 
 
 def enlist(paths: TeamPaths) -> None:
-    """A team of bob and eve, and no process."""
+    """Create a team of bob and eve without processes."""
     paths.create()
     roster = {"members": [{"name": "bob"}, {"name": "eve"}], "format": 1}
     paths.config.write_text(json.dumps(roster), encoding="utf-8")
@@ -169,13 +164,13 @@ def enlist(paths: TeamPaths) -> None:
 
 
 def put(paths: TeamPaths, *ids: str) -> None:
-    """Send bob messages."""
+    """Send messages to bob."""
     messages = [Message(id=one, sender="eve", to="bob", content=one) for one in ids]
     Mailbox(paths, "bob").put(*messages)
 
 
 def conversation(paths: TeamPaths) -> list[str]:
-    """What a reader finds from now on, each id once, behind what was read already."""
+    """Return the mail in bob's transcript and inbox, each id once."""
     box = Mailbox(paths, "bob")
     records = Transcript(paths.transcript("bob")).records()
     read = [(mail.id, mail.content) for record in records for mail in mail_in(record)]
@@ -185,7 +180,7 @@ def conversation(paths: TeamPaths) -> list[str]:
 
 
 def torn(paths: TeamPaths) -> bytes:
-    """The half line at the end of an inbox, if there is one."""
+    """Return the torn line at the end of an inbox, if any."""
     return (files.read(paths.inbox("bob")) or b"").rpartition(b"\n")[2]
 
 
@@ -193,24 +188,21 @@ _MAIL: Final = ["mail-one", "mail-two"]
 
 
 class Drain:
-    """`teamctl inbox`: all is kept once, and nothing is kept that was not shown."""
+    """`teamctl inbox`: all mail is recorded once, and none is recorded without being displayed."""
 
     def prepare(self, paths: TeamPaths) -> None:
-        """Mail waits."""
         enlist(paths)
         mail = [Message(id=one, sender="bob", to=LEAD, content=one) for one in _MAIL]
         Mailbox(paths, LEAD).put(*mail)
 
     def argv(self, paths: TeamPaths) -> list[str]:
-        """Read it."""
         return [sys.executable, TEAMCTL, "inbox", "--team-dir", str(paths.root)]
 
     def name(self, _: Injection) -> str:
-        """One operation."""
         return "drain"
 
     def check(self, paths: TeamPaths, ended: Ended, injection: Injection) -> None:
-        """Kept mail was shown; the next reader gets the rest."""
+        """Check that recorded mail was displayed, and that the next reader gets the rest."""
         well = ended.check(injection)
         kept = _kept(paths)
         assert all(one in ended.output for one in kept), f"{kept} unseen after {injection}"

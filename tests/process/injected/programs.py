@@ -17,7 +17,7 @@ from teamd.transcript.records import Delivered
 
 
 def read(paths: TeamPaths) -> None:
-    """The steps of a teammate with its mail: take, record, forget."""
+    """Process mail as a teammate does: take, record, done."""
     box = Mailbox(paths, "bob")
     batch = box.take()
     if batch.messages:
@@ -26,7 +26,7 @@ def read(paths: TeamPaths) -> None:
 
 
 def update(paths: TeamPaths) -> None:
-    """Write the roster: bob has had one more turn."""
+    """Write the roster with one more turn of bob."""
 
     def one_more(team: Team) -> Team:
         bob = team.get("bob")

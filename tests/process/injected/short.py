@@ -1,10 +1,10 @@
-"""Run a Python program whose writes are short: `python short.py once|full N MARK PROGRAM …`.
+"""Runs a Python program with short writes: `python short.py once|full N MARK PROGRAM …`.
 
-`once`: the kernel is asked to write the first bytes only of the Nth write, and that is what it says
-it has done; the next write does what it is asked. The file MARK is made when it has come to that.
+`once`: the Nth write only writes its first bytes and returns their number, as the kernel may; the
+next write is complete. The file MARK is created at the Nth write.
 
-`full`: nothing is written beyond offset N of any file. The write that would is a short one, and the
-next one fails: what a full disk does.
+`full`: nothing is written beyond offset N of any file. The write that would do so is a short one,
+and the next one fails, as on a full disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_BYTES = 5
 
 
 def shorten(number: int, mark: Path) -> None:
-    """Let the Nth write from now on be short, whether it has an offset or none."""
+    """Make the Nth write from now on short, with or without an offset."""
     left = number
 
     def shortened(real: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The operation that has the most steps: a supervisor starts, is asked to spawn, and ends."""
+"""The operation with the most steps: a supervisor starts, serves a spawn request, and ends."""
 
 from __future__ import annotations
 
@@ -21,33 +21,31 @@ from tests.process.injected.operations import enlist
 from tests.waiting import wait_until
 
 SUPERVISE: Final = HERE / "supervise.py"
-UNKNOWN: Final = "whether it was done"  # of one that a killed supervisor had in hand
+# in the answer to a request that a killed supervisor had taken
+UNKNOWN: Final = "whether it was done"
 _LONG_SECONDS: Final = 600.0
 
 
 class Spawn:
-    """A supervisor's life with one request in it: done and acknowledged, or refused and undone."""
+    """A supervisor's life with one request: done and acknowledged, or refused and undone."""
 
     def prepare(self, paths: TeamPaths) -> None:
-        """The request waits."""
         enlist(paths)
         ask(paths, "jo")
 
     def argv(self, paths: TeamPaths) -> list[str]:
-        """Serve it."""
         return [sys.executable, str(SUPERVISE), str(paths.root)]
 
     def name(self, _: Injection) -> str:
-        """One operation."""
         return "spawn"
 
     def check(self, paths: TeamPaths, ended: Ended, injection: Injection) -> None:
-        """The roster is readable, each teammate has its prompt once, and another spawn works."""
+        """Check that the roster is readable, each prompt was sent once, and another spawn works."""
         served = ended.check(injection)
         assert not served or answer(paths, "jo"), f"no answer after {injection}"
         wait_until(lambda: not left(paths), what=f"all processes end after {injection}")
         self._look(paths, "jo", injection)
-        # Else what was written aside is removed again; a later start sweeps what is left of it.
+        # Otherwise temporary files are removed; a later start removes the rest.
         may_lie = injection.deadly or injection.call == "unlink"
         assert may_lie or not list(paths.root.rglob(".teamd-*")), str(injection)
         ask(paths, "kim")
@@ -59,7 +57,7 @@ class Spawn:
         assert all(m.pid is None for m in Roster(paths).read().members), str(injection)
 
     def _look(self, paths: TeamPaths, name: str, injection: Injection) -> bool:
-        """See that a spawn was made, or was not; whether it was acknowledged."""
+        """Check that a spawn is complete or did not happen; return whether it was acknowledged."""
         member = Roster(paths).read().find(name)
         prompts = [message.id for message in Mailbox(paths, name).peek()]
         given = answer(paths, name)
@@ -77,12 +75,12 @@ class Spawn:
 
 
 def at_work(member: Member | None) -> bool:
-    """Whether the roster says that it works."""
+    """Return whether the roster shows a member as working."""
     return member is not None and member.status is Status.WORKING
 
 
 def ask(paths: TeamPaths, name: str) -> None:
-    """Ask for a teammate; the request has its name as id, and so has its prompt."""
+    """Request a teammate; the ids of the request and of the prompt are its name."""
     arguments = {"name": name, "role": "clerk", "prompt": "Go."}
     deadline = time.time() + _LONG_SECONDS
     request = ControlRequest(command="spawn", arguments=arguments, deadline=deadline, id=name)
@@ -90,13 +88,13 @@ def ask(paths: TeamPaths, name: str) -> None:
 
 
 def answer(paths: TeamPaths, name: str) -> ControlReply | None:
-    """The output of the supervisor."""
+    """Return the supervisor's answer to a request, if any."""
     content = files.read(paths.replies / f"{name}.json")
     return None if content is None else ControlReply.decode(content)
 
 
 def left(paths: TeamPaths) -> list[int]:
-    """The processes that were started for a team."""
+    """Return the pids of processes that were started for a team."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

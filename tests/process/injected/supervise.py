@@ -1,6 +1,6 @@
 """A supervisor into which failures are injected: `python supervise.py TEAM`.
 
-It is not one of `programs`, which are done before all that it imports would be loaded.
+It is not part of `programs`, which finish before its imports would be loaded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOOK_SECONDS: Final = 0.1
 
 
 def idle(*_: object) -> int:
-    """Be a teammate that does nothing, for as long as there is a supervisor."""
+    """Run a teammate that does nothing until its supervisor ends it."""
     while True:
         signal.pause()
 
@@ -33,7 +33,7 @@ IDLE: Final = ChildProgram(
 
 
 def supervise(paths: TeamPaths) -> None:
-    """Be `teamd`, over teammates that do nothing, until all that was asked for is done."""
+    """Run `teamd` with teammates that do nothing, until all requests are processed."""
     control = Mailbox(paths, TEAMD)
 
     def look(*_: object) -> None:
