@@ -1,4 +1,4 @@
-"""Requests of commands to the supervisor: each is mail to `teamd`, its reply a file."""
+"""Requests from commands to the supervisor: a request is mail to `teamd`, its reply a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import REQUEST_TYPE, TEAMD, USER, Message, is_moment, new_id
 
-KEPT_SECONDS: Final = 3600.0  # a reply that nobody collects
+KEPT_SECONDS: Final = 3600.0  # for replies that were never collected
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
 
@@ -36,8 +36,8 @@ class ControlRequest:
 
     Attributes:
         deadline: seconds since the epoch.
-        boot: identifies the boot of the machine in which it was made, where known.
-        uptime: the deadline by that boot's clock `elapsed`, which nobody can set.
+        boot: the boot id of the machine when the request was made, if known.
+        uptime: the deadline on the clock `elapsed` of that boot, which cannot be set.
     """
 
     command: str
@@ -50,15 +50,16 @@ class ControlRequest:
 
     @classmethod
     def within(cls, seconds: float, command: str, **values: Any) -> ControlRequest:
-        """Make a request that must begin within so many seconds from now."""
+        """Make a request that must start within this many seconds."""
         due, uptime = time.time() + seconds, clocks.elapsed() + seconds
         return cls(command=command, deadline=due, boot=clocks.boot(), uptime=uptime, **values)
 
     @property
     def late(self) -> bool:
-        """Return whether the deadline has passed, so that the sender waits no more.
+        """Whether the deadline has passed, so that the sender no longer waits.
 
-        A request of an earlier boot may have been carried out: that it was taken is not on disk.
+        A request from an earlier boot counts as late. It may have been carried out already, because
+        its receipt is not synced to disk.
         """
         if self.boot is None or clocks.boot() is None:
             return time.time() > self.deadline
@@ -66,7 +67,7 @@ class ControlRequest:
 
     @property
     def by_mail(self) -> bool:
-        """Return whether the sender is an agent, which goes on and reads the reply as mail."""
+        """Whether the sender is an agent, which does not wait and gets the reply as mail."""
         return self.flag("by_mail") and self.sender != USER
 
     def flag(self, key: str) -> bool:
@@ -74,10 +75,10 @@ class ControlRequest:
         return self.arguments.get(key) is True
 
     def text(self, key: str) -> str:
-        """Return an argument that must be a text with something in it.
+        """Return an argument that must be a non-empty string.
 
         Raises:
-            NotAMessage: it is not.
+            NotAMessage: it is missing, empty or not a string.
         """
         value = self.arguments.get(key)
         if not isinstance(value, str) or not value.strip():
@@ -86,10 +87,10 @@ class ControlRequest:
 
     @property
     def model(self) -> str | None:
-        """The model that the arguments name, if they name one.
+        """The model in the arguments, if any.
 
         Raises:
-            NotAMessage: it is no text.
+            NotAMessage: it is not a string.
         """
         model = self.arguments.get("model")
         if not (model is None or isinstance(model, str)):
@@ -115,7 +116,7 @@ class ControlRequest:
         """Read a request from mail.
 
         Raises:
-            NotAMessage: it has no deadline, no arguments, or an id that no reply file can have.
+            NotAMessage: it has no deadline or arguments, or its id cannot be a file name.
         """
         deadline = message.extra.get("deadline")
         arguments = message.extra.get("arguments", {})
@@ -125,7 +126,7 @@ class ControlRequest:
             raise NotAMessage("a request needs an id that can be a file's name")
         boot, uptime = message.extra.get("boot"), message.extra.get("uptime")
         if not (isinstance(boot, str) and is_moment(uptime)):
-            boot, uptime = None, 0.0  # from a foreign program
+            boot, uptime = None, 0.0  # sent by another program
         return cls(
             id=message.id,
             sender=message.sender,
@@ -147,11 +148,11 @@ class ControlReply:
 
     @classmethod
     def of_error(cls, error: TeamError) -> ControlReply:
-        """Make the reply that says what went wrong."""
+        """Make the reply for an error."""
         return cls(text=str(error), exit_code=ExitCode(error.exit_code))
 
     def raise_unless_done(self) -> ControlReply:
-        """Return the reply itself.
+        """Return the reply if its request succeeded.
 
         Raises:
             TeamError: the request was refused or failed.
@@ -183,8 +184,8 @@ def ask(
     """Send a request to the running supervisor and wait for its reply.
 
     Raises:
-        NoTeamd: none runs.
-        DeadlinePassed: no reply came in time; the request will not begin any more.
+        NoTeamd: no supervisor is running.
+        DeadlinePassed: no reply came in time; the request will not start later.
     """
     seconds, made = timeout_seconds, request_id or new_id()
     request = ControlRequest.within(seconds, command, arguments=arguments, id=made)
@@ -200,21 +201,21 @@ def submit(paths: TeamPaths, request: ControlRequest, *, durable: bool = False) 
 
     Args:
         paths: the team.
-        request: what is asked.
-        durable: for a sender that does not wait for the reply, and would not ask again.
+        request: the request.
+        durable: whether to sync it to disk, for a sender that neither waits nor asks again.
 
     Raises:
-        NoTeamd: none runs.
+        NoTeamd: no supervisor is running.
     """
     pidfile.check(paths)
     Mailbox(paths, TEAMD, durable=durable).put(request.encode())
 
 
 def collect(paths: TeamPaths, request_id: str) -> ControlReply | None:
-    """Take the reply to a request; return `None` where there is none yet.
+    """Return and remove the reply to a request; `None` if it has not arrived.
 
     Raises:
-        NoTeamd: the supervisor has died, so there is no use in waiting.
+        NoTeamd: the supervisor has died, so no reply will come.
     """
     file = _reply_file(paths, request_id)
     content = files.read(file)
@@ -222,7 +223,7 @@ def collect(paths: TeamPaths, request_id: str) -> ControlReply | None:
         try:
             pidfile.check(paths)
         except NoTeamd:
-            if (content := files.read(file)) is None:  # or it has replied just before it ended
+            if (content := files.read(file)) is None:  # it may have replied just before it ended
                 raise
         else:
             return None
@@ -231,7 +232,7 @@ def collect(paths: TeamPaths, request_id: str) -> ControlReply | None:
 
 
 def overdue(seconds: float) -> DeadlinePassed:
-    """Make the error of a reply that did not come in time."""
+    """Make the error for a reply that did not come in time."""
     return DeadlinePassed(
         f"teamd did not answer within {seconds:g} s; "
         "`teamctl logs teamd` shows what it does, `teamctl team` whether it was done"
@@ -239,14 +240,14 @@ def overdue(seconds: float) -> DeadlinePassed:
 
 
 def reply(paths: TeamPaths, request_id: str, given: ControlReply) -> None:
-    """Write the reply where the sender of the request waits for it."""
+    """Write the reply file that the sender waits for."""
     with translate_os_errors(paths.replies):
         check_folder(paths.replies)
     files.replace(_reply_file(paths, request_id), given.encode(), durable=False)
 
 
 def sweep(paths: TeamPaths) -> None:
-    """Remove old replies that nobody has collected."""
+    """Remove old replies that were never collected."""
     replies = directories.list_files(paths.replies, "*.json")
     for file in directories.older(replies, seconds=KEPT_SECONDS):
         files.remove(file)

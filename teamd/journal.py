@@ -1,7 +1,7 @@
-"""Logs for machines and people: one JSON object a line, rotated.
+"""Logs for people and programs: rotated files with one JSON object per line.
 
-`logging` would have them take as long to load as a third of a start: it brings sockets, pickles,
-queues and threads, which a file needs none of.
+The module `logging` is not used. It imports sockets, pickle, queues and threads, which take a third
+of the start time.
 """
 
 from __future__ import annotations
@@ -51,28 +51,29 @@ class LoggedEvent(StrEnum):
 
 
 class Journal:
-    """Notes events with their facts: `journal.note("forked", pid=42)`.
+    """Writes events with their facts: `journal.note("forked", pid=42)`.
 
-    What cannot be written is left out: a log must not end what it reports on.
+    An entry that cannot be written is dropped, because a log must not end the process that writes
+    it.
 
     Args:
-        path: the file. Its folder is created again if somebody removed it. If the team directory
-            above it was replaced, entries still go to the old file, wherever that was moved.
+        path: the file. Its folder is created again if it was removed. If the team directory above
+            it was replaced, entries still go to the old file in its new place.
         who: the process that writes the entries.
         mask: keeps secrets out of the entries.
     """
 
     def __init__(self, path: Path, who: str, mask: Mask | None = None) -> None:
-        self._file = _RotatingFile(Path(os.path.abspath(path)))  # noqa: PTH100 -- links stay
+        self._file = _RotatingFile(Path(os.path.abspath(path)))  # noqa: PTH100 -- keeps links
         self._who = who
         self._mask = mask or Mask()
 
     def note(self, event: str, **facts: Any) -> None:
-        """Write an event that belongs to ordinary work."""
+        """Write an event of ordinary work."""
         self._write("info", event, facts)
 
     def warn(self, event: str, **facts: Any) -> None:
-        """Write an event that a person should look at."""
+        """Write an event that needs a person's attention."""
         self._write("warning", event, facts)
 
     def error(self, event: str, error: BaseException, **facts: Any) -> None:
@@ -83,7 +84,6 @@ class Journal:
         self._write("error", event, {**facts, "traceback": lines.removesuffix("\n")})
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def _write(self, level: str, event: str, facts: dict[str, Any]) -> None:
@@ -96,12 +96,12 @@ class Journal:
         text = json.dumps(line, ensure_ascii=False, default=str)
         if self._mask.text(text) == text:
             return text
-        # Value by value: a password of digits may also be found in a number.
+        # Mask each value alone: a secret of digits may also occur in a number.
         return json.dumps(self._mask.value(json.loads(text)), ensure_ascii=False)
 
 
 class _RotatingFile:
-    """A file that is opened again after another process or a person has moved it away."""
+    """A log file that is opened again after another process or a person has moved it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -109,18 +109,18 @@ class _RotatingFile:
         self._fd: int | None = None
 
     def append(self, line: bytes) -> None:
-        """Write a line, in a new file where it would be too long for this one.
+        """Write a line; if the file would become too large, start a new file.
 
         Raises:
-            OSError: it cannot be written.
-            StrangeFile: something else stands there.
+            OSError: the line cannot be written.
+            StrangeFile: the path is not a regular file.
         """
         if self._fd is not None and self._at_home and _identity(self._fd) != _identity(self._path):
             self.close()
         fd = self._open()
         if (size := os.fstat(fd).st_size) and size + len(line) >= MAX_BYTES:
-            # Another process may have done it a moment ago, or the folder be read-only: the line
-            # is worth more than the limit.
+            # Another process may have just rotated it, or the folder may be read-only. Writing the
+            # line matters more than the size limit.
             with suppress(OSError):
                 self._rotate()
             fd = self._open()
@@ -128,7 +128,7 @@ class _RotatingFile:
             line = line[os.write(fd, line) :]
 
     def close(self) -> None:
-        """Close the file; the next line opens one."""
+        """Close the file; the next line opens it again."""
         if self._fd is not None:
             fd, self._fd = self._fd, None
             os.close(fd)
@@ -158,7 +158,7 @@ class _RotatingFile:
 
 
 def _identity(file: int | Path) -> tuple[int, int] | None:
-    """Return the identity of a file by path or descriptor; `None` if it does not exist."""
+    """Return the device and inode of a path or descriptor; `None` if it does not exist."""
     with suppress(OSError):
         found = os.fstat(file) if isinstance(file, int) else file.stat()
         return found.st_dev, found.st_ino

@@ -1,4 +1,4 @@
-"""Known secrets, and texts and outputs without them."""
+"""Replaces known secrets in texts and in the output of commands."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 
 MASK: Final = "[secret]"
-SHORTEST: Final = 8  # characters; a shorter one would be found in words that are none
-_BASE64_BYTES: Final = 3  # that four characters encode
-_ESCAPE: Final = "surrogateescape"  # a variable may hold any bytes
+SHORTEST: Final = 8  # characters; shorter secrets could also occur in ordinary text
+_BASE64_BYTES: Final = 3  # three bytes become four characters
+_ESCAPE: Final = "surrogateescape"  # a variable may contain any bytes
 
 
 class Mask:
-    """Replaces the secrets that this process knows, as they are or in a usual encoding.
+    """Replaces the secrets that this process knows, in plain form and in common encodings.
 
-    It protects from accidents, and from a key that a command just prints. It cannot find what was
-    taken apart or encrypted.
+    It protects against accidents, and against a command that just prints a key. It does not find a
+    secret that was split or encrypted.
 
     Args:
-        secrets: those known from the beginning; `learn` adds others.
+        secrets: the first secrets; `learn` adds others.
     """
 
     def __init__(self, *secrets: str) -> None:
@@ -33,23 +33,23 @@ class Mask:
         self.learn(*secrets)
 
     def learn(self, *secrets: str) -> None:
-        """Mask these too, from now on; one that is too short to be told from words is left out."""
+        """Mask more secrets; those shorter than `SHORTEST` are ignored."""
         known = self._known.union(secret for secret in secrets if len(secret) >= SHORTEST)
         if known == self._known:
             return
         self._known = known
-        # The longest that begins at a place is the one to replace.
+        # Longest first: the longest secret that starts at a position is replaced.
         forms = {form for secret in known for form in _forms(secret)}
         self._forms = sorted(forms, key=len, reverse=True)
         self._encoded = [form.encode(errors=_ESCAPE) for form in self._forms]
 
     def text(self, text: str) -> str:
-        """Return a text without secrets."""
+        """Return a text with its secrets replaced."""
         there = [re.escape(form) for form in self._forms if form in text]
         return re.sub("|".join(there), MASK, text) if there else text
 
     def value(self, value: Any) -> Any:
-        """Return a value as JSON has it, without secrets in its texts; keys stay."""
+        """Return a JSON value with the secrets in its strings replaced; keys are unchanged."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -59,7 +59,7 @@ class Mask:
         return value
 
     def split(self, data: bytes) -> tuple[bytes, bytes]:
-        """Return an output without secrets, and its end that may be the begin of one."""
+        """Return the masked output, and the rest at its end that may be the start of a secret."""
         there = [re.escape(form) for form in self._encoded if form in data]
         held_at = len(data) - self._overlap(data)
         parts, at = [], 0
@@ -68,21 +68,24 @@ class Mask:
                 break
             parts += [data[at : found.start()], MASK.encode()]
             at = found.end()
-            if at > held_at:  # what seemed to be the begin of one is in the middle of this one
+            if at > held_at:  # the possible start lies within this secret
                 held_at = len(data) - self._overlap(data[at:])
         return b"".join([*parts, data[at:held_at]]), data[held_at:]
 
     def _overlap(self, data: bytes) -> int:
-        """Return how much of the end of an output is the begin of a secret."""
+        """Return the number of bytes at the end of an output that may start a secret."""
         return max((_common(data, form) for form in self._encoded), default=0)
 
 
 class MaskedOutput:
-    """Takes an output in pieces, inside a `with` block; finds a secret wherever the cuts are.
+    """Masks output that arrives in chunks, also secrets that are split between chunks.
+
+    Use it as a context manager.
 
     Args:
         mask: knows the secrets.
-        sink: gets the output without them; what might be the begin of one waits for what follows.
+        sink: gets the masked output. A possible start of a secret is held back until the next
+            chunk.
     """
 
     def __init__(self, mask: Mask, sink: Callable[[bytes], object]) -> None:
@@ -91,7 +94,7 @@ class MaskedOutput:
         self._held = b""
 
     def take(self, chunk: bytes) -> None:
-        """Add what came."""
+        """Mask a chunk and pass it on."""
         clear, self._held = self._mask.split(self._held + chunk)
         if clear:
             self._sink(clear)
@@ -100,7 +103,7 @@ class MaskedOutput:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Pass on what waited: nothing comes after it."""
+        """Pass on the held back bytes, because no chunk follows."""
         held, self._held = self._held, b""
         if held:
             whole = self._mask.text(held.decode(errors=_ESCAPE))
@@ -108,38 +111,38 @@ class MaskedOutput:
 
 
 class MaskedStream(io.TextIOWrapper):
-    """A text stream such as standard error, to which no secret is written.
+    """Replaces a text stream, such as standard error, and masks the texts written to it.
 
     Args:
         mask: knows the secrets.
-        stream: whose place it takes.
+        stream: the replaced stream.
     """
 
     def __init__(self, mask: Mask, stream: io.TextIOWrapper) -> None:
         encoding, errors = stream.encoding, stream.errors
         super().__init__(stream.buffer, encoding, errors, line_buffering=True)
         self._mask = mask
-        self._below = stream  # which would close the file when nobody knows it any more
+        self._below = stream  # kept: once garbage collected, it would close the file
 
     def write(self, text: str, /) -> int:
-        """Write a text without secrets."""
+        """Mask and write a text."""
         super().write(self._mask.text(text))
         return len(text)
 
 
 def may_be_masked(text: str, masked: str) -> bool:
-    """Whether a text is, or may be, another one without its secrets."""
+    """Return whether `masked` may be the masked form of a text."""
     parts = map(re.escape, masked.split(MASK))
     return re.fullmatch(".+".join(parts), text, re.DOTALL) is not None
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield a secret as it is, in JSON, in a URL, in hex, and in base64 within a longer text."""
+    """Yield a secret in plain form, in JSON, in a URL, in hex and in base64 within longer text."""
     data = secret.encode(errors=_ESCAPE)
     yield from (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
     yield from (quote(data), quote(data, safe=""), data.hex(), data.hex().upper())
     for before in range(_BASE64_BYTES):
-        # Characters that hold bits of what stands before or behind it are anything.
+        # Skip the characters that also encode bits of the neighbouring bytes.
         first = -(-before * 4 // _BASE64_BYTES)
         last = (before + len(data)) * 4 // _BASE64_BYTES
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
@@ -147,7 +150,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _common(data: bytes, form: bytes) -> int:
-    """Return the length of the longest part that ends the one and begins the other."""
+    """Return the length of the longest suffix of `data` that is a prefix of `form`."""
     tail = data[-(len(form) - 1) :]
     at = tail.find(form[:1])
     while at >= 0 and not form.startswith(tail[at:]):

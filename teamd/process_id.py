@@ -1,4 +1,4 @@
-"""The identity of a process: its pid and when it started, because pids are used again."""
+"""The identity of a process: its pid and start time, because pids are reused."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pathlib import Path
 
 from teamd.errors import StoreError
 
-STAT_FLAGS = 9  # fields of /proc/PID/stat, proc(5)
+STAT_FLAGS = 9  # fields of /proc/PID/stat after the name, see proc(5)
 STAT_START_TIME = 22  # in clock ticks since boot
 _STAT_USER_TIME = 14  # in clock ticks
 _STAT_SYSTEM_TIME = 15
-_STAT_PAGES = 24  # that are in memory
+_STAT_PAGES = 24  # in pages
 _EXITING = 0x4  # PF_EXITING of the kernel's sched.h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """One process of this boot.
+    """A process of this boot.
 
     Attributes:
         pid: the process id.
-        started: when it started; on Linux clock ticks since boot, which no change of the clock
-            moves, elsewhere seconds since the epoch.
+        started: when it started. On Linux in clock ticks since boot, which do not depend on the
+            time of day; elsewhere in seconds since the epoch.
     """
 
     pid: int
@@ -35,32 +35,32 @@ class Identity:
 
     @classmethod
     def of(cls, pid: int) -> Identity | None:
-        """The identity of a live process; `None` if it is gone or only waits to be reaped."""
+        """Return the identity of a live process; `None` if it has ended or is a zombie."""
         started = _start_time(pid)
         return None if started is None else cls(pid=pid, started=started)
 
     @classmethod
     def own(cls) -> Identity:
-        """The identity of the calling process; it is looked up once."""
+        """Return the identity of the calling process, from a cache."""
         return _own(os.getpid(), os.getppid())
 
     @property
     def alive(self) -> bool:
-        """Return whether this very process, not a later one with its pid, still runs."""
+        """Whether this process, and not a later one with the same pid, still runs."""
         return _start_time(self.pid) == self.started
 
     @property
     def ending(self) -> bool:
-        """Return whether the process was killed and the kernel is still removing it.
+        """Whether the process was killed and the kernel is still removing it.
 
-        Closing an inotify queue can take 100 ms, during which the process keeps its locks.
+        Closing an inotify queue can take 100 ms, and the process keeps its locks until then.
         """
         fields = _stat(self.pid) if sys.platform == "linux" and self.alive else None
         return fields is not None and bool(int(fields[STAT_FLAGS - 3]) & _EXITING)
 
     @property
     def at_work(self) -> bool:
-        """Return whether it runs, and was not killed."""
+        """Whether the process runs and was not killed."""
         return not self.ending and self.alive  # in this order: it may end in between
 
     def usage(self) -> tuple[float | None, int | None]:
@@ -77,7 +77,8 @@ class Identity:
     def memory(self) -> int | None:
         """Return the proportional set size in bytes; `None` if unknown.
 
-        Only a process that may trace this one can read it: for a teammate, itself and root.
+        Only a process that may trace this one can read it; for a teammate, these are the teammate
+        itself and root.
         """
         with suppress(OSError, ValueError):
             found = _memory_of(str(self.pid))
@@ -85,15 +86,16 @@ class Identity:
         return None
 
     def signal(self, number: signal.Signals) -> bool:
-        """Signal this very process; returns whether it was still there to be signalled."""
+        """Send a signal to this process; return whether it still existed."""
         try:
             fd = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return False
-        except (AttributeError, OSError, OverflowError):  # macOS, an old kernel, no possible pid
+        except (AttributeError, OSError, OverflowError):  # macOS, old kernel, impossible pid
             return self.alive and _kill(self.pid, number)
         try:
-            # The descriptor names one process for good, so look only now who it is.
+            # From here on the descriptor refers to one process, so check only now that it is this
+            # one.
             if not self.alive:
                 return False
             _send(fd, number)
@@ -106,7 +108,7 @@ class Identity:
 
 @lru_cache(maxsize=1)
 def _own(pid: int, _parent: int) -> Identity:
-    """Return this process's identity; for a forked one both numbers are others."""
+    """Return the identity of this process; a forked process misses the cache."""
     me = Identity.of(pid)
     if me is None:
         raise StoreError("/proc is missing, which teamd needs; `mount -t proc proc /proc` adds it")
@@ -121,10 +123,10 @@ def own_memory() -> int | None:
 
 
 def _memory_of(pid: str) -> int:
-    """Return the proportional set size that the kernel tells, in bytes; proc_pid_smaps(5).
+    """Return the proportional set size in bytes, see proc_pid_smaps(5).
 
     Raises:
-        OSError, ValueError: it does not tell.
+        OSError, ValueError: the kernel does not report it.
     """
     for line in Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines():
         name, *figures = line.split()
@@ -154,17 +156,17 @@ def _start_time(pid: int) -> float | None:
 
 
 def _stat(pid: int) -> list[bytes] | None:
-    """The fields of /proc/PID/stat from the third on, the state; `None` where there is none."""
+    """Return the fields of /proc/PID/stat from the third (the state) on; `None` if missing."""
     with suppress(FileNotFoundError, ProcessLookupError):
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-        # The second field is the program's name in parentheses and may hold anything, so count
-        # from the last parenthesis.
+        # The second field is the program's name in parentheses. It may contain any character, so
+        # the fields are counted from the last parenthesis.
         return stat[stat.rindex(b")") + 2 :].split()
     return None
 
 
 def _start_time_portable(pid: int) -> float | None:
-    import psutil  # noqa: PLC0415 -- 11 ms that Linux does not need to pay
+    import psutil  # noqa: PLC0415 -- saves 11 ms on Linux
 
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
@@ -173,7 +175,7 @@ def _start_time_portable(pid: int) -> float | None:
 
 
 def _usage_portable(pid: int) -> tuple[float | None, int | None]:
-    import psutil  # noqa: PLC0415 -- the same
+    import psutil  # noqa: PLC0415 -- saves 11 ms on Linux
 
     with suppress(psutil.Error):
         process = psutil.Process(pid)

@@ -1,8 +1,8 @@
-"""The environment variables that hold secrets: which they are, and how another process gets them.
+"""Recognizes environment variables that hold secrets, and passes them to another process.
 
-`/proc/PID/environ` shows the environment that a process was started with, whatever it has done to
-it since. So a process of ours is started without these variables; they come through a descriptor,
-and stand in its memory alone.
+`/proc/PID/environ` shows the environment with which a process was started, even after the process
+changed it. So our processes start without these variables. They read them from a descriptor and
+keep them only in memory.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from urllib.parse import unquote, urlsplit
 
 from teamd.errors import TeamError
 
-OPTION: Final = "--secrets-fd"  # of `teamd start`: the descriptor of what is handed over
+OPTION: Final = "--secrets-fd"  # of `teamd start`: the descriptor with the secrets
 KEY_VARIABLE: Final = "ANTHROPIC_API_KEY"
 TOKEN_VARIABLE: Final = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105 -- a variable's name
-_HEADERS_VARIABLE: Final = "ANTHROPIC_CUSTOM_HEADERS"  # the SDK's: a line each
+_HEADERS_VARIABLE: Final = "ANTHROPIC_CUSTOM_HEADERS"  # of the SDK, one header per line
 _ADDRESSES: Final = re.compile(r"ANTHROPIC_BASE_URL|\w+_PROXY", re.IGNORECASE)
-# Besides the SDK's what people and programs commonly name so: whoever can read the key of one
-# service can read that of another.
+# Names from the SDK and common names in other programs: a process that can read the key of one
+# service can read the keys of others.
 _NAMES: Final = re.compile(
     r"(?:\w*_)?(?:API_?KEY|ACCESS_KEY|SECRET_KEY|SIGNING_KEY|PRIVATE_KEY|SECRET|TOKEN|PASSWORD"
     r"|PASSWD|PASSPHRASE)",
@@ -35,57 +35,57 @@ _PLAIN_HEADERS: Final = re.compile(
 
 
 def split(environment: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return an environment in two parts: what everybody may see, and what holds a secret."""
+    """Return the variables without secrets, and those with secrets."""
     secret = {name: value for name, value in environment.items() if secrets_of(name, value)}
     plain = {name: value for name, value in environment.items() if name not in secret}
     return plain, secret
 
 
 def secrets_in(environment: Mapping[str, str]) -> list[str]:
-    """Return all secrets of an environment."""
+    """Return all secrets in an environment."""
     return [secret for name, value in environment.items() for secret in secrets_of(name, value)]
 
 
 def secrets_of(name: str, value: str) -> list[str]:
-    """Return the secrets in a variable, such as the password in an address."""
+    """Return the secrets in a variable, such as the password in a URL."""
     if _ADDRESSES.fullmatch(name):
         return secrets_in_address(value)
     if name == _HEADERS_VARIABLE:
         lines = (line.partition(":") for line in value.split("\n"))
         return secrets_in_headers({name.strip(): text.strip() for name, _, text in lines})
-    # A path leads to a secret and is none.
+    # The path of a file with a secret is not a secret.
     return [value] if value and _NAMES.fullmatch(name) and not value.startswith("/") else []
 
 
 def secrets_in_headers(headers: Mapping[str, str]) -> list[str]:
-    """Return the values of headers, and of one such as `Bearer KEY` the key as well."""
+    """Return the secret header values, and also the key alone in values such as `Bearer KEY`."""
     values = [value for name, value in headers.items() if not _PLAIN_HEADERS.fullmatch(name)]
     keys = [value.partition(" ")[2].strip() for value in values]
     return [secret for secret in (*values, *keys) if secret]
 
 
 def secrets_in_address(address: str) -> list[str]:
-    """Return the password in a URL, also as it is without the URL's quoting."""
+    """Return the password in a URL, both as written and with URL quoting decoded."""
     try:
         parts = urlsplit(address if "://" in address else f"//{address}")
         password = parts.username if parts.password is None else parts.password  # or a bare token
-    except ValueError:  # no address; whoever uses it says so
+    except ValueError:  # not a URL; the code that uses the variable reports it
         return []
     return [] if not password else list(dict.fromkeys((password, unquote(password))))
 
 
 @contextmanager
 def handed_over(environment: Mapping[str, str]) -> Iterator[int]:
-    """Yield a descriptor from which `receive` reads the secret variables, for a child to inherit.
+    """Yield a descriptor that a child inherits and from which `receive` reads the secrets.
 
     Raises:
-        TeamError: they are too long for a pipe.
-        OSError: there are no descriptors left.
+        TeamError: the secrets are too long for a pipe.
+        OSError: no more descriptors can be opened.
     """
     data = json.dumps(split(environment)[1]).encode()
     reader, writer = os.pipe()
     try:
-        os.set_blocking(writer, False)  # nobody reads yet
+        os.set_blocking(writer, False)  # nothing reads the pipe yet
         with os.fdopen(writer, "wb", buffering=0) as file:
             if file.write(data) != len(data):
                 size = f"{len(data)} bytes"
@@ -99,10 +99,10 @@ def handed_over(environment: Mapping[str, str]) -> Iterator[int]:
 
 
 def receive(fd: int) -> dict[str, str]:
-    """Read the variables that were handed over, and close the descriptor.
+    """Read the secret variables from a descriptor, and close it.
 
     Raises:
-        TeamError: nothing was handed over there.
+        TeamError: the descriptor does not contain variables.
     """
     try:
         with os.fdopen(fd, "rb") as file:

@@ -1,4 +1,4 @@
-"""Makes a working copy: aside, and renamed when it is whole: a kill leaves no half of it."""
+"""Makes a working copy in a temporary folder and renames it, so that a kill leaves no half copy."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ from teamd.sandbox.policy import Origin
 DISCARDED: Final = "refs/teamd/discarded"
 _KEPT_DAYS: Final = 30
 _TIME: Final = "%Y%m%dT%H%M%SZ"
-_TIME_IN_REF: Final = re.compile(r".*/(\d{8}T\d{6}Z)")  # in the order of their letters
+_TIME_IN_REF: Final = re.compile(r".*/(\d{8}T\d{6}Z)")  # sorts by time
 
 
 def now_in_refs() -> str:
-    """Return the time as it stands in the name of a ref, in UTC."""
+    """Return the current UTC time in the format of our ref names."""
     return datetime.now(UTC).strftime(_TIME)
 
 
 def sweep_discarded(source: Source) -> None:
-    """Remove the refs to what was discarded more than 30 days ago."""
+    """Remove the refs to work that was discarded more than 30 days ago."""
     oldest = (datetime.now(UTC) - timedelta(days=_KEPT_DAYS)).strftime(_TIME)
     for ref in source.ask("for-each-ref", "--format=%(refname)", DISCARDED).splitlines():
-        when = _TIME_IN_REF.match(ref)  # the last: a name may look like one
+        when = _TIME_IN_REF.match(ref)  # the last match, because a name may look like a time
         if when and when[1] < oldest:
             source.remove_ref(ref)
 
 
 _MAKING_SECONDS: Final = 600.0
 _MOST_SHALLOW_BYTES: Final = 1 << 24
-# What `git clone --shared` does, but that no ref of the source comes along: what these lead to is
-# not pinned there. The repository is on disk at the end; its files are when the kernel writes them,
-# as those of any clone. Arguments: branch, commit, format, name, address of the teammate.
+# Like `git clone --shared`, but without copying refs, because their commits are not pinned in the
+# source. The repository is synced to disk at the end; the kernel writes the files later, as for any
+# clone. Arguments: branch, commit, format, name, address of the teammate.
 _CLONE: Final = """
 case $3 in sha1) git init -q --template= ;; *) git init -q --template= --object-format="$3" ;; esac
 mkdir -p .git/objects/info .git/info .git/hooks
@@ -66,7 +66,7 @@ git update-ref -m clone "refs/heads/$1" "$2"
 git -c checkout.workers=0 reset -q --hard
 sync .git/HEAD .git/config .git/index ".git/refs/heads/$1" .git/objects/info/alternates
 """
-# Names what is not in it as the project's authors see it.
+# Lists files of git-lfs and submodules, whose content the copy does not have.
 _LACKS: Final = """
 git ls-files -z -- ':(attr:filter=lfs)' | tr -cd '\\0' | wc -c
 [ -f .gitmodules ] || exit 0
@@ -76,47 +76,50 @@ git ls-files --stage -z | tr '\\n\\0' '?\\n' | sed -n 's/^160000 [^\t]*\t//p'
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """A working copy, and in a sentence what it lacks; empty for nothing, or one that was there."""
+    """A working copy, and a sentence about its missing content.
+
+    The sentence is empty if nothing is missing, or if the copy existed before.
+    """
 
     copy: Copy
     lacks: str = ""
 
 
 def check_source(paths: TeamPaths, folder: Path) -> Head:
-    """Return what a working copy of a folder would be made of.
+    """Return the commit from which a working copy of a folder would be made.
 
     Raises:
-        TeamError: there can be none; the sentence says why and what to do.
+        TeamError: no copy can be made; the message says why and what to do.
     """
     return read_head(Source.of(folder, [paths.work]))
 
 
 def make_copy(paths: TeamPaths, name: str, team: str, folder: Path) -> CopyResult:
-    """Make a teammate's working copy of a folder, or find the one that it has.
+    """Make a teammate's working copy of a folder, or find its existing one.
 
     Args:
         paths: the team.
-        name: the teammate's.
-        team: the team's name, for the identity that commits get.
-        folder: the person's.
+        name: the name of the teammate.
+        team: the team's name, for the author of commits.
+        folder: the person's project folder.
 
     Raises:
-        TeamError: none can be made, and nothing is left of it; the sentence says why.
+        TeamError: no copy can be made, and nothing is left of the attempt; the message says why.
     """
     with locks.locked(record.lock_file(paths, name), timeout_seconds=_MAKING_SECONDS):
         if (found := record.find(paths, name)) is not None:
             return CopyResult(settle(paths, found))
-        if files.exists(record.record_file(paths, name)):  # the person removed it, or a kill
+        if files.exists(record.record_file(paths, name)):  # removed, or killed while made
             files.remove(record.record_file(paths, name))
         _check_free(paths.copy(name))
         return _make(paths, name, team, folder)
 
 
 def settle(paths: TeamPaths, copy: Copy) -> Copy:
-    """Have a copy borrow the objects of where its project stands now; its lock is held.
+    """Let a copy borrow objects from the present place of its project; the caller holds its lock.
 
     Raises:
-        TeamError: it cannot be done.
+        TeamError: git fails.
     """
     if not copy.moved:
         return copy
@@ -130,10 +133,10 @@ def settle(paths: TeamPaths, copy: Copy) -> Copy:
 
 
 def remove_copy(paths: TeamPaths, name: str, folder: Path) -> None:
-    """Remove a copy in which nobody has worked, or what a kill has left of one.
+    """Remove a copy without work, or the rest of a copy whose making was killed.
 
     Raises:
-        TeamError, OSError: something cannot be removed; the next making does it.
+        TeamError, OSError: it cannot be removed; the next `make_copy` tries again.
     """
     with locks.locked(record.lock_file(paths, name)):
         for tree in (_aside(paths, name), paths.copy(name)):
@@ -144,19 +147,19 @@ def remove_copy(paths: TeamPaths, name: str, folder: Path) -> None:
 
 
 def clone(paths: TeamPaths, into: Path, head: Head, copy: Copy) -> str:
-    """Clone a commit into a folder, with the branch and the identity of a copy.
+    """Clone a commit into a folder, with the branch and author of a copy.
 
     Args:
         paths: the team.
-        into: a folder of `paths.work`; whatever stands there is removed first.
-        head: the commit, which the person's repository has; `at` of a source gives any.
-        copy: whose branch and identity it gets.
+        into: a folder in `paths.work`, whose old content is removed first.
+        head: a commit of the person's repository; see `head_at` for any commit.
+        copy: the copy whose branch and author are used.
 
     Returns:
-        What it lacks, in a sentence.
+        A sentence about missing content.
 
     Raises:
-        TeamError: it cannot be done; what was begun is removed.
+        TeamError: it failed, and its folder was removed.
     """
     with translate_os_errors(into):
         remove_tree(into)
@@ -172,7 +175,7 @@ def clone(paths: TeamPaths, into: Path, head: Head, copy: Copy) -> str:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder with all that is in it; no link is followed."""
+    """Remove a folder and its content without following links."""
     if folder.is_symlink():
         folder.unlink()
     if folder.exists():
@@ -209,18 +212,18 @@ def _check_free(folder: Path) -> None:
 
 
 def hand_over(git: SandboxedGit, head: Head) -> None:
-    """Put into the sandbox what is not an argument."""
+    """Write the files that the clone script reads into the sandbox."""
     _name_objects(git, head.origin)
     with suppress(FileNotFoundError):
         files.replace(git.scratch / "shallow", _read_shallow(head.shallow), durable=False)
 
 
 def _read_shallow(path: Path) -> bytes:
-    """Read where a history is cut off; commands may have put something else there.
+    """Read the file that lists where a shallow history ends; a command may have replaced it.
 
     Raises:
-        TeamError: it is no file.
-        FileNotFoundError: it is not there.
+        TeamError: it is not a regular file.
+        FileNotFoundError: it does not exist.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -20,8 +20,8 @@ _GLANCE_SECONDS: Final = 20.0  # for commands that show many copies
 _MOST_NAMED: Final = 5
 _FACTS: Final = 4
 _SHORT: Final = 12
-_LINK: Final = "160000"  # the mode of a repository inside of a commit
-# Arguments: the branch, the base. A line each, then the files.
+_LINK: Final = "160000"  # the mode of a submodule or other nested repository
+# Arguments: branch, base. Prints one line per fact, then the files.
 _STATE: Final = """
 git symbolic-ref -q HEAD || echo
 git rev-parse --verify -q 'HEAD^{commit}'
@@ -31,7 +31,7 @@ echo "$tip"
 git rev-list --count HEAD "$tip" "^$2"
 git status --porcelain -z --no-renames --untracked-files=all
 """
-# New objects go to the sandbox's own folder: the copy is read-only meanwhile.
+# New objects go to the sandbox's temporary folder, because the copy is read-only.
 ASIDE: Final = f"""
 mkdir -p /tmp/objects
 export GIT_OBJECT_DIRECTORY=/tmp/objects
@@ -46,7 +46,7 @@ if git ls-files -v | grep -q '^[a-zS]'; then
   git ls-files -z | git update-index -z --no-skip-worktree --stdin
 fi
 """
-# An index of our own, as the copy's; files at which git was told not to look are looked at.
+# Uses a temporary index. Files marked assume-unchanged or skip-worktree are compared as well.
 OWN_INDEX: Final = f"""{ASIDE}
 if [ -f "$GIT_DIR/index" ]; then cp "$GIT_DIR/index" /tmp/index; fi
 {_UNHIDE}"""
@@ -82,10 +82,10 @@ class WorkState:
 
 
 def look(paths: TeamPaths, copy: Copy) -> WorkState:
-    """Return the state of a copy as it is now.
+    """Return the present state of a copy.
 
     Raises:
-        TeamError: it is damaged, or cannot be looked at.
+        TeamError: it is damaged or cannot be read.
     """
     return _look(paths, copy, _LOOK_SECONDS)
 
@@ -96,7 +96,7 @@ def _look(paths: TeamPaths, copy: Copy, seconds: float) -> WorkState:
 
 
 def to_json(paths: TeamPaths, copy: Copy) -> dict[str, Any]:
-    """Return a copy as `team --json` shows it; numbers are `null` where it cannot be looked at."""
+    """Return a copy as `team --json` shows it; numbers are `null` if it cannot be read."""
     shown = {"path": str(copy.folder), "branch": copy.branch, "base": copy.base}
     try:
         state = _look(paths, copy, _GLANCE_SECONDS)
@@ -110,7 +110,7 @@ def read_state(git: SandboxedGit, copy: Copy, seconds: float = _LOOK_SECONDS) ->
     """Return the state of a copy.
 
     Raises:
-        TeamError: it is damaged, or that takes longer.
+        TeamError: it is damaged, or reading takes longer than `seconds`.
     """
     done = git.run(_UNHIDE + _STATE, copy.branch, copy.base, seconds=seconds)
     facts = done.stdout.split(b"\n", _FACTS)
@@ -132,19 +132,20 @@ def read_state(git: SandboxedGit, copy: Copy, seconds: float = _LOOK_SECONDS) ->
 def fetch_commit(
     git: SandboxedGit, source: Source, commit: str, known: Sequence[str], *, prefix: str = ""
 ) -> None:
-    """Bring a commit of a copy into the person's repository, where no ref leads to it yet.
+    """Copy a commit from a working copy into the person's repository, without a ref.
 
-    Its objects are packed in the sandbox, checked as `fsck` does, and must be all there.
+    The objects are packed in the sandbox. Then they are checked as by `git fsck`, and must be
+    complete.
 
     Args:
-        git: of the copy.
+        git: runs in the working copy.
         source: the person's repository.
-        commit: the copy's.
+        commit: a commit of the working copy.
         known: commits that the person's repository has.
-        prefix: a script that comes before packing.
+        prefix: a script that runs before packing.
 
     Raises:
-        TeamError: that was not possible; the person's repository has no new ref.
+        TeamError: it failed; the person's repository has no new ref.
     """
     wanted = "".join(f"{line}\n" for line in (commit, *(f"^{one}" for one in known)))
     with tempfile.TemporaryFile(dir=git.scratch.parent) as pack:
@@ -154,16 +155,16 @@ def fetch_commit(
 
 
 def take_objects(source: Source, commit: str, known: Sequence[str], pack: int) -> None:
-    """Take a commit into the person's repository from a pack that was made in a sandbox.
+    """Add a commit to the person's repository from a pack that was made in a sandbox.
 
     Args:
         source: the person's repository.
-        commit: that is new.
+        commit: the new commit.
         known: commits that the repository has.
-        pack: a descriptor of what `git pack-objects` wrote.
+        pack: a descriptor of the output of `git pack-objects`.
 
     Raises:
-        TeamError: objects are missing or unsound; the person's repository has no new ref.
+        TeamError: objects are missing or damaged; the person's repository has no new ref.
     """
     source.add_pack(pack)
     missing = ("rev-list", "--objects", "--quiet", commit, "--not", *known)
@@ -174,17 +175,17 @@ def take_objects(source: Source, commit: str, known: Sequence[str], pack: int) -
 
 
 def _links(source: Source, old: str, new: str) -> set[str]:
-    """Return where a commit names a repository, and another one does not."""
+    """Return the paths where the new commit has a nested repository and the old one does not."""
     said = source.do("diff-tree", "-r", "-z", "--raw", "--no-renames", old, new).split("\0")
-    changes = zip(said[::2], said[1::2], strict=False)  # `:old new …`, the path
+    changes = zip(said[::2], said[1::2], strict=False)  # pairs of `:old new …` and the path
     return {at for modes, at in changes if _LINK in modes.split()[1] and _LINK not in modes[:7]}
 
 
 def _check_known(source: Source, commit: str, links: set[str]) -> None:
-    """See that it is said of repositories in a commit where they come from: it has no more of them.
+    """Check that `.gitmodules` lists the nested repositories, because a commit lacks their content.
 
     Raises:
-        TeamError: it is not.
+        TeamError: it does not list all of them.
     """
     words = ("config", "--blob", f"{commit}:.gitmodules", "-z", "--get-regexp", r"\.path$")
     said = source.ask(*words).split("\0")
@@ -196,14 +197,14 @@ def _check_known(source: Source, commit: str, links: set[str]) -> None:
 
 
 def count_new(source: Source, copy: Copy, tip: str, *, within: str) -> int:
-    """Return how many commits of a teammate's another commit has not, squashed or not."""
+    """Count the commits of a teammate that another commit does not contain, squashed or not."""
     squashed = copy.squashed and source.holds(copy.squashed, within=within)
     known = (copy.first, within, *([copy.base] if squashed else ()))
     return int(source.do("rev-list", "--count", "--ignore-missing", tip, "--not", *known))
 
 
 def name_files(files: Sequence[str]) -> str:
-    """Return the names of files for a sentence; not too many of them, and all on one line."""
+    """Return a few file names on one line, for a sentence."""
     shown = ", ".join(one if one.isprintable() else repr(one) for one in files[:_MOST_NAMED])
     more = len(files) - _MOST_NAMED
     return f"{shown} and {more} more" if more > 0 else shown
@@ -213,8 +214,8 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-# Arguments: the base, when to colour. Untracked files are taken into an index of our own; a
-# repository of its own in the copy has a slash behind its name, and is no file.
+# Arguments: base, when to color. Untracked files are added to a temporary index. The path of a
+# nested repository ends with a slash; it is not a file.
 _DIFF: Final = """
 git ls-files -z --others --exclude-standard >/tmp/others
 grep -z '/$' </tmp/others | tr '\\n\\0' '?\\n' | while IFS= read -r at; do
@@ -228,7 +229,7 @@ git diff --no-ext-diff --no-textconv --color="$2" "$1" --
 
 @contextmanager
 def opened_diff(paths: TeamPaths, copy: Copy, *, colour: bool = False) -> Iterator[IO[bytes]]:
-    """Yield a file with the difference between a copy and its base; its words are the agent's.
+    """Yield a file with the difference between a copy and its base; the agent wrote its content.
 
     Raises:
         TeamError: the copy is damaged.
@@ -244,11 +245,11 @@ def opened_diff(paths: TeamPaths, copy: Copy, *, colour: bool = False) -> Iterat
 
 
 def pager_of(source: Source) -> str:
-    """Return the pager that the person's git would take there; empty for none."""
+    """Return the person's git pager in that repository; empty for none."""
     pager = source.ask("var", "GIT_PAGER")
     return "" if pager == "cat" else pager
 
 
 def wants_colour(source: Source) -> bool:
-    """Return whether the person's git would colour a difference on a terminal."""
+    """Return whether the person's git colors diffs on a terminal."""
     return source.ask("config", "--get-colorbool", "color.diff", "true") == "true"

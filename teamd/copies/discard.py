@@ -1,4 +1,4 @@
-"""Resets a working copy to its base, and keeps what was in it for 30 days."""
+"""Resets a working copy to its base and keeps its work for 30 days."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories, locks
 from teamd.files.paths import TeamPaths
 
-# Arguments: the name, the tip of its branch, if that is another than what is checked out. No commit
-# holds what is in a repository inside of the copy: it is not to be told as kept.
+# Arguments: name, tip of its branch if another commit is checked out. Fails for a nested
+# repository, because no commit would contain its files, and they must not be reported as kept.
 _SAVE: Final = """
 export GIT_AUTHOR_NAME="$1" GIT_AUTHOR_EMAIL="$1" GIT_COMMITTER_NAME="$1" GIT_COMMITTER_EMAIL="$1"
 git add -A .
@@ -32,9 +32,9 @@ tree=$(git write-tree)
 if [ -z "$2" ] && [ "$tree" = "$(git rev-parse 'HEAD^{tree}')" ]; then git rev-parse HEAD; exit; fi
 git commit-tree "$tree" -p HEAD ${2:+-p "$2"} -m "what was discarded of $1"
 """
-# From what was saved to the base, by the index of that: git overwrites and removes no file that was
-# changed since, and none that it does not know. Ends with 75 where something has moved.
-# Arguments: the branch, its base, what was saved, the commit checked out, the tip of the branch.
+# Moves from the saved commit to the base by the index of the saved commit. So git does not
+# overwrite or remove files that changed since, or untracked files. Exits with 75 if something has
+# changed. Arguments: branch, base, saved commit, checked out commit, tip of the branch.
 _RESET: Final = """
 [ "$(git rev-parse HEAD)" = "$4" ] || exit 75
 tip=$(git rev-parse -q --verify "refs/heads/$1" || :)
@@ -54,11 +54,11 @@ _MOST_TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discarded:
-    """The base that a copy was reset to, and where its work is kept.
+    """The base to which a copy was reset, and where its work is kept.
 
     Attributes:
-        base: the commit that the copy stands at.
-        kept: a ref in the person's repository, or a folder; empty where there was nothing.
+        base: the commit that is now checked out.
+        kept: a ref in the person's repository, or a folder; empty if there was no work.
     """
 
     base: str
@@ -68,12 +68,12 @@ class Discarded:
 def discard(paths: TeamPaths, name: str, *, force: bool = False) -> Discarded:
     """Reset a working copy to its base.
 
-    Files that git ignores stay, and so do other branches.
+    Ignored files and other branches stay.
 
     Args:
         paths: the team.
-        name: the teammate's, which may be at work.
-        force: whether also where there is work; it is kept.
+        name: the name of the teammate, which may be at work.
+        force: whether to discard work, which is then kept for 30 days.
 
     Raises:
         TeamError: there is work, or it could not be kept; then nothing has changed.
@@ -86,7 +86,7 @@ def discard(paths: TeamPaths, name: str, *, force: bool = False) -> Discarded:
             done = _reset(paths, copy, source, force=force)
         except (GitKilled, StoreError):
             raise
-        except TeamError:  # git cannot read it, or what is in it is not fit for a repository
+        except TeamError:  # git cannot read the copy, or its work cannot be committed
             if not force:
                 raise
             return _make_anew(paths, copy, source)
@@ -99,7 +99,7 @@ def discard(paths: TeamPaths, name: str, *, force: bool = False) -> Discarded:
 
 
 def _reset(paths: TeamPaths, copy: Copy, source: Source, *, force: bool) -> Discarded | None:
-    """Reset a copy; return `None` if its teammate keeps writing, so that nothing was done."""
+    """Reset a copy; return `None` if nothing was reset because its teammate keeps writing."""
     ref = _free_ref(copy, source)
     for _ in range(_MOST_TRIES):
         state = copy_status.look(paths, copy)
@@ -111,7 +111,7 @@ def _reset(paths: TeamPaths, copy: Copy, source: Source, *, force: bool) -> Disc
         with open_sandboxed_git(paths, copy.folder, copy.origin, writable=True) as git:
             saved = _save(git, copy, state)
             work_there = state.any or saved != state.head
-            if work_there and not force:  # it came behind the look
+            if work_there and not force:  # written after the check
                 continue
             if work_there:
                 copy_status.fetch_commit(git, source, saved, [copy.base], prefix=copy_status.ASIDE)
@@ -124,19 +124,19 @@ def _reset(paths: TeamPaths, copy: Copy, source: Source, *, force: bool) -> Disc
 def _free_ref(copy: Copy, source: Source) -> str:
     """Return an unused ref for the work that is about to be discarded."""
     ref = f"{copy.discarded}/{now_in_refs()}"
-    taken = source.ask("rev-parse", "--verify", "--quiet", ref)  # the second in a second
+    taken = source.ask("rev-parse", "--verify", "--quiet", ref)  # by a discard in the same second
     return f"{ref}-{os.urandom(2).hex()}" if taken else ref
 
 
 def _save(git: SandboxedGit, copy: Copy, state: WorkState) -> str:
-    """Commit all that is in a copy, aside; return that commit, or the one that has it all."""
+    """Commit all files of a copy without a ref; return that commit, or HEAD if it has them all."""
     other = state.tip if state.tip != state.head else ""
     said = git.do(copy_status.OWN_INDEX + _SAVE, copy.name, other)
     return check_object_id(os.fsdecode(said).strip())
 
 
 def _go_to_base(git: SandboxedGit, copy: Copy, state: WorkState, saved: str) -> bool:
-    """Reset a copy that has not changed since it was saved; return `False` if it has."""
+    """Reset a copy unless it changed after it was saved; return whether it was reset."""
     words = (copy.branch, copy.base, saved, state.head, state.tip)
     done = git.run(copy_status.ASIDE + _RESET, *words)
     if done.status not in (0, _MOVED):
@@ -145,10 +145,10 @@ def _go_to_base(git: SandboxedGit, copy: Copy, state: WorkState, saved: str) -> 
 
 
 def _make_anew(paths: TeamPaths, copy: Copy, source: Source) -> Discarded:
-    """Move a damaged copy aside and make a new one."""
+    """Move a damaged copy aside and replace it by a new clone."""
     source.check_writable(copy.base)
     head = head_at(source, copy.base)
-    aside = paths.work / f".making-{copy.name}"  # removed by whoever makes one there next
+    aside = paths.work / f".making-{copy.name}"  # after a kill, the next `clone` removes it
     clone(paths, aside, head, copy)
     directories.make_private_directory(paths.removed)
     kept: Path = paths.removed / f"{copy.name}-{now_in_refs()}-{os.urandom(2).hex()}"
@@ -159,7 +159,7 @@ def _make_anew(paths: TeamPaths, copy: Copy, source: Source) -> Discarded:
 
 
 def describe_unmerged(paths: TeamPaths) -> str:
-    """Name the copies of a team with unmerged work; empty if there are none."""
+    """Name the copies of a team that have unmerged work; return an empty string without any."""
     return ", ".join(_unmerged(paths))
 
 
@@ -167,10 +167,10 @@ def keep_work(paths: TeamPaths) -> list[str]:
     """Keep unmerged work for 30 days, and remove the other refs of a team's copies.
 
     Returns:
-        The refs that lead to it.
+        The refs to the kept work.
 
     Raises:
-        TeamError: there is work that cannot be kept so; the sentence says what to do.
+        TeamError: some work cannot be kept in a ref; the message says what to do.
     """
     kept, sources = [], {}
     for name in _names(paths):
@@ -189,13 +189,13 @@ def keep_work(paths: TeamPaths) -> list[str]:
 
 
 def remove_one(paths: TeamPaths, name: str) -> str:
-    """Remove the working copy of one that left the team; what nobody merged is kept for 30 days.
+    """Remove the working copy of a former teammate, and keep its unmerged work for 30 days.
 
     Returns:
-        The ref or the folder that has it; empty where there was nothing, or no copy.
+        The ref or folder of that work; empty without work or copy.
 
     Raises:
-        TeamError: it cannot be kept, or the copy cannot be removed; the copy stays.
+        TeamError: the work cannot be kept or the copy cannot be removed; the copy stays.
     """
     copy = record.find(paths, name)
     if copy is None:
@@ -207,7 +207,7 @@ def remove_one(paths: TeamPaths, name: str) -> str:
 
 
 def _let_go(source: Source, team: str) -> None:
-    """Remove the refs that a team has in a repository, but for those to what it discarded."""
+    """Remove a team's refs from a repository, except for those to discarded work."""
     end = source.own_ref("", team).removeprefix("/")
     for ref in source.ask("for-each-ref", "--format=%(refname)", "refs/teamd").splitlines():
         if ref.endswith(end) and not ref.startswith(DISCARDED):

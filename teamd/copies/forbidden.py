@@ -23,12 +23,12 @@ from teamd.team.roster import Roster
 
 
 class Forbidden(TeamError):
-    """Work that changes what its teammate may not change; `str()` says what, and what to do."""
+    """The work changes protected paths; `str()` names them and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitGate:
-    """Refuses commits that change paths which the teammate's commands may not change.
+    """Refuses commits that change paths protected from the teammate.
 
     Attributes:
         source: the person's repository, which has the objects of those commits.
@@ -70,10 +70,10 @@ class CommitGate:
             )
 
     def check_changed(self, name: str, changed: Iterable[str]) -> None:
-        """Check that none of the files that a teammate changed is protected.
+        """Check that none of a teammate's changed files is protected.
 
         Raises:
-            Forbidden: one is.
+            Forbidden: at least one is.
         """
         if found := self._find_kept(name, changed):
             raise Forbidden(
@@ -83,21 +83,21 @@ class CommitGate:
             )
 
     def _find_kept(self, name: str, changed: Iterable[str]) -> list[str]:
-        """Return those of some files that no command of a teammate may change."""
+        """Return the files among `changed` that are protected from a teammate."""
         kept = [*map(_fold, _places(self.paths, self.settings, self.source.folder, name))]
         return [one for one in changed if _is_kept(one, kept)]
 
 
 def brought(source: Source, commit: str, tip: str, *patterns: str) -> list[str]:
-    """Return the files that are in a commit neither as in the tip nor as where the two parted.
+    """Return the files of a commit that differ from the tip and from a merge base.
 
-    Where they parted more than once, one place would be its author's to choose: any difference
-    counts.
+    With several merge bases, a difference from any of them counts. Otherwise the author could
+    choose the base.
 
     Args:
-        source: has both.
-        commit: a teammate's.
-        tip: a branch's.
+        source: the repository, which has both commits.
+        commit: a commit of a teammate.
+        tip: the tip of a branch.
         patterns: pathspecs; none for all files.
     """
     bases = _merge_bases(source, tip, commit)
@@ -114,7 +114,7 @@ def _merge_bases(source: Source, one: str, other: str) -> list[str]:
 
 
 def _places(paths: TeamPaths, settings: Settings, folder: Path, name: str) -> Iterator[str]:
-    """Yield the places, relative to the person's repository."""
+    """Yield the protected paths, relative to the person's repository."""
     member = Roster(paths).read().find(name)
     tools = settings.in_copy(folder).tools_of(name, member.role if member else "")
     more = (*tools.protect, *own_places(folder))

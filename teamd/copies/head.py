@@ -73,10 +73,10 @@ def _describe(source: Source, commit: str) -> Head:
 
 
 def _look(source: Source) -> list[str]:
-    """Return the format of its objects' names, and where its objects and other files are.
+    """Return the object format, the paths of the objects and other files, and the root folder.
 
     Raises:
-        TeamError: it is no working tree, or not the whole of one.
+        TeamError: the folder is not a working tree, or not the root of one.
     """
     names = ("objects", "objects/info/alternates", "shallow")
     paths = [word for name in names for word in ("--git-path", name)]

@@ -1,4 +1,4 @@
-"""Takes what a teammate committed into the person's current branch, all of it or nothing."""
+"""Merges a teammate's commits into the person's current branch: all of them or none."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from teamd.programs import Captured
 from teamd.settings import Settings
 
 _PACK: Final = "pack"  # a file with the objects of the merge
-# What is protected comes from the tip: where the work changes it, it is another commit that is
-# merged, without that change, so that a later merge of the work still has it. Where the work and
-# the branch parted more than once, a change since any of these places counts.
-# Arguments: tip, commit, format, name, address, patterns. On standard input: the message.
+# Protected paths keep their content from the tip. If the work changes them, a second commit without
+# those changes is merged instead, so that a later merge of the work still contains them. With
+# several merge bases, a change since any of them counts.
+# Arguments: tip, commit, format, name, address, patterns. Standard input: the message.
 _MERGE: Final = f"""
 tip=$1 work=$2 known=$2 format=$3
 export GIT_AUTHOR_NAME="$4" GIT_AUTHOR_EMAIL="$5" GIT_COMMITTER_NAME="$4" GIT_COMMITTER_EMAIL="$5"
@@ -87,8 +87,8 @@ class MergeOutcome:
     """How a merge ended.
 
     Attributes:
-        commit: that was made; empty for none.
-        conflicts: the files in which there are some.
+        commit: the merge commit; empty if there is none.
+        conflicts: the files with conflicts.
         left_out: protected files that the work changes.
     """
 
@@ -99,14 +99,14 @@ class MergeOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeRequest:
-    """A merge that is to be made.
+    """A merge to make.
 
     Attributes:
-        tip: of the branch.
-        commit: the teammate's.
-        message: of the merge commit.
-        name: of its author.
-        email: of its author.
+        tip: the tip of the branch.
+        commit: the commit of the teammate.
+        message: the message of the merge commit.
+        name: its author's name.
+        email: its author's address.
         protect: patterns of paths that are taken from the tip.
     """
 
@@ -119,15 +119,15 @@ class MergeRequest:
 
 
 class Unmergeable(TeamError):
-    """Git can make no merge of it, whatever is in its files."""
+    """Git refuses the merge for a reason other than conflicts."""
 
 
 def merge_onto(paths: TeamPaths, source: Source, head: Head, wanted: MergeRequest) -> MergeOutcome:
-    """Make a merge commit in the person's repository, to which no ref leads yet.
+    """Make a merge commit in the person's repository, without a ref.
 
     Raises:
         Unmergeable: git refuses it.
-        TeamError: it cannot be done now.
+        TeamError: it cannot be made now.
     """
     folder = _folder(paths)
     remove_left(paths)
@@ -147,10 +147,10 @@ def merge_onto(paths: TeamPaths, source: Source, head: Head, wanted: MergeReques
 
 
 def remove_left(paths: TeamPaths) -> None:
-    """Remove what is left of a merge whose process was killed.
+    """Remove the folder of a merge whose process was killed.
 
     Raises:
-        StoreError: that is not possible.
+        StoreError: it cannot be removed.
     """
     with translate_os_errors(_folder(paths)):
         remove_tree(_folder(paths))
@@ -161,7 +161,7 @@ def _folder(paths: TeamPaths) -> Path:
 
 
 def pathspecs(patterns: Sequence[str]) -> list[str]:
-    """Return patterns of settings as git knows them."""
+    """Return patterns from the settings as git pathspecs."""
     return [f":(top,glob){pattern}" for pattern in patterns]
 
 
@@ -193,12 +193,12 @@ _PAUSE_SECONDS: Final = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """A merge that was done.
+    """A completed merge.
 
     Attributes:
-        branch: the person's.
-        commit: its new tip; the former one where there was nothing to merge.
-        merged: how many commits of the teammate's were taken.
+        branch: the person's branch.
+        commit: its tip after the merge, which is the old tip if there was nothing to merge.
+        merged: the number of commits that were merged.
     """
 
     branch: str
@@ -211,17 +211,17 @@ def merge(
 ) -> Merged:
     """Merge a teammate's branch into the branch that the person has checked out.
 
-    Hooks of the person's repository run as with the person's own merge.
+    The hooks of the person's repository run as in a merge by the person.
 
     Args:
         paths: the team.
-        name: the teammate's.
-        settings: say what the teammate may not change.
-        squash: whether it becomes one commit that is no merge.
-        message: of the commit.
+        name: the name of the teammate.
+        settings: the settings, which name the protected paths.
+        squash: whether to make one ordinary commit instead of a merge commit.
+        message: the commit message.
 
     Raises:
-        TeamError: it was not done, and all is as it was; the sentence says why.
+        TeamError: it failed and nothing has changed; the message says why.
     """
     with locks.locked(record.lock_file(paths, name)):
         copy = record.get(paths, name)
@@ -252,7 +252,7 @@ def _check_source(source: Source, copy: Copy) -> tuple[str, str]:
     """Return the person's branch and its commit.
 
     Raises:
-        TeamError: nothing can be merged there now.
+        TeamError: nothing can be merged into it now.
     """
     branch = source.ask("symbolic-ref", "--quiet", "--short", "HEAD")
     if not branch:
@@ -273,10 +273,10 @@ def _check_source(source: Source, copy: Copy) -> tuple[str, str]:
 
 
 def check_work(copy: Copy, state: WorkState) -> None:
-    """See that all of a teammate's work is on its branch.
+    """Check that all of a teammate's work is committed on its branch.
 
     Raises:
-        TeamError: it is not; the sentence says what to do.
+        TeamError: it is not; the message says what to do.
     """
     if state.uncommitted:
         raise TeamError(
@@ -292,12 +292,12 @@ def check_work(copy: Copy, state: WorkState) -> None:
 
 
 def _foresee(source: Source, before: str, commit: str) -> str:
-    """Return the tree that a merge would make; it follows files that the person has renamed.
+    """Return the tree that a merge would make, with renames by the person applied.
 
-    A git before 2.38 cannot tell, and it is empty.
+    Before git 2.38 it is empty, because git cannot compute it.
 
     Raises:
-        GitKilled: somebody has ended it, so that it has not told.
+        GitKilled: git was killed.
     """
     done = source.answer("merge-tree", "--write-tree", "-z", "--name-only", before, commit)
     return os.fsdecode(done.stdout.partition(b"\0")[0])
@@ -306,21 +306,29 @@ def _foresee(source: Source, before: str, commit: str) -> str:
 def _do_merge(
     source: Source, copy: Copy, at: tuple[str, str], commit: str, *, squash: bool, message: str
 ) -> None:
-    """Merge a commit into the person's branch, which is at another one.
+    """Merge a commit into the person's branch.
+
+    Args:
+        source: the person's repository.
+        copy: the teammate's copy.
+        at: the person's branch and its commit.
+        commit: the commit to merge.
+        squash: see `merge`.
+        message: see `merge`.
 
     Raises:
-        TeamError: that failed, and all is as it was unless the sentence says otherwise.
+        TeamError: it failed, and nothing has changed unless the message says otherwise.
     """
     said = message or f"Merge branch '{copy.branch}'"
     try:
         done = _squash(source, commit, message) if squash else _merge(source, commit, said)
-    except BaseException as error:  # an interrupt of the person's, say
+    except BaseException as error:  # such as Ctrl-C
         _restore(source)
         if stuck := _describe_stuck(source, copy):
             raise TeamError(stuck) from error
         raise
-    if done.status != 0 and not source.holds(commit, within="HEAD"):  # or it failed behind that
-        if done.status < 0:  # killed: it leaves its lock, and files that no abort knows of
+    if done.status != 0 and not source.holds(commit, within="HEAD"):  # it may fail after the commit
+        if done.status < 0:  # killed: its lock remains, and files unknown to `merge --abort`
             with suppress(TeamError):
                 move_branch.repair_worktree(
                     source, at[1], _foresee(source, at[1], commit) or commit
@@ -332,7 +340,7 @@ def _do_merge(
 
 
 def _merge(source: Source, commit: str, message: str) -> Captured:
-    whole = ("--no-ff", "--no-squash", "--commit", "--no-edit")  # whatever `mergeOptions` say
+    whole = ("--no-ff", "--no-squash", "--commit", "--no-edit")  # override `mergeOptions`
     return source.run("merge", *whole, "-m", message, commit, quiet=False)
 
 
@@ -351,13 +359,13 @@ def _conflicts(source: Source) -> list[str]:
 
 
 def _restore(source: Source) -> None:
-    """Leave all as it was before a merge; a commit that somebody made meanwhile stays.
+    """Undo a failed merge, but keep commits that were made meanwhile.
 
-    A hook that has failed may have written into what was merged, as one that formats does.
+    A failed hook, such as a formatter, may have written to merged files.
     """
     deadline = time.monotonic() + _LOCKED_SECONDS
     while (lock := source.index_lock).exists() and time.monotonic() < deadline:
-        time.sleep(_PAUSE_SECONDS)  # an editor looks at its files for a moment, say
+        time.sleep(_PAUSE_SECONDS)  # an editor may be reading the index
     if lock.exists():
         return
     if source.run("merge", "--abort").status != 0:
@@ -368,7 +376,7 @@ def _restore(source: Source) -> None:
 
 
 def _describe_stuck(source: Source, copy: Copy) -> str:
-    """Return a sentence where a failed merge could not be undone; empty where it was."""
+    """Return a sentence if a failed merge could not be undone; otherwise an empty string."""
     staged = source.run("diff", "--cached", "--quiet", "--ignore-submodules=dirty").status != 0
     locked = (lock := source.index_lock).exists()
     if not (locked or staged or source.is_merging()):

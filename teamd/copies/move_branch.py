@@ -16,15 +16,15 @@ from teamd.copies.head import read_head
 from teamd.copies.source import Source, last_words
 from teamd.errors import TeamError
 
-_LOCKS: Final = ("index.lock", "HEAD.lock", "ORIG_HEAD.lock")  # of one working tree
-_STALE_SECONDS: Final = 10.0  # a running git holds the lock of a ref for milliseconds
+_LOCKS: Final = ("index.lock", "HEAD.lock", "ORIG_HEAD.lock")  # of a working tree
+_STALE_SECONDS: Final = 10.0  # a running git holds a ref's lock for milliseconds
 
 
 def clear_ref_locks(source: Source, ref: str) -> None:
-    """Remove the locks that a killed git left on a ref, on ours, and on their list.
+    """Remove locks that a killed git left on a ref, on our refs or on `packed-refs`.
 
     Raises:
-        TeamError: git cannot say where they are.
+        TeamError: git cannot name the folder of its refs.
     """
     common = source.common_folder
     locks = (common / f"{ref}.lock", common / "packed-refs.lock")
@@ -42,10 +42,10 @@ def _is_stale(lock: Path) -> bool:
 
 
 def repair_worktree(tree: Source, tip: str, commit: str) -> None:
-    """Set a working tree back to the tip, if all that differs was left by a move to a commit.
+    """Reset a working tree to the tip, if all its differences come from a killed move to `commit`.
 
     Raises:
-        TeamError: git cannot do it.
+        TeamError: git fails.
     """
     if _git_runs_in(tree.folder):
         return
@@ -56,22 +56,22 @@ def repair_worktree(tree: Source, tip: str, commit: str) -> None:
         return
     words = (word for name in _LOCKS for word in ("--git-path", name))
     for lock in tree.do("rev-parse", *words).split("\n"):
-        if ours or _is_stale(tree.folder / lock):  # a git may have begun since we looked
+        if ours or _is_stale(tree.folder / lock):  # a git may have started since the check
             (tree.folder / lock).unlink(missing_ok=True)
     if not ours:
         return
     for path in ours:
-        if not _blob(tree, tip, path):  # the reset would leave it there
+        if not _blob(tree, tip, path):  # the reset would keep it
             with suppress(OSError):
                 (tree.folder / path).unlink()
     tree.do("reset", "--quiet", "--hard", tip)
 
 
 def _is_begun(tree: Source, path: str, tip: str, commit: str) -> bool:
-    """Return whether a file differs from the tip as a move to the commit would have it."""
+    """Return whether a file differs from the tip as if a move to the commit had begun."""
     file = tree.folder / path
     before, after = _blob(tree, tip, path), _blob(tree, commit, path)
-    checked_out = ("cat-file", "--filters")  # with the ends of lines that the person's files have
+    checked_out = ("cat-file", "--filters")  # converts line endings as in the person's files
     if not os.path.lexists(file):
         return bool(before)
     if file.is_symlink() or not file.is_file():
@@ -87,7 +87,7 @@ def _blob(tree: Source, commit: str, path: str) -> str:
 
 
 def _git_runs_in(folder: Path) -> bool:
-    """Return whether a git works in a folder, the person's for one: then its lock is alive."""
+    """Return whether a git process, such as the person's, runs in a folder and may hold locks."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             where = (process / "cwd").readlink()
@@ -110,10 +110,10 @@ class InTheWay(NotLanded):
 
 
 def find_tip(source: Source, branch: str) -> str:
-    """Return the commit of a branch, which is made from HEAD where there is none.
+    """Return the commit of a branch; if it does not exist, create it from HEAD.
 
     Raises:
-        TeamError: it cannot be made.
+        TeamError: it cannot be created.
     """
     ref = ref_of(branch)
     if target := source.ask("symbolic-ref", "--quiet", ref):
@@ -124,7 +124,7 @@ def find_tip(source: Source, branch: str) -> str:
     head = read_head(source).commit
     try:
         source.move_ref(ref, head, "0" * len(head))
-    except TeamError as error:  # a branch `team` leaves no room for `team/main`, for one
+    except TeamError as error:  # a branch `team` excludes `team/main`
         raise TeamError(
             f"the branch {branch} cannot be made; rename the one that is in its way, or set "
             f"[merge] into in team.toml to another: {error}"
@@ -133,7 +133,7 @@ def find_tip(source: Source, branch: str) -> str:
 
 
 def ref_of(branch: str) -> str:
-    """Return the whole name of a branch."""
+    """Return the full ref of a branch."""
     return f"refs/heads/{branch}"
 
 
@@ -142,7 +142,8 @@ def find_tree(source: Source, branch: str) -> Source | None:
 
     Raises:
         NotLanded: the branch is being rebased there.
-        TeamError: git cannot say: a branch must not move away below somebody's files.
+        TeamError: git fails. Without an answer the branch must not move, because it may be checked
+            out.
     """
     for listed in source.do("worktree", "list", "--porcelain", "-z").split("\0\0"):
         first, *facts = listed.split("\0")
@@ -163,10 +164,10 @@ def _rebased(tree: Source) -> str:
 
 
 def check_ready(source: Source, branch: str) -> None:
-    """See that the working tree that has a branch checked out can move along with it.
+    """Check that the working tree of a branch, if any, can move along with it.
 
     Raises:
-        NotLanded: there is work of the person's in it.
+        NotLanded: it contains uncommitted work.
     """
     tree = find_tree(source, branch)
     if tree is not None:
@@ -174,12 +175,12 @@ def check_ready(source: Source, branch: str) -> None:
 
 
 def check_free(tree: Source, before: str, after: str) -> None:
-    """See that no file of the person's is where a commit brings a new one: ignored, or unknown.
+    """Check that no ignored or untracked file exists where a commit adds a file.
 
-    Git itself overwrites what it ignores.
+    Git itself would overwrite ignored files.
 
     Raises:
-        InTheWay: there are some.
+        InTheWay: at least one exists.
     """
     gone = set(tree.differences(before, after, only="D"))
     added = tree.differences(before, after, only="A")
@@ -192,7 +193,7 @@ def check_free(tree: Source, before: str, after: str) -> None:
 
 
 def _in_the_way(folder: Path, path: str, gone: Collection[str]) -> Iterator[str]:
-    """Yield what stands where a file comes to, or one of the folders above it."""
+    """Yield the existing files at, below or above the path of a new file."""
     wanted = PurePath(path)
     for part in (*reversed(wanted.parents[:-1]), wanted):
         try:
@@ -210,7 +211,7 @@ def repair_half_moved(source: Source, branch: str, tip: str, commit: str) -> Non
     """Restore the files that a killed move from a branch's tip to a commit left half changed.
 
     Raises:
-        TeamError: git cannot do it.
+        TeamError: git fails.
     """
     tree = find_tree(source, branch)
     if tree is not None and source.find(ref_of(branch)) == tip:
@@ -228,11 +229,11 @@ def _check_clean(tree: Source, branch: str) -> None:
 
 
 def fast_forward(source: Source, branch: str, tip: str, commit: str) -> None:
-    """Move a branch from its tip to a commit that has that as its first parent.
+    """Move a branch from its tip to a commit whose first parent is the tip.
 
     Raises:
-        NotLanded: the person has work in the way.
-        TeamError: it is somewhere else by now, or cannot be moved.
+        NotLanded: the person's work is in the way.
+        TeamError: the branch has moved meanwhile, or cannot be moved.
     """
     if (tree := find_tree(source, branch)) is None:
         source.do(*_DURABLE, "update-ref", "-m", "teamd queue", ref_of(branch), commit, tip)
@@ -241,9 +242,9 @@ def fast_forward(source: Source, branch: str, tip: str, commit: str) -> None:
     if source.find(ref_of(branch)) != tip:
         raise TeamError(f"{branch} has moved meanwhile")
     check_free(tree, tip, commit)
-    # The person's `mergeOptions` mean merges of their own: `--squash` would move the files alone.
+    # The person's `mergeOptions` are meant for other merges; `--squash` would move only the files.
     plain = (*_DURABLE, "-c", f"branch.{branch}.mergeOptions=")
     done = tree.run(*plain, "merge", "--ff-only", "--no-overwrite-ignore", "--quiet", commit)
-    if done.status != 0 and source.find(ref_of(branch)) != commit:  # the branch comes last
-        repair_half_moved(source, branch, tip, commit)  # it was killed, say
+    if done.status != 0 and source.find(ref_of(branch)) != commit:  # git moves the branch last
+        repair_half_moved(source, branch, tip, commit)  # it may have been killed
         raise NotLanded(f"git cannot update {tree.folder}: {last_words(done)}")

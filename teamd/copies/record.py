@@ -23,15 +23,15 @@ class Copy:
     """A teammate's working copy.
 
     Attributes:
-        name: the teammate's.
-        team: the team's name, for the identity of its commits.
+        name: the name of the teammate.
+        team: the team's name, for the author of its commits.
         address: the teammate's name in refs, unique among the teams of a repository.
         folder: the folder of the copy.
         origin: the repository from which it was cloned.
         base: the commit from which it was cloned, or the last one that was merged.
         first: the commit from which it was cloned.
         squashed: the person's commit with the changes of `base`, after a merge with `--squash`.
-        made_in: the folder in which it was made; another one if the project was moved since.
+        made_in: the folder in which it was made; differs from `folder` after the project was moved.
     """
 
     name: str
@@ -51,25 +51,25 @@ class Copy:
 
     @property
     def branch(self) -> str:
-        """The branch that its teammate works on."""
+        """The branch on which its teammate works."""
         return f"team/{self.name}"
 
     @property
     def email(self) -> str:
-        """The address in its commits."""
+        """The mail address of the author of its commits."""
         return f"{self.name}@{self.team}"
 
     @property
     def discarded(self) -> str:
-        """The folder of refs in the person's repository to what was discarded of it."""
+        """The folder of refs to its discarded work in the person's repository."""
         return f"refs/teamd/discarded/{self.address}"
 
 
 def check_object_id(text: str) -> str:
-    """Return the name of an object as git writes it.
+    """Check that a text is a full object name, because an agent can write anything in its copy.
 
     Raises:
-        TeamError: it is none; what comes out of a copy may be anything.
+        TeamError: it is not.
     """
     if not _OBJECT_ID.fullmatch(text):
         raise TeamError(f"git named a commit {text[:100]!r} in a working copy, which is no name")
@@ -102,7 +102,7 @@ def find(paths: TeamPaths, name: str) -> Copy | None:
 
 
 def _follow(origin: Origin, was: Path, now: Path) -> Origin:
-    """Return the repository of a copy, which was moved or copied along with it."""
+    """Return the repository of a copy, also if both were moved or copied together."""
     if was == now or not was.is_relative_to(origin.folder):
         return origin
     within = was.relative_to(origin.folder)
@@ -119,7 +119,7 @@ def _real(folder: Path) -> Path:
 
 
 def new(paths: TeamPaths, name: str, team: str, origin: Origin, base: str) -> Copy:
-    """Return the description of a copy, which may not exist yet."""
+    """Return the record of a copy, which may not exist yet."""
     address, folder = address_of(paths, name), paths.copy(name)
     return Copy(
         name=name,
@@ -134,7 +134,7 @@ def new(paths: TeamPaths, name: str, team: str, origin: Origin, base: str) -> Co
 
 
 def address_of(paths: TeamPaths, name: str) -> str:
-    """Return a teammate's name in the names of refs."""
+    """Return a teammate's name as used in refs."""
     return name if paths.own_name is None else f"{name}@{paths.own_name}"
 
 
@@ -142,7 +142,7 @@ def get(paths: TeamPaths, name: str) -> Copy:
     """Return a teammate's working copy.
 
     Raises:
-        TeamError: it has none.
+        TeamError: the teammate has none.
     """
     found = find(paths, name)
     if found is None:
@@ -154,7 +154,7 @@ def get(paths: TeamPaths, name: str) -> Copy:
 
 
 def write(paths: TeamPaths, copy: Copy) -> None:
-    """Write the record of a copy; the copy itself may follow."""
+    """Write the record of a copy, which may not exist yet."""
     content = {
         "format": 1,
         "team": copy.team,
@@ -169,7 +169,7 @@ def write(paths: TeamPaths, copy: Copy) -> None:
 
 
 def with_base(paths: TeamPaths, copy: Copy, base: str, *, squashed: str = "") -> Copy:
-    """Give a copy another base, and write that down."""
+    """Record another base of a copy."""
     moved = replace(copy, base=base, squashed=squashed)
     write(paths, moved)
     return moved
@@ -184,11 +184,10 @@ def list_folders(paths: TeamPaths) -> list[Path]:
 
 
 def record_file(paths: TeamPaths, name: str) -> Path:
-    """Return where the record of a teammate's copy stands."""
     return paths.work / f"{name}{_RECORD}"
 
 
 def lock_file(paths: TeamPaths, name: str) -> Path:
-    """Return what is locked while a copy is made, or while objects or refs move out of it."""
+    """Return the lock file held while a copy is made, or while its objects or refs are read."""
     directories.make_private_directory(paths.work)
     return paths.work / f"{name}.lock"

@@ -33,7 +33,7 @@ from teamd.settings.schema import ToolSettings
 LONG_SECONDS: Final = 600.0
 OWN_OBJECTS: Final = "TEAMD_OWN_OBJECTS"  # a variable: the copy's own objects, quoted
 _SETTINGS: Final = {
-    "advice.graftFileDeprecated": "false",  # we name one that is empty
+    "advice.graftFileDeprecated": "false",  # because an empty graft file is used
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
     "core.pager": "cat",
@@ -46,11 +46,11 @@ _SETTINGS: Final = {
     "protocol.allow": "never",
     "status.showUntrackedFiles": "all",
 }
-# Of bubblewrap, and of the shell or git inside.
+# Exit statuses of a killed bubblewrap, and of a killed shell or git inside.
 _KILLED: Final = (
     -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM,
 )  # fmt: skip
-_NOT_MADE: Final = b"bwrap: "  # a mount's source was removed in that moment, no memory was left, …
+_NOT_MADE: Final = b"bwrap: "  # for example, a mount's source was just removed, or memory ran out
 _FULL: Final = (
     b"No space left on device",
     b"Out of diskspace",
@@ -58,10 +58,10 @@ _FULL: Final = (
     b"unable to write",
 )
 _LITTLE_BYTES: Final = 1 << 26
-_ENDS_ONE: Final = frozenset(":\n")  # of the list in a variable, or in a file
+_ENDS_ONE: Final = frozenset(":\n")  # characters that end an entry in a list of object folders
 _SCRATCH: Final = ".scratch-"
-# Bounds first: it reads all of a ref into its memory. `git` is found on the PATH of the sandbox. At
-# a pipe that stands where it reads a file it would wait for ever, and a device may have no end.
+# Limits come first, because git reads a whole ref into memory. `git` is found on the PATH of the
+# sandbox. Git would wait forever for a pipe in place of a file, and a device may be endless.
 _BEGIN: Final = """ulimit -c 0; ulimit -f 16777216; ulimit -d 4194304; set -eu
 if [ -e .git ]; then
   odd=$(find . \\( -path './.git/*' -o -name '.git*' \\) \\( -type p -o -type l -xtype p \\
@@ -77,8 +77,8 @@ class SandboxedGit:
 
     Attributes:
         argv: bubblewrap and its options.
-        scratch: what is its `/tmp` inside.
-        untrusted: folders in which no program is looked for.
+        scratch: the folder that is `/tmp` inside the sandbox.
+        untrusted: folders in which no program is searched.
     """
 
     folder: Path
@@ -94,19 +94,19 @@ class SandboxedGit:
         stdout: int | None = None,
         seconds: float = LONG_SECONDS,
     ) -> Captured:
-        """Run a script of ours that calls git.
+        """Run a shell script of ours that calls git.
 
         Args:
-            script: for `sh`.
+            script: the script for `sh`.
             words: its arguments.
             given: its standard input.
-            stdout: a descriptor for what it writes; otherwise that is returned.
-            seconds: after which all of it is killed.
+            stdout: a descriptor for its output; otherwise the output is returned.
+            seconds: the time after which the script and its processes are killed.
 
         Raises:
-            GitKilled: somebody has ended it, or it did not begin this time.
+            GitKilled: git was killed, or the sandbox failed to start this time.
             StoreError: the disk is full.
-            TeamError: it takes too long, or cannot be started; this machine can make no sandbox.
+            TeamError: git took too long or cannot be started, or no sandbox works on this machine.
         """
         inner = ("/bin/sh", "-c", _BEGIN + script, "sh", *words)
         try:
@@ -118,14 +118,14 @@ class SandboxedGit:
                     words=given,
                     stdout=stdout,
                     pass_fds=[calls],
-                    # Killed as it begins, bubblewrap leaves a process that waits for it forever.
+                    # If bubblewrap is killed while it starts, a child would wait for it forever.
                     kill_group=True,
                 )
-        except OSError as error:  # TimeoutError is one
+        except OSError as error:  # includes TimeoutError
             raise TeamError(f"git failed in {self.folder}: {error}") from error
         if done.status in _KILLED:
             raise GitKilled(f"git was killed in {self.folder}; try again")
-        if done.status != 0:  # nothing is tried before: that would cost as much as git itself
+        if done.status != 0:  # checked only now, because a check costs as much as git itself
             _check_sandbox(self.untrusted)
             check_space(self.scratch, done.stderr)
             if done.stderr.startswith(_NOT_MADE):
@@ -134,10 +134,10 @@ class SandboxedGit:
         return done
 
     def do(self, script: str, *words: str, given: bytes = b"", stdout: int | None = None) -> bytes:
-        """Run a script that must succeed; return what it wrote.
+        """Run a script that must succeed; return its output.
 
         Raises:
-            TeamError: it failed; the sentence says what git said.
+            TeamError: it failed; the message contains the error output of git.
         """
         done = self.run(script, *words, given=given, stdout=stdout)
         if done.status != 0:
@@ -149,10 +149,10 @@ class SandboxedGit:
 def open_sandboxed_git(
     paths: TeamPaths, folder: Path, origin: Origin, *, writable: bool = False
 ) -> Iterator[SandboxedGit]:
-    """Yield git for a working copy of a team, which is read-only unless it is to be changed.
+    """Yield git for a working copy of a team, which is read-only unless `writable`.
 
     Raises:
-        TeamError: this machine can make no sandbox, or the copy is no folder.
+        TeamError: no sandbox works on this machine, or the copy is not a folder.
     """
     untrusted = (origin.folder, paths.work)
     program = find_program(PROGRAM, untrusted) or _check_sandbox(untrusted)
@@ -167,23 +167,23 @@ def open_sandboxed_git(
 
 
 def check_space(folder: Path, said: bytes) -> None:
-    """Check for a full disk after git has failed, which would not be the fault of the work.
+    """After git has failed, check whether the disk is full, because then the work is not at fault.
 
     Args:
-        folder: on the disk.
-        said: by git; some of that may be the work's.
+        folder: a folder on the disk.
+        said: the error output of git, which may include texts from the work.
 
     Raises:
-        StoreError: it is full.
+        StoreError: the disk is full.
     """
     if any(word in said for word in _FULL):
         disk = os.statvfs(folder)
-        if disk.f_bavail * disk.f_frsize < _LITTLE_BYTES:  # what git began is gone by now
+        if disk.f_bavail * disk.f_frsize < _LITTLE_BYTES:  # git has removed its temporary files
             raise StoreError(f"no space left for {folder}; free some and try again")
 
 
 def quote_objects(folder: Path) -> str:
-    """Return a folder of objects as git reads it in a list of them."""
+    """Return a folder of objects, quoted for a list of such folders."""
     path = str(folder)
     if not _ENDS_ONE.intersection(path):
         return path
@@ -192,10 +192,10 @@ def quote_objects(folder: Path) -> str:
 
 
 def _check_sandbox(untrusted: Sequence[Path]) -> str:
-    """Return the program that makes a sandbox here.
+    """Return the program that makes a sandbox on this machine.
 
     Raises:
-        TeamError: none can be made.
+        TeamError: no sandbox works.
     """
     found = probe(untrusted)
     if not found.works:
@@ -213,13 +213,13 @@ def remove_scratch(paths: TeamPaths) -> None:
 
 def _policy(paths: TeamPaths, folder: Path, origin: Origin, scratch: Path) -> Policy:
     policy = build_policy(paths, "git", ToolSettings(), workspace=folder, origin=origin)
-    # A command's placeholder hides nothing, and would go away just when it is mounted.
+    # Placeholders of a command hide nothing, and may be removed while they are mounted.
     hidden = tuple(one for one in policy.hidden if not is_empty(one))
     return replace(policy, home=scratch, temporary=scratch, hidden=hidden)
 
 
 def _variables(folder: Path, origin: Origin, *, writable: bool) -> Iterator[str]:
-    """Yield options that set git's variables, which override the settings of the copy."""
+    """Yield options for the environment variables that override the settings of the copy."""
     numbered = enumerate(_SETTINGS.items())
     settings = {f"GIT_CONFIG_KEY_{at}": name for at, (name, _) in numbered}
     settings |= {f"GIT_CONFIG_VALUE_{at}": value for at, value in enumerate(_SETTINGS.values())}
@@ -228,7 +228,7 @@ def _variables(folder: Path, origin: Origin, *, writable: bool) -> Iterator[str]
         **settings,
         "GIT_DIR": str(folder / ".git"),
         "GIT_WORK_TREE": str(folder),
-        # Also where the project was moved or copied since the copy was made.
+        # Also correct after the project was moved or copied.
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": quote_objects(origin.objects),
         OWN_OBJECTS: quote_objects(folder / ".git/objects"),
         "GIT_GRAFT_FILE": "/dev/null",
@@ -254,7 +254,7 @@ def _check_real(folder: Path) -> None:
 
 @contextmanager
 def _scratch(paths: TeamPaths) -> Iterator[Path]:
-    """Make a folder for temporary files of git; removed at the end."""
+    """Yield a folder for temporary files of git, and remove it at the end."""
     directories.make_private_directory(paths.work)
     with ExitStack() as stack:
         with translate_os_errors(paths.work):

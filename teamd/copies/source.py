@@ -28,7 +28,7 @@ _UNDER_WAY: Final = (
     "rebase-apply",
 )
 _LONGEST_SECONDS: Final = 3600.0  # a hook may run the tests of the project
-# Variables that name another repository, such as that of a git hook that called us.
+# Variables that name another repository, for example when a git hook called us.
 _OF_REPOSITORY: Final = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_GRAFT_FILE",
@@ -37,7 +37,7 @@ _OF_REPOSITORY: Final = (
 # For changes that the person did not request: their hooks do not expect those.
 _QUIET: Final = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
-    "-c", "submodule.recurse=false",  # and submodules are not reset
+    "-c", "submodule.recurse=false",  # submodules are not reset
 )  # fmt: skip
 # A few bytes of a pack can expand to more than the memory of the machine.
 _BOUNDED: Final = ("/bin/sh", "-c", 'ulimit -d 4194304; exec "$@"', "sh")
@@ -66,11 +66,11 @@ class Source:
         """Return the repository in a folder, without checking that it is one.
 
         Args:
-            folder: the person's.
-            untrusted: folders in which agents write: no program is looked for there.
+            folder: the person's folder.
+            untrusted: folders in which agents write, so programs in them are not used.
 
         Raises:
-            TeamError: there is no git on this machine.
+            TeamError: git is not installed.
         """
         git = find_program("git", [folder, *untrusted])
         if git is None:
@@ -84,13 +84,13 @@ class Source:
 
         Args:
             words: the command.
-            quiet: whether hooks stay out of it.
-            given: its standard input.
-            stdin: or a descriptor of that, which somebody else may have written.
+            quiet: whether to disable hooks.
+            given: its standard input as bytes.
+            stdin: or a descriptor of its standard input, with untrusted content.
 
         Raises:
-            TeamError: it takes too long, or cannot be started; or a command has put something there
-                that git would wait for, or tell of.
+            TeamError: it took too long or cannot be started, or a command has put a file into the
+                repository that git would wait for or quote.
         """
         _check_files(self.folder / ".git")
         options = (*(_QUIET if quiet else ()), *(() if stdin is None else _LEAN))
@@ -98,21 +98,21 @@ class Source:
         argv = [*bounded, self.git, "-C", str(self.folder), *options, *words]
         env = environment() | (_IN_ENGLISH if quiet else {})
         if quiet and (own := self.plain_repository) is not None:
-            # Whatever a command puts into `commondir`; from the folder where git begins.
+            # Overrides a `commondir` file from a command; relative to the folder where git starts.
             env["GIT_COMMON_DIR"] = own.name
         try:
             return run_to_end(
                 argv, timeout_seconds=_LONGEST_SECONDS, env=env, words=given, stdin=stdin
             )
-        except OSError as error:  # TimeoutError is one
+        except OSError as error:  # includes TimeoutError
             raise TeamError(f"git {words[0]} failed in {self.folder}: {error}") from error
 
     def answer(self, *words: str, given: bytes = b"") -> Captured:
         """Run a git command whose failure is a valid answer.
 
         Raises:
-            GitKilled: somebody has ended it.
-            TeamError: it takes too long, or cannot be started.
+            GitKilled: git was killed.
+            TeamError: git took too long or cannot be started.
         """
         done = self.run(*words, given=given)
         if done.status < 0:
@@ -123,7 +123,7 @@ class Source:
         """Return the output of a git command, or an empty string if it fails.
 
         Raises:
-            GitKilled: somebody has ended it, so that it has said nothing either way.
+            GitKilled: git was killed, so the answer is unknown.
         """
         done = self.answer(*words)
         return os.fsdecode(done.stdout).rstrip("\n") if done.status == 0 else ""
@@ -132,8 +132,8 @@ class Source:
         """Run a git command that must succeed; return its output.
 
         Raises:
-            GitKilled: somebody has ended it.
-            TeamError: it failed; the sentence says what git said.
+            GitKilled: git was killed.
+            TeamError: it failed; the message contains the error output of git.
         """
         done = self.answer(*words, given=given)
         if done.status != 0:
@@ -152,30 +152,30 @@ class Source:
         """Return whether a commit is in the history of another one.
 
         Raises:
-            GitKilled: somebody has ended git.
+            GitKilled: git was killed.
         """
         return self.answer("merge-base", "--is-ancestor", commit, within).status == 0
 
     def is_merging(self) -> bool:
-        """Return whether a merge, rebase or the like is under way in the working tree."""
+        """Whether a merge, rebase or similar is under way in the working tree."""
         words = (word for name in _UNDER_WAY for word in ("--git-path", name))
         files = self.do("rev-parse", *words).split("\n")
         return any((self.folder / file).exists() for file in files)
 
     @property
     def index_lock(self) -> Path:
-        """The file that exists while a git changes the index, and after one was killed meanwhile.
+        """The index lock, which exists while git changes the index and after it was killed.
 
         Raises:
-            TeamError: git cannot say where that is.
+            TeamError: git cannot name the path.
         """
         return self.folder / self.do("rev-parse", "--git-path", "index.lock")
 
     def list_changes(self) -> list[str]:
-        """Return the files in the working tree that differ from what is committed.
+        """Return the files in the working tree that differ from the commit.
 
-        A submodule counts where the person has staged it: git changes nothing in it by itself, so
-        it is behind once work that moves it on was merged.
+        A submodule counts only if the person has staged it: git does not update its checkout, so it
+        lags behind after a merge that moves it.
         """
         words = ("--porcelain", "-z", "--no-renames", "--untracked-files=no")
         changed = self.do("status", *words, "--ignore-submodules=all")
@@ -188,22 +188,27 @@ class Source:
         """Return the files in which two commits differ.
 
         Args:
-            one: a commit, or a tree.
-            other: the same.
+            one: a commit or tree.
+            other: another commit or tree.
             patterns: pathspecs; none for all files.
             only: the kinds of differences that count, as for `--diff-filter`.
 
         Raises:
-            TeamError: one of them is not there.
+            TeamError: one of them does not exist.
         """
         words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", f"--diff-filter={only}")
         return [path for path in self.do(*words, one, other, "--", *patterns).split("\0") if path]
 
     def move_ref(self, ref: str, new: str, old: str | None = None) -> None:
-        """Point a ref at a commit; with `old` only if it points there, or nowhere for zeros.
+        """Point a ref at a commit.
+
+        Args:
+            ref: the ref.
+            new: the commit.
+            old: the required present commit; zeros if the ref must not exist.
 
         Raises:
-            TeamError: it does not, or cannot be written.
+            TeamError: the ref points elsewhere, or cannot be written.
         """
         self.do("update-ref", "-m", "teamd", ref, new, *(() if old is None else (old,)))
 
@@ -211,19 +216,19 @@ class Source:
         """Check that refs can be written, without changing existing ones.
 
         Raises:
-            TeamError: they cannot: the disk is full, or it is mounted to be read only.
+            TeamError: they cannot; for example, the disk is full or read-only.
         """
         self.move_ref(_TRIED, commit)
         self.remove_ref(_TRIED)
 
     def add_pack(self, pack: int) -> None:
-        """Add the objects of a pack, once each is seen to be sound.
+        """Add the objects of a pack after checking them.
 
         Args:
-            pack: a descriptor of what `git pack-objects` wrote, wherever that ran.
+            pack: a descriptor of the output of `git pack-objects`, possibly from a sandbox.
 
         Raises:
-            TeamError: something in it is not as git would have made it.
+            TeamError: an object is invalid.
         """
         done = self.run("index-pack", "--stdin", "--fix-thin", "--strict", stdin=pack)
         if done.status != 0:
@@ -234,11 +239,11 @@ class Source:
         return self.run("update-ref", "-d", ref).status == 0
 
     def pin(self, address: str, commit: str) -> None:
-        """Keep the base of a teammate's copy from being collected."""
+        """Protect the base of a teammate's copy from garbage collection."""
         self.move_ref(self.own_ref(_BASES, address), commit)
 
     def pin_shown(self, address: str, commit: str) -> None:
-        """Keep the commit that a teammate was told to merge: its copy has no such objects."""
+        """Protect the commit that a teammate was told to merge; its copy only borrows that."""
         self.move_ref(self.own_ref(_SHOWN, address), commit)
 
     def unpin(self, address: str) -> None:
@@ -251,19 +256,19 @@ class Source:
         """The git folder that all working trees of the repository share.
 
         Raises:
-            TeamError: git cannot say where that is.
+            TeamError: git cannot name it.
         """
         return self.plain_repository or self.folder / self.do("rev-parse", "--git-common-dir")
 
     @property
     def plain_repository(self) -> Path | None:
-        """The repository's own folder where it is the usual one: no git has to be asked then."""
+        """The `.git` folder if it is an ordinary repository, which saves a call of git."""
         own = self.folder / ".git"
         usual = (own / "HEAD").is_file() and (own / "objects").is_dir() and (own / "refs").is_dir()
         return own if usual else None
 
     def own_ref(self, folder: str, address: str) -> str:
-        """Return a ref of a team's; working trees of one repository may each have such a team."""
+        """Return a team's ref; each working tree of a repository may have a team of that name."""
         if self.plain_repository is not None:
             return f"{folder}/{address}"
         here, _, common = self.ask("rev-parse", "--git-dir", "--git-common-dir").partition("\n")
@@ -273,17 +278,17 @@ class Source:
 
 
 def _check_files(git: Path) -> None:
-    """Check the files that git reads: a command may have replaced one by a pipe or a link.
+    """Check the files that git reads, because a command may have replaced one by a pipe or a link.
 
     Git would wait for a pipe, or quote from the target of a link.
 
     Raises:
-        TeamError: one is not a regular file.
+        TeamError: a file is not a regular file.
     """
     for name in ("HEAD", "index", "packed-refs", "shallow"):
         try:
             mode = os.lstat(git / name).st_mode
-        except OSError:  # not there; or this is a working tree of another one's
+        except OSError:  # missing, or this is a linked working tree
             continue
         if not (stat.S_ISREG(mode) or (stat.S_ISLNK(mode) and name != "shallow")):
             raise TeamError(
@@ -292,10 +297,10 @@ def _check_files(git: Path) -> None:
 
 
 def source_of(copy: Copy) -> Source:
-    """Return the repository that a working copy is of.
+    """Return the repository from which a working copy was cloned.
 
     Raises:
-        TeamError: it is not there any more.
+        TeamError: it no longer exists.
     """
     if not copy.origin.folder.is_dir():
         raise TeamError(
@@ -306,12 +311,12 @@ def source_of(copy: Copy) -> Source:
 
 
 def environment() -> dict[str, str]:
-    """Return the person's environment for git, of which nothing means another repository."""
+    """Return the person's environment without secrets and variables that name a repository."""
     own = secret_environment.split(os.environ)[0]
     return {name: value for name, value in own.items() if name not in _OF_REPOSITORY}
 
 
 def last_words(done: Captured) -> str:
-    """Return the end of what git said of a failure, on one line."""
+    """Return the end of git's error output on one line."""
     said = " ".join(done.stderr.decode(errors="replace").split())
     return said[-300:] or f"exit status {done.status}"

@@ -24,7 +24,7 @@ _READ_ONLY: Final = ("--ro-bind", "--ro-bind-try")
 _BINDS: Final = ("--bind", *_READ_ONLY)
 _COVER: Final = "--tmpfs"
 _DEVICES: Final = "--dev"
-_REMOVED: Final = " (deleted)"  # as the kernel ends such a path; a name may end so, too
+_REMOVED: Final = " (deleted)"  # the kernel adds it to removed paths; a name may end so, too
 _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 
 
@@ -32,9 +32,9 @@ class Mount(NamedTuple):
     """A line of mountinfo.
 
     Attributes:
-        device: of the file system, as `8:1`.
-        root: what of the file system is shown.
-        point: where it is shown.
+        device: the number of the file system, such as `8:1`.
+        root: the mounted path within the file system.
+        point: the mount point.
     """
 
     device: str
@@ -44,7 +44,7 @@ class Mount(NamedTuple):
 
     @classmethod
     def decode(cls, line: str) -> Mount:
-        """Parse a line, in which blanks are written in octal."""
+        """Parse a line, in which spaces are written in octal."""
         _, _, device, root, point, options, *_ = line.split(" ")
         return cls(device, _plain(root), _plain(point), "ro" in options.split(","))
 
@@ -71,7 +71,7 @@ def read_mounts(pid: int | str) -> tuple[Mount, ...]:
 
 @lru_cache(2)  # the mounts of this process rarely change
 def decode_mounts(text: str) -> tuple[Mount, ...]:
-    """Parse the list of the kernel, which escapes newlines in paths."""
+    """Parse the kernel's list of mounts, which escapes newlines in paths."""
     return tuple(Mount.decode(line) for line in text.split("\n") if line)
 
 
@@ -105,7 +105,7 @@ class ExpectedMounts:
             target: source if f"{source}{os.sep}".startswith(inside) else real(source)
             for target, source in _mount_sources(argv).items()
         }
-        # Done while bubblewrap is still mounting: the command waits for the check.
+        # Start while bubblewrap is still mounting, because the command waits for the check.
         self._stands = {target: self._find(path) for target, path in self._sources.items()}
         self._fixed = {argv[at + 2] for at, word in enumerate(argv) if word in _READ_ONLY}
         self._covers = _mount_covers(argv)
@@ -116,7 +116,7 @@ class ExpectedMounts:
         """Check that the mounts are as expected, and that every protected path is read-only.
 
         Raises:
-            OSError: a mount is missing or shows something else.
+            OSError: a mount is missing or has another source.
         """
         top = {mount.point: mount for mount in mounted}  # the latest mount hides earlier ones
         for mount in top.values():
@@ -134,7 +134,7 @@ class ExpectedMounts:
         """Return whether a mount, or a mount within it, shows its expected source."""
         target = mount.point
         while target not in self._sources and target != os.sep:
-            target = os.path.dirname(target)  # noqa: PTH120 -- text, many times
+            target = os.path.dirname(target)  # noqa: PTH120 -- faster as text
         if target not in self._sources:
             return False
         stands = self._stands[target]
@@ -154,12 +154,12 @@ class ExpectedMounts:
 def _resolve_by_kernel(path: str) -> str:
     """Resolve a path by asking the kernel, which is ten times as fast as `os.path.realpath`.
 
-    A missing or just removed path is resolved by `os.path.realpath`.
+    A path that is missing or was just removed is resolved by `os.path.realpath`.
     """
     with suppress(OSError):
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
-            found = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 -- as it is
+            found = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 -- keeps the text
         finally:
             os.close(fd)
         if not found.endswith(_REMOVED):
@@ -172,7 +172,7 @@ def _replaced(point: str) -> OSError:
 
 
 def _mount_sources(argv: Sequence[str]) -> dict[str, str]:
-    """Return the source of each bind mount by its target, without what bubblewrap creates."""
+    """Return the source of each bind mount by its target, without files that bubblewrap creates."""
     found = {}
     for at, word in enumerate(argv):
         if word in _BINDS:
@@ -183,7 +183,7 @@ def _mount_sources(argv: Sequence[str]) -> dict[str, str]:
 
 
 def _mount_covers(argv: Sequence[str]) -> list[str]:
-    """Return the targets of the empty folders that hide something."""
+    """Return the targets of the empty folders that hide other folders."""
     return [argv[at + 1] for at, word in enumerate(argv) if word == _COVER]
 
 
@@ -194,7 +194,7 @@ _BASE: Final = (
     "--as-pid-1",
 )  # fmt: skip
 _RESOLVER: Final = Path("/etc/resolv.conf")
-_TEMPORARY: Final = (TEMPORARY, "/var/tmp", "/dev/shm")  # noqa: S108 -- the sandbox's own
+_TEMPORARY: Final = (TEMPORARY, "/var/tmp", "/dev/shm")  # noqa: S108 -- inside the sandbox
 _MOST_SOCKETS: Final = 1000
 _OPEN_SOCKETS: Final = Path("/proc/net/unix")
 _ROW: Final = re.compile(r"\n(?=[0-9a-f]+: )")  # a path may contain newlines
@@ -205,7 +205,7 @@ _KERNEL: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 
 
 def build_base(program: str, *, network: bool = False) -> list[str]:
-    """Return the arguments that every command shares: namespaces and the folders of the system."""
+    """Return the arguments that every command shares: namespaces and the system folders."""
     return [*build_trial(program, network=network), *_hide_secrets_of_root()]
 
 
@@ -234,11 +234,11 @@ def _find_system() -> Iterator[str]:
 def build_arguments(
     program: str, policy: Policy, places: Iterable[ProtectedPath], readable: Readable
 ) -> list[str]:
-    """Return bubblewrap and its options, up to the command.
+    """Return bubblewrap and its options, without the command.
 
     Args:
-        program: bubblewrap.
-        policy: what the command may reach.
+        program: the path of bubblewrap.
+        policy: the rights of the command.
         places: the protected paths in their present state.
         readable: the folders that the command may read.
     """
@@ -299,7 +299,7 @@ def _mount_readable(readable: Readable) -> Iterator[str]:
 
 
 def _mount_workspace(policy: Policy, readable: Readable) -> Iterator[str]:
-    """Yield the workspace; a readable hidden folder around it shows nothing but the workspace."""
+    """Yield the workspace; of a readable hidden folder around it only the workspace is visible."""
     hidden = [str(one) for one in policy.around if f"{one}{os.sep}".startswith(readable.reach)]
     yield from _each("--tmpfs", hidden)
     yield from ("--bind", str(policy.workspace), str(policy.workspace))
@@ -350,10 +350,10 @@ def is_empty(folder: Path) -> bool:
 
 
 def _hide(policy: Policy, readable: Readable) -> Iterator[str]:
-    """Yield an empty folder in place of each hidden folder that would be visible."""
+    """Yield an empty folder over each hidden folder that would be visible."""
     reach = (f"{policy.workspace}{os.sep}", *readable.reach)
-    around = tuple(f"{folder}{os.sep}" for folder in policy.around)  # not visible at all
-    for folder in policy.hidden:  # the order matters: inner folders come first
+    around = tuple(f"{folder}{os.sep}" for folder in policy.around)  # not visible in any case
+    for folder in policy.hidden:  # inner folders must come first
         path = f"{folder}{os.sep}"
         shown = folder.is_relative_to(policy.workspace) or not path.startswith(around)
         if shown and path.startswith(reach) and folder.is_dir():
@@ -361,7 +361,7 @@ def _hide(policy: Policy, readable: Readable) -> Iterator[str]:
 
 
 def _hide_sockets(readable: Readable) -> Iterator[str]:
-    """Yield mounts over sockets in readable folders: every command that sees one can connect."""
+    """Yield mounts over sockets in readable folders, because any command could connect to them."""
     linked = [(f"{os.path.realpath(folder)}{os.sep}", folder) for folder in readable.linked]
     for socket in map(_real, _sockets()):
         places = [socket] if socket.startswith(readable.reach) else []
@@ -401,14 +401,14 @@ def _resolver() -> Iterator[str]:
 
 
 def _hide_secrets_of_root() -> Iterator[str]:
-    """Yield mounts that hide files in `/etc` which only root may read.
+    """Yield mounts over the files in `/etc` that only root may read.
 
-    File permissions do not protect them from commands of root.
+    File permissions do not protect them from root's commands.
     """
     for path in _secrets_of_root() if os.geteuid() == 0 else ():
         if path.is_dir():
             yield from ("--tmpfs", str(path), "--remount-ro", str(path))
-        elif path.exists():  # a removed file cannot be mounted over
+        elif path.exists():  # a removed file cannot be a mount point
             yield from ("--ro-bind", os.devnull, str(path))
 
 
@@ -430,6 +430,6 @@ def _secrets_of_root() -> tuple[Path, ...]:
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
-    with suppress(OSError), os.scandir(folder) as entries:  # it has just been removed
+    with suppress(OSError), os.scandir(folder) as entries:  # just removed
         return list(entries)
     return []

@@ -1,4 +1,4 @@
-"""Builds the shell of one teammate from its settings and from what this machine can do."""
+"""Builds the shell of a teammate from its settings and the abilities of this machine."""
 
 from __future__ import annotations
 
@@ -33,21 +33,19 @@ if TYPE_CHECKING:
     from teamd.settings.schema import Settings, ToolSettings
 
 _MEBI: Final = 20
-_OWN_PROCESSES: Final = 32  # and threads of a teammate's own, beside its commands
+_OWN_PROCESSES: Final = 32  # processes and threads of the teammate itself
 
 
 @dataclass
 class LazyShell:
-    """A shell that is built with the first command: many a teammate runs none."""
+    """A shell that is built with the first command, because many teammates run none."""
 
     build: Callable[[], Shell]
 
     def start(self, command: str, output: Sink, *, background: bool = False) -> Command:
-        """Start a command."""
         return self._shell.start(command, output, background=background)
 
     def close(self) -> None:
-        """Close it, if there was a command."""
         if "_shell" in vars(self):
             self._shell.close()
 
@@ -67,14 +65,22 @@ def build_shell(
     joins: bool = False,
     origin: Origin | None = None,
 ) -> Shell:
-    """Build what starts a teammate's commands, and make its home.
+    """Build a teammate's shell, and make its home folder.
 
-    Its temporary folder is emptied, unless it goes on where it was, as after it has hibernated.
-    Where there is a control group for its commands, this process joins it if it is the teammate's.
-    With an origin the workspace is a copy of that, and nothing else of it is within reach.
+    If its commands have a control group, the process of the teammate joins it.
+
+    Args:
+        paths: the team.
+        name: the name of the teammate.
+        settings: the settings of the team.
+        role: the role of the teammate.
+        probe: whether a sandbox works on this machine.
+        goes_on: whether to keep its temporary folder, as after hibernation.
+        joins: whether this process is the teammate's.
+        origin: the repository of which the workspace is a copy; commands cannot see the rest of it.
 
     Raises:
-        StoreError: its home cannot be made.
+        StoreError: its home folder cannot be made.
     """
     tools, workspace = settings.tools_of(name, role), settings.team.workspace
     allowed = settings.places_allowed_to(name)
@@ -100,7 +106,7 @@ def build_shell_by(
     *,
     joins: bool = False,
 ) -> Shell:
-    """Build what starts commands with those rights, whose home is made."""
+    """Build the shell for a policy whose home folder exists."""
     workspace = policy.workspace
     if tools.sandbox in WITHOUT:
         return OpenShell(policy)
@@ -118,7 +124,7 @@ def build_shell_by(
 
 
 def judge_workspace(probe: Probe, workspace: Path) -> Probe:
-    """Return a probe that also says whether a sandbox can protect the person from a workspace."""
+    """Return a probe that also says whether a sandbox can protect the person in a workspace."""
     root = Path(os.path.realpath(workspace))
     home = home_folder()
     if not probe.works:
@@ -141,7 +147,7 @@ def judge_workspace(probe: Probe, workspace: Path) -> Probe:
 
 
 def check_workspace(settings: Settings) -> None:
-    """See that root's commands can write to the workspace: in a sandbox they lack root's rights.
+    """Check that root's commands can write to the workspace: in a sandbox they lack root's rights.
 
     Raises:
         StoreError: the workspace belongs to another user.
@@ -173,12 +179,12 @@ def build_policy(
 
     Args:
         paths: the team.
-        name: whose home they have.
-        tools: what they may reach.
-        workspace: where they work.
-        allowed: protected places that they may write to.
-        origin: the repository that the workspace is a copy of, if it is one.
-        lent: folders that they may only read, whatever those lie in.
+        name: the teammate whose home folder they use.
+        tools: the tool settings.
+        workspace: the folder in which they work.
+        allowed: protected paths that they may change.
+        origin: the repository of which the workspace is a copy, if it is one.
+        lent: folders that they may only read, even within hidden folders.
         owns_tree: whether they may change every file of the working tree, see `Policy`.
     """
     root = Path(os.path.realpath(workspace))
@@ -190,12 +196,12 @@ def build_policy(
         workspace=root,
         home=paths.home_of(name),
         temporary=paths.temporary(name),
-        # As what they lead to: what is hidden in them is known by its real path.
+        # Real paths, because hidden folders are compared by real path.
         readable=(
             *(
                 Path(os.path.realpath(folder))
                 for folder in tools.read
-                if not leads_through(folder, (root, *hidden))  # to where a command wants
+                if not leads_through(folder, (root, *hidden))  # a command could redirect the link
             ),
             *(() if linked is None else (linked,)),
         ),
@@ -217,15 +223,15 @@ def build_policy(
 
 
 def clear_dead(paths: TeamPaths, workspace: Path) -> list[str]:
-    """Put a workspace right that teammates of a team had when they were killed.
+    """Repair a workspace and remove the entries of a team's teammates that were killed.
 
-    Whatever they ran must have ended by now.
+    The commands of these teammates must have ended.
 
     Returns:
-        What was taken away from protected places.
+        The removed files and folders in protected paths.
 
     Raises:
-        StoreError: it cannot be done now.
+        StoreError: it cannot be repaired now.
     """
     root, placeholders = Path(os.path.realpath(workspace)), placeholders_of(paths, workspace)
     dead = placeholders.left_by_dead(paths.root)
@@ -236,7 +242,7 @@ def clear_dead(paths: TeamPaths, workspace: Path) -> list[str]:
 
 
 def remove_cgroups(paths: TeamPaths, names: Iterable[str]) -> None:
-    """End what is left in the control groups of teammates that are gone, and remove them."""
+    """Kill the processes in the control groups of teammates that are gone; remove the groups."""
     for name in names:
         if group := Cgroup.find(group_name(paths, name)):
             group.kill()
@@ -244,7 +250,7 @@ def remove_cgroups(paths: TeamPaths, names: Iterable[str]) -> None:
 
 
 def ended_checks(paths: TeamPaths) -> Iterator[str]:
-    """Yield the names that checks go by whose processes have left something when they ended."""
+    """Yield the names of checks whose processes have ended and left files."""
     for home in directories.list_files(paths.homes, f"{paths.checker_name('*')}"):
         fd = locks.try_lock(paths.check_lock(home.name.rpartition(".")[2]))
         if fd is not None:
@@ -253,12 +259,13 @@ def ended_checks(paths: TeamPaths) -> Iterator[str]:
 
 
 def end_strays(paths: TeamPaths, names: Iterable[str]) -> None:
-    """Kill what bubblewrap left of teammates that are gone.
+    """Kill the bubblewrap processes of teammates that are gone.
 
-    One whose parent is killed while it forks waits for that for ever: it does not yet end with it.
+    If its parent is killed while bubblewrap forks, it waits forever: it does not yet die with the
+    parent.
     """
     homes = {os.fsencode(paths.home_of(name)) for name in names}
-    for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 -- half of the time
+    for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 -- twice as fast
         words = _command_line(pid)
         if words[0].endswith(PROGRAM.encode()) and not homes.isdisjoint(words):
             with suppress(ProcessLookupError):
@@ -266,8 +273,8 @@ def end_strays(paths: TeamPaths, names: Iterable[str]) -> None:
 
 
 def _command_line(pid: str) -> list[bytes]:
-    """Return a process's words; an empty one where it has ended, or is another user's."""
-    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb", 0) as file:  # noqa: PTH123 -- so too
+    """Return the arguments of a process; `[b""]` if it has ended or belongs to another user."""
+    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb", 0) as file:  # noqa: PTH123 -- fast
         return file.read().split(b"\0")
     return [b""]
 
@@ -279,7 +286,7 @@ def group_name(paths: TeamPaths, name: str) -> str:
 
 
 def own_places(workspace: Path) -> list[str]:
-    """Return where this program itself lies in a workspace: parts of it run outside the sandbox."""
+    """Return this program's paths in a workspace, because parts of it run outside the sandbox."""
     package = Path(__file__).resolve().parents[1]
     entry = Path(os.path.realpath(teamd_commands.__file__))
     own = (Path(os.path.realpath(sys.prefix)), package, entry)
@@ -287,7 +294,7 @@ def own_places(workspace: Path) -> list[str]:
 
 
 def placeholders_of(paths: TeamPaths, workspace: Path) -> Placeholders:
-    """Return what keeps the missing places of a workspace, whichever team works there."""
+    """Return the placeholders of a workspace, which all teams in it share."""
     return Placeholders(Path(os.path.realpath(workspace)), workspaces_folder(paths))
 
 

@@ -1,4 +1,7 @@
-"""Paths in the workspace that git's settings name, and the harmless settings; git-config(1)."""
+"""Finds the paths in the workspace that git's settings name, and keeps harmless settings.
+
+See git-config(1).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-# Other settings can make git run programs, or read settings from elsewhere.
+# Other settings can make git run programs or read settings from other files.
 _HARMLESS: Final = re.compile(
     r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode"
     r"|symlinks)|extensions\.(objectformat|refstorage)|user\.(name|email)|init\.defaultbranch"
@@ -18,9 +21,9 @@ _SECTION: Final = re.compile(r"\s*\[\s*([A-Za-z0-9.-]+)\s*\]\s*(?:[#;].*)?")
 _VARIABLE: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*([^\"\\#;\n]*)")
 _ANY_SECTION: Final = re.compile(r'\s*\[\s*([A-Za-z0-9.-]+)\s*(?:"(?:[^"\\]|\\.)*")?\s*\]')
 _ANY_VALUE: Final = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]*)\s*=\s*(.*)")
-_CONTINUED: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")  # not an escaped backslash
+_CONTINUED: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")  # not after an escaped backslash
 _ESCAPES: Final = {"n": "\n", "t": "\t", "b": "\b"}
-_MOST_FILES: Final = 20  # that include each other
+_MOST_FILES: Final = 20  # because files can include each other
 _LARGEST_BYTES: Final = 1 << 20
 
 
@@ -36,7 +39,7 @@ def named_by_settings(workspace: Path, git: Path | None) -> Iterator[tuple[str, 
     """
     own = () if git is None else (git / "config", git / "config.worktree")
     sources = [*own, *_of_person()]
-    for file in sources:  # the loop appends to it
+    for file in sources:  # the loop adds included files
         for kind, value in _paths_in(_read(file)):
             # Hook paths are relative to the working tree, included files to the including one.
             base = workspace if kind == "hooks" else file.parent
@@ -96,7 +99,7 @@ def _plain(value: str) -> str:
 
 
 def _read(path: Path) -> str:
-    """Return the start of a regular file; nothing for other kinds of files."""
+    """Return the start of a regular file, or an empty text for anything else."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):

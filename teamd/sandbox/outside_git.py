@@ -1,8 +1,8 @@
 """Finds the git repository of a workspace that does not contain it, and explains the limits.
 
-The repository of a linked working tree (see git-worktree(1)) is shown to commands, read-only: it
-belongs to other folders of the person's as well, whose hooks and settings it holds. The repository
-around a folder holds the files of other folders, so it is not shown.
+Commands can read the repository of a linked working tree, see git-worktree(1), but not write to it:
+it also holds the hooks and settings of other folders of the person. A repository in a folder above
+the workspace contains the files of other folders, so it is hidden.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def linked_repository(workspace: Path) -> Path | None:
     """
     own = _named_by(workspace / GIT)
     if own is None or Path(os.path.realpath(own)) != own or own.parent.name != "worktrees":
-        return None  # through a link it would not be found inside
+        return None  # the sandbox could not find it through a link
     repository = own.parent.parent
     back, common = (_read(own / name) for name in ("gitdir", "commondir"))
     is_mutual = back and os.path.realpath(own / back) == str(workspace / GIT)
@@ -65,7 +65,7 @@ def explain_git(tools: ToolSettings, workspace: Path) -> str:
     if os.path.lexists(git):
         return ""
     top = next((one for one in root.parents if os.path.lexists(one / GIT)), None)
-    if top is None or _holds_home(top):  # a person may keep the settings of a home in git
+    if top is None or _holds_home(top):  # the person may keep dotfiles in git
         return ""
     return (
         f"git does not work for a teammate in {root}, which is a folder in the repository {top}; "
@@ -79,7 +79,7 @@ def _holds_home(folder: Path) -> bool:
 
 
 def _named_by(git: Path) -> Path | None:
-    """Return the folder that a `.git` names which is a file; see gitrepository-layout(5)."""
+    """Return the folder that a `.git` file names, see gitrepository-layout(5)."""
     said = _read(git)
     if not said.startswith(_GITDIR):
         return None
@@ -87,7 +87,7 @@ def _named_by(git: Path) -> Path | None:
 
 
 def _read(path: Path) -> str:
-    """Return the text of a small file, empty for anything else."""
+    """Return the text of a small regular file, or an empty text for anything else."""
     with suppress(OSError, ValueError):
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -1,13 +1,13 @@
-"""Empty files and folders that hold the place of what no command may make, while commands run.
+"""Empty files and folders at missing protected paths, while commands run.
 
-A sandbox can keep a place only where something stands. So whatever protected place is missing gets
-a placeholder for as long as a command of any teammate runs in that workspace, and a moment longer:
-the next command often follows at once. The file that says who needs them is not in a team
-directory, since several teams may work in one workspace; nor in the workspace, where commands could
-lock or write it.
+A sandbox can protect only a path that exists. So a missing protected path gets a placeholder while
+a command of any teammate runs in the workspace, and a moment longer, because the next command often
+follows at once. The file that lists the placeholders and their commands is outside of the team
+directory, because several teams may work in one workspace. It is also outside of the workspace,
+where commands could lock or change it.
 
-A teammate that is killed leaves its entry. Only its supervisor takes that away, once it has ended
-what the teammate left: a placeholder that is removed too early opens its place.
+A killed teammate leaves its entry. Only its supervisor removes that, after it has ended the
+teammate's processes: if a placeholder were removed earlier, a process could create the path.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from teamd.files.safe_open import FOLDER
 from teamd.process_id import Identity
 from teamd.sandbox.protected_paths import ProtectedPath
 
-SAME_FOLDER: Final = b".\n"  # in `.git/commondir`, where git takes nothing else but a folder's name
-_LINGER_SECONDS: Final = 0.2  # between two commands of one reply, or around a quick model's
+SAME_FOLDER: Final = b".\n"  # for `.git/commondir`, in which git accepts only the name of a folder
+_LINGER_SECONDS: Final = 0.2  # between two commands of one reply, or during a fast model request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +38,13 @@ class RunningCommand:
     """A command that runs in a workspace, or ran when its teammate was killed.
 
     Attributes:
-        id: its own.
+        id: the id of the command.
         team: the team directory.
-        process: the teammate's.
-        links: the links among the protected places, and where they led at its start.
+        process: the process of the teammate.
+        links: the links among the protected paths, with their targets when the command started.
         may_init: whether the workspace had no repository then.
-        held: the folders that lead to protected places, none of which it can rename.
-        fixed: the protected places, in which it can change nothing.
+        held: the folders above protected paths, which the command cannot rename.
+        fixed: the protected paths, which the command cannot change.
     """
 
     id: str
@@ -56,24 +56,24 @@ class RunningCommand:
     fixed: list[str] = field(default_factory=list)
 
     def could_replace(self, paths: Iterable[str]) -> list[str]:
-        """Return those of some paths that this command may rename or replace."""
+        """Return the paths that this command may rename or replace."""
         inside = tuple(f"{path}{os.sep}" for path in self.fixed)
         kept = {*self.held, *self.fixed}
         return [path for path in paths if path not in kept and not path.startswith(inside)]
 
     @classmethod
     def decode(cls, found: dict[str, Any]) -> RunningCommand:
-        """Read an entry of the file."""
+        """Parse an entry of the file."""
         return cls(**{**found, "process": Identity(**found["process"])})
 
 
 @dataclass(frozen=True, slots=True)
 class Placeholders:
-    """The placeholders in one workspace.
+    """The placeholders in a workspace.
 
     Attributes:
         workspace: the folder.
-        state: a folder of the person's where files about all workspaces stand.
+        state: the person's folder with the files about all workspaces.
     """
 
     workspace: Path
@@ -85,21 +85,21 @@ class Placeholders:
             [Container[str], list[RunningCommand]], tuple[RunningCommand, list[ProtectedPath]]
         ],
     ) -> RunningCommand:
-        """Look at the places, and keep those that are missing, at least until `release`.
+        """Find the protected paths and keep the missing ones at least until `release`.
 
         Args:
-            look: gets the placeholders that stand, and the other commands; returns the entry of
-                the command, and the missing places. Called when no other placeholder can come
-                or go, and once more when those are made.
+            look: gets the existing placeholders and the other commands, and returns the entry of
+                the command and the missing paths. It is called under the lock, and again after
+                placeholders were made.
         """
         with self._locked() as (made, holders):
             holder, missing = look(frozenset(made), holders)
             tried = set[Path]()
-            # Below a placeholder there may be places that are missing, too.
+            # A path below a new placeholder may be missing as well.
             while fresh := [place for place in missing if place.path not in tried]:
                 tried |= {place.path for place in fresh}
                 made |= {str(place.path): _describe(place) for place in fresh}
-                # Noted before they are made: what a kill leaves can be removed.
+                # Recorded before they are made, so that they can be removed after a kill.
                 self._write(made, holders)
                 with _Folders(self.workspace) as folders:
                     for place in fresh:
@@ -120,19 +120,19 @@ class Placeholders:
             self._write(made, left)
 
     def tidy(self) -> None:
-        """Remove the placeholders, unless a command runs that needs them."""
+        """Remove the placeholders, unless a running command needs them."""
         if not self._file.exists():
             return
         with self._locked() as (made, holders):
             if holders or not made:
                 return
             with _Folders(self.workspace) as folders:
-                for path in sorted(made, key=len, reverse=True):  # what is inside first
+                for path in sorted(made, key=len, reverse=True):  # inner paths first
                     _remove(folders, Path(path))
             self._write({}, [])
 
     def left_by_dead(self, team: Path) -> list[RunningCommand]:
-        """Return the entries of a team's teammates whose processes are gone."""
+        """Return the entries of a team's teammates whose processes have ended."""
         if not self._file.exists():
             return []
         with self._locked() as (_, holders):
@@ -140,7 +140,7 @@ class Placeholders:
             return [holder for holder in mine if not holder.process.alive]
 
     def made(self, path: Path) -> bool:
-        """Return whether a placeholder was made there, and was not removed since."""
+        """Return whether a placeholder was made at a path and not removed since."""
         made, _ = self._read()
         return str(path) in made
 
@@ -156,7 +156,7 @@ class Placeholders:
             yield self._read()
 
     def _read(self) -> tuple[dict[str, str], list[RunningCommand]]:
-        with suppress(ValueError, KeyError, TypeError):  # half of it, after a power cut
+        with suppress(ValueError, KeyError, TypeError):  # incomplete after a power cut
             found = json.loads(files.read(self._file) or b"{}")
             holders = [RunningCommand.decode(one) for one in found.get("holders", [])]
             return dict(found.get("made", {})), holders
@@ -168,9 +168,9 @@ class Placeholders:
 
 
 class PlaceholderCleanup:
-    """Removes the placeholders once no command has followed the last one for a moment.
+    """Removes the placeholders when no command has started for a moment.
 
-    To make and remove them takes as long as a small command.
+    Making and removing them takes as long as a small command.
     """
 
     def __init__(self, placeholders: Placeholders) -> None:
@@ -178,18 +178,18 @@ class PlaceholderCleanup:
         self._due: asyncio.TimerHandle | None = None
 
     def put_off(self) -> None:
-        """Leave them where they are, for a command that begins."""
+        """Keep the placeholders for a command that starts."""
         if self._due:
             self._due.cancel()
             self._due = None
 
     def soon(self) -> None:
-        """Remove them in a moment: a command has ended."""
+        """Remove the placeholders in a moment, because a command has ended."""
         self.put_off()
         self._due = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.now)
 
     def now(self) -> None:
-        """Remove them if that is still to be done; where it fails, the next command does it."""
+        """Remove the placeholders if that is due; after a failure the next command removes them."""
         if self._due:
             self.put_off()
             with suppress(StoreError):
@@ -205,18 +205,18 @@ def _make(folders: _Folders, place: ProtectedPath) -> None:
         folder = folders.open(place.path.parent)
         if place.wants_file:
             _make_file(folder, place.path)
-        else:  # an editor of the person's may want to write its settings into it meanwhile
+        else:  # not locked: the person's editor may want to write its settings into it
             os.mkdir(place.path.name, dir_fd=folder)
 
 
 def _make_file(folder: int, path: Path) -> None:
-    """Make a file with all that is in it: git may read it in any moment.
+    """Make a file together with its content, because git may read it at any moment.
 
     Raises:
-        FileExistsError: something stands there.
+        FileExistsError: the path exists.
     """
     flags = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_WRONLY
-    if not _content(path):  # nothing else is made, which a kill would leave in the person's sight
+    if not _content(path):  # made directly, because a kill would leave a temporary file visible
         os.close(os.open(path.name, flags, 0o400, dir_fd=folder))
         return
     new = f".{path.name}-{os.urandom(4).hex()}"
@@ -234,22 +234,22 @@ def _make_file(folder: int, path: Path) -> None:
 
 
 def _content(path: Path) -> bytes:
-    """Return what stands in a file that says nothing to git."""
+    """Return the content of a placeholder file that has no effect on git."""
     return SAME_FOLDER if path.parts[-2:] == (".git", "commondir") else b""
 
 
 class _Folders:
-    """The folders of a workspace, opened once; a command may have put a link into the way."""
+    """The open folders of a workspace, because a command may replace a folder by a link."""
 
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace
         self._opened: dict[Path, int] = {}
 
     def open(self, folder: Path) -> int:
-        """Return a descriptor of a folder, until the end of the block.
+        """Return a descriptor of a folder, which is closed at the end of the `with` block.
 
         Raises:
-            OSError: it cannot be opened, or the way leads through a link.
+            OSError: it cannot be opened, or the path leads through a link.
             ValueError: it is not in the workspace.
         """
         if folder not in self._opened:
@@ -268,13 +268,13 @@ class _Folders:
 
 
 def _open_up(workspace: Path) -> None:
-    """Let the folder's owner write to it: a command may have closed it, to keep what is there."""
+    """Make the workspace writable for its owner: a command may have changed the mode."""
     with suppress(OSError):
         workspace.chmod(stat.S_IMODE(workspace.stat().st_mode) | stat.S_IRWXU)
 
 
 def _remove(folders: _Folders, path: Path) -> None:
-    """Remove a placeholder if that is what stands there: nothing that holds anything goes."""
+    """Remove a placeholder, unless it has content by now."""
     with suppress(OSError):
         folder = folders.open(path.parent)
         found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)

@@ -88,7 +88,7 @@ def changed_at(folder: Path) -> int:
 def _linked(folder: Path, _changed: int) -> tuple[Path, ...]:
     """Return the program folders of environments to which links in a folder lead directly."""
     with suppress(OSError), os.scandir(folder) as entries:
-        links = [os.readlink(entry.path) for entry in entries if entry.is_symlink()]  # noqa: PTH115 -- text
+        links = [os.readlink(entry.path) for entry in entries if entry.is_symlink()]  # noqa: PTH115 -- faster as text
         targets = (Path(os.path.normpath(folder / link)).parent for link in links)
         return tuple(one for one in dict.fromkeys(targets) if one != folder and _is_programs(one))
     return ()
@@ -109,7 +109,7 @@ HOME: Final = "/home/teammate"
 PROXY_PORT: Final = 3128
 PROXY: Final = f"http://127.0.0.1:{PROXY_PORT}"
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
-TEMPORARY: Final = "/tmp"  # noqa: S108 -- the sandbox's own
+TEMPORARY: Final = "/tmp"  # noqa: S108 -- inside the sandbox
 _MOST_PATHS: Final = 100
 _NO_EDITOR: Final = (
     "there is no editor here: give the text as an option, such as `git commit -m TEXT`, or set "
@@ -195,7 +195,7 @@ class Policy:
 
     @property
     def borrowed(self) -> tuple[Path, ...]:
-        """The read-only folders that are visible even in hidden folders."""
+        """The read-only folders that are visible even within hidden folders."""
         return self.lent if self.origin is None else (*self.lent, self.origin.objects)
 
     @property
@@ -204,9 +204,9 @@ class Policy:
         return _absolute(self._search_path())
 
     def _search_path(self) -> str:
-        """Return the PATH without `..` and `//`, at which nothing can be mounted.
+        """Return the PATH without `..` and `//`, because mount points cannot contain these.
 
-        A path through folders that commands may change stays as it is: only they follow it.
+        A path through folders that commands may change stays as it is: only commands follow it.
         """
         path = self.environment.get("PATH", "")
         if os.pardir not in path and "//" not in path:
@@ -254,7 +254,7 @@ SYSTEM_FOLDERS: Final = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store",
     "/gnu/store",
 )  # fmt: skip
-_MOST_ROUNDS: Final = 10  # a link may lead below itself, deeper in each round
+_MOST_ROUNDS: Final = 10  # a link may lead below itself, one level deeper in each round
 _SYSTEM: Final = tuple(f"{folder}{os.sep}" for folder in SYSTEM_FOLDERS)
 
 
@@ -298,7 +298,7 @@ class ReadableCache:
 
 
 def is_of_system(place: Path) -> bool:
-    """Return whether a path is in one of the folders of the system."""
+    """Return whether a path is in a system folder."""
     return f"{place}{os.sep}".startswith(_SYSTEM)
 
 
@@ -334,7 +334,7 @@ def _outermost(places: Iterable[Path]) -> list[Path]:
     for place in sorted(places, key=lambda place: len(place.parts)):
         real = os.path.realpath(place)
         holders = [one for one in place.parents if one in found]
-        shown = (os.path.join(found[one], place.relative_to(one)) for one in holders)  # noqa: PTH118 -- text, as `real`
+        shown = (os.path.join(found[one], place.relative_to(one)) for one in holders)  # noqa: PTH118 -- text, like `real`
         if real not in shown:
             found[Path(real) if holders else place] = real
     return list(found)

@@ -1,4 +1,4 @@
-"""Whether bubblewrap can make a sandbox here and, where it cannot, why."""
+"""Finds out whether bubblewrap works on this machine and, if not, why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from teamd.settings.schema import ToolSettings
 
 PROGRAM: Final = "bwrap"
-WITHOUT: Final = frozenset({"external", "off"})  # settings with which none is tried
+WITHOUT: Final = frozenset({"external", "off"})  # settings that do not use bubblewrap
 _PROBE_SECONDS: Final = 10.0
 _APPARMOR: Final = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 _CLONE: Final = Path("/proc/sys/kernel/unprivileged_userns_clone")
@@ -31,12 +31,12 @@ _CONTAINER: Final = 'run the team in a container and set [tools] sandbox = "exte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What a try has shown.
+    """The result of a trial sandbox.
 
     Attributes:
-        program: bubblewrap, where it is there.
-        trouble: why no sandbox can be made, in half a sentence; empty where one can.
-        remedy: what to do about it.
+        program: the path of bubblewrap; empty if it is not installed.
+        trouble: the reason why no sandbox works, as half a sentence; empty if one works.
+        remedy: the remedy for that.
     """
 
     program: str = ""
@@ -45,12 +45,11 @@ class Probe:
 
     @property
     def works(self) -> bool:
-        """Whether there can be a sandbox."""
         return not self.trouble
 
 
 def probe(untrusted: Iterable[Path] = ()) -> Probe:
-    """Make a sandbox and run nothing in it; takes some milliseconds.
+    """Make a sandbox that runs nothing, which takes some milliseconds.
 
     Args:
         untrusted: folders to which agents write, so programs in them are not used.
@@ -74,17 +73,17 @@ def probe(untrusted: Iterable[Path] = ()) -> Probe:
 
 
 def _make_sandbox(program: str, calls: int) -> str | None:
-    """Make a sandbox; return an error message, or `None` if that worked."""
+    """Make a sandbox; return an error message, or `None` if it worked."""
     argv = [*build_trial(program), "--seccomp", str(calls), "true"]
     try:
         done = run_to_end(argv, timeout_seconds=_PROBE_SECONDS, env={}, pass_fds=[calls])
-    except OSError as error:  # TimeoutError is one
+    except OSError as error:  # includes TimeoutError
         return str(error)
     return None if done.status == 0 else (done.stdout + done.stderr).decode(errors="replace")
 
 
 def describe(tools: ToolSettings, probe: Probe) -> str:
-    """Say in a line what stands around commands."""
+    """Describe the sandbox of commands in one line."""
     if tools.sandbox == "off":
         return "off: commands run with your rights"
     if tools.sandbox == "external":
@@ -97,20 +96,20 @@ def describe(tools: ToolSettings, probe: Probe) -> str:
 
 
 def find_program(name: str, untrusted: Iterable[Path] = ()) -> str | None:
-    """Find a program on the PATH, but in no folder that agents may write to."""
+    """Find a program on the PATH, except in folders to which agents may write."""
     walls = [Path(os.path.realpath(folder)) for folder in untrusted]
     for folder in map(Path, os.get_exec_path()):
         place = Path(os.path.realpath(folder))
         if not folder.is_absolute() or any(place.is_relative_to(wall) for wall in walls):
             continue
         found = str(folder / name)
-        if os.path.isfile(found) and os.access(found, os.X_OK):  # noqa: PTH113 -- never an error
+        if os.path.isfile(found) and os.access(found, os.X_OK):  # noqa: PTH113 -- never raises
             return found
     return None
 
 
 def _diagnose(said: str) -> tuple[str, str]:
-    """Return why, and what to do, from the machine's settings and what bubblewrap said."""
+    """Return the cause and its remedy, from kernel settings and the output of bubblewrap."""
     if os.strerror(errno.EAGAIN) in said:
         return "the limit on processes is reached", _PROCESSES
     if _read(_MOST) == "0":

@@ -1,6 +1,6 @@
-"""The protected paths of a workspace: files that run by themselves or instruct agents.
+"""The protected paths of a workspace: files that run automatically or instruct agents.
 
-A git hook runs at the person's next commit, a setting of an editor when they open the folder. An
+A git hook runs at the person's next commit; an editor setting applies when they open the folder. An
 existing path is mounted read-only, and every folder above it on itself, so that no command can
 rename them. A missing path gets an empty placeholder while commands run, see `placeholders`. In a
 teammate's own copy only the repository is protected: git may change the other files there, and
@@ -25,7 +25,7 @@ _MOST_LINKS: Final = 40  # as in Linux
 
 
 def follow(path: Path) -> Iterator[str]:
-    """Yield each link on the way of a path, and its end, which need not exist."""
+    """Yield each link on a path, and its final target, which may be missing."""
     at = os.sep
     for at, is_link in _steps(path):
         if is_link:
@@ -52,9 +52,9 @@ def _steps(path: Path) -> Iterator[tuple[str, bool]]:
     left, at, links = [*reversed(path.parts[1:])], os.sep, 0
     while left and links <= _MOST_LINKS:
         part = left.pop()
-        step = os.path.dirname(at) if part == os.pardir else os.path.join(at, part)  # noqa: PTH118, PTH120 -- text
+        step = os.path.dirname(at) if part == os.pardir else os.path.join(at, part)  # noqa: PTH118, PTH120 -- faster as text
         try:
-            target = os.readlink(step)  # noqa: PTH115 -- as it is
+            target = os.readlink(step)  # noqa: PTH115 -- keeps the text
         except OSError:
             at = step
             yield at, False
@@ -73,8 +73,8 @@ _FILES: Final = frozenset((
 ))  # fmt: skip
 _OF_REPOSITORY: Final = (
     "hooks", "config", "config.worktree", "info/attributes", "modules",
-    "worktrees", "commondir",  # lead git to settings elsewhere
-    "objects/info/alternates",  # to objects elsewhere; copies of the folder read all that is there
+    "worktrees", "commondir",  # lead git to other settings
+    "objects/info/alternates",  # to other objects; copies of the folder read all files there
 )  # fmt: skip
 _path: Final = lru_cache(4096)(Path)  # the same paths for each command
 # Instructions for agents; a team may exist to write them.
@@ -87,7 +87,7 @@ BUILT_IN: Final = (
     ".cursor",
     ".gemini",
     ".mcp.json",
-    ".lfsconfig",  # has git-lfs fetch from anywhere, at a checkout
+    ".lfsconfig",  # can make git-lfs fetch from any server at a checkout
     # Editors and shells read these when a person opens or enters the folder.
     ".devcontainer",
     ".envrc",
@@ -97,7 +97,7 @@ BUILT_IN: Final = (
     ".vimrc",
     ".vscode",
     ".zed",
-    # Hooks of git that are kept in the folder itself.
+    # Hooks of git that are kept in the project folder.
     ".githooks",
     ".husky",
     ".pre-commit-config.yaml",
@@ -187,7 +187,7 @@ def find_protected_paths(
 class HeldPaths:
     """The paths that the mounts of a command protect.
 
-    A mount disappears when a process outside the sandbox replaces its path.
+    A mount disappears if a process outside of the sandbox replaces its path.
     """
 
     def __init__(self, workspace: Path, places: Iterable[ProtectedPath]) -> None:
@@ -196,7 +196,7 @@ class HeldPaths:
         self._numbers = {path: _number(path) for path in found}
 
     def changed(self) -> str:
-        """Return the name of a path that is not protected any longer; empty if all are."""
+        """Return the name of a path that is no longer protected; empty if all are."""
         for path, number in self._numbers.items():
             if _number(path) != number:
                 return path.name
@@ -212,7 +212,7 @@ def _number(path: Path) -> tuple[int, int] | None:
 
 
 def is_protected(path: Path, places: Iterable[ProtectedPath]) -> bool:
-    """Return whether a path is a protected one or is inside one, whatever its upper case."""
+    """Return whether a path is protected or inside a protected one, ignoring case."""
     # On some file systems `.Git` is `.git`; on others no project needs both spellings.
     asked = _fold(path)
     return any(asked.is_relative_to(_fold(place.path)) for place in places)
@@ -235,14 +235,14 @@ def _find(root: Path, name: str, *, wants_file: bool) -> ProtectedPath:
     for at, part in enumerate(parts):  # strings are faster than paths
         if at:
             above.append(_path(path))
-        path = os.path.join(path, part)  # noqa: PTH118
+        path = os.path.join(path, part)  # noqa: PTH118 -- faster as text
         last = wants_file and at == len(parts) - 1
         try:
             mode = os.lstat(path).st_mode
         except OSError:
             return ProtectedPath(_path(path), PathState.MISSING, tuple(above), wants_file=last)
         if stat.S_ISLNK(mode):
-            target = os.readlink(path)  # noqa: PTH115 -- as it is
+            target = os.readlink(path)  # noqa: PTH115 -- keeps the text
             return ProtectedPath(_path(path), PathState.LINK, tuple(above), target, wants_file=last)
         if not stat.S_ISDIR(mode):
             return ProtectedPath(_path(path), PathState.FILE, tuple(above))

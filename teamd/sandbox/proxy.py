@@ -45,11 +45,11 @@ class Refused(Exception):
 
 
 class HostProxy:
-    """Serves one sandbox.
+    """The proxy of one sandbox.
 
     Args:
-        hosts: names, each alone for the ports 80 and 443 or with a port; `*.` stands for any names
-            in front of it.
+        hosts: the allowed names, either alone for the ports 80 and 443 or with a port. `*.` matches
+            any subdomain.
     """
 
     def __init__(self, hosts: Iterable[str]) -> None:
@@ -86,7 +86,7 @@ class HostProxy:
         try:
             await self._answer(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
-            pass  # the client sees that the connection ends
+            pass  # the client sees the end of the connection
         finally:
             self._open.discard(task)
             writer.close()
@@ -191,8 +191,8 @@ class Network:
     def joining(self, argv: Sequence[str]) -> list[str]:
         """Return a bubblewrap command line that joins this network, if a command runs in it.
 
-        The joining program is root in the user namespace that owns the network, so the user id has
-        to be given.
+        The joining program is root in the user namespace that owns the network, so the user id must
+        be given.
         """
         if not self.used:
             return list(argv)
@@ -256,7 +256,7 @@ class Networks:
         self._shared = Network(hosts)
 
     def get(self, *, background: bool) -> Network | None:
-        """Return the network for a command, or `None` for a private one that no other joins."""
+        """Return the network for a command, or `None` for a private one."""
         return self._shared if background or self._hosts or self._shared.used else None
 
     def renew(self) -> None:
@@ -265,7 +265,7 @@ class Networks:
 
 
 def _listen_in_namespace(pid: int, port: int) -> socket.socket:
-    """Return a socket that listens on the loopback address of a process's network, see `netns`.
+    """Return a listening socket on the loopback address of a process's network, see `netns`.
 
     Raises:
         OSError: it cannot be made.

@@ -1,7 +1,7 @@
-"""Undoes what no mount can prevent, once a command has ended.
+"""Reverts changes that no mount can prevent, after a command has ended.
 
-A link among the protected places may have been replaced, and a repository that was just made may
-hold hooks already. What is taken away is kept in the team directory, for the person.
+A command may have replaced a link among the protected paths, or added hooks to a new repository.
+Removed files are kept in the team directory for the person.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ _NEW_FILE_MODE: Final = 0o644
 
 
 def repair(workspace: Path, holder: RunningCommand, kept: Path) -> list[str]:
-    """Put a workspace right again after a command.
+    """Repair the protected paths of a workspace after a command.
 
-    Other commands may run in it meanwhile: it is walked by descriptors, and no link is followed.
+    Other commands may run in it, so folders are opened by descriptor and no link is followed.
 
     Args:
         workspace: the folder.
-        holder: the command, with what stood there when it began.
-        kept: a folder for what is taken away; made at need.
+        holder: the command, with the state of the workspace when it started.
+        kept: the folder for removed files, made when needed.
 
     Returns:
-        What was taken away, relative to the workspace.
+        The removed files and folders, relative to the workspace.
 
     Raises:
-        StoreError: something cannot be taken away, nor what it stands in.
+        StoreError: neither a file nor the folder around it can be removed.
     """
     with translate_os_errors(workspace), _Folder.open(workspace, kept) as root:
         return [*_restore_links(root, workspace, holder), *_repair_git(root, holder)]
 
 
 def _repair_git(root: _Folder, holder: RunningCommand) -> list[str]:
-    """Take out of a repository what a command may have put there; all of it, if need be."""
+    """Remove dangerous files from a repository, or the whole repository if that fails."""
     if not root.has(GIT):
         return []
     if not holder.may_init:
-        # A placeholder of that name would stop git itself.
+        # In place of this file, a placeholder would break git itself.
         with suppress(OSError), root.inner(GIT) as git:
             return [f"{GIT}/{name}" for name in _take_commondir(git)]
         return []
     try:
         with root.inner(GIT) as git:
             return [f"{GIT}/{name}" for name in _disarm(git)]
-    except OSError:  # a file or a link, or a folder in it is one, or may not be changed
+    except OSError:  # not a folder, or a folder that cannot be changed
         return root.take(GIT)
 
 
@@ -77,7 +77,7 @@ def _restore_links(root: _Folder, workspace: Path, holder: RunningCommand) -> It
 
 
 def _disarm(git: _Folder) -> Iterator[str]:
-    """Take hooks and settings that run something out of a repository that was just made."""
+    """Remove hooks and settings that run programs from a new repository."""
     with git.inner("hooks", optional=True) as hooks:
         for name in hooks.names():
             if not name.endswith(_STANDARD_HOOK):
@@ -100,18 +100,18 @@ def _disarm(git: _Folder) -> Iterator[str]:
 
 
 def _take_commondir(git: _Folder) -> list[str]:
-    """Take it away, unless it is the placeholder of another command or says as little."""
-    with suppress(OSError):  # no file
+    """Remove the file `commondir`, unless its content is that of a placeholder."""
+    with suppress(OSError):  # not a regular file
         if git.read("commondir").encode() == SAME_FOLDER:
             return []
     return git.take("commondir")
 
 
 def _open_up(name: str, above: int) -> None:
-    """Let the owner into a folder that a command may have closed, to keep what is in it.
+    """Make a folder accessible to its owner, because a command may have changed the mode.
 
     Raises:
-        OSError: it is no folder, or a link.
+        OSError: it is a link or not a folder.
     """
     fd = os.open(name, FOLDER | os.O_PATH, dir_fd=above)
     try:
@@ -124,7 +124,7 @@ def _open_up(name: str, above: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """An open folder; -1 for one that is not there."""
+    """An open folder; `fd` is -1 if it does not exist."""
 
     fd: int
     kept: Path
@@ -140,10 +140,10 @@ class _Folder:
 
     @contextmanager
     def inner(self, name: str, *, optional: bool = False) -> Iterator[_Folder]:
-        """Open a folder in it.
+        """Open a subfolder.
 
         Raises:
-            OSError: it is none, or a link.
+            OSError: it is missing, a link or not a folder.
         """
         if optional and not self.has(name):
             yield replace(self, fd=-1)
@@ -168,7 +168,7 @@ class _Folder:
             return None
 
     def take(self, name: str) -> list[str]:
-        """Move something out of it; return its name, if it was there."""
+        """Move an entry to `kept`; return its name, or an empty list if it is missing."""
         if not self.has(name):
             return []
         os.fchmod(self.fd, stat.S_IMODE(os.fstat(self.fd).st_mode) | stat.S_IRWXU)
@@ -176,15 +176,15 @@ class _Folder:
         directories.make_private_directory(self.kept)
         try:
             os.rename(name, self.kept / aside, src_dir_fd=self.fd)
-        except OSError:  # another disk; or a folder that may not be written to
+        except OSError:  # `kept` is on another disk, or the entry is a read-only folder
             os.rename(name, f".removed-{aside}", src_dir_fd=self.fd, dst_dir_fd=self.fd)
         return [name]
 
     def read(self, name: str) -> str:
-        """Return a file's content; nothing where there is none.
+        """Return the content of a file; empty if it is missing.
 
         Raises:
-            OSError: it is a link, no file, or a large one.
+            OSError: it is a link, not a regular file, or too large.
         """
         try:
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self.fd)

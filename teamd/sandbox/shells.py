@@ -1,4 +1,4 @@
-"""Starts commands for bash: in a sandbox, without one, or not at all."""
+"""Starts bash commands: in a sandbox, without one, or not at all."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from teamd.sandbox.repair import repair
 
 Command = Reaped | Sandboxed
 
-# It could put a link there in the moment in which bubblewrap mounts it.
+# The other command could insert a link while bubblewrap mounts the path.
 _CHANGED: Final = (
     "{} has to be protected now, and another command runs that could replace it: try again when "
     "that has ended, or stop its job"
@@ -50,44 +50,43 @@ _GIT_SETTINGS: Final = ".gitconfig"
 
 
 class NoSandbox(TeamError):
-    """No sandbox can be made, and nothing runs without one; `str()` says why and what to do."""
+    """No sandbox works, and commands do not run without one; `str()` says why and what to do."""
 
 
 class Shell(Protocol):
     """Starts commands."""
 
     def start(self, command: str, output: Sink, *, background: bool = False) -> Command:
-        """Start a command for bash, and do not wait for it.
+        """Start a bash command without waiting for it.
 
         Args:
-            command: for bash.
-            output: gets what it writes.
+            command: the text for bash.
+            output: receives its output.
             background: whether it may run for long, beside the conversation.
 
         Raises:
-            NoSandbox: nothing may run here.
+            NoSandbox: commands are refused here.
             OSError: it could not be started.
-            ValueError: no command can be that.
+            ValueError: the text cannot be passed to bash.
         """
         ...
 
     def close(self) -> None:
-        """Leave nothing behind of commands that have ended."""
+        """Remove the temporary state of ended commands."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedShell:
-    """Starts nothing; `why` is the sentence for that."""
+    """Refuses every command with the sentence `why`."""
 
     why: str
 
     def start(self, _command: str, _output: Sink, *, background: bool = False) -> Command:  # noqa: ARG002 -- see Shell
-        """Refuse it."""
         raise NoSandbox(self.why)
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +96,13 @@ class OpenShell:
     policy: Policy
 
     def start(self, command: str, output: Sink, *, background: bool = False) -> Reaped:  # noqa: ARG002 -- see Shell
-        """Start it under a reaper."""
-        argv = ["bash", "-c", "--", command]  # "--": a command may begin with a dash
+        """Start a command under a reaper."""
+        argv = ["bash", "-c", "--", command]  # "--": a command may start with a dash
         variables = self.policy.variables(inside=False)
         return Reaped(argv, output=output, cwd=self.policy.workspace, env=variables)
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +110,10 @@ class SandboxedShell:
     """Starts commands under bubblewrap.
 
     Attributes:
-        program: bubblewrap.
+        program: the path of bubblewrap.
         team: the team directory.
-        kept: a folder for what commands put into protected places.
-        cgroup: for all commands of the teammate, where there is one.
+        kept: the folder for files that commands created at protected paths.
+        cgroup: the control group of the teammate's commands, if any.
     """
 
     program: str
@@ -133,11 +132,11 @@ class SandboxedShell:
         object.__setattr__(self, "_tidying", PlaceholderCleanup(self.placeholders))
 
     def close(self) -> None:
-        """Remove the placeholders, if no command has done it."""
+        """Remove placeholders that are still due for removal."""
         self._tidying.now()
 
     def start(self, command: str, output: Sink, *, background: bool = False) -> Sandboxed:
-        """Start it; what it put into protected places is taken away at its end."""
+        """Start a command; files that it creates at protected paths are removed when it ends."""
         network = None if self.policy.network else self._networks.get(background=background)
         joins = network is not None and network.used
         try:
@@ -145,7 +144,7 @@ class SandboxedShell:
         except OSError:
             if not joins:
                 raise
-        self._networks.renew()  # whoever had it has just ended, most likely
+        self._networks.renew()  # most likely the last command in that network has just ended
         output(_ALONE)
         return self.start(command, output, background=background)
 
@@ -153,7 +152,7 @@ class SandboxedShell:
         self, command: str, output: Sink, network: Network | None, *, may_init: bool
     ) -> Sandboxed:
         places = list[ProtectedPath]()
-        self._tidying.soon()  # some may stand by then, though the command is refused
+        self._tidying.soon()  # some placeholders may exist even if the command is refused
         holder = self.placeholders.hold(partial(self._look, places, may_init=may_init))
         self._tidying.put_off()
         visit = NetworkVisit(network) if network else None
@@ -175,7 +174,7 @@ class SandboxedShell:
             raise
 
     def _arguments(self, places: Sequence[ProtectedPath], network: Network | None) -> list[str]:
-        """Return bubblewrap and its options; nothing among the places is missing by now."""
+        """Return bubblewrap and its options; by now every path in `places` exists."""
         argv = build_arguments(self.program, self.policy, places, self._readable.get())
         if self.policy.network:
             return [*CONFINED, *argv]
@@ -184,7 +183,7 @@ class SandboxedShell:
     def _meant(
         self, argv: Sequence[str], places: Sequence[ProtectedPath], visit: NetworkVisit | None
     ) -> Callable[[int], None]:
-        """Return what sees that the sandbox is what it is meant to be, and enters its network."""
+        """Return a function that checks the mounts of the sandbox and enters its network."""
         folders = (self.policy.workspace, *self.policy.borrowed)
         meant = ExpectedMounts(argv, folders, places, read_mounts("self"))
 
@@ -203,16 +202,16 @@ class SandboxedShell:
         *,
         may_init: bool,
     ) -> tuple[RunningCommand, list[ProtectedPath]]:
-        """Find the protected places; return what this command holds, and which are missing.
+        """Find the protected paths; return the entry of this command, and the missing paths.
 
         Args:
-            places: gets them as they stand now.
+            places: replaced by the protected paths in their present state.
             made: the placeholders.
             others: the other commands.
-            may_init: whether it may make a repository.
+            may_init: whether the command may create a repository.
         """
         root, more, allowed = self.policy.workspace, self.policy.protected, self.policy.allowed
-        # A repository that another command is just making is looked after by whoever ends last.
+        # If another command is just creating a repository, the last command to end repairs it.
         new = not os.path.lexists(root / GIT) or any(other.may_init for other in others)
         names = protected_names(
             root,
@@ -244,7 +243,7 @@ class SandboxedShell:
         return holder, [one for one in (*places, *self._hidden()) if one.state is PathState.MISSING]
 
     def _hidden(self) -> list[ProtectedPath]:
-        """Return the folders of teams in the workspace, which nobody may make there either."""
+        """Return the team directories in the workspace, which commands may not create either."""
         root = self.policy.workspace
         inside = (one for one in self.policy.hidden if one != root and one.is_relative_to(root))
         return find_protected_paths(root, [str(one.relative_to(root)) for one in inside])
@@ -262,7 +261,7 @@ class SandboxedShell:
 def make_home(policy: Policy, name: str, *, goes_on: bool = False) -> None:
     """Make a teammate's home with the person's git identity, and its temporary folder.
 
-    That is emptied, unless its last process has ended to go on in this one.
+    The temporary folder is emptied unless `goes_on`, as after hibernation.
 
     Raises:
         StoreError: they cannot be made.
@@ -280,12 +279,12 @@ def make_home(policy: Policy, name: str, *, goes_on: bool = False) -> None:
 
 
 def _identity(name: str, workspace: Path) -> tuple[str, str]:
-    """Return the name and the address that git knows the person by, else the teammate's own."""
+    """Return the person's name and address in git, or else those of the teammate."""
     found = {"user.name": name, "user.email": f"{name}@teamd.invalid"}
     if (git := find_program("git", [workspace])) is not None:
         own = secret_environment.split(os.environ)[0]
         argv = [git, "config", "--global", "-z", "--get-regexp", r"^user\.(name|email)$"]
-        with suppress(OSError):  # TimeoutError is one
+        with suppress(OSError):  # includes TimeoutError
             done = run_to_end(argv, timeout_seconds=_IDENTITY_SECONDS, env=own)
             said = done.stdout.decode(errors="replace") if done.status == 0 else ""
             pairs = (one.partition("\n") for one in said.split("\0"))
@@ -294,6 +293,6 @@ def _identity(name: str, workspace: Path) -> tuple[str, str]:
 
 
 def _quoted(value: str) -> str:
-    """Return a value as git's settings take it."""
+    """Return a value quoted for git's settings."""
     plain = "".join(character for character in value if character.isprintable())
     return '"' + plain.replace("\\", r"\\").replace('"', r"\"") + '"'
