@@ -1,4 +1,4 @@
-"""What unit tests share."""
+"""Fixtures that unit tests share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from teamd.files.paths import TeamPaths
 
 @pytest.fixture
 def paths(tmp_path: Path) -> TeamPaths:
-    """A team in a project of its own, so that other files can stand outside."""
+    """Paths of a team in its own project folder, so that tests can put other files outside it."""
     made = TeamPaths(tmp_path / "project" / ".team")
     made.create()
     return made

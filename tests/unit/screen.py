@@ -1,4 +1,4 @@
-"""`teamctl top` on a screen that only a test sees: keys go in, and what is shown comes out."""
+"""`teamctl top` on a simulated screen: tests press keys and read the text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.waiting import until
 
 
 class Shown:
-    """The program, and what is on its screen."""
+    """The program and the content of its screen."""
 
     def __init__(self, top: Top, pilot: Pilot[None]) -> None:
         self.top = top
@@ -32,12 +32,12 @@ class Shown:
 
     @property
     def lines(self) -> list[str]:
-        """The screen, line by line."""
+        """The lines of the screen."""
         return [strip.text.rstrip() for strip in self.top.screen._compositor.render_strips()]
 
     @property
     def text(self) -> str:
-        """The screen."""
+        """The text of the screen."""
         return "\n".join(self.lines)
 
     async def press(self, *keys: str) -> None:
@@ -49,14 +49,14 @@ class Shown:
         await self._pilot.press(*("space" if one == " " else one for one in words), "enter")
 
     async def sees(self, words: str) -> None:
-        """Wait until that is shown, be it broken into lines: the path of a team may be long."""
+        """Wait until the text is shown, even if wrapped, since the path of a team may be long."""
         await until(
             lambda: words in self.text or words in " ".join(self.text.split()),
             what=f"{words!r} is shown",
         )
 
     async def misses(self, words: str) -> None:
-        """Wait until that is shown no more."""
+        """Wait until the text is no longer shown."""
         await until(lambda: words not in self.text, what=f"{words!r} is gone")
 
 
@@ -72,7 +72,7 @@ async def shown(
 
 
 def add(paths: TeamPaths, *names: str, **facts: object) -> None:
-    """Put members into the roster."""
+    """Add members to the roster."""
     for name in names:
         member = Member(name=name, agent_id=f"{name}@default", role="tester", status=Status.IDLE)
         decoded = Member.decode({**member.encode(), **facts}, team="default")
@@ -80,7 +80,7 @@ def add(paths: TeamPaths, *names: str, **facts: object) -> None:
 
 
 def approvals(paths: TeamPaths) -> Approvals:
-    """The approvals of a team."""
+    """The store of approvals of a team."""
     return Approvals(paths, MailRouter(paths, durable=False, max_bytes=MAX_MESSAGE_BYTES))
 
 

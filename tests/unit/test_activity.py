@@ -1,4 +1,4 @@
-"""What a teammate says of itself: whole or not at all, and never of a process that is gone."""
+"""A teammate's activity file: written whole or not at all, and valid only for a live process."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def saying(what: str, cause: str = "busy") -> Activity:
 
 
 @given(_TEXTS, _TEXTS)
-def test_whatever_is_said_is_read_again_and_takes_the_same_room(what: str, cause: str) -> None:
-    """Of a shorter one the end of the longer one before would be left."""
+def test_every_activity_is_decoded_as_encoded_and_has_the_same_size(what: str, cause: str) -> None:
+    """Otherwise a shorter text would leave the end of a longer one in the file."""
     said = saying(what, cause)
     assert Activity.decode(said.encode()) == said
     assert len(said.encode()) == len(Activity(process=_ME, since=0.0).encode())
 
 
-def test_the_worst_texts_fit() -> None:
-    """Each character of them takes twelve as JSON."""
+def test_the_longest_encoded_texts_fit() -> None:
+    """Each of these characters takes twelve bytes as JSON."""
     worst = shorten("\U0001f600" * 1000)
     assert len(worst) == LONGEST
     assert Activity.decode(saying(worst, worst).encode()) == saying(worst, worst)
@@ -63,27 +63,27 @@ def test_the_file_is_json_for_any_program(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 2047), st.integers(0, 255))
-def test_a_file_of_which_one_byte_is_another_says_nothing(place: int, byte: int) -> None:
+def test_a_file_with_one_changed_byte_is_ignored(place: int, byte: int) -> None:
     content = bytearray(saying("bash ls").encode())
     before, content[place] = content[place], byte
     assert (Activity.decode(bytes(content)) is None) == (before != byte)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\0" * 2048, b'{"sum": "00000000", '])
-def test_what_a_power_cut_left_says_nothing(tmp_path: Path, content: bytes) -> None:
+def test_a_file_damaged_by_a_power_cut_is_ignored(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "ann.json"
     path.write_bytes(content)
     assert read_activity(path) is None
 
 
-def test_nobody_reads_through_a_link(tmp_path: Path) -> None:
+def test_a_link_is_not_read(tmp_path: Path) -> None:
     elsewhere, path = tmp_path / "elsewhere", tmp_path / "ann.json"
     elsewhere.write_bytes(saying("bash ls").encode())
     path.symlink_to(elsewhere)
     assert read_activity(path) is None
 
 
-def test_who_cannot_write_goes_on_unseen(tmp_path: Path) -> None:
+def test_a_failed_write_is_ignored(tmp_path: Path) -> None:
     """A full disk or a missing folder must not end a teammate's work."""
     ActivityFile(tmp_path / "gone" / "ann.json").write(saying("bash ls"))
     link = tmp_path / "ann.json"
@@ -92,7 +92,7 @@ def test_who_cannot_write_goes_on_unseen(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_file_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
+def test_a_removed_file_is_created_again(tmp_path: Path) -> None:
     path = tmp_path / "ann.json"
     file = ActivityFile(path)
     file.write(saying("bash ls"))
@@ -103,7 +103,7 @@ def test_a_file_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[Path]:
-    """A process that writes two kinds in turn until it is told to end."""
+    """A process that writes two activities in turn until it is told to end."""
     path = tmp_path / "ann.json"
     reader, end = os.pipe()
     pid = os.fork()
@@ -126,8 +126,8 @@ def writer(tmp_path: Path) -> Iterator[Path]:
     os.waitpid(pid, 0)
 
 
-def test_who_reads_while_it_is_written_sees_one_of_the_two(writer: Path) -> None:
-    """Half of one and half of the other would be something that was never done."""
+def test_a_read_during_a_write_gives_one_of_the_two(writer: Path) -> None:
+    """A mixture would show an activity that never happened."""
     found = 0
     while found < _ROUNDS:
         said = read_activity(writer)
@@ -136,5 +136,5 @@ def test_who_reads_while_it_is_written_sees_one_of_the_two(writer: Path) -> None
             assert len({*said.doing.what, *said.retry.cause}) == 1
 
 
-def test_a_model_is_no_tool() -> None:
+def test_the_kinds_of_activity_are_distinct() -> None:
     assert {MODEL, TOOL} == {"model", "tool"}

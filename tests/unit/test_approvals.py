@@ -123,7 +123,7 @@ def test_the_asker_gets_the_id_the_verdict_and_the_reason(
 
 
 class Silent(MailRouter):
-    """A post that fails, as if its sender was killed."""
+    """A router that fails, as if its sender was killed."""
 
     def notify(self, message: Message) -> None:  # type: ignore[override]
         """Fail."""
@@ -146,7 +146,7 @@ def test_an_answer_with_text_that_mail_cannot_hold_is_delivered(
 def test_an_unsent_answer_is_sent_later(
     by_repetition: bool, approvals: Approvals, paths: TeamPaths, post: MailRouter
 ) -> None:
-    """After a kill between the file and the mail the asker must not wait for ever."""
+    """After a kill between the file and the mail the asker must not wait forever."""
     question = asked(approvals)
     mute = Approvals(paths, Silent(paths, durable=False, max_bytes=10_000))
     with pytest.raises(StoreError):

@@ -24,7 +24,7 @@ def test_no_known_secret_goes_into_mail_or_onto_the_board(monkeypatch: pytest.Mo
     assert text_or_stdin("-") == f"log: {MASK}\n"
 
 
-def test_nor_what_is_said_in_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_known_secret_goes_into_a_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-12345")
     paths = TeamPaths(tmp_path / ".team")
     enrol(paths)

@@ -1,4 +1,4 @@
-"""An idle teammate claims tasks by itself if the settings allow it."""
+"""An idle teammate claims tasks if the settings allow it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_idle_teammate_claims_the_next_task_and_is_mailed_once(life: Life) ->
         async with life.lived():
             await life.rests(calls=1)
             on_board(life, "lead").add("Count them again")
-            life.ring()  # she has one in hand: this one is for others
+            life.ring()  # she has a task already, so this one is for others
             life.send("And the folders?")
             await life.rests(calls=2)
             on_board(life, "alice").update("1", Change(status=TaskStatus.COMPLETED))
@@ -67,7 +67,7 @@ def test_mail_comes_before_the_board(life: Life) -> None:
 
 
 def test_a_claim_of_a_killed_process_is_mailed_to_the_next_process(life: Life) -> None:
-    """Without that mail a teammate would own the task for ever without knowing."""
+    """Without that mail a teammate would own the task forever without knowing it."""
     on_board(life, "lead").add("Count the files")
     assert on_board(life, "alice").take_next("coder") is not None
     (mail,) = life.mailbox.peek()

@@ -1,4 +1,4 @@
-"""The saved run of the benches: its topic, and the picture drawn from the tables there."""
+"""The saved benchmark run: its topic, and the picture drawn from its tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def bars(drawn: str) -> list[float]:
     return [float(width) for width in widths]
 
 
-def test_tables_are_read_as_they_were_made() -> None:
+def test_tables_are_parsed_as_written() -> None:
     (table,) = page.read_tables(f"## Mail\n\n{PAGE}\n").values()
     assert table == [
         ["what", "25 %", "median a second", "75 %", ""],
@@ -32,7 +32,7 @@ def test_tables_are_read_as_they_were_made() -> None:
     ]
 
 
-def test_bars_are_as_long_as_their_figures_and_what_was_not_measured_is_left_out() -> None:
+def test_bars_are_as_long_as_their_figures_and_missing_figures_are_left_out() -> None:
     drawn = page.draw(PAGE)
     ours, peer = bars(drawn)
     assert round(ours / peer, 1) == round(5500 / 3000, 1)
@@ -57,7 +57,7 @@ def test_the_saved_picture_shows_the_figures_of_the_saved_page() -> None:
 
 
 def test_the_saved_picture_is_plain_and_small() -> None:
-    """It is shown as an image: neither a script nor anything from elsewhere would be loaded."""
+    """It is shown as an image, so no script or external resource would be loaded."""
     drawn = page.PICTURE.read_text(encoding="utf-8")
     assert len(drawn.encode()) <= MOST_BYTES
     kinds = {element.tag.partition("}")[2] for element in ET.fromstring(drawn).iter()}
@@ -66,7 +66,7 @@ def test_the_saved_picture_is_plain_and_small() -> None:
     assert "prefers-color-scheme: dark" in drawn
 
 
-def test_a_step_ends_with_the_next_note_of_its_place_in_its_process() -> None:
+def test_a_step_ends_at_the_next_note_of_the_same_place_and_process() -> None:
     path = [steps.Step("a", "", "<a", supervisor=True), steps.Step("b", "", ">b")]
     noted = [(0, 1, "<a"), (1, 2, "<a"), (2, 1, "<a"), (3, 1, ">b"), (4, 2, ">b"), (5, 2, ">b")]
     notes = [steps.Note(*one) for one in noted]

@@ -160,7 +160,7 @@ def test_a_damaged_file_is_reported_and_hides_no_other(hall: Hall) -> None:
     with pytest.raises(StoreError, match=r"2\.json is damaged"):
         board.claim("2")
     with pytest.raises(TeamError, match="task 3 is blocked by task 2"):
-        board.claim("3")  # nobody knows whether it is done
+        board.claim("3")  # the damaged task may or may not be done
     assert board.add("y").id == "4"
     assert hall.paths.task("2").read_text() == '{"id": "2", "subj', "it is kept for mending"
 

@@ -1,4 +1,4 @@
-"""Any sequence of what teammates can do to a board leaves it sound."""
+"""Any sequence of actions of teammates leaves the board consistent."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DEEDS: st.SearchStrategy[Callable[[Board], object]] = st.one_of(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(WHO), DEEDS), max_size=40))
-def test_random_changes_never_make_a_circle(
+def test_random_changes_never_make_a_cycle(
     deeds: list[tuple[str, Callable[[Board], object]]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +110,7 @@ TEXTS = st.text(max_size=20)
         extra=st.just({"priority": 3}),
     )
 )
-def test_a_task_is_read_as_it_was_written(task: Task) -> None:
+def test_a_task_is_decoded_as_it_was_encoded(task: Task) -> None:
     again = Task.decode(task.encode(), named=task.id)
     assert again.to_json() == task.to_json()
     assert again.key == task.key

@@ -62,7 +62,7 @@ def test_a_claim_succeeds_or_says_why_not(before: Task, outcome: str) -> None:
 
 
 UPDATES = [
-    # the task, who asks, for what, and what comes of it
+    # the task, the member, its change, and the outcome
     (task(IN_PROGRESS, "alice"), "alice", Change(status=COMPLETED), "completed/alice"),
     (task(PENDING, "alice"), "alice", Change(status=COMPLETED), "completed/alice"),
     (task(COMPLETED, "alice"), "alice", Change(status=COMPLETED), "completed/alice"),
@@ -178,7 +178,7 @@ def test_a_teammate_starts_only_free_tasks_by_itself(candidate: Task, free: bool
 
 
 def test_a_returned_task_is_not_claimed_by_the_same_teammate_again() -> None:
-    """Otherwise it would claim and return the task for ever, and pay each time."""
+    """Otherwise it would claim and return the task forever, and pay each time."""
     back = apply_change(
         task(IN_PROGRESS, "alice"), Change(status=PENDING), who="alice", tasks=board()
     )

@@ -143,7 +143,7 @@ def test_the_list_reports_damaged_files_and_omits_deleted_tasks(
 
 
 class Bash(Tool[CommandInput]):
-    """Stands for the right to run commands."""
+    """A stand-in for the permission to run commands."""
 
     name: ClassVar[str] = "bash"
     description: ClassVar[str] = "Run it."
@@ -158,7 +158,7 @@ CHECKED = (
 
 
 @pytest.mark.parametrize(("name", "arguments"), CHECKED)
-def test_a_check_is_a_command_for_which_bash_is_needed(
+def test_setting_a_check_requires_the_bash_tool(
     board: Board, name: str, arguments: dict[str, object]
 ) -> None:
     """Otherwise a teammate could let teamd run a command that it may not run itself."""

@@ -1,4 +1,4 @@
-"""What the two times to live of the prompt cache save and cost, billed by the strict server."""
+"""Savings and costs of the prompt cache's two lifetimes, billed by the strict server."""
 
 from __future__ import annotations
 
@@ -30,10 +30,8 @@ def text(words: str) -> list[dict[str, Any]]:
 class Talk:
     """A conversation with a server that keeps a prompt cache.
 
-    Attributes:
-        hour: whether its older part is kept for an hour.
-        step_tokens: about how many tokens each call adds.
-        first_tokens: about how many the first message has.
+    Attributes: hour: whether its older part is cached for an hour. step_tokens: about how many
+    tokens each call adds. first_tokens: about how many tokens the first message has.
     """
 
     hour: bool
@@ -50,7 +48,7 @@ class Talk:
         self.messages.append({"role": "user", "content": text("x " * (2 * self.first_tokens))})
 
     def call(self, seconds: float = BUSY_SECONDS) -> Decimal:
-        """Make a call after some seconds and return what its input costs, in USD."""
+        """Make a call after some seconds and return the cost of its input in USD."""
         self.now += seconds
         ask = Ask(
             model=MODEL, max_tokens=1000, system="You are alice.", tools=TOOLS,
@@ -77,14 +75,14 @@ class Talk:
         )
 
     def wake(self) -> Decimal:
-        """Return what the input of the next call costs: it is a mail after ten idle minutes."""
+        """Return the input cost of a call that mail causes after ten idle minutes."""
         self.messages[-1] = {"role": "user", "content": text("Bob writes that it works now.")}
         return self.call(IDLE_SECONDS)
 
 
 @pytest.mark.parametrize("calls", range(8, 12))
 def test_a_wake_after_ten_idle_minutes_costs_a_tenth(calls: int) -> None:
-    """At 100,000 tokens, wherever the conversation is between two marks for an hour."""
+    """At 100,000 tokens, at any position of the conversation between two one-hour breakpoints."""
     cost = {}
     for hour in (False, True):
         talk = Talk(hour, first_tokens=101_000 - 1000 * calls)
@@ -102,14 +100,14 @@ def test_thirty_busy_calls_cost_at_most_a_tenth_more(step_tokens: int, first_tok
     cost = {}
     for hour in (False, True):
         talk = Talk(hour, step_tokens, first_tokens)
-        talk.call()  # writes all of it, whatever comes then
+        talk.call()  # writes the whole conversation in any case
         cost[hour] = sum((talk.call() for _ in range(30)), Decimal(0))
     assert cost[False] < cost[True] <= cost[False] * Decimal("1.1")
 
 
 @pytest.mark.parametrize("calls", range(4, 9))
-def test_a_mark_for_an_hour_is_found_behind_many_results(calls: int) -> None:
-    """The server looks back 20 blocks only, so the last mark that it knows is set again."""
+def test_a_one_hour_breakpoint_is_found_behind_many_results(calls: int) -> None:
+    """The server looks back only 20 blocks, so the last known breakpoint is set again."""
     talk = Talk(hour=True)
     for _ in range(calls):
         talk.call()

@@ -1,4 +1,4 @@
-"""Breaking off: the work ends, and who is told to end ends all the same."""
+"""Interrupting a turn: the work ends, and a cancellation of the task is not lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ async def never() -> None:
     await asyncio.Event().wait()
 
 
-def test_what_is_broken_off_ends_and_the_next_is_done() -> None:
+def test_interrupted_work_ends_and_the_next_work_runs() -> None:
     async def scenario() -> None:
         cancellation = Cancellation()
         asyncio.get_running_loop().call_soon(cancellation.cancel, "lead")
@@ -37,7 +37,7 @@ def test_a_cancel_between_two_pieces_of_work_ends_the_next_one() -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_over_cancels_nothing_any_more() -> None:
+def test_a_forgotten_cancel_has_no_effect() -> None:
     async def scenario() -> None:
         cancellation = Cancellation()
         cancellation.cancel("lead")
@@ -47,8 +47,8 @@ def test_what_is_over_cancels_nothing_any_more() -> None:
     asyncio.run(scenario())
 
 
-def test_who_is_cancelled_and_broken_off_at_once_is_cancelled() -> None:
-    """A SIGTERM that comes with a Ctrl-C must not be lost: its process would have to be killed."""
+def test_a_task_that_is_cancelled_and_interrupted_at_once_is_cancelled() -> None:
+    """A SIGTERM that comes with a Ctrl-C must not be lost; otherwise the process must be killed."""
 
     async def scenario() -> None:
         cancellation = Cancellation()
@@ -62,7 +62,7 @@ def test_who_is_cancelled_and_broken_off_at_once_is_cancelled() -> None:
     asyncio.run(scenario())
 
 
-def test_who_is_cancelled_leaves_no_work_behind() -> None:
+def test_a_cancelled_task_leaves_no_work_behind() -> None:
     async def scenario() -> None:
         cancellation = Cancellation()
         ended = asyncio.Event()

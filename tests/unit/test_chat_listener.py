@@ -1,4 +1,4 @@
-"""What a person reads of the lead's conversation: all that is said, and long things clipped."""
+"""The lead's conversation as a chat shows it: every text, with long ones clipped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.unit.life import as_record, enrol
 
 
 class Conversation:
-    """The lead's, as others write it, and what is shown of it."""
+    """The lead's conversation as other processes write it, and its lines in a chat."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = TeamPaths(folder / ".team")
@@ -38,7 +38,7 @@ class Conversation:
         self._written: list[str] = []
 
     def says(self, *texts: str) -> None:
-        """Have the lead say each of them in a reply."""
+        """Write a reply of the lead for each text."""
         for text in texts:
             self.add("reply", content=[{"type": "text", "text": text}])
 
@@ -47,7 +47,7 @@ class Conversation:
         self._transcript.append(as_record({"record": record, **facts}))
 
     def listening(self) -> Listener:
-        """A new chat."""
+        """Return the listener of a new chat."""
         self._written = []
         return Listener(self.paths, self._written.append)
 
@@ -62,7 +62,7 @@ def conversation(tmp_path: Path) -> Conversation:
     return Conversation(tmp_path)
 
 
-def test_what_was_said_while_nobody_listened_is_told_once(conversation: Conversation) -> None:
+def test_texts_between_two_chats_are_shown_once(conversation: Conversation) -> None:
     conversation.says("one", "two", "three", "four\nand more", "five")
     conversation.add("reply", content=[{"type": "tool_use", "id": "1", "name": "x", "input": {}}])
     conversation.listening().catch_up()
@@ -81,7 +81,7 @@ def test_what_was_said_while_nobody_listened_is_told_once(conversation: Conversa
     assert conversation.shown == ["What lead said since the last chat:", "  six"]
 
 
-def test_what_was_told_in_a_chat_is_not_told_in_the_next(conversation: Conversation) -> None:
+def test_texts_shown_in_one_chat_are_not_shown_in_the_next(conversation: Conversation) -> None:
     listening = conversation.listening()
     listening.catch_up()
     conversation.says("heard")
@@ -92,7 +92,9 @@ def test_what_was_told_in_a_chat_is_not_told_in_the_next(conversation: Conversat
     assert conversation.shown == ["What lead said since the last chat:", "  missed"]
 
 
-def test_a_pipe_neither_tells_nor_notes_what_was_before(conversation: Conversation) -> None:
+def test_a_pipe_neither_shows_earlier_texts_nor_marks_them_as_shown(
+    conversation: Conversation,
+) -> None:
     conversation.says("missed")
     piped = conversation.listening()
     piped.skip()
@@ -104,14 +106,14 @@ def test_a_pipe_neither_tells_nor_notes_what_was_before(conversation: Conversati
 
 
 @pytest.mark.parametrize("content", [b"999999\n", b"-3\n", b"garbage \xff\n", b""])
-def test_a_mark_that_says_nothing_hides_nothing(conversation: Conversation, content: bytes) -> None:
+def test_an_invalid_mark_hides_nothing(conversation: Conversation, content: bytes) -> None:
     conversation.says("missed")
     conversation.paths.chat_mark.write_bytes(content)
     conversation.listening().catch_up()
     assert conversation.shown[1:] == ["  missed"]
 
 
-def test_a_summary_is_a_line(conversation: Conversation) -> None:
+def test_a_summary_is_one_line(conversation: Conversation) -> None:
     listening = conversation.listening()
     conversation.add("summary", text="All that was.", restated="")
     listening.look()
@@ -119,7 +121,7 @@ def test_a_summary_is_a_line(conversation: Conversation) -> None:
 
 
 @pytest.mark.parametrize("text", ["word " * 800, "line\n" * 800, "w" * 4000])
-def test_long_mail_is_clipped_and_it_is_said_where_it_stands(
+def test_long_mail_is_clipped_with_a_command_that_shows_it_whole(
     conversation: Conversation, text: str
 ) -> None:
     listening = conversation.listening()
@@ -152,15 +154,15 @@ def test_an_error_is_one_short_line(conversation: Conversation, content: str) ->
     assert line.endswith("…") == (len(content) > 100)
 
 
-def test_a_text_as_long_as_there_is_room_is_not_clipped() -> None:
+def test_a_text_that_just_fits_is_not_clipped() -> None:
     assert layout.clip_line("x" * 100) == "x" * 100
     assert layout.clip_line("x" * 101) == "x" * 100 + "…"
     assert layout.clip_beginning("a\nb\nc\n\n", rest="r") == "a\nb\nc"
     assert layout.clip_beginning("a\nb\nc\nd", rest="r") == "a\nb\nc… (r)"
 
 
-def test_the_persons_mail_is_shown_once_also_where_it_has_no_id(conversation: Conversation) -> None:
-    """It gets another id at each look, until it is taken."""
+def test_the_persons_mail_is_shown_once_even_without_an_id(conversation: Conversation) -> None:
+    """Such mail gets another id at each look, until it is taken."""
     listening = conversation.listening()
     inbox = conversation.paths.inbox(USER)
     inbox.write_text('{"from": "ci", "content": "It is red."}\n', encoding="utf-8")
@@ -169,10 +171,10 @@ def test_the_persons_mail_is_shown_once_also_where_it_has_no_id(conversation: Co
     assert conversation.shown == ["✉ ci → you: It is red."]
 
 
-def test_a_request_comes_with_what_answers_it_here_until_it_is_answered(
+def test_a_request_is_shown_with_the_commands_that_answer_it_until_it_is_answered(
     conversation: Conversation,
 ) -> None:
-    """Its text is clipped, and the commands stand at its end."""
+    """Its text is clipped, and the commands come last."""
     post = MailRouter(conversation.paths, durable=False, max_bytes=10_000)
     approvals = Approvals(conversation.paths, post)
     facts: dict[str, Any] = {
@@ -192,10 +194,10 @@ def test_a_request_comes_with_what_answers_it_here_until_it_is_answered(
     assert re.fullmatch(r"  was rejected already by you \d+s ago: No\.", conversation.shown[-1])
 
 
-def test_who_waits_is_paused_or_has_failed_is_told_at_the_beginning(
+def test_waiting_paused_and_failed_teammates_are_listed_at_the_start(
     conversation: Conversation,
 ) -> None:
-    """Also where the mail about it was read long ago."""
+    """Even if the mail about them was read long ago."""
     enrol(conversation.paths, lead=Status.IDLE, bob=Status.PAUSED, cid=Status.FAILED)
     post = MailRouter(conversation.paths, durable=False, max_bytes=10_000)
     plan: dict[str, Any] = {"asker": "bob", "to": USER, "asked": time.time(), "content": "This."}
@@ -213,8 +215,8 @@ def test_who_waits_is_paused_or_has_failed_is_told_at_the_beginning(
     ]
 
 
-def test_what_was_missed_has_its_time(conversation: Conversation) -> None:
-    """Of today the hour; of another day that as well."""
+def test_missed_mail_has_its_time(conversation: Conversation) -> None:
+    """The hour for today; the date as well for another day."""
     now = time.time()
     text = [{"type": "text", "text": "one\ntwo"}]
     conversation.add("reply", content=text, time=now)
@@ -225,7 +227,7 @@ def test_what_was_missed_has_its_time(conversation: Conversation) -> None:
     assert conversation.shown[1:] == [f"  {today} one", "  two", f"  {before} one", "  two"]
 
 
-def test_what_happened_in_the_team_since_the_last_chat_is_told_with_its_time(
+def test_events_in_the_team_since_the_last_chat_are_shown_with_their_times(
     conversation: Conversation,
 ) -> None:
     conversation.listening().catch_up()
@@ -243,7 +245,7 @@ def test_what_happened_in_the_team_since_the_last_chat_is_told_with_its_time(
     assert re.fullmatch(r"  \d\d:\d\d:\d\d alice crashed: signal 9", line)
 
 
-def test_news_of_tasks_and_of_a_shutdown_are_no_mail(conversation: Conversation) -> None:
+def test_news_of_tasks_and_shutdowns_are_not_shown_as_mail(conversation: Conversation) -> None:
     listening = conversation.listening()
     kind, why = "shutdown_response", "idle, and no mail waits"
     done = Message(type=kind, sender="alice", to=LEAD, content=why, extra={"approve": True})
@@ -258,7 +260,7 @@ def test_news_of_tasks_and_of_a_shutdown_are_no_mail(conversation: Conversation)
     ]  # fmt: skip
 
 
-def test_a_model_call_that_is_tried_again_is_told_of(conversation: Conversation) -> None:
+def test_a_retried_model_call_is_shown(conversation: Conversation) -> None:
     listening = conversation.listening()
     journal = Journal(conversation.paths.log(LEAD), LEAD)
     journal.warn("model call failed, trying again", reason="connection refused", seconds=57.0)
@@ -267,7 +269,7 @@ def test_a_model_call_that_is_tried_again_is_told_of(conversation: Conversation)
     assert conversation.shown == ["· retrying: connection refused, next in 57.0 s"]
 
 
-def test_what_the_lead_does_is_known_until_its_turn_ends(conversation: Conversation) -> None:
+def test_the_leads_activity_is_shown_until_its_turn_ends(conversation: Conversation) -> None:
     listening = conversation.listening()
     seen = []
     for record, facts in (
@@ -287,8 +289,8 @@ def test_what_the_lead_does_is_known_until_its_turn_ends(conversation: Conversat
     ]  # fmt: skip
 
 
-def test_the_end_of_an_earlier_turn_is_no_answer(conversation: Conversation) -> None:
-    """The person has written in the middle of a turn: the answer comes at the end of the next."""
+def test_the_end_of_an_earlier_turn_is_not_an_answer(conversation: Conversation) -> None:
+    """The person wrote in the middle of a turn: the answer comes at the end of the next one."""
     listening = conversation.listening()
     listening.wait_for("m1")
     conversation.says("About something else.")

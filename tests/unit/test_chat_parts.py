@@ -1,4 +1,4 @@
-"""The chat around its conversation: what happened meanwhile, typed lines, a lead that is gone."""
+"""The chat around its conversation: events since the last chat, typed lines, a stopped lead."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def post(paths: TeamPaths) -> MailRouter:
 
 
 def told(paths: TeamPaths) -> list[str]:
-    """Return what is told of all that ever happened, without the times."""
+    """Return the sentences about all events so far, without the times."""
     return [line.split(maxsplit=1)[1] for line in lead.tell(paths, 0.0)]
 
 
-def test_each_thing_that_happened_is_told_in_a_sentence(paths: TeamPaths, post: MailRouter) -> None:
+def test_each_event_is_described_in_a_sentence(paths: TeamPaths, post: MailRouter) -> None:
     with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
         journal.note("spawned", name="ada", role="coder")
         journal.note("failed", name="bob", reason="it crashed three times")
@@ -80,7 +80,7 @@ def test_each_thing_that_happened_is_told_in_a_sentence(paths: TeamPaths, post: 
     ]
 
 
-def test_of_many_things_the_last_are_told_and_the_others_counted(paths: TeamPaths) -> None:
+def test_the_last_of_many_events_are_shown_and_the_others_counted(paths: TeamPaths) -> None:
     with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
         for number in range(11):
             journal.note("spawned", name=f"ada-{number}", role="coder")
@@ -91,7 +91,7 @@ def test_of_many_things_the_last_are_told_and_the_others_counted(paths: TeamPath
 
 @pytest.fixture
 def served(paths: TeamPaths) -> Iterator[None]:
-    """A teamd that runs, by its lock: this process."""
+    """Hold the lock of a running teamd."""
     claim = pidfile.claim(paths)
     yield
     os.close(claim)
@@ -99,7 +99,7 @@ def served(paths: TeamPaths) -> Iterator[None]:
 
 @pytest.fixture
 def chat(paths: TeamPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Talk:
-    """Talk to the lead in lines of a file; returns the commands that they stand for."""
+    """Return a function that sends lines to the lead and returns the commands among them."""
 
     def chat(lines: str) -> list[list[str]]:
         run: list[list[str]] = []
@@ -113,8 +113,8 @@ def chat(paths: TeamPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> T
     return chat
 
 
-def test_lines_of_a_file_are_taken_the_last_one_too(paths: TeamPaths, chat: Talk) -> None:
-    """An editor may leave out the newline at the end; an empty line says nothing."""
+def test_all_lines_of_a_file_are_read_including_the_last(paths: TeamPaths, chat: Talk) -> None:
+    """An editor may leave out the final newline; an empty line is ignored."""
     enrol(paths, lead=Status.IDLE)
     assert chat("/team\n\n  \n/transcript ada") == [["team"], ["transcript", "ada"]]
     assert chat("\n/quit\n/team\n") == []
@@ -122,7 +122,7 @@ def test_lines_of_a_file_are_taken_the_last_one_too(paths: TeamPaths, chat: Talk
 
 
 @pytest.mark.usefixtures("served")
-def test_a_lead_that_has_failed_is_not_waited_for(paths: TeamPaths, chat: Talk) -> None:
+def test_a_chat_does_not_wait_for_a_failed_lead(paths: TeamPaths, chat: Talk) -> None:
     member = Member(name=LEAD, agent_id="lead@default", role="lead", status=Status.FAILED)
     Roster(paths).update(lambda team: team.with_member(member))
     with pytest.raises(TeamError) as gone:
@@ -137,7 +137,7 @@ def test_a_lead_that_has_failed_is_not_waited_for(paths: TeamPaths, chat: Talk) 
     assert [one.content for one in waiting] == ["Hello.", "Hello?"]
 
 
-def test_last_words_of_one_that_is_gone_are_not_waited_for(paths: TeamPaths) -> None:
+def test_a_chat_does_not_wait_for_the_last_words_of_a_stopped_teammate(paths: TeamPaths) -> None:
     enrol(paths, ada=Status.FAILED, bob=Status.WORKING)
     with pytest.raises(TeamError, match=r"^ada is failed; `teamctl logs ada`$"):
         wait_for_last_words(paths, "ada", "m1", 60.0)
@@ -150,24 +150,24 @@ def test_last_words_of_one_that_is_gone_are_not_waited_for(paths: TeamPaths) -> 
 @pytest.mark.parametrize(
     ("typed", "rest"), [("/", None), ("/t", "eam"), ("/TE", "am"), ("/zzz", None), ("hello", None)]
 )
-def test_the_rest_of_a_command_is_suggested_from_its_first_letter_on(
+def test_the_rest_of_a_command_is_suggested_from_its_first_letter(
     paths: TeamPaths, typed: str, rest: str | None
 ) -> None:
     found = _SlashSuggestion(paths).get_suggestion(Buffer(), Document(typed))
     assert (None if found is None else found.text) == rest
 
 
-def test_who_types_in_a_team_that_is_damaged_is_not_disturbed(paths: TeamPaths) -> None:
+def test_completion_in_a_damaged_team_suggests_nothing(paths: TeamPaths) -> None:
     paths.config.write_text("[]")
     typed = Document("/transcript a")
     assert list(_SlashCompleter(paths).get_completions(typed, CompleteEvent())) == []
     assert _SlashSuggestion(paths).get_suggestion(Buffer(), typed) is None
 
 
-def test_a_reply_that_became_another_one_is_shown_whole_on_a_line_of_its_own(
+def test_a_reply_that_differs_from_its_partial_text_is_shown_whole_on_a_new_line(
     tmp_path: Path,
 ) -> None:
-    """The first attempt broke off, and nobody looked while the second was under way."""
+    """The first attempt failed, and the second was not read while it was in progress."""
     file = tmp_path / "partial"
     file.write_text("1\nI will beg")
     reply = LiveReply(file)

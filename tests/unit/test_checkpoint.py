@@ -1,4 +1,4 @@
-"""A conversation read from its last checkpoint: the same as one read from its beginning."""
+"""A conversation read from its last checkpoint equals one read from its start."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from tests.children import said
 
 Lines = list[bytes]
 FIELDS = [one.name for one in fields(ConversationState)]
-PAST = "x" * 200_000  # longer than what is read at once without a checkpoint
+PAST = "x" * 200_000  # longer than the part that is read without a checkpoint
 
 
 def facts(state: ConversationState) -> dict[str, Any]:
-    """Everything that a state holds, and what was counted of its requests."""
+    """Return all fields of a state, and the token counts of its requests."""
     found = {name: getattr(state, name) for name in FIELDS}
     return {**found, "requests": state.counts.requests(state.context)}
 
 
 def read_all(path: Path) -> ConversationState:
-    """What follows from all records, one after the other."""
+    """Return the state after all records, applied one after the other."""
     state = ConversationState()
     for record in Transcript(path).records():
         state.apply(record)
@@ -112,7 +112,8 @@ happened: st.SearchStrategy[Record] = st.one_of(
     st.builds(records.NoticeSent, id=st.sampled_from(["-2-notice", "-3-notice"])),
 )
 stories = st.lists(happened, max_size=12)
-# Behind these three hardly a field is what it was at first; chance seldom brings all of it about.
+# After these three records hardly any field has its initial value; random records rarely reach this
+# state.
 SPENT = Usage(input_tokens=5, output_tokens=3)
 SAID = {"type": "text", "text": "So be it."}
 SENDS = {"type": "tool_use", "id": "a", "name": "send_message", "input": sends}
@@ -151,7 +152,7 @@ BUSY: list[Record] = [
 @example(ENDED, BUSY)
 @example(PAUSED, ENDED[-2:])
 @example(BUSY, [records.ResultsCleared(through=9), *ENDED])
-def test_from_a_checkpoint_it_is_the_same_in_all_and_goes_on_alike(
+def test_a_state_read_from_a_checkpoint_is_equal_and_continues_equally(
     before: list[Record], after: list[Record]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -199,7 +200,7 @@ def in_state(name: str, value: object) -> Callable[[Lines], Lines]:
 
 
 def without(name: str) -> Callable[[Lines], Lines]:
-    """Leave a field of the state out."""
+    """Remove a field of the state."""
 
     def change(lines: Lines) -> Lines:
         state = json.loads(lines[3])["state"]
@@ -210,11 +211,11 @@ def without(name: str) -> Callable[[Lines], Lines]:
 
 
 def garbled(lines: Lines) -> Lines:
-    """Make what stands above the checkpoint unreadable."""
+    """Make the lines above the checkpoint unreadable."""
     return [b"?\n" * 3, *lines[3:]]
 
 
-def test_what_stands_above_a_checkpoint_is_not_read(path: Path) -> None:
+def test_lines_above_a_checkpoint_are_not_read(path: Path) -> None:
     expected = facts(read(path))
     path.write_bytes(b"".join(garbled(path.read_bytes().splitlines(keepends=True))))
     assert facts(read(path)) == expected
@@ -236,7 +237,7 @@ DAMAGES: dict[str, Callable[[Lines], Lines]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_with_a_damaged_checkpoint_all_is_read(
+def test_with_a_damaged_checkpoint_all_lines_are_read(
     damage: Callable[[Lines], Lines], path: Path
 ) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
@@ -251,8 +252,8 @@ def test_with_a_damaged_checkpoint_all_is_read(
 
 
 @pytest.mark.slow
-def test_a_checkpoint_that_ends_anywhere_is_passed_over(path: Path) -> None:
-    """Its writer may be killed, or the power fail, before the last of it is written."""
+def test_a_checkpoint_cut_off_anywhere_is_ignored(path: Path) -> None:
+    """Its writer may be killed, or the power fail, before all of it is written."""
     lines = path.read_bytes().splitlines(keepends=True)
     above, last = b"".join(lines[:3]), lines[3].rstrip()
     for end in range(len(last)):
@@ -264,7 +265,7 @@ def test_a_checkpoint_that_ends_anywhere_is_passed_over(path: Path) -> None:
     assert len(read(path)._checkpoint) == len(last)
 
 
-def test_a_summary_brings_a_checkpoint(path: Path) -> None:
+def test_a_summary_is_followed_by_a_checkpoint(path: Path) -> None:
     read(path).summarise("Alice", text="All went well.", reply=None)
     *_, before, last = (json.loads(line)["record"] for line in path.read_bytes().splitlines())
     assert (before, last) == ("summary", "checkpoint")
@@ -282,8 +283,8 @@ def test_a_long_transcript_of_an_earlier_version_is_read_once(tmp_path: Path) ->
     assert len(checkpoints(path)) == 1, "there is one now"
 
 
-def test_what_is_read_is_in_proportion_to_what_the_model_sees(tmp_path: Path) -> None:
-    """Whatever was cleared in between; and of a conversation that grows there is no copy."""
+def test_the_part_that_is_read_is_proportional_to_the_model_s_view(tmp_path: Path) -> None:
+    """Despite results cleared in between; a growing conversation is not copied repeatedly."""
     path = tmp_path / "alice.jsonl"
     talk = read(path)
     for turn in range(40):
@@ -298,8 +299,8 @@ def test_what_is_read_is_in_proportion_to_what_the_model_sees(tmp_path: Path) ->
     assert sum(len(json.dumps(one)) for one in checkpoints(path)) < size // 3
 
 
-def test_a_message_is_known_however_long_ago_it_came(path: Path) -> None:
-    """Its sender may not know that it came, and send it again."""
+def test_a_message_is_recognized_however_long_ago_it_came(path: Path) -> None:
+    """Its sender may not know that it arrived, and send it again."""
     talk = read(path)
     talk.open(records.Opened(system="You are 'alice'."))
     talk.checkpoint()
@@ -321,8 +322,8 @@ talk.record(talk.opened)
 """
 
 
-def test_a_disk_without_room_for_a_checkpoint_is_no_failure(path: Path) -> None:
-    """What has happened is on record, and whoever finds no checkpoint reads more."""
+def test_a_disk_without_room_for_a_checkpoint_is_not_a_failure(path: Path) -> None:
+    """The events are on record; without a checkpoint a reader has to read more."""
     talk = read(path)
     talk.deliver([message("y" * 3000)])
     before = path.read_bytes()
@@ -339,10 +340,10 @@ def test_a_disk_without_room_for_a_checkpoint_is_no_failure(path: Path) -> None:
         {"record": "note", "text": "\ud800", "closes": [None, "r"]},
     ],
 )
-def test_odd_things_in_a_transcript_keep_nobody_from_going_on(
+def test_invalid_values_in_a_transcript_do_not_stop_the_conversation(
     path: Path, odd: dict[str, Any]
 ) -> None:
-    """Whatever a hand or another program has put there."""
+    """An editor or another program may have written them."""
     with path.open("a") as file:
         file.write(json.dumps(odd) + "\n")
     talk = read(path)
@@ -352,7 +353,7 @@ def test_odd_things_in_a_transcript_keep_nobody_from_going_on(
     assert read(path)._length == read_all(path)._length
 
 
-def test_a_person_is_shown_nothing_of_it(path: Path) -> None:
+def test_a_checkpoint_is_not_shown_to_a_person(path: Path) -> None:
     for record in Transcript(path).records():
         if isinstance(record, records.Checkpoint):
             view = TranscriptView(Layout(), full=True)

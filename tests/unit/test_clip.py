@@ -1,4 +1,4 @@
-"""What is kept of a long output: bounded, and never without a word of what was cut."""
+"""Long outputs are cut to a bounded size, with a note about the missing part."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def clipped(chunks: list[bytes], limit: int) -> str:
 
 @given(st.lists(st.binary()), st.integers(min_value=0, max_value=30))
 def test_head_and_tail_are_kept_and_the_rest_is_counted(chunks: list[bytes], limit: int) -> None:
-    """However the bytes come and wherever the cut falls, also within a character."""
+    """However the bytes arrive and wherever the cut falls, even within a character."""
     whole = b"".join(chunks).decode(errors="replace").replace("\0", "\ufffd")
     text = clipped(chunks, limit)
     if len(whole.encode()) <= limit:

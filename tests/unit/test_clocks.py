@@ -1,4 +1,4 @@
-"""Clocks: none is ever set back, and a deadline goes by the one it was made with."""
+"""Clocks that are never set back; a deadline uses the clock that it was made with."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from teamd.clocks import Deadline
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a clock for each")
-def test_one_counts_a_suspend_and_the_other_does_not() -> None:
-    """A restart is due by the time of the person, silence is judged by that of the process."""
+def test_one_clock_counts_a_suspend_and_the_other_does_not() -> None:
+    """A restart is due in real time; silence is judged by the time of the process."""
     for clock, number in (
         (clocks.elapsed, time.CLOCK_BOOTTIME),
         (clocks.awake, time.CLOCK_MONOTONIC),
@@ -22,7 +22,7 @@ def test_one_counts_a_suspend_and_the_other_does_not() -> None:
         assert time.clock_gettime(number) <= clock() <= time.clock_gettime(number)
 
 
-def test_a_deadline_comes_by_its_own_clock() -> None:
+def test_a_deadline_is_reached_by_its_own_clock() -> None:
     now = 5.0
     deadline = Deadline.after(10, clock=lambda: now)
     assert deadline.left == 10
@@ -35,7 +35,7 @@ def test_a_deadline_may_never_come() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux names its boots")
-def test_a_boot_has_one_name() -> None:
+def test_a_boot_has_one_id() -> None:
     assert clocks.boot() == clocks.boot()
     assert len(clocks.boot() or "") == 36
 

@@ -1,4 +1,4 @@
-"""Commands without a teamd, a team, members or times."""
+"""Commands without a running teamd, without a team, without members or times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.life import call, enrol
 
 @pytest.fixture
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder, in which this process is."""
+    """Change into an empty folder."""
     folder = tmp_path / "empty"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -31,33 +31,33 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def _served(paths: TeamPaths) -> Iterator[None]:
-    """A teamd that runs, by its lock: this process."""
+    """Hold the lock of a running teamd."""
     claim = pidfile.claim(paths)
     yield
     os.close(claim)
 
 
-def test_watching_all_hosts_is_refused_with_what_to_call(paths: TeamPaths) -> None:
+def test_watching_all_hosts_is_refused_with_the_right_command(paths: TeamPaths) -> None:
     done = call(paths, "team", "--watch", "--hosts")
     assert done.status == 2
     assert "--watch shows this host; `teamctl team --hosts` shows all of them" in done.err
 
 
-def test_a_watch_without_a_terminal_is_refused_with_what_to_call(paths: TeamPaths) -> None:
-    """A pipe would get the screen's codes, for ever."""
+def test_a_watch_without_a_terminal_is_refused_with_the_right_command(paths: TeamPaths) -> None:
+    """A pipe would get the screen's control codes endlessly."""
     done = call(paths, "team", "--watch")
     assert (done.status, done.out) == (2, "")
     assert "--watch needs a terminal; `teamctl team --json` is for programs" in done.err
 
 
 @pytest.mark.usefixtures("empty")
-def test_a_project_without_teams_names_the_two_ways_to_one() -> None:
+def test_a_project_without_teams_names_both_ways_to_create_one() -> None:
     said = "no teams here; `teamd start` makes one, `teamctl create NAME` one by name\n"
     assert call(None, "teams").out == said
     assert json.loads(call(None, "teams", "--json").out) == {"teams": []}
 
 
-def test_init_keeps_the_settings_that_are_there(empty: Path) -> None:
+def test_init_keeps_existing_settings(empty: Path) -> None:
     assert call(None, "init").status == 0
     (empty / "team.toml").write_text("# mine\n")
     done = call(None, "init")
@@ -78,7 +78,7 @@ def test_the_postmans_log_is_shown_unless_a_teammate_has_its_name(paths: TeamPat
 
 
 @pytest.mark.parametrize("who", [{}, {"ada": Status.SHUTDOWN}])
-def test_a_broadcast_that_reaches_nobody_is_no_success(
+def test_a_broadcast_without_receivers_is_an_error(
     paths: TeamPaths, who: dict[str, Status]
 ) -> None:
     enrol(paths, **who)
@@ -88,14 +88,14 @@ def test_a_broadcast_that_reaches_nobody_is_no_success(
 
 
 def test_a_task_without_times_is_shown_without_them(paths: TeamPaths) -> None:
-    """Another program has made it: 1970 would be wrong."""
+    """Another program has created it; 1970 would be wrong."""
     (paths.tasks / "1.json").write_text(json.dumps({"id": "1", "subject": "Old"}))
     done = call(paths, "task", "show", "1")
     labels = [line.partition(":")[0] for line in done.out.splitlines()]
     assert labels == ["task 1 (pending)", "proof"]
 
 
-def test_wait_tells_in_json_how_each_is(paths: TeamPaths) -> None:
+def test_wait_prints_the_state_of_each_teammate_as_json(paths: TeamPaths) -> None:
     enrol(paths, ada=Status.IDLE, bob=Status.FAILED)
     done = call(paths, "wait", "bob", "ada", "--json")
     found = json.loads(done.out)["members"]
@@ -104,8 +104,8 @@ def test_wait_tells_in_json_how_each_is(paths: TeamPaths) -> None:
 
 
 @pytest.mark.usefixtures("_served")
-def test_ps_names_no_process_after_a_teammate_that_is_gone(paths: TeamPaths) -> None:
-    """Its pid is this process's by now, as the roster's start time shows."""
+def test_ps_names_no_process_after_a_stopped_teammate(paths: TeamPaths) -> None:
+    """Its pid now belongs to this process, as the roster's start time shows."""
     own = Identity.own()
     before = {"role": "coder", "status": Status.IDLE, "pid": own.pid, "started": own.started - 1}
     Roster(paths).update(lambda team: team.with_new("ada", **before))

@@ -1,4 +1,4 @@
-"""A conversation that outgrows the model's context goes on, and its teammate knows who it is."""
+"""A conversation that outgrows the model's context continues, and its teammate keeps its role."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DO = ("do", {"word": "x"})
 
 
 def open_work() -> Sequence[tuple[str, Sequence[str]]]:
-    """What is open by the records of the team."""
+    """Return the team's records of open work."""
     return (
         ("Your teammates:", ["bob (tester): idle"]),
         ("Your open tasks on the board:", ["3: paint the <fence>"]),
@@ -50,7 +50,7 @@ def tight(
 
 
 def lives(life: Life, status: str = "idle") -> None:
-    """Let her next process live until it rests."""
+    """Run her next process until it rests."""
     before = len(life.states)
 
     async def scenario() -> None:
@@ -71,8 +71,8 @@ def first_text(ask: Ask) -> str:
     return str(ask.messages[0]["content"][0]["text"])
 
 
-def test_ten_times_the_context_goes_on_and_no_request_is_too_long(tmp_path: Path) -> None:
-    """Old results are cleared first; only when that does not help any more comes a summary."""
+def test_ten_times_the_context_works_and_no_request_is_too_long(tmp_path: Path) -> None:
+    """Old results are cleared first; a summary follows only if that is not enough."""
     life, model = tight(tmp_path, steps(100))
     life.send("Do all 100 steps, then report to lead.")
     lives(life)
@@ -108,8 +108,8 @@ def test_the_next_process_reads_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_after_any_record_she_does_the_rest(tmp_path: Path) -> None:
-    """Also between a clearing and a summary, or before either was written down."""
+def test_after_a_kill_at_any_record_she_finishes_the_work(tmp_path: Path) -> None:
+    """Also between clearing and a summary, or before either was recorded."""
     life, _ = tight(tmp_path / "whole", steps(30))
     life.send("work")
     lives(life)
@@ -127,7 +127,7 @@ def test_killed_after_any_record_she_does_the_rest(tmp_path: Path) -> None:
         assert again.conversation().said == "All done."
 
 
-def test_results_that_are_being_worked_with_are_not_cleared(tmp_path: Path) -> None:
+def test_the_latest_results_are_not_cleared(tmp_path: Path) -> None:
     life, model = tight(tmp_path, steps(40))
     life.send("work")
     lives(life)
@@ -143,7 +143,7 @@ def test_results_that_are_being_worked_with_are_not_cleared(tmp_path: Path) -> N
         assert not any(text.startswith("[cleared") for text in results[-3:])
 
 
-def test_mail_that_comes_while_she_summarises_is_delivered_once_after_it(tmp_path: Path) -> None:
+def test_mail_that_arrives_during_a_summary_is_delivered_once_after_it(tmp_path: Path) -> None:
     plain = steps(40)
 
     def answer(ask: Ask) -> Answer:
@@ -160,7 +160,7 @@ def test_mail_that_comes_while_she_summarises_is_delivered_once_after_it(tmp_pat
         assert words(ask).count("And mind the gap.") == 1
 
 
-def test_what_was_said_before_a_summary_is_not_delivered_again(tmp_path: Path) -> None:
+def test_mail_from_before_a_summary_is_not_delivered_again(tmp_path: Path) -> None:
     life, model = tight(tmp_path, steps(40))
     life.send("Do 40 steps.", id="1")
     lives(life)
@@ -173,8 +173,8 @@ def test_what_was_said_before_a_summary_is_not_delivered_again(tmp_path: Path) -
     assert words(model.asked[-1]).count("Do 40 steps.") == 1
 
 
-def test_mail_that_is_done_with_is_not_restated(tmp_path: Path) -> None:
-    """Who is told an old task again word for word does it again."""
+def test_finished_mail_is_not_restated(tmp_path: Path) -> None:
+    """A teammate that reads an old task again word for word does it again."""
     life, model = tight(tmp_path, steps(40))
     life.send("An old task.")
     life.model = Tight(lambda _: say("Done."), context_tokens=CONTEXT, judge=life.judge)
@@ -188,10 +188,10 @@ def test_mail_that_is_done_with_is_not_restated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vain", [use(DO), decline("I"), say(), say(" ")])
-def test_a_model_that_gives_no_summary_goes_on_with_what_the_program_knows(
+def test_without_a_summary_the_conversation_continues_with_the_known_facts(
     tmp_path: Path, vain: Answer
 ) -> None:
-    """What it calls instead is not run, and it is not asked for ever."""
+    """A call in its place is not run, and the model is not asked endlessly."""
     plain = steps(40)
     life, model = tight(tmp_path, lambda ask: vain if demands(ask) else plain(ask), calls=100)
     life.send("Do 40 steps.")
@@ -207,8 +207,10 @@ def test_a_model_that_gives_no_summary_goes_on_with_what_the_program_knows(
 
 
 @pytest.mark.parametrize("tells", [True, False])
-def test_a_model_with_less_room_than_was_thought_is_found_out(tmp_path: Path, tells: bool) -> None:
-    """A prompt that is too long bricks teammates of the nearest product."""
+def test_a_model_with_a_smaller_context_than_assumed_is_detected(
+    tmp_path: Path, tells: bool
+) -> None:
+    """In the nearest product, teammates are stuck after a prompt that is too long."""
     life, model = tight(
         tmp_path, steps(60), tells=tells, room=ModelSettings(context_tokens=200_000)
     )
@@ -222,7 +224,7 @@ def test_a_model_with_less_room_than_was_thought_is_found_out(tmp_path: Path, te
 
 
 @pytest.mark.parametrize("tells", [True, False])
-def test_a_mail_larger_than_the_context_is_read_as_far_as_it_goes(
+def test_mail_larger_than_the_context_is_read_as_far_as_it_fits(
     tmp_path: Path, tells: bool
 ) -> None:
     life, model = tight(tmp_path, lambda _: say("Read."), tells=tells)
@@ -234,8 +236,8 @@ def test_a_mail_larger_than_the_context_is_read_as_far_as_it_goes(
     assert len(model.refused) < 12
 
 
-def test_a_large_mail_does_not_cost_her_what_she_knew(tmp_path: Path) -> None:
-    """The summary is made of what was there before; the mail stands beside it."""
+def test_large_mail_does_not_remove_earlier_knowledge(tmp_path: Path) -> None:
+    """The summary covers the earlier conversation; the mail stays beside it."""
     life, model = tight(tmp_path, steps(8))
     life.send("Do 8 steps.")
     lives(life)
@@ -256,7 +258,7 @@ def test_results_larger_than_the_context_are_cleared(tmp_path: Path) -> None:
     assert model.summaries, "what she knew besides is not lost for them"
 
 
-def test_a_context_that_holds_nothing_is_a_pause_with_a_sentence_and_not_a_loop(
+def test_a_context_that_holds_nothing_causes_a_pause_and_not_a_loop(
     tmp_path: Path,
 ) -> None:
     life, model = tight(tmp_path, lambda _: say("Never."), context_tokens=10)
@@ -270,7 +272,7 @@ def test_a_context_that_holds_nothing_is_a_pause_with_a_sentence_and_not_a_loop(
     assert told.endswith("begin anew with `teamctl spawn alice … --fresh`")
 
 
-def test_a_larger_model_goes_on_after_such_a_pause(tmp_path: Path) -> None:
+def test_a_larger_model_continues_after_such_a_pause(tmp_path: Path) -> None:
     life, _ = tight(tmp_path, lambda _: say("Never."), context_tokens=10)
     life.send("work")
     lives(life, "paused")
@@ -279,7 +281,7 @@ def test_a_larger_model_goes_on_after_such_a_pause(tmp_path: Path) -> None:
     assert "work" in words(life.model.asked[-1])
 
 
-def test_the_demand_ends_the_request_and_stays_out_of_the_conversation(tmp_path: Path) -> None:
+def test_the_demand_for_a_summary_ends_the_request_and_is_not_recorded(tmp_path: Path) -> None:
     life, model = tight(tmp_path, steps(40))
     life.send("work")
     lives(life)
@@ -298,7 +300,7 @@ def test_the_demand_ends_the_request_and_stays_out_of_the_conversation(tmp_path:
         (300_000, None, 300_000),
     ],
 )
-def test_the_context_is_the_least_of_what_settings_and_server_say(
+def test_the_context_is_the_smallest_value_of_settings_and_server(
     tmp_path: Path, setting: int | None, server: int | None, used: int
 ) -> None:
     life = Life(tmp_path, say("Done."), room=ModelSettings(context_tokens=setting))
@@ -318,7 +320,7 @@ def test_the_context_is_the_least_of_what_settings_and_server_say(
     assert (ask.max_tokens, ask.effort, ask.facts.output_tokens) == (100, "medium", 100)
 
 
-def test_the_context_that_a_server_names_is_kept_to(tmp_path: Path) -> None:
+def test_the_context_that_a_server_reports_is_respected(tmp_path: Path) -> None:
     life, model = tight(tmp_path, steps(60), room=ModelSettings())
 
     async def facts(_: str) -> ModelFacts:

@@ -1,4 +1,4 @@
-"""The concurrency limit: down where the server refuses, up again, never beyond the settings."""
+"""The concurrency limit: it falls when the server refuses, rises again, and obeys the settings."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ def limit(most: int) -> ConcurrencyLimit:
 
 
 class Server:
-    """A server that answers so many calls at once, and refuses each above that.
+    """A server that answers `room` calls at once and refuses all others.
 
-    Attributes:
-        refused: how many it has refused so far.
+    Attributes: refused: how many it has refused so far.
     """
 
     def __init__(self, room: int) -> None:
@@ -28,7 +27,7 @@ class Server:
         self._number = 0
 
     def answer(self, slots: ConcurrencyLimit) -> None:
-        """Take as many calls as there are slots, and answer them."""
+        """Make as many calls as the limit allows, and answer them."""
         calls = slots.now
         last = self._number = self._number + calls
         for call in range(calls):
@@ -39,7 +38,7 @@ class Server:
                 slots.refused(last - call, None, last=last, under_way=calls - call - 1)
 
 
-def test_it_comes_to_what_the_server_takes_and_seldom_tries_more() -> None:
+def test_it_approaches_the_servers_limit_and_rarely_exceeds_it() -> None:
     slots, server = limit(100), Server(20)
     for _ in range(200):
         server.answer(slots)
@@ -47,7 +46,7 @@ def test_it_comes_to_what_the_server_takes_and_seldom_tries_more() -> None:
     assert server.refused <= 80 + 200 / 10
 
 
-def test_it_recovers_when_the_server_takes_more_again() -> None:
+def test_it_recovers_when_the_server_accepts_more_again() -> None:
     slots, server = limit(8), Server(1)
     for _ in range(10):
         server.answer(slots)
@@ -60,7 +59,7 @@ def test_it_recovers_when_the_server_takes_more_again() -> None:
 
 @given(st.integers(-1, 9), st.lists(st.none() | st.floats(0, 1e9)))
 def test_it_stays_within_its_bounds(most: int, ends: list[float | None]) -> None:
-    """Whatever is reported in whatever order."""
+    """For any sequence of reports."""
     slots = limit(most)
     for number, end in enumerate(ends):
         if end is None:
@@ -72,14 +71,14 @@ def test_it_stays_within_its_bounds(most: int, ends: list[float | None]) -> None
 
 
 def test_a_server_that_refuses_for_days_is_still_asked() -> None:
-    """The pause doubles; not for ever, and not beyond what a float holds."""
+    """The pause doubles up to a bound that a float can hold."""
     slots = limit(8)
     for number in range(2000):
         slots.refused(number, None, last=number, under_way=0)
     assert slots.pause_seconds <= 60
 
 
-def test_without_a_word_about_time_the_end_of_another_call_is_the_time() -> None:
+def test_without_a_retry_time_the_next_call_waits_for_the_end_of_another_call() -> None:
     slots = limit(8)
     slots.refused(1, None, last=8, under_way=7)
     assert (slots.now, slots.pause_seconds) == (7, 0)
@@ -88,8 +87,8 @@ def test_without_a_word_about_time_the_end_of_another_call_is_the_time() -> None
     assert 29 <= slots.pause_seconds <= 31
 
 
-def test_what_is_under_way_is_the_wall_and_a_second_refusal_waits() -> None:
-    """Or one call that is refused at once, again and again, uses up its attempts in a moment."""
+def test_the_calls_in_progress_become_the_limit_and_a_second_refusal_pauses() -> None:
+    """Otherwise a call that is refused at once, again and again, quickly uses up its attempts."""
 
     class Fixed(RetryPolicy):
         def seconds(self, attempt: int, asked_seconds: float | None) -> float:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""The proxy and the certificates of the environment: what is wrong with them, and which count."""
+"""The proxy and the certificates of the environment: mistakes in them, and their precedence."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         "socks5h://me:pass@[::1]:1080/",
     ],
 )
-def test_a_proxy_that_can_be_used_is_no_mistake(
-    value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_usable_proxy_is_not_a_mistake(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", value)
     assert list(connection.mistakes(None)) == []
 
@@ -56,7 +54,7 @@ def test_a_proxy_that_can_be_used_is_no_mistake(
     ],
 )
 @pytest.mark.parametrize("variable", ["ALL_PROXY", "https_proxy", "HTTP_PROXY", "All_Proxy"])
-def test_a_proxy_that_cannot_be_used_is_a_mistake(
+def test_an_unusable_proxy_is_a_mistake(
     variable: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -65,7 +63,7 @@ def test_a_proxy_that_cannot_be_used_is_a_mistake(
     assert mistake.endswith(f"use one such as socks5://localhost:1080, or unset {variable}")
 
 
-def test_no_proxy_for_any_host_makes_the_others_count_for_nothing(
+def test_no_proxy_with_a_star_disables_all_proxies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks4://localhost:1080")
@@ -98,7 +96,7 @@ def test_the_proxy_of_an_address_is_found_and_shown_without_a_login(
 
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])
-def test_certificates_that_can_be_read_are_the_ones_that_are_trusted(
+def test_readable_certificates_are_trusted(
     variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "ca.pem"
@@ -120,7 +118,7 @@ def test_the_file_that_openssl_names_goes_before_that_of_requests(
 
 
 @pytest.mark.parametrize("text", [None, "", "no certificate"])
-def test_certificates_that_cannot_be_read_are_a_mistake(
+def test_unreadable_certificates_are_a_mistake(
     text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "ca.pem"
@@ -139,9 +137,7 @@ BAD_ADDRESSES = [
 
 
 @pytest.mark.parametrize("address", BAD_ADDRESSES)
-def test_an_address_that_no_request_can_go_to_is_a_mistake(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_invalid_address_is_a_mistake(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (mistake,) = connection.mistakes(address)
     assert mistake.startswith("[model] base_url is ")
     with pytest.raises(TeamError, match="base_url"):
@@ -154,7 +150,7 @@ def test_an_address_that_no_request_can_go_to_is_a_mistake(
 
 
 @pytest.mark.parametrize("address", ["http://localhost:1234", "HTTPS://x/", "http://[::1]:80/api"])
-def test_an_address_with_a_scheme_and_a_host_is_no_mistake(address: str) -> None:
+def test_an_address_with_a_scheme_and_a_host_is_not_a_mistake(address: str) -> None:
     assert list(connection.mistakes(address)) == []
 
 
@@ -172,7 +168,7 @@ def make_folder_without_hashes(path: Path) -> None:
     (path / "ca.pem").write_bytes(new_authority("company").cert)
 
 
-@pytest.mark.timeout(20)  # a FIFO would be read for ever
+@pytest.mark.timeout(20)  # reading a FIFO would block
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"])
 @pytest.mark.parametrize(
     ("make", "why"),
@@ -182,7 +178,7 @@ def make_folder_without_hashes(path: Path) -> None:
         (make_folder_without_hashes, "no file in it is named as `openssl rehash` does"),
     ],
 )
-def test_certificates_that_are_not_in_a_file_or_a_folder_for_them_are_a_mistake(
+def test_certificates_outside_of_a_file_or_a_hashed_folder_are_a_mistake(
     variable: str,
     make: Callable[[Path], None],
     why: str,

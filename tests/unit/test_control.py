@@ -45,20 +45,20 @@ def request(**changes: Any) -> ControlRequest:
     return replace(ControlRequest(command="spawn", deadline=time.time() + 60), **changes)
 
 
-def test_a_request_comes_back_from_mail() -> None:
+def test_a_request_is_decoded_from_mail_as_it_was_encoded() -> None:
     asked = request(arguments={"name": "alice", "fresh": True}, sender="lead")
     message = Message.decode(asked.encode().encode(), to=TEAMD)
     assert ControlRequest.decode(message) == asked
 
 
 def test_a_request_is_late_when_its_deadline_has_passed() -> None:
-    """Its asker was told that it failed; doing it now would be a surprise."""
+    """Its asker was told that it failed, so a late execution would be a surprise."""
     assert not request().late
     assert request(deadline=time.time() - 0.001).late
 
 
-def test_the_clock_of_the_boot_counts_before_that_of_the_wall() -> None:
-    """The wall's may be set between the asking and the reading."""
+def test_the_clock_since_boot_takes_precedence_over_the_wall_clock() -> None:
+    """The wall clock may be set between the request and its reading."""
     in_time = ControlRequest.within(60, "spawn", id="a")
     assert not replace(in_time, deadline=time.time() - 3600).late
     assert ControlRequest.within(-0.001, "spawn", id="a").late
@@ -70,8 +70,8 @@ def test_the_clock_of_the_boot_counts_before_that_of_the_wall() -> None:
     "more",
     [{}, {"boot": 5}, {"uptime": None}, {"uptime": "soon"}, {"uptime": True}],
 )
-def test_without_the_clock_of_a_boot_that_of_the_wall_counts(more: dict[str, object]) -> None:
-    """A foreign program knows the wall's only."""
+def test_without_a_time_since_boot_the_wall_clock_counts(more: dict[str, object]) -> None:
+    """A foreign program knows only the wall clock."""
     made = ControlRequest.within(60, "spawn", id="a").encode()
     known = {"boot": clocks.boot(), "uptime": 0.0} if more else {}
     for deadline, late in ((time.time() + 60, False), (time.time() - 1, True)):
@@ -80,7 +80,7 @@ def test_without_the_clock_of_a_boot_that_of_the_wall_counts(more: dict[str, obj
 
 
 def test_a_request_of_an_earlier_boot_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have been carried out: a power cut takes back that it was taken from the inbox."""
+    """It may have been carried out: a power cut may restore it in the inbox."""
     made = ControlRequest.within(60, "spawn", id="a")
     assert replace(made, boot="another", uptime=made.uptime + 3600).late
     monkeypatch.setattr(clocks, "boot", lambda: None)
@@ -88,7 +88,7 @@ def test_a_request_of_an_earlier_boot_is_late(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("deadline", [None, "soon", True, -1, [], HUGE, float("nan"), 1e300])
-def test_what_has_no_deadline_is_no_request(deadline: object) -> None:
+def test_a_message_without_a_valid_deadline_is_not_a_request(deadline: object) -> None:
     message = replace(request().encode(), extra={"arguments": {}, "deadline": deadline})
     with pytest.raises(NotAMessage, match="a request needs a deadline"):
         ControlRequest.decode(message)
@@ -97,14 +97,14 @@ def test_what_has_no_deadline_is_no_request(deadline: object) -> None:
 
 
 @pytest.mark.parametrize("arguments", [None, [], "x", 3])
-def test_what_has_no_arguments_is_no_request(arguments: object) -> None:
+def test_a_message_without_valid_arguments_is_not_a_request(arguments: object) -> None:
     extra = {"arguments": arguments, "deadline": time.time() + 60}
     with pytest.raises(NotAMessage, match="arguments"):
         ControlRequest.decode(replace(request().encode(), extra=extra))
 
 
 @pytest.mark.parametrize("name", ["../config", "a/b", "..", ".x", "", "x" * 250, "a\nb"])
-def test_an_id_that_leads_elsewhere_is_none(name: str) -> None:
+def test_an_id_that_is_not_a_file_name_is_refused(name: str) -> None:
     """The answer goes to a file of that name; `../config` would be the roster."""
     with pytest.raises(NotAMessage, match="an id that can be a file's name"):
         ControlRequest.decode(replace(request().encode(), id=name))
@@ -132,7 +132,7 @@ def test_an_asker_gets_its_answer(served: TeamPaths) -> None:
     assert list(served.replies.iterdir()) == []
 
 
-def test_without_a_supervisor_nothing_is_asked(paths: TeamPaths) -> None:
+def test_without_a_supervisor_no_request_is_sent(paths: TeamPaths) -> None:
     """A request that waits for the next start would come as a surprise."""
     with pytest.raises(NoTeamd, match="start it with `teamd start`") as caught:
         control.ask(paths, "spawn", {}, timeout_seconds=20)
@@ -140,7 +140,7 @@ def test_without_a_supervisor_nothing_is_asked(paths: TeamPaths) -> None:
     assert not paths.inbox(TEAMD).exists()
 
 
-def test_no_answer_in_time_is_a_sentence(served: TeamPaths) -> None:
+def test_a_timeout_is_reported_in_a_sentence(served: TeamPaths) -> None:
     with pytest.raises(DeadlinePassed, match=r"did not answer within 0\.1 s") as caught:
         control.ask(served, "spawn", {}, timeout_seconds=0.1)
     assert caught.value.exit_code == 4
@@ -148,7 +148,7 @@ def test_no_answer_in_time_is_a_sentence(served: TeamPaths) -> None:
     assert ControlRequest.decode(message).late
 
 
-def test_nobody_waits_for_a_supervisor_that_has_died(paths: TeamPaths) -> None:
+def test_waiting_ends_when_the_supervisor_dies(paths: TeamPaths) -> None:
     with child(SERVES, paths.root) as supervisor, ThreadPoolExecutor() as pool:
         assert supervisor.stdout is not None
         assert supervisor.stdout.readline() == "claimed\n"
@@ -159,7 +159,7 @@ def test_nobody_waits_for_a_supervisor_that_has_died(paths: TeamPaths) -> None:
             asking.result(20)
 
 
-def test_answers_that_nobody_came_for_are_swept(paths: TeamPaths) -> None:
+def test_answers_without_a_reader_are_swept(paths: TeamPaths) -> None:
     for name in ("old", "new"):
         control.reply(paths, name, ControlReply(text="done"))
     old = time.time() - KEPT_SECONDS - 1
@@ -168,20 +168,20 @@ def test_answers_that_nobody_came_for_are_swept(paths: TeamPaths) -> None:
     assert [reply.name for reply in paths.replies.iterdir()] == ["new.json"]
 
 
-def test_an_answer_keeps_what_it_says() -> None:
+def test_an_answer_is_decoded_as_it_was_encoded() -> None:
     given = ControlReply(text="ä\ud800", exit_code=ExitCode.DEADLINE, data={"pid": 7})
     assert ControlReply.decode(given.encode()) == replace(given, text="ä?")
 
 
 @pytest.mark.parametrize("value", [None, 5, ["bob"], "", " \n"])
-def test_an_argument_that_must_be_a_text_is_asked_for(value: object) -> None:
+def test_an_argument_that_is_not_a_text_is_refused(value: object) -> None:
     with pytest.raises(NotAMessage, match="a name is needed, as a text that is not empty"):
         request(arguments={"name": value}).text("name")
     assert request(arguments={"name": " bob"}).text("name") == " bob"
 
 
 @pytest.mark.parametrize("value", [5, ["small"], False])
-def test_a_model_that_is_no_text_is_refused(value: object) -> None:
+def test_a_model_that_is_not_a_text_is_refused(value: object) -> None:
     with pytest.raises(NotAMessage, match="a model is named by a text"):
         _ = request(arguments={"model": value}).model
     assert (request(arguments={"model": "small"}).model, request().model) == ("small", None)

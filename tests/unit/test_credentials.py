@@ -1,4 +1,4 @@
-"""Where the key comes from, and what is told when it does not come."""
+"""The sources of the key, and the sentence if none is found."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CREDENTIALS_DIRECTORY
 
 @pytest.fixture(autouse=True)
 def empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs the tests may have a key."""
+    """Remove any key of the user who runs the tests."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What systemd makes for `LoadCredential=`."""
+    """A folder as systemd creates it for `LoadCredential=`."""
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     return tmp_path
 
@@ -56,14 +56,16 @@ def test_a_command_has_the_person_s_secrets_but_not_the_keys_that_it_replaces(
     assert find("sh -c 'echo $OP_SERVICE_ACCOUNT_TOKEN$ANTHROPIC_API_KEY'") == "ops-1"
 
 
-def test_a_command_goes_before_all_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_takes_precedence_over_all_other_sources(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "ANTHROPIC_API_KEY").write_text("sk-systemd")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-environment")
     assert find("echo sk-1") == "sk-1"
 
 
-def test_a_command_is_no_shell_line() -> None:
-    """`team.toml` comes with a folder that may be somebody else's."""
+def test_a_command_is_not_passed_to_a_shell() -> None:
+    """`team.toml` comes with a folder that may belong to someone else."""
     assert find("echo sk-1; echo sk-2") == "sk-1; echo sk-2"
 
 
@@ -81,7 +83,7 @@ def test_a_command_is_no_shell_line() -> None:
         ("echo a\0b", "failed: "),
     ],
 )
-def test_a_command_that_gives_no_key_is_told(command: str, told: str) -> None:
+def test_a_command_that_prints_no_key_is_reported(command: str, told: str) -> None:
     with pytest.raises(KeyCommandError) as caught:
         find(command)
     assert told in str(caught.value)
@@ -89,15 +91,15 @@ def test_a_command_that_gives_no_key_is_told(command: str, told: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_what_a_failing_command_printed_is_not_told() -> None:
-    """It may be the key, or a part of it; and the sentence becomes mail."""
+def test_the_output_of_a_failing_command_is_not_repeated() -> None:
+    """It may contain the key or a part of it, and the sentence becomes mail."""
     with pytest.raises(KeyCommandError) as caught:
         find(python("print('sk-' + 'secret'); raise SystemExit('sk-' + 'secret')"))
     assert "sk-secret" not in str(caught.value)
 
 
 def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    """`pass` may wait for a passphrase that nobody enters."""
+    """`pass` may wait for a passphrase that is never entered."""
     fifo = tmp_path / "held"
     os.mkfifo(fifo)
     command = python(f"import time; held = open({str(fifo)!r}, 'w'); time.sleep(600)")
@@ -112,7 +114,7 @@ def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_systemd_gives_the_key(folder: Path) -> None:
+def test_a_credential_of_systemd_is_the_key(folder: Path) -> None:
     (folder / "ANTHROPIC_API_KEY").write_text("sk-systemd\n")
     assert find() == "sk-systemd"
     assert "sk-systemd" in known_secrets()
@@ -120,7 +122,7 @@ def test_systemd_gives_the_key(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "\n"])
-def test_a_folder_of_systemd_without_a_key_leaves_it_to_the_environment(
+def test_without_a_key_in_systemd_s_folder_the_environment_counts(
     folder: Path, content: str | None
 ) -> None:
     if content is not None:
@@ -129,7 +131,7 @@ def test_a_folder_of_systemd_without_a_key_leaves_it_to_the_environment(
     assert not at_hand()
 
 
-def test_a_file_of_systemd_that_is_no_text_is_told(folder: Path) -> None:
+def test_a_credential_that_is_not_text_is_reported(folder: Path) -> None:
     (folder / "ANTHROPIC_API_KEY").write_bytes(b"\xff\xfe")
     with pytest.raises(KeyCommandError, match="LoadCredential="):
         find()
@@ -138,7 +140,7 @@ def test_a_file_of_systemd_that_is_no_text_is_told(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", VARIABLES[:2])
 @pytest.mark.parametrize(("value", "there"), [("sk-1", True), ("", False)])
-def test_the_environment_is_left_to_the_sdk(
+def test_the_environment_is_read_by_the_sdk(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, there: bool
 ) -> None:
     monkeypatch.setenv(name, value)
@@ -157,5 +159,5 @@ def test_the_environment_is_left_to_the_sdk(
         ("é", False),
     ],
 )
-def test_a_key_that_no_header_carries_is_known(key: str, fits: bool) -> None:
+def test_a_key_that_no_header_can_carry_is_detected(key: str, fits: bool) -> None:
     assert plausible(key) is fits

@@ -20,7 +20,7 @@ from teamd.settings import parse
 
 DEAD = Identity(pid=1, started=-1.0)
 DOLLAR = Decimal(1)
-SPENT_UP = 10  # the first days, of which the oldest that is kept in the end is one
+SPENT_UP = 10  # the first days, including the oldest one that is kept at the end
 TERMS = Terms(team_usd_per_day=Decimal(3))
 
 
@@ -114,7 +114,7 @@ def test_setting_the_clock_back_before_the_kept_days_resets_nothing(desk: Desk) 
 
 
 def test_a_call_counts_on_the_day_on_which_it_was_reserved(desk: Desk) -> None:
-    """A reply after midnight, and one that never comes, do not count for the new day."""
+    """A reply after midnight, and one that never arrives, do not count for the new day."""
     assert desk.ledger.reserve(call(1)) is None
     assert desk.ledger.reserve(call(2, process=DEAD)) is None
     desk.today.day = "2026-11-23"

@@ -87,7 +87,7 @@ def play(tmp_path: Path) -> Play:
     return Play(tmp_path)
 
 
-def test_what_a_whole_play_leaves_is_believed(play: Play) -> None:
+def test_the_records_of_a_complete_demo_are_accepted(play: Play) -> None:
     assert play.first_missing() is None
 
 
@@ -120,6 +120,6 @@ BROKEN: Final[tuple[tuple[str, Callable[[Play], None]], ...]] = (
 
 
 @pytest.mark.parametrize(("step", "breaks"), BROKEN)
-def test_a_step_is_missed(play: Play, step: str, breaks: Callable[[Play], None]) -> None:
+def test_a_missing_step_is_reported(play: Play, step: str, breaks: Callable[[Play], None]) -> None:
     breaks(play)
     assert play.first_missing() == step

@@ -1,4 +1,4 @@
-"""When the demo takes a round for over: not before all are at rest, and stay so while it looks."""
+"""A demo round is over once all teammates are idle, and stay idle during the check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.life import enrol
 
 @dataclass
 class Racing:
-    """A task whose teammate works on while one looks at its conversation."""
+    """A task whose teammate continues to work during the look at its conversation."""
 
     transcript: Transcript
     state: str | None
@@ -29,7 +29,7 @@ class Racing:
         return self.state
 
     def news(self) -> Iterator[TeamEvent]:
-        """Have the teammate claim it, and end its turn."""
+        """Have the teammate claim the task and end its turn."""
         if self.state != self.then:
             self.state = self.then
             self.transcript.append(TurnEnded(outcome="end_turn", time=1.0))
@@ -40,12 +40,12 @@ class Racing:
     ("before", "meanwhile", "over"),
     [
         ("to be done", "to be done", True),
-        ("to be done", None, None),  # claimed anew, and being checked
-        ("to be done", "failed again", None),  # mail about that is on its way
+        ("to be done", None, None),  # claimed again, and being checked
+        ("to be done", "failed again", None),  # mail about the failure is on its way
         (None, "proven", None),
     ],
 )
-def test_a_round_is_over_where_nothing_changed_during_the_look(
+def test_a_round_is_over_if_nothing_changed_during_the_look(
     paths: TeamPaths, before: str | None, meanwhile: str | None, over: bool | None
 ) -> None:
     enrol(paths, carl=Status.WORKING)

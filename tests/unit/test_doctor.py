@@ -50,7 +50,7 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the base's name
-        """Say nothing."""
+        """Suppress the log."""
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_a_key_that_cannot_be_one_is_a_failure_and_not_shown(
     assert "sk-ant" not in finding.what + finding.remedy
 
 
-def test_a_key_command_that_fails_is_to_be_mended() -> None:
+def test_a_failing_key_command_is_reported_with_a_remedy() -> None:
     settings = Settings(model=ModelSettings(key_command="exit 3"))
     (found,) = check_model(settings, None)
     assert (found.level, found.remedy) == (Level.FAIL, "mend [model] key_command in team.toml")
@@ -183,7 +183,7 @@ def test_commands_without_a_sandbox_are_noted(paths: TeamPaths) -> None:
     assert level == "note"
 
 
-def test_a_sandbox_that_cannot_be_is_a_failure(
+def test_a_sandbox_that_cannot_be_created_is_a_failure(
     paths: TeamPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -193,7 +193,7 @@ def test_a_sandbox_that_cannot_be_is_a_failure(
     assert "apt install bubblewrap" in found[why][1]
 
 
-def test_a_task_and_a_roster_that_are_damaged_are_failures(paths: TeamPaths) -> None:
+def test_damaged_tasks_and_a_damaged_roster_are_failures(paths: TeamPaths) -> None:
     (paths.tasks / "7.json").write_text("{")
     paths.config.write_text("[]")
     status, found = findings(paths)
@@ -203,7 +203,7 @@ def test_a_task_and_a_roster_that_are_damaged_are_failures(paths: TeamPaths) -> 
     assert str(paths.config) in failures
 
 
-def test_where_no_team_is_the_rest_is_looked_at_all_the_same(
+def test_without_a_team_the_other_checks_still_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -214,7 +214,7 @@ def test_where_no_team_is_the_rest_is_looked_at_all_the_same(
 
 
 @pytest.mark.parametrize("below", ["", "new/project/.team"])
-def test_a_folder_in_which_no_team_can_be_made_is_a_failure(
+def test_a_folder_in_which_no_team_can_be_created_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
 ) -> None:
     """`teamd start` would refuse it."""
@@ -230,15 +230,15 @@ def test_a_folder_in_which_no_team_can_be_made_is_a_failure(
     assert said in done.out
 
 
-def test_a_name_that_no_team_can_have_is_a_failure_and_no_settings_are_looked_for() -> None:
+def test_an_invalid_team_name_is_a_failure_and_no_settings_are_read() -> None:
     done = call(None, "--team", "a b", "doctor")
     assert (done.status, done.err) == (1, "")
     assert "FAIL  'a b' cannot be a team's name; " in done.out
     assert "the settings are right" not in done.out
 
 
-def test_mail_that_could_not_be_read_is_noted(paths: TeamPaths) -> None:
-    """Also the mail of the person, who is not in the roster."""
+def test_unreadable_mail_is_noted(paths: TeamPaths) -> None:
+    """Also mail of the person, who is not in the roster."""
     paths.inbox("lead").write_bytes(b'\xef\xbb\xbf{"content": "a"}\n[{"content": "b"}]\n')
     Mailbox(paths, "lead", durable=False).take()
     status, found = findings(paths)
@@ -277,7 +277,7 @@ def test_a_conflict_copy_of_a_synced_drive_is_a_failure(paths: TeamPaths, name: 
     assert (status, found[what][0]) == (1, "fail")
 
 
-def test_files_of_teammates_with_like_names_are_no_conflict_copies(paths: TeamPaths) -> None:
+def test_files_of_teammates_with_similar_names_are_not_conflict_copies(paths: TeamPaths) -> None:
     for name in ("bob", "bob-2"):
         add(paths, name)
         for path in (paths.inbox(name), paths.rejected(name), paths.transcript(name)):
@@ -286,8 +286,8 @@ def test_files_of_teammates_with_like_names_are_no_conflict_copies(paths: TeamPa
     assert find_conflict_copies(paths, ["bob", "bob-2"]) == []
 
 
-def test_files_that_a_teammate_left_are_no_conflict_copies(paths: TeamPaths) -> None:
-    """`rm` leaves them, and to remove them would lose its conversation."""
+def test_files_of_a_removed_teammate_are_not_conflict_copies(paths: TeamPaths) -> None:
+    """`teamctl rm` keeps them, and removing them would lose its conversation."""
     add(paths, "bob")
     for name in ("bob", "bob-old"):
         for path in (paths.lives / f"{name}.lock", paths.inbox(name), paths.transcript(name)):
@@ -302,7 +302,7 @@ def test_files_that_a_teammate_left_are_no_conflict_copies(paths: TeamPaths) -> 
         (lambda path: path.symlink_to("gone"), "it is a link to gone, which does not exist; "),
     ],
 )
-def test_what_stands_in_the_place_of_the_settings_is_a_failure(
+def test_a_settings_path_that_is_not_a_regular_file_is_a_failure(
     paths: TeamPaths, make: Callable[[Path], None], sentence: str
 ) -> None:
     file = paths.home / "team.toml"
@@ -312,8 +312,8 @@ def test_what_stands_in_the_place_of_the_settings_is_a_failure(
     assert f"FAIL  {file}: {sentence}" in done.out
 
 
-def test_a_placeholder_of_a_sandbox_is_no_settings_file(paths: TeamPaths) -> None:
-    """It is an empty folder, and goes with the last command."""
+def test_a_placeholder_of_a_sandbox_is_not_a_settings_file(paths: TeamPaths) -> None:
+    """It is an empty folder, and is removed after the last command."""
     file = paths.home / "team.toml"
     placeholders = placeholders_of(paths, paths.home)
     missing = ProtectedPath(file, PathState.MISSING)
@@ -342,10 +342,10 @@ def test_roots_commands_cannot_write_to_another_users_project(
     assert found.get(what) == (level and (level, remedy))
 
 
-def test_a_workspace_that_holds_the_home_is_a_failure(
+def test_a_workspace_that_contains_the_home_is_a_failure(
     paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every command is refused there, though a sandbox can be made."""
+    """Every command is refused there, although a sandbox can be created."""
     monkeypatch.setenv("HOME", str(paths.home))
     status, found = findings(paths)
     (failure,) = (what for what in found if "there is no sandbox" in what)

@@ -1,4 +1,4 @@
-"""`teamctl doctor` on poor machines: without bash, space, watches, or a login that stays."""
+"""`teamctl doctor` on limited machines: without bash, space, watches or lingering."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from teamd.files.paths import TeamPaths
 
 
 class Usage(NamedTuple):
-    """The space of a disk, as `shutil.disk_usage` tells it."""
+    """The space of a disk, as `shutil.disk_usage` returns it."""
 
     total: int
     used: int
@@ -35,8 +35,8 @@ def find(word: str, paths: TeamPaths | None = None) -> list[Finding]:
 
 @contextmanager
 def open_files(limit: int) -> Iterator[None]:
-    """Allow this process no descriptor from this number on."""
-    gc.collect()  # what tests before have left open, in cycles
+    """Limit this process to file descriptors below this number."""
+    gc.collect()  # descriptors that earlier tests left open in reference cycles
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     try:
@@ -57,7 +57,7 @@ def test_without_programs_bash_is_a_failure_and_teamd_is_called_by_its_path(
 
 
 @pytest.mark.parametrize(("limit", "level"), [(255, Level.FAIL), (256, Level.OK)])
-def test_few_open_files_are_a_failure(limit: int, level: Level) -> None:
+def test_a_low_limit_on_open_files_is_a_failure(limit: int, level: Level) -> None:
     with open_files(limit):
         (found,) = find("files may be open")
     assert found.level is level
@@ -65,7 +65,7 @@ def test_few_open_files_are_a_failure(limit: int, level: Level) -> None:
 
 
 @pytest.mark.parametrize(("free", "level"), [(100 << 20, Level.OK), (99 << 20, Level.FAIL)])
-def test_a_full_disk_is_told_in_mebibytes_with_its_place(
+def test_a_full_disk_is_reported_in_mebibytes_with_its_path(
     paths: TeamPaths, monkeypatch: pytest.MonkeyPatch, free: int, level: Level
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1 << 30, 0, free))
@@ -75,13 +75,13 @@ def test_a_full_disk_is_told_in_mebibytes_with_its_place(
     assert found.what == ("there is space on the disk" if level is Level.OK else full)
 
 
-def test_a_team_that_never_ran_is_no_trouble(tmp_path: Path) -> None:
+def test_a_team_that_never_ran_is_not_a_problem(tmp_path: Path) -> None:
     (tmp_path / ".team").mkdir()
     (found,) = find("no team has run", TeamPaths(tmp_path / ".team"))
     assert found.level is Level.OK
 
 
-def test_where_the_watches_are_used_up_mail_is_late(
+def test_without_free_watches_late_mail_is_reported(
     paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Linux allows 128 per user, which other tests need too."""
@@ -97,7 +97,7 @@ def test_where_the_watches_are_used_up_mail_is_late(
 
 
 @pytest.mark.parametrize("lingers", [True, False])
-def test_who_lingers_under_systemd_is_told_so(
+def test_lingering_under_systemd_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, lingers: bool
 ) -> None:
     monkeypatch.setattr(machine, "_SYSTEMD", tmp_path)
@@ -112,7 +112,7 @@ def test_who_lingers_under_systemd_is_told_so(
         assert (found.level, found.remedy) == (Level.NOTE, f"loginctl enable-linger {user}")
 
 
-def test_without_systemd_nobody_is_asked_to_linger(
+def test_without_systemd_lingering_is_not_requested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "_SYSTEMD", tmp_path / "none")
@@ -123,7 +123,7 @@ def test_without_systemd_nobody_is_asked_to_linger(
     ("battery", "states", "told"),
     [("BAT0", "freeze mem\n", 1), ("AC", "freeze mem\n", 0), ("BAT0", "\n", 0), ("BAT0", None, 0)],
 )
-def test_only_a_laptop_that_can_sleep_is_told_how_to_stay_awake(
+def test_only_a_laptop_that_can_sleep_gets_advice_to_stay_awake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, battery: str, states: str | None, told: int
 ) -> None:
     (tmp_path / "supply" / battery).mkdir(parents=True)

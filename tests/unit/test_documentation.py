@@ -1,4 +1,4 @@
-"""README, topics and help texts name only commands, options and settings that there are."""
+"""README, topics and help texts name only existing commands, options and settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.documents import LONGEST_LINE, README, REPOSITORY
 PAGES: Final = documents.pages()
 PROGRAMS: Final = {"teamctl": teamctl, "teamd": program}
 LANGUAGES: Final = {"sh", "toml", "json", "markdown", "text", "ini"}
-FOREIGN: Final = {  # of other programs
+FOREIGN: Final = {  # commands of other programs
     "--jinja", "--enable-auto-tool-choice", "--tool-call-parser", "--served-model-name",
     "--max-model-len", "--api-key", "-c", "-m",
 }  # fmt: skip
@@ -60,7 +60,7 @@ def options_of(command: click.Command) -> set[str]:
 
 
 def all_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
-    """Yield a group, its commands and theirs, by the words that call them."""
+    """Yield a group and all its commands, each with the words that call it."""
     yield name, group
     for word in group.list_commands(click.Context(group)):
         found = subcommand(group, word)
@@ -71,7 +71,7 @@ def all_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Com
 
 
 def mistakes_of_call(program: str, arguments: str) -> Iterator[str]:
-    """Yield what is wrong with a call: a command or an option that there is not."""
+    """Yield the mistakes in a call: each command or option that does not exist."""
     command: click.Command = PROGRAMS[program]
     known = options_of(command)
     words = [word.strip("[]") for word in _QUOTED.sub("X", arguments).split()]
@@ -91,7 +91,7 @@ def mistakes_of_call(program: str, arguments: str) -> Iterator[str]:
 
 
 def mistakes(codes: Iterable[str]) -> list[str]:
-    """Return what is wrong with those pieces of code that call one of the programs."""
+    """Return the mistakes in all pieces of code that call one of the programs."""
     calls = filter(None, map(_CALL.match, codes))
     return [wrong for call in calls for wrong in mistakes_of_call(*call.groups())]
 
@@ -115,7 +115,7 @@ def test_the_commands_that_a_page_names_exist(page: Path) -> None:
 
 @by_page
 def test_the_options_that_a_page_names_exist(page: Path) -> None:
-    """An option that stands alone belongs to one of the commands."""
+    """An option without its command belongs to one of the commands."""
     spans = [span for span in documents.inline_code(documents.prose(page)) if span[0] == "-"]
     named = {option for span in spans for option in _OPTION.findall(span)}
     assert named - options_everywhere() - FOREIGN == set()
@@ -159,7 +159,7 @@ def test_an_example_of_settings_loads_without_a_mistake(page: Path, tmp_path: Pa
 
 
 @by_page
-def test_an_example_of_json_is_what_the_program_reads(page: Path, tmp_path: Path) -> None:
+def test_an_example_of_json_is_accepted_by_the_program(page: Path, tmp_path: Path) -> None:
     for example in documents.examples(page, "json"):
         if "message" in example.marks:
             assert Message.decode(example.text.encode(), to="bob").content
@@ -172,7 +172,7 @@ def test_an_example_of_json_is_what_the_program_reads(page: Path, tmp_path: Path
 
 
 @by_page
-def test_every_example_says_what_it_is_and_fits_into_a_terminal(page: Path) -> None:
+def test_every_example_names_its_format_and_fits_a_terminal(page: Path) -> None:
     for example in documents.examples(page):
         assert example.language in LANGUAGES, example.place
         assert max(map(len, example.text.splitlines())) <= LONGEST_LINE, example.place
@@ -186,8 +186,8 @@ def test_few_examples_are_not_run() -> None:
 
 
 @by_page
-def test_links_lead_somewhere(page: Path) -> None:
-    """Topics have none: they are read where there is no repository."""
+def test_links_have_existing_targets(page: Path) -> None:
+    """Topics have no links: they are read without the repository."""
     targets = documents.links(page)
     assert page == README or not targets
     assert [target for target in targets if not (REPOSITORY / target).exists()] == []
@@ -227,7 +227,7 @@ def test_readme_says_how_to_try_it_and_how_to_test_it() -> None:
     assert second.endswith(" && .venv/bin/python -m pytest")
 
 
-def test_each_topic_says_in_its_first_line_what_it_is_about() -> None:
+def test_each_topic_names_its_subject_in_the_first_line() -> None:
     for name in topics():
         assert read_topic(name).startswith(f"# {name.capitalize()}: "), name
         assert title_of(name), name
@@ -235,7 +235,7 @@ def test_each_topic_says_in_its_first_line_what_it_is_about() -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_help_texts_name_commands_and_options_that_exist(program: str) -> None:
-    """Options of a command's own help may be named alone; others stand behind their command."""
+    """Options of a command's own help may be named alone; others follow their command."""
     for name, command in all_commands(PROGRAMS[program], program):
         text = command.get_help(click.Context(command, info_name=name))
         assert mistakes(documents.inline_code(text)) == [], name

@@ -1,4 +1,4 @@
-"""Requests as JSON: what is known of a list of tools is what a look at it would tell."""
+"""Requests as JSON: the cached encoding of a list of tools equals a fresh one."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _TOOLS = st.lists(st.fixed_dictionaries({"name": _NAMES, "description": _NAMES})
 
 
 @given(st.lists(_TOOLS, max_size=9), st.lists(_NAMES, min_size=1, max_size=3))
-def test_a_list_of_tools_is_never_taken_for_another_one(
+def test_a_list_of_tools_is_never_mistaken_for_another(
     lists: list[list[Block]], parts: list[str]
 ) -> None:
-    """Many conversations of a process take turns, and a list that is gone leaves its place."""
+    """Conversations of a process alternate, and a new list may reuse the address of a freed one."""
     for tools in (*lists, *lists, *map(list, lists)):
         assert json.loads(encode_tools(tools)) == tools
         assert json.loads(encode_tools(tools, mark=True)) == [
@@ -47,7 +47,7 @@ def test_a_list_of_tools_is_never_taken_for_another_one(
         ),
     ],
 )
-def test_a_request_asks_for_what_the_model_is_known_to_take(
+def test_a_request_uses_only_options_that_the_model_is_known_to_accept(
     facts: ModelFacts, effort: str, options: dict[str, object]
 ) -> None:
     ask = Ask(

@@ -1,4 +1,4 @@
-"""What `teamctl events` finds in the files of a team: each thing once, none before its moment."""
+"""`teamctl events` finds each event in a team's files once, and none before the start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def look(stream: EventStream) -> list[tuple[str, str, float]]:
     return [(one.kind, one.name, one.time) for one in stream.look()]
 
 
-def test_a_conversation_goes_on_where_the_last_look_ended(paths: TeamPaths) -> None:
+def test_a_conversation_is_read_on_from_the_last_look(paths: TeamPaths) -> None:
     reply(paths, "ada", 5.0)
     stream = EventStream(paths, 4.0)
     assert look(stream) == [("turn_began", "ada", 5.0), ("replied", "ada", 5.0)]
@@ -33,8 +33,8 @@ def test_a_conversation_goes_on_where_the_last_look_ended(paths: TeamPaths) -> N
     assert look(stream) == []
 
 
-def test_what_comes_to_be_between_looks_is_told_from_its_beginning(paths: TeamPaths) -> None:
-    """A clock may be set back: the moment only filters the events of the first look."""
+def test_a_file_created_between_looks_is_read_from_its_start(paths: TeamPaths) -> None:
+    """A clock may be set back, so the start time filters only the events of the first look."""
     stream = EventStream(paths, 4.0)
     assert look(stream) == []
     reply(paths, "bob", 1.0)
@@ -44,7 +44,7 @@ def test_what_comes_to_be_between_looks_is_told_from_its_beginning(paths: TeamPa
     assert look(stream) == [(kind, "bob", moment) for kind, moment in kinds]
 
 
-def test_mail_that_waits_since_somebody_only_talked_is_an_event(paths: TeamPaths) -> None:
+def test_mail_held_because_of_talk_is_an_event(paths: TeamPaths) -> None:
     held = MailHeld(senders=("bob", LEAD), time=5.0)
     Transcript(paths.transcript("ada"), durable=False).append(held)
     (found,) = EventStream(paths, 0.0).look()
@@ -53,7 +53,7 @@ def test_mail_that_waits_since_somebody_only_talked_is_an_event(paths: TeamPaths
     }  # fmt: skip
 
 
-def test_a_merge_is_told_as_its_state_changes(paths: TeamPaths) -> None:
+def test_a_merge_is_reported_when_its_state_changes(paths: TeamPaths) -> None:
     def queue(*states: MergeState) -> None:
         entries = [
             Entry(id=str(number), teammate="ada", commit="c", state=state, when=5.0)
@@ -72,8 +72,8 @@ def test_a_merge_is_told_as_its_state_changes(paths: TeamPaths) -> None:
     ]
 
 
-def test_of_much_mail_the_oldest_is_forgotten_first(paths: TeamPaths) -> None:
-    """A repeated send is one event, unless very many messages came since."""
+def test_the_oldest_mail_is_forgotten_first(paths: TeamPaths) -> None:
+    """A repeated send is one event, unless very many messages arrived since."""
     events = MailEvents(paths)
 
     def told(number: int) -> bool:
@@ -87,7 +87,7 @@ def test_of_much_mail_the_oldest_is_forgotten_first(paths: TeamPaths) -> None:
     assert told(0)
 
 
-def test_events_without_teamd_are_those_that_are_there(paths: TeamPaths) -> None:
+def test_without_teamd_the_existing_events_are_shown(paths: TeamPaths) -> None:
     enrol(paths, ada=Status.IDLE)
     reply(paths, "ada", 5.0)
     done = call(paths, "events", "--since", "1969-12-30", "--json")

@@ -1,4 +1,4 @@
-"""Commands for other hosts: what crosses, who may ask, and how late is too late."""
+"""Commands for other hosts: allowed fields, permissions and deadlines."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def request(command: str = "spawn", **more: Any) -> FarRequest:
 
 @pytest.fixture
 def served(paths: TeamPaths) -> Iterator[None]:
-    """A teamd that runs, by its lock, and never reads."""
+    """Hold the lock of a teamd that never reads its mail."""
     claim = pidfile.claim(paths)
     yield
     os.close(claim)
@@ -79,17 +79,17 @@ def asked(paths: TeamPaths) -> list[ControlRequest]:
     return [ControlRequest.decode(mail) for mail in Mailbox(paths, TEAMD).peek()]
 
 
-def test_a_request_goes_to_teamd_with_nothing_but_what_may_cross(
+def test_a_request_reaches_teamd_with_only_the_allowed_fields(
     commands: Commands, paths: TeamPaths, served: None
 ) -> None:
-    """Whatever another host puts in beside it."""
+    """Regardless of further fields from the other host."""
     more = {"model": "x", "worktree": True, "plan": False, "fresh": True, "all": True}
     wanted = request(arguments={**GIVEN["spawn"], **more})
     line = {**wanted.encode(), "sender": "user", "from": "lead@default@h9", "arguments": {
         **GIVEN["spawn"], **more,
     }}  # fmt: skip
     done = ControlReply(text="carol (coder) is at work")
-    control.reply(paths, f"h1-{wanted.id}", done)  # as teamd does, once it has read it
+    control.reply(paths, f"h1-{wanted.id}", done)  # as teamd does once it has read the request
     answer = asyncio.run(commands.carry_out("h1", line))
     assert answer == FarAnswer(id=wanted.id, text=done.text)
 
@@ -113,7 +113,7 @@ def test_a_request_goes_to_teamd_with_nothing_but_what_may_cross(
         ("h1", request(boot="another"), 4, "came too late"),
     ],
 )
-def test_what_is_not_allowed_or_late_reaches_no_teamd(
+def test_a_forbidden_or_late_request_does_not_reach_teamd(
     commands: Commands, host: str, wanted: FarRequest, code: int, sentence: str
 ) -> None:
     answer = asyncio.run(commands.carry_out(host, wanted.encode()))
@@ -130,7 +130,7 @@ def test_without_a_teamd_it_is_refused_with_its_exit_code(commands: Commands) ->
 
 
 @pytest.mark.parametrize("command", CROSSING)
-def test_a_request_and_an_answer_read_as_they_were_written(command: str) -> None:
+def test_a_request_and_an_answer_are_decoded_as_encoded(command: str) -> None:
     wanted = request(command)
     assert FarRequest.decode(wanted.encode()) == wanted
     answer = FarAnswer(id=wanted.id, text="no", exit_code=ExitCode.REFUSED)
@@ -143,8 +143,8 @@ FIELDS = st.sampled_from(["id", "command", "arguments", "deadline", "boot", "tex
 
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(FIELDS, ANYTHING | st.just({}) | st.just("spawn")), st.booleans())
-def test_nothing_else_is_one(fields: dict[str, Any], within: bool) -> None:
-    """An id is a part of a path."""
+def test_an_invalid_request_or_answer_is_refused(fields: dict[str, Any], within: bool) -> None:
+    """An id is part of a path."""
     line = {**request().encode(), **fields} if within else fields
     for kind in (FarRequest, FarAnswer):
         try:
@@ -168,14 +168,14 @@ def postman(paths: TeamPaths) -> Iterator[None]:
         yield
 
 
-def test_a_host_that_is_away_is_not_asked_at_all(paths: TeamPaths) -> None:
+def test_an_unreachable_host_is_not_asked(paths: TeamPaths) -> None:
     far = reachable(paths)
     with pytest.raises(DeadlinePassed, match="h2 was not asked: no postman runs here"):
         ask(far, "h2", "spawn", GIVEN["spawn"], seconds=30.0)
     assert not HostPlaces(paths).outbox("h2").exists()
 
 
-def test_a_host_that_does_not_answer_is_told_so_in_time(paths: TeamPaths, postman: None) -> None:
+def test_a_host_that_does_not_answer_is_reported_in_time(paths: TeamPaths, postman: None) -> None:
     far, begun = reachable(paths), time.monotonic()
     with pytest.raises(DeadlinePassed, match=r"h2 did not answer within 0\.05 s"):
         ask(far, "h2", "spawn", GIVEN["spawn"], seconds=0.05)
@@ -184,10 +184,10 @@ def test_a_host_that_does_not_answer_is_told_so_in_time(paths: TeamPaths, postma
     assert own_boot() in line
 
 
-def test_an_answer_is_kept_for_who_waits_and_swept_where_nobody_does(paths: TeamPaths) -> None:
+def test_an_answer_is_kept_for_its_asker_and_swept_when_old(paths: TeamPaths) -> None:
     made = request().id
     file = HostPlaces(paths).answer(made)
-    file.write_text("h2\n")  # as who asks writes it
+    file.write_text("h2\n")  # as the asker writes it
     keep_answer(paths, "h2", {"id": made, "text": "done", "exit_code": 0})
     sweep_answers(paths)
     assert file.exists(), "somebody may wait for it yet"
@@ -198,8 +198,8 @@ def test_an_answer_is_kept_for_who_waits_and_swept_where_nobody_does(paths: Team
         keep_answer(paths, "h2", {"id": "../../config", "text": "x", "exit_code": 0})
 
 
-def test_an_answer_that_nobody_waits_for_is_not_kept(paths: TeamPaths, postman: None) -> None:
-    """Neither one that was never asked for, nor one of another host, nor a late one."""
+def test_an_answer_without_a_waiting_asker_is_not_kept(paths: TeamPaths, postman: None) -> None:
+    """It was never requested, comes from another host, or is late."""
     far, made = reachable(paths), request().id
     file = HostPlaces(paths).answer(made)
     answer = {"id": made, "text": "done", "exit_code": 0}
@@ -217,10 +217,10 @@ def test_an_answer_that_nobody_waits_for_is_not_kept(paths: TeamPaths, postman: 
     assert not list(file.parent.iterdir())
 
 
-def test_a_command_that_comes_before_the_far_clock_is_known_waits_for_it(
+def test_a_command_waits_until_the_clock_of_the_other_host_is_known(
     commands: Commands, paths: TeamPaths, served: None
 ) -> None:
-    """The postman has just begun, for a reload of the very settings that now allow it, say."""
+    """The postman may have just started, because a reload now allows the command."""
     told = iter([None, None, 5.0])
 
     async def talk() -> list[ControlRequest]:

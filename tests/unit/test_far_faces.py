@@ -1,4 +1,4 @@
-"""Other hosts as faces show them: a table at any width, a view with its age, a model's tools."""
+"""Other hosts on the screen: tables at any width, a view with its age, and a model's tools."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def rows_of(hosts: FarHosts) -> list[Any]:
 
 @pytest.mark.usefixtures("postman")
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_the_table_of_hosts_fits_and_says_how_each_is(hosts: FarHosts, width: int) -> None:
+def test_the_table_of_hosts_fits_and_shows_the_state_of_each(hosts: FarHosts, width: int) -> None:
     rows = [host_table.host_cells(row) for row in host_table.read_hosts(hosts, "default")]
     shape, numbers = host_table.SHAPE, host_table.NUMBERS
     shown = drawn(tables.FittedTable(host_table.HEADINGS, rows, numbers, shape), width)
@@ -109,8 +109,8 @@ def test_the_table_of_hosts_fits_and_says_how_each_is(hosts: FarHosts, width: in
 
 
 @pytest.mark.usefixtures("postman")
-def test_what_is_told_of_this_host_itself_is_shown_on_it(hosts: FarHosts) -> None:
-    """A second machine of its name: the other hosts see it, and so must this one."""
+def test_reports_about_the_own_host_are_shown(hosts: FarHosts) -> None:
+    """A second machine with its name: the other hosts see it, and this one must, too."""
     views = Views(hosts.paths)
     views.report("h1", Report(time.time(), "two hosts have that name"))
     views.write()
@@ -135,7 +135,9 @@ def test_members_of_other_hosts_are_rows_and_never_failed(hosts: FarHosts, width
 
 
 @pytest.mark.usefixtures("postman")
-def test_the_notes_say_since_when_what_waits_and_what_was_lost(hosts: FarHosts, now: float) -> None:
+def test_the_notes_show_absences_waiting_lines_and_lost_messages(
+    hosts: FarHosts, now: float
+) -> None:
     said = [
         text for text, _ in host_table.note_lines(hosts, host_table.read_hosts(hosts, "default"))
     ]
@@ -146,7 +148,7 @@ def test_the_notes_say_since_when_what_waits_and_what_was_lost(hosts: FarHosts, 
     ]
 
 
-def test_without_a_postman_nobody_is_known_to_be_reachable(hosts: FarHosts) -> None:
+def test_without_a_postman_no_host_counts_as_reachable(hosts: FarHosts) -> None:
     far = host_table.read_hosts(hosts, "default")
     found = {row.view.name: (row.view.state, row.view.why) for row in far}
     assert found["h2"] == (HostState.UNREACHABLE, "no postman runs here")
@@ -156,7 +158,7 @@ def test_without_a_postman_nobody_is_known_to_be_reachable(hosts: FarHosts) -> N
 
 
 @pytest.mark.usefixtures("postman")
-def test_the_doctor_says_since_when_and_why(paths: TeamPaths) -> None:
+def test_the_doctor_shows_since_when_and_why(paths: TeamPaths) -> None:
     found = list(check_hosts(Settings(hosts=HOSTS), paths))
     said = {one.what: one.level for one in found}
     assert said["h2 is reachable (3.1 ms)"] is Level.OK
@@ -166,17 +168,17 @@ def test_the_doctor_says_since_when_and_why(paths: TeamPaths) -> None:
     assert list(check_hosts(Settings(), paths)) == []
 
 
-def test_a_postman_doubts_what_the_last_one_saw_before_its_lock_is_seen(
+def test_a_new_postman_marks_all_hosts_unreachable_before_it_takes_its_lock(
     paths: TeamPaths,
 ) -> None:
-    """It fails early, because a folder is in place of its lock."""
+    """It fails early here, because a folder is in place of its lock."""
     HostPlaces(paths).postman.mkdir()
     assert live(paths, Settings(hosts=HOSTS), Mask()) == ChildExit.IO
     seen = {one.name: one.state for one in read_views(paths)}
     assert seen == {"h2": HostState.UNREACHABLE, "h3": HostState.UNREACHABLE}
 
 
-def test_the_doctor_finds_a_teamd_whose_postman_is_gone(paths: TeamPaths) -> None:
+def test_the_doctor_reports_a_teamd_without_its_postman(paths: TeamPaths) -> None:
     claim = pidfile.claim(paths)
     try:
         found = list(check_hosts(Settings(hosts=HOSTS), paths))
@@ -189,7 +191,7 @@ def test_the_doctor_finds_a_teamd_whose_postman_is_gone(paths: TeamPaths) -> Non
 
 
 @pytest.mark.usefixtures("postman")
-def test_an_agent_that_leads_sees_who_is_elsewhere(hosts: FarHosts) -> None:
+def test_a_lead_agent_sees_members_of_other_hosts(hosts: FarHosts) -> None:
     tool = ListTeammates(Roster(hosts.paths), "lead", hosts)
     lines = asyncio.run(Toolbox([tool]).run("list_teammates", {})).text.splitlines()
     assert lines[0].startswith("alice (")
@@ -197,7 +199,7 @@ def test_an_agent_that_leads_sees_who_is_elsewhere(hosts: FarHosts) -> None:
     assert lines[-1].startswith("carol-of-the-long-name@default@h3 (tester): unreachable since ")
 
 
-def test_a_model_is_told_of_other_machines_only_where_there_are_some(tmp_path: Path) -> None:
+def test_the_system_prompt_mentions_other_hosts_only_if_there_are_any(tmp_path: Path) -> None:
     opened = Opened(name="bob", role="coder", team="web")
     alone = system_prompt(opened, workspace=tmp_path)
     told = system_prompt(opened, workspace=tmp_path, host="h1")
@@ -215,9 +217,7 @@ def test_a_model_is_told_of_other_machines_only_where_there_are_some(tmp_path: P
         ("CI job@default@h2", True), ("bob@not a team", False),
     ],
 )  # fmt: skip
-def test_talk_between_machines_is_talk_as_well(
-    paths: TeamPaths, sender: str, *, idle: bool
-) -> None:
-    """Two agents that thank each other for ever cost the same on two hosts."""
+def test_talk_between_hosts_counts_as_talk(paths: TeamPaths, sender: str, *, idle: bool) -> None:
+    """Two agents that thank each other endlessly cost the same on two hosts."""
     message = Message(sender=sender, to="alice", content="Thanks!")
     assert _is_idle_talk(message, Roster(paths)) is idle

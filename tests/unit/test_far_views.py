@@ -1,4 +1,4 @@
-"""What is shown of other hosts rests on what they say, which may be anything."""
+"""Views of other hosts rest on data from those hosts, which may be anything."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def peer(heard: float = 100.0) -> Peer:
 
 
 def seen(views: Views, name: str = "h2") -> tuple[HostState, str]:
-    """Return what a face reads of a host."""
+    """Return the state that a host is shown in."""
     views.write()
     (found,) = [one for one in read_views(views.paths) if one.name == name]
     return found.state, found.why
@@ -67,17 +67,17 @@ def seen(views: Views, name: str = "h2") -> tuple[HostState, str]:
         {"members": [BOB]},
     ],
 )
-def test_a_roster_of_impossible_names_or_counts_is_none(told: dict[str, Any]) -> None:
-    """A name is a part of an address, and is drawn on the person's terminal."""
+def test_a_roster_of_impossible_names_or_counts_is_refused(told: dict[str, Any]) -> None:
+    """A name is part of an address, and is drawn on the person's terminal."""
     with pytest.raises(NotAMessage):
         FarRoster.decode(told, MOMENT)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"team": "default"}', b'{"team": "a b"}'])
-def test_a_kept_roster_that_cannot_be_understood_is_as_if_none_was(
+def test_a_stored_roster_that_cannot_be_decoded_counts_as_missing(
     paths: TeamPaths, content: bytes
 ) -> None:
-    """The next one comes within seconds; until then no command fails over it."""
+    """The next one arrives within seconds; until then no command fails because of it."""
     path = HostPlaces(paths).roster("h2")
     bob = FarMember(name="bob", role="coder", status=Status.IDLE)
     rosters.keep(path, FarRoster(team="default", members=(bob,)))
@@ -93,17 +93,17 @@ def test_a_kept_roster_that_cannot_be_understood_is_as_if_none_was(
     [None, "reachable", {"state": "reachable"}, {"state": 1, "since": 1.0},
      {"state": "reachable", "since": "yesterday"}, {"state": "gone", "since": None}],
 )  # fmt: skip
-def test_a_strange_view_of_a_host_says_that_nothing_is_known_of_it(told: Any) -> None:
+def test_an_invalid_view_of_a_host_is_shown_as_never_seen(told: Any) -> None:
     assert HostView.from_json("h2", told) == HostView(name="h2", state=HostState.NEVER)
 
 
-def test_of_reports_only_those_are_shown_that_have_a_time_and_a_text() -> None:
+def test_only_reports_with_a_time_and_a_text_are_shown() -> None:
     said = [{"time": "now", "text": "x"}, {"time": 2, "text": "7 are gone"}, {"time": 3}, "x"]
     found = HostView.from_json("h2", {"state": "never", "since": None, "reports": said})
     assert found.reports == (Report(2, "7 are gone"),)
 
 
-def test_a_host_that_is_forgotten_is_shown_no_more_and_another_stays(views: Views) -> None:
+def test_a_forgotten_host_is_no_longer_shown_and_others_stay(views: Views) -> None:
     for name in ("h2", "h3"):
         views.change(name, state=HostState.REACHABLE, since=MOMENT)
     views.write()
@@ -117,8 +117,8 @@ def test_a_host_that_is_forgotten_is_shown_no_more_and_another_stays(views: View
     assert [one.name for one in read_views(views.paths)] == ["h3"]
 
 
-def test_who_has_no_name_among_hosts_has_no_other_hosts(paths: TeamPaths) -> None:
-    """A list of servers alone is half a setup: no mail is put where nobody would take it."""
+def test_without_a_host_name_there_are_no_other_hosts(paths: TeamPaths) -> None:
+    """Servers alone are half a setup: no mail is written to an outbox without a reader."""
     servers = ("nats://127.0.0.1:1",)
     assert FarHosts.of(paths, HostSettings(servers=servers), durable=False) is None
     found = FarHosts.of(paths, HostSettings(name="h1", servers=servers), durable=False)
@@ -126,7 +126,7 @@ def test_who_has_no_name_among_hosts_has_no_other_hosts(paths: TeamPaths) -> Non
     assert found.name == "h1"
 
 
-def test_a_slot_of_a_cursor_whose_digest_is_of_another_place_is_not_believed(
+def test_a_cursor_with_a_wrong_digest_is_ignored(
     tmp_path: Path,
 ) -> None:
     """It would confirm lines that never arrived."""
@@ -138,10 +138,10 @@ def test_a_slot_of_a_cursor_whose_digest_is_of_another_place_is_not_believed(
     assert CursorFile(file.path, durable=False).read() == Cursor("e", 4, "c")
 
 
-def test_a_host_is_unreachable_since_its_last_beat_and_why_follows_the_broker(
+def test_a_host_is_unreachable_since_its_last_beat_and_the_reason_follows_the_broker(
     views: Views,
 ) -> None:
-    """The broker may go after the host did: the sentence is that of now, the time is not."""
+    """The broker may fail after the host did: the reason is current, the time is not."""
     show_host(views, "h2", peer(), 100.0, offline="", deaf=DEAF)
     assert seen(views) == (HostState.REACHABLE, "")
     late = 100.0 + SILENT_SECONDS
@@ -155,16 +155,16 @@ def test_a_host_is_unreachable_since_its_last_beat_and_why_follows_the_broker(
     assert views.get("h2").since == MOMENT
 
 
-def test_a_host_that_hears_nothing_of_this_one_is_said_to_be_deaf(views: Views) -> None:
+def test_a_host_that_does_not_hear_this_one_is_shown_as_deaf(views: Views) -> None:
     hears = peer()
     show_host(views, "h2", hears, 100.0, offline="", deaf=DEAF)
-    hears.heard, hears.moment = 200.0, MOMENT + 100.0  # and `answered` is of before
+    hears.heard, hears.moment = 200.0, MOMENT + 100.0  # and `answered` keeps its old value
     show_host(views, "h2", hears, 200.0, offline="", deaf=DEAF)
     assert seen(views) == (HostState.UNREACHABLE, DEAF)
     assert views.get("h2").since == MOMENT + 100.0
 
 
-def test_a_host_that_was_there_before_this_postman_is_unreachable_from_now_on(
+def test_a_host_last_seen_by_an_earlier_postman_is_unreachable_from_now_on(
     views: Views,
 ) -> None:
     begun = time.time()
@@ -178,8 +178,8 @@ def test_a_host_that_was_there_before_this_postman_is_unreachable_from_now_on(
 
 
 @pytest.mark.parametrize("offline", ["", OFFLINE])
-def test_a_host_that_was_never_heard_of_is_not_said_to_be_gone(views: Views, offline: str) -> None:
-    """A name in the settings: whether it is ever there nobody knows, and silence says nothing."""
+def test_a_host_that_was_never_heard_is_not_reported_as_gone(views: Views, offline: str) -> None:
+    """The name in the settings may never have existed, so silence proves nothing."""
     show_host(views, "h2", None, 100.0, offline=offline, deaf=DEAF)
     assert seen(views) == (HostState.NEVER, offline)
     kept = json.loads(HostPlaces(views.paths).state.read_text())["hosts"]["h2"]
@@ -187,12 +187,12 @@ def test_a_host_that_was_never_heard_of_is_not_said_to_be_gone(views: Views, off
 
 
 def beat(presence: HostPresence, now: float) -> bytes:
-    """Return what a host says at a moment by its own clock."""
+    """Return a beat of a host at a moment of its own clock."""
     return next(iter(presence.due(now, MOMENT)))
 
 
-def test_a_host_whose_machine_was_started_again_has_another_clock() -> None:
-    """Seconds since boot: what was known of it would take a late request for a timely one."""
+def test_a_host_that_has_rebooted_has_another_clock() -> None:
+    """With the old offset of its clock since boot, a late request would count as timely."""
     one = HostPresence("h1", "b1", FarRoster(team="default"))
     before, after = (HostPresence("h2", boot, FarRoster(team="default")) for boot in ("b2", "b3"))
     for number in range(3):
@@ -205,7 +205,7 @@ def test_a_host_whose_machine_was_started_again_has_another_clock() -> None:
     assert one.left("h2", "b3", 9100.0, 17.0) is None, "its clock is not known yet"
 
 
-def test_a_broker_that_invents_names_is_heard_of_a_thousand_hosts_at_most() -> None:
+def test_at_most_a_thousand_hosts_are_tracked_if_a_broker_invents_names() -> None:
     one = HostPresence("h1", "b1", FarRoster(team="default"))
     said = beat(HostPresence("h2", "b2", FarRoster(team="default")), 5.0)
     for number in range(2, 1100):
@@ -218,10 +218,10 @@ def test_a_broker_that_invents_names_is_heard_of_a_thousand_hosts_at_most() -> N
 
 
 @pytest.mark.parametrize("content", [b"", b'{"epoch": "e", "fir'])
-def test_an_outbox_of_which_no_line_is_whole_has_nothing_to_offer(
+def test_an_outbox_without_a_whole_line_has_nothing_to_offer(
     paths: TeamPaths, content: bytes
 ) -> None:
-    """Its first sender was killed there, or is about to write: that is no damage."""
+    """Its first sender was killed there, or is about to write; the file is not damaged."""
     outbox = Outbox(paths, "h2", durable=False)
     outbox.path.write_bytes(content)
     cursor = CursorFile(HostPlaces(paths).confirmed("h2"), durable=False)

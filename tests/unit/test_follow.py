@@ -34,7 +34,6 @@ class Watching(Stream):
         self._happening = list(happening.items())
 
     def write(self, text: str) -> int:
-        """Take a line."""
         written = super().write(text)
         if self._happening and self._happening[0][0] in text:
             self._happening.pop(0)[1]()
@@ -58,7 +57,9 @@ def two(paths: TeamPaths) -> TeamPaths:
     return paths
 
 
-def test_what_comes_later_is_one_record_a_line_also_of_who_joins_later(two: TeamPaths) -> None:
+def test_later_records_are_printed_one_a_line_including_those_of_new_members(
+    two: TeamPaths,
+) -> None:
     def join() -> None:
         enrol(two, cyd=Status.IDLE)
         say(two, "cyd", "two", 2.0)
@@ -72,7 +73,7 @@ def test_what_comes_later_is_one_record_a_line_also_of_who_joins_later(two: Team
     assert done.status == 130
 
 
-def test_a_retry_and_an_entry_that_come_later_are_shown_as_they_come(two: TeamPaths) -> None:
+def test_a_later_retry_and_activity_are_shown_as_they_come(two: TeamPaths) -> None:
     """A failed model call is not part of the conversation, and would stay unseen."""
     facts = {"attempt": 2, "attempts": 9, "reason": "the server is busy", "seconds": 4}
 
@@ -89,7 +90,7 @@ def test_a_retry_and_an_entry_that_come_later_are_shown_as_they_come(two: TeamPa
 
 
 def test_only_a_failed_model_call_is_a_retry(paths: TeamPaths) -> None:
-    """A tool may say the same words."""
+    """A tool may print the same words."""
     tried = Retries(paths.log("ada"))
     with closing(Journal(paths.log("ada"), "ada")) as journal:
         journal.note("tool ended", said="model call failed, trying again")
@@ -98,7 +99,7 @@ def test_only_a_failed_model_call_is_a_retry(paths: TeamPaths) -> None:
     assert list(tried.more()) == []
 
 
-def test_who_leaves_the_team_is_told_in_a_line(paths: TeamPaths) -> None:
+def test_a_member_that_leaves_the_team_is_reported_in_a_line(paths: TeamPaths) -> None:
     enrol(paths, ada=Status.IDLE, bob=Status.IDLE)
     before = OverviewReader(paths).read()
     Roster(paths).update(lambda team: team.without("ada"))
@@ -106,7 +107,7 @@ def test_who_leaves_the_team_is_told_in_a_line(paths: TeamPaths) -> None:
     assert line.split(maxsplit=1)[1] == "ada left the team"
 
 
-def test_a_retry_is_told_once_however_its_time_runs_down(paths: TeamPaths) -> None:
+def test_a_retry_is_reported_once_although_its_time_runs_down(paths: TeamPaths) -> None:
     enrol(paths, ada=Status.WORKING)
     own = Identity.own()
     (member,) = Roster(paths).read().members

@@ -53,8 +53,8 @@ def names(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("old", [b"old\n", None])
-def test_a_replace_that_fails_keeps_the_old(path: Path, old: bytes | None) -> None:
-    """A roster of 0 bytes, and a temporary file for each try, is what a full disk would leave."""
+def test_a_failed_replace_keeps_the_old_content(path: Path, old: bytes | None) -> None:
+    """Otherwise a full disk would leave a roster of 0 bytes and a temporary file for each try."""
     if old is not None:
         path.write_bytes(old)
     error = said(TRIES, "replace", path, 5000, file_bytes=1000)
@@ -63,8 +63,8 @@ def test_a_replace_that_fails_keeps_the_old(path: Path, old: bytes | None) -> No
     assert names(path.parent) == ([path.name] if old is not None else [])
 
 
-def test_an_append_that_fails_leaves_no_half_line(path: Path) -> None:
-    """The kernel writes what fits, and only the next write fails."""
+def test_a_failed_append_leaves_no_half_line(path: Path) -> None:
+    """The kernel writes the bytes that fit, and only the next write fails."""
     path.write_bytes(b"old\n")
     error = said(TRIES, "append", path, 5000, file_bytes=1000)
     assert error == f"no space left for {path}; free some and try again\n"
@@ -72,7 +72,7 @@ def test_an_append_that_fails_leaves_no_half_line(path: Path) -> None:
 
 
 def test_a_full_disk_holds_whole_lines_only(small_disk: Path) -> None:
-    """The same on a disk that really is full: a page may be there for a part of the line."""
+    """The same on a real full disk: a page may be free for a part of the line."""
     path = small_disk / "bob.jsonl"
     line = b"x" * 2999 + b"\n"
     with pytest.raises(StoreError, match="no space left"):

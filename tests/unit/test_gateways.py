@@ -1,4 +1,4 @@
-"""Replies of gateways that imitate the API: what enters the conversation is taken back."""
+"""Replies of gateways that imitate the API: the conversation stays acceptable to the service."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ ODD_IDS = ["", "a b", "call:1", "x" * 200, "\u00e9"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odd(Answer):
-    """An answer whose blocks stand as they are given."""
+    """An answer with exactly the given blocks."""
 
     blocks: tuple[Mapping[str, Any], ...] = ()
 
     def content(self, body: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Return the blocks."""
         del body
         return [dict(block) for block in self.blocks]
 
@@ -32,7 +31,7 @@ def call(call_id: str, word: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("reason", ["tool_use", "end_turn", "stop", "tool_calls", "stop_sequence"])
-def test_a_whole_call_runs_whatever_the_stop_reason_says(tmp_path: Path, reason: str) -> None:
+def test_a_whole_call_runs_for_any_stop_reason(tmp_path: Path, reason: str) -> None:
     life = Life(tmp_path, use(("do", {"word": "a"}), stop_reason=reason), say("Done."))
     life.send("work")
     life.live(calls=2)
@@ -76,7 +75,7 @@ def test_two_calls_with_one_id_are_two_calls(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_block_that_the_api_does_not_take_back_is_kept_and_not_sent(
+def test_a_block_that_the_api_does_not_accept_back_is_kept_and_not_sent(
     tmp_path: Path, foreign: dict[str, Any]
 ) -> None:
     life = Life(tmp_path, Odd(blocks=(foreign, call("1", "a")), stop_reason="tool_use"))

@@ -1,4 +1,4 @@
-"""A command that a sentence names reaches the team that the sentence is about."""
+"""A command in a sentence is given with the team that the sentence is about."""
 
 from __future__ import annotations
 

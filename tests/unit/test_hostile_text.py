@@ -1,4 +1,4 @@
-"""What others wrote is shown as text: no command of a terminal in it reaches the terminal."""
+"""Text from others is shown as text: no control sequence in it reaches the terminal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from teamd.team.states import Status
 from teamd.transcript import records
 from teamd.transcript.file import Transcript
 
-# The clipboard, a title, a hidden word, a cleared screen, C1's own CSI, text that turns round.
+# The clipboard, a title, a hidden word, a cleared screen, C1's own CSI, text in reverse order.
 ATTACK: Final = (
     "\x1b]52;c;ZXZpbA==\x07 \x1b]0;title\x1b\\ \x1b[8mhidden\x1b[0m \x1b[2J \x9b31m \r\x08 \x7f "
     "\u202etxt.exe\u202c \u2066x\u2069 \u200f \u061c \ufeff \U000e0041"
@@ -74,7 +74,7 @@ FAITHFUL: Final = (
 
 @pytest.fixture
 def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TeamPaths:
-    """A team in which everything that may be any text is an attack."""
+    """A team with an attack in every field that may hold any text."""
     paths = TeamPaths(tmp_path / ".team")
     paths.create()
     monkeypatch.chdir(tmp_path)
@@ -114,7 +114,7 @@ def mail(to: str) -> Message:
 
 
 def call(*argv: str, color: bool = True) -> tuple[str, str]:
-    """Run a command as if at a terminal; what it printed on both streams."""
+    """Run a command as if at a terminal; return the text of both streams."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         choice = TeamOptions()
@@ -126,14 +126,16 @@ def call(*argv: str, color: bool = True) -> tuple[str, str]:
 
 
 def obeyed(said: str) -> set[str]:
-    """What of a text a terminal would obey, besides the colours that are ours."""
-    left = click.unstyle(said.replace("\x1b[8m", "\x1b"))  # no style of ours hides
+    """Return the characters that a terminal would obey, except for the colours of this program."""
+    left = click.unstyle(said.replace("\x1b[8m", "\x1b"))  # no style of ours hides text
     kinds = {one: unicodedata.category(one) for one in left if one not in f"\n\t{JOINERS}"}
     return {one for one, kind in kinds.items() if kind in KINDS}
 
 
 @pytest.mark.parametrize("argv", SHOWN, ids=lambda argv: " ".join(argv).encode("unicode_escape"))
-def test_no_command_prints_what_a_terminal_obeys(argv: tuple[str, ...], paths: TeamPaths) -> None:
+def test_no_command_prints_a_terminal_control_sequence(
+    argv: tuple[str, ...], paths: TeamPaths
+) -> None:
     out, err = call(*argv)
     assert out or err
     assert "internal error" not in err
@@ -141,7 +143,7 @@ def test_no_command_prints_what_a_terminal_obeys(argv: tuple[str, ...], paths: T
 
 
 @pytest.mark.parametrize("argv", FAITHFUL, ids=" ".join)
-def test_json_says_the_same_in_escapes(argv: tuple[str, ...], paths: TeamPaths) -> None:
+def test_json_contains_the_same_text_as_escapes(argv: tuple[str, ...], paths: TeamPaths) -> None:
     out, err = call(*argv, "--json")
     assert obeyed(out) | obeyed(err) == set()
     assert ATTACK in _texts(json.loads(out))
@@ -180,8 +182,8 @@ def test_ordinary_text_stays_readable_in_json() -> None:
     assert terminal.escape_json(json.dumps(text, ensure_ascii=False)) == f'"{text}"'
 
 
-def test_words_and_emoji_that_are_spelt_with_joiners_stay_whole() -> None:
-    """Zero-width joiners are format characters as well, and hide and turn round nothing."""
+def test_words_and_emoji_with_joiners_stay_whole() -> None:
+    """Zero-width joiners are format characters, too, but they neither hide nor reverse text."""
     persian = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
     family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
     for text in (persian, family):
@@ -190,13 +192,13 @@ def test_words_and_emoji_that_are_spelt_with_joiners_stay_whole() -> None:
     assert terminal.plain("\u200b\u2060\u200e\ufeff") == r"\u200b\u2060\u200e\ufeff"
 
 
-def test_how_a_control_character_is_shown() -> None:
+def test_each_control_character_has_a_visible_form() -> None:
     assert terminal.plain("\x1b\x9b\u202e\U000e0041\n\t") == r"\x1b\x9b\u202e\ue0041" + "\n\t"
     assert terminal.escape_json('"\x9b\u202e"') == r'"\u009b\u202e"'
 
 
 def test_no_colour_of_the_roster_is_a_link(paths: TeamPaths) -> None:
-    """A style of rich's may be `link URL`, which a terminal follows."""
+    """A style of rich may be `link URL`, which a terminal follows."""
     Roster(paths).update(
         lambda team: team.with_new("ann", role="x", status=Status.IDLE, reason=None)
     )
@@ -208,5 +210,5 @@ def test_no_colour_of_the_roster_is_a_link(paths: TeamPaths) -> None:
     assert obeyed(call("team")[0]) == set()
 
 
-def test_a_cell_is_no_markup() -> None:
+def test_a_cell_is_not_interpreted_as_markup() -> None:
     assert tables.cell("[link=https://evil.example]x[/link]").plain.startswith("[link=")

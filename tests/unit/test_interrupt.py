@@ -1,4 +1,4 @@
-"""An interrupt ends the turn that runs, once, and its text is read next, once."""
+"""An interrupt ends the running turn, once, and its text is read next, once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MORE = ("do", {"word": "b"})
 
 
 def texts(life: Life, request: int = -1) -> str:
-    """All that the model was told last, before that reply."""
+    """Return the texts that the model was sent last before its latest reply."""
     return str(life.model.last(request))
 
 
@@ -38,7 +38,7 @@ def endless(folder: Path, *plays: object, calls: int = 1) -> tuple[Life, asyncio
     return life, begun
 
 
-def test_it_ends_the_call_and_each_has_a_result(tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_call_and_each_call_has_a_result(tmp_path: Path) -> None:
     life, begun = endless(tmp_path, calls=2)
 
     async def scenario() -> None:
@@ -56,7 +56,7 @@ def test_it_ends_the_call_and_each_has_a_result(tmp_path: Path) -> None:
     assert life.do.done == []
 
 
-def test_without_a_text_she_is_idle_and_reads_mail_as_ever(tmp_path: Path) -> None:
+def test_without_a_text_she_is_idle_and_still_reads_mail(tmp_path: Path) -> None:
     life, begun = endless(tmp_path)
 
     async def scenario() -> None:
@@ -74,7 +74,7 @@ def test_without_a_text_she_is_idle_and_reads_mail_as_ever(tmp_path: Path) -> No
 
 
 def test_a_late_signal_does_not_end_the_turn_that_reads_the_text(tmp_path: Path) -> None:
-    """Mail may be read before the signal comes: the signal alone says nothing."""
+    """Mail may be read before the signal arrives: a signal without new mail ends nothing."""
     life, begun = endless(tmp_path, say("Another thing."))
 
     async def scenario() -> None:
@@ -91,7 +91,7 @@ def test_a_late_signal_does_not_end_the_turn_that_reads_the_text(tmp_path: Path)
     assert "Go on." in texts(life)
 
 
-def test_mail_that_she_meets_between_two_steps_ends_the_turn_without_a_signal(
+def test_an_interrupt_found_between_two_steps_ends_the_turn_without_a_signal(
     tmp_path: Path,
 ) -> None:
     async def order(word: str) -> None:
@@ -109,8 +109,10 @@ def test_mail_that_she_meets_between_two_steps_ends_the_turn_without_a_signal(
 
 @pytest.mark.parametrize("text", ["Do something else.", ""])
 @pytest.mark.parametrize("step", ["in the inbox", "answered", "broken off", "in the conversation"])
-def test_a_process_that_follows_a_killed_one_finds_it(tmp_path: Path, text: str, step: str) -> None:
-    """The turn does not go on as if nothing had been, and the text is read once."""
+def test_the_process_after_a_killed_one_finds_the_interrupt(
+    tmp_path: Path, text: str, step: str
+) -> None:
+    """The turn does not continue unchanged, and the text is read once."""
     life = Life(tmp_path, say("Another thing."))
     talk = life.conversation()
     talk.open(Opened(system=SYSTEM))
@@ -140,7 +142,7 @@ def test_a_process_that_follows_a_killed_one_finds_it(tmp_path: Path, text: str,
 @pytest.mark.parametrize(
     "trouble", [UnusableError("no key"), LimitError("too much", "k", lambda: False)]
 )
-def test_it_ends_a_turn_that_is_paused(tmp_path: Path, trouble: Exception) -> None:
+def test_an_interrupt_ends_a_paused_turn(tmp_path: Path, trouble: Exception) -> None:
     life = Life(tmp_path, trouble, say("Another thing."))
     life.send("work")
 
@@ -154,7 +156,7 @@ def test_it_ends_a_turn_that_is_paused(tmp_path: Path, trouble: Exception) -> No
     assert "Do something else." in texts(life)
 
 
-def test_it_reaches_who_reads_a_flood(tmp_path: Path) -> None:
+def test_an_interrupt_is_found_behind_a_flood_of_mail(tmp_path: Path) -> None:
     """An interrupt ends the turn at once, even behind more mail than one delivery takes."""
     life, begun = endless(tmp_path, say("I read."), say("I read it."))
 
@@ -171,7 +173,7 @@ def test_it_reaches_who_reads_a_flood(tmp_path: Path) -> None:
     assert str(life.model.asked[-1].messages).count("mail 149") == 1
 
 
-def test_an_interrupt_of_who_is_idle_leaves_the_turn_that_reads_it_alone(tmp_path: Path) -> None:
+def test_an_interrupt_while_idle_does_not_end_the_turn_that_reads_it(tmp_path: Path) -> None:
     life = Life(tmp_path, say("I do."))
 
     async def scenario() -> None:

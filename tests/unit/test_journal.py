@@ -1,4 +1,4 @@
-"""Logs: whole JSON lines, private, bounded, and never the reason of a failure."""
+"""Logs: whole JSON lines, private, bounded, and never the cause of a failure."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_failure_is_written_with_its_traceback(journal: Journal, log: Path) ->
     assert "the reason" in line["traceback"]
 
 
-def test_it_is_rotated_and_bounded(journal: Journal, log: Path) -> None:
+def test_a_log_is_rotated_and_bounded(journal: Journal, log: Path) -> None:
     """A teammate that runs for a year must not fill the disk with its log."""
     fact = "x" * 200_000
     for n in range((KEPT_FILES + 2) * MAX_BYTES // len(fact)):
@@ -106,13 +106,15 @@ def test_only_its_owner_reads_it(journal: Journal, log: Path, umask: int) -> Non
     assert len(list(log.parent.iterdir())) == 3
 
 
-def test_a_full_disk_does_not_end_what_it_reports_on(log: Path) -> None:
+def test_a_full_disk_does_not_end_the_program_that_logs(log: Path) -> None:
     assert said(FILLS, log, file_bytes=2000) == "went on\n"
     assert log.stat().st_size == 2000
 
 
 @pytest.mark.parametrize("place", ["missing/teamd.log", "folder"])
-def test_a_place_that_takes_no_log_does_not_either(tmp_path: Path, place: str) -> None:
+def test_a_path_that_cannot_be_written_does_not_end_the_program_either(
+    tmp_path: Path, place: str
+) -> None:
     (tmp_path / "folder").mkdir()
     journal = Journal(tmp_path / place, "teamd")
     journal.note("unheard")
@@ -122,14 +124,14 @@ def test_a_place_that_takes_no_log_does_not_either(tmp_path: Path, place: str) -
 
 @pytest.fixture
 def deep(tmp_path: Path) -> Path:
-    """A log where a team has it."""
+    """The path of a log inside a team."""
     log = tmp_path / ".team" / "logs" / "a.log"
     log.parent.mkdir(parents=True)
     return log
 
 
-def test_its_folder_is_made_again_when_somebody_has_removed_it(deep: Path) -> None:
-    """`rm -rf .team/logs` clears the logs of a team that runs; what comes then is still noted."""
+def test_a_removed_log_folder_is_created_again(deep: Path) -> None:
+    """`rm -rf .team/logs` clears the logs of a running team; later events are still logged."""
     journal = Journal(deep, "a")
     journal.note("first")
     shutil.rmtree(deep.parent)
@@ -139,7 +141,7 @@ def test_its_folder_is_made_again_when_somebody_has_removed_it(deep: Path) -> No
     assert stat.S_IMODE(deep.parent.stat().st_mode) == 0o700
 
 
-def test_a_team_directory_that_was_removed_is_not_made_again(deep: Path) -> None:
+def test_a_removed_team_directory_is_not_created_again(deep: Path) -> None:
     team = deep.parent.parent
     journal = Journal(deep, "a")
     journal.note("first")
@@ -151,10 +153,10 @@ def test_a_team_directory_that_was_removed_is_not_made_again(deep: Path) -> None
 
 @pytest.mark.parametrize("begun", [True, False])
 @pytest.mark.parametrize("folder", [True, False])
-def test_nothing_is_written_into_the_team_directory_that_took_the_place(
+def test_nothing_is_written_into_a_replaced_team_directory(
     deep: Path, *, begun: bool, folder: bool
 ) -> None:
-    """What the old team's processes say at their end stands with the old team."""
+    """The last lines of the old team's processes stay with the old team."""
     team = deep.parent.parent
     journal = Journal(deep, "a")
     if begun:
@@ -171,8 +173,8 @@ def test_nothing_is_written_into_the_team_directory_that_took_the_place(
         assert not kept.exists()
 
 
-def test_a_log_that_was_moved_or_removed_is_begun_anew(journal: Journal, log: Path) -> None:
-    """Logrotate moves it away, a person removes it; what comes then must be found."""
+def test_a_moved_or_removed_log_is_started_again(journal: Journal, log: Path) -> None:
+    """Logrotate moves the log, a person removes it; later lines must be found."""
     journal.note("first")
     log.rename(log.with_suffix(".old"))
     journal.note("second")
@@ -184,7 +186,7 @@ def test_a_log_that_was_moved_or_removed_is_begun_anew(journal: Journal, log: Pa
 
 
 def test_two_processes_that_rotate_one_log_lose_no_line(log: Path) -> None:
-    """The last lines of one that ends come beside the first of the next of its name."""
+    """The last lines of a process may coincide with the first of its successor."""
     one, other = Journal(log, "a"), Journal(log, "b")
     filler = "x" * (MAX_BYTES // 40)
     for number in range(60):
@@ -198,8 +200,8 @@ def test_two_processes_that_rotate_one_log_lose_no_line(log: Path) -> None:
     assert all(path.stat().st_size <= MAX_BYTES for path in log.parent.iterdir())
 
 
-def test_no_secret_is_written_not_even_in_a_traceback(log: Path) -> None:
-    """What others say, such as a model's server, may repeat it; a number that is like it stays."""
+def test_no_secret_is_logged_even_in_a_traceback(log: Path) -> None:
+    """Texts from others, such as a model's server, may repeat it; a similar number stays."""
     journal = Journal(log, "a", Mask("12345678", 'quo"te-key'))
     error = ValueError("the password 12345678")
     journal.error("refused 12345678", error, tokens=12345678, said=['quo"te-key'])
@@ -211,8 +213,8 @@ def test_no_secret_is_written_not_even_in_a_traceback(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_teammate_s_log_holds_no_secret_either(tmp_path: Path) -> None:
-    """Here one that stands in a path of which an error tells."""
+def test_a_teammate_s_log_contains_no_secret_either(tmp_path: Path) -> None:
+    """Here a secret is part of a path in an error."""
     paths = TeamPaths(tmp_path / "sk-12345" / ".team")
     paths.root.parent.mkdir()
     paths.create()

@@ -1,4 +1,4 @@
-"""The tools of whoever leads: what they refuse in words, and what needs no supervisor."""
+"""The tools of a lead: refusals in words, and actions that need no supervisor."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FAR: Final = "bob@default@h2"
 
 
 class Hall:
-    """A project of two teams without a supervisor; whoever asks one reads that none runs."""
+    """A project of two teams without a supervisor; requests to one fail with that reason."""
 
     def __init__(self, project: Path) -> None:
         self.project = project
@@ -55,15 +55,14 @@ class Hall:
         self.post = MailRouter(self.paths, durable=False, max_bytes=100_000)
 
     def asking(self, _team: str | None = None) -> Asking:
-        """The supervisor."""
+        """The client for requests to the supervisor."""
         return Asking(self.paths, "alice")
 
     def approvals(self, paths: TeamPaths) -> Approvals:
-        """What is asked in a team."""
+        """The approvals of a team."""
         return Approvals(paths, MailRouter(paths, durable=False, max_bytes=100_000))
 
     def run(self, tool: Tool[Any], **arguments: Any) -> Result:
-        """Run a tool as the loop does."""
         return asyncio.run(Toolbox([tool]).run(tool.name, arguments, key="k-1-0"))
 
 
@@ -88,15 +87,13 @@ def test_no_command_of_an_agent_goes_to_another_host(hall: Hall) -> None:
         assert "no teamd runs" in refused(hall.run(tool, teammate="alice"))
 
 
-def test_who_is_shut_down_is_not_asked_to_be(hall: Hall) -> None:
+def test_a_stopped_teammate_is_not_asked_to_shut_down(hall: Hall) -> None:
     tool = ShutdownRequest(hall.asking(), Roster(hall.paths))
     assert hall.run(tool, teammate="CAROL") == Result(text="carol is shut down already")
     assert "no teamd runs" in refused(hall.run(tool, teammate="alice"))
 
 
-def test_a_task_for_a_teammate_takes_nothing_that_is_for_subagents(
-    hall: Hall, tmp_path: Path
-) -> None:
+def test_a_task_for_a_teammate_refuses_options_for_subagents(hall: Hall, tmp_path: Path) -> None:
     async def delegate(*_: Any, **__: Any) -> str:
         return "never"
 
@@ -109,7 +106,7 @@ def test_a_task_for_a_teammate_takes_nothing_that_is_for_subagents(
     assert hall.run(tool, prompt="work") == Result(text="never")
 
 
-def test_a_host_that_has_told_no_roster_hides_no_other(hall: Hall) -> None:
+def test_a_host_without_a_roster_hides_no_other(hall: Hall) -> None:
     HostPlaces(hall.paths).create()
     views = Views(hall.paths)
     for host in ("h2", "h3"):
@@ -123,14 +120,14 @@ def test_a_host_that_has_told_no_roster_hides_no_other(hall: Hall) -> None:
     assert far.startswith("bob@default@h3 (coder): ")
 
 
-def test_a_team_in_which_everybody_is_shut_down_is_deleted_at_once(hall: Hall) -> None:
+def test_a_team_whose_members_are_all_shut_down_is_deleted_at_once(hall: Hall) -> None:
     tool = DeleteTeam(hall.paths, "alice@default")
     assert hall.run(tool, name="OTHER") == Result(text="the team other is deleted")
     assert not hall.other.root.exists()
     assert [team.name for team in teams.teams(hall.project)] == ["default"]
 
 
-def test_a_team_in_which_somebody_works_is_not_deleted_unasked(hall: Hall) -> None:
+def test_a_team_with_a_working_member_is_not_deleted_without_confirmation(hall: Hall) -> None:
     enrol(hall.other, dora=Status.IDLE)
     tool = DeleteTeam(hall.paths, "alice@default")
     assert "no teamd runs" in refused(hall.run(tool, name="other"))
@@ -140,7 +137,7 @@ def test_a_team_in_which_somebody_works_is_not_deleted_unasked(hall: Hall) -> No
     assert said == "you are in this team; the person deletes it with `teamctl delete other`"
 
 
-def test_a_plan_of_another_team_is_answered_by_whom_it_is_for(hall: Hall) -> None:
+def test_a_plan_of_another_team_is_answered_only_by_its_receiver(hall: Hall) -> None:
     own, other = hall.approvals(hall.paths), hall.approvals(hall.other)
     for name, to in (("p-1", "LEAD@default"), ("p-2", "lead")):
         plan = Approval(id=name, asker="dora", to=to, type=Kind.PLAN, content="?", asked=1.0)
@@ -159,7 +156,7 @@ def test_a_plan_of_another_team_is_answered_by_whom_it_is_for(hall: Hall) -> Non
     assert unanswered.is_open
 
 
-def test_a_team_whose_requests_cannot_be_read_hides_no_other(hall: Hall) -> None:
+def test_a_team_with_unreadable_requests_hides_no_other(hall: Hall) -> None:
     damaged = teams.make(hall.project, "damaged")
     damaged.request("p-1").mkdir()
     plan = Approval(id="p-1", asker="dora", to="lead@default", type=Kind.PLAN, content="?", asked=1)
@@ -171,7 +168,7 @@ def test_a_team_whose_requests_cannot_be_read_hides_no_other(hall: Hall) -> None
 
 
 @pytest.mark.parametrize("plan", [" ", "\n\t"])
-def test_a_plan_without_words_is_refused_and_asks_nobody(hall: Hall, plan: str) -> None:
+def test_an_empty_plan_is_refused_and_sends_no_request(hall: Hall, plan: str) -> None:
     approvals = hall.approvals(hall.paths)
     tool = SubmitPlan(approvals, "alice", lambda: "t-1", lambda: "secret")
     assert refused(hall.run(tool, plan=plan)) == "a plan is needed; this one is empty"
@@ -179,7 +176,7 @@ def test_a_plan_without_words_is_refused_and_asks_nobody(hall: Hall, plan: str) 
     assert hall.post.mailbox("lead").peek() == []
 
 
-def test_a_broadcast_to_nobody_is_an_error(hall: Hall) -> None:
+def test_a_broadcast_without_receivers_is_an_error(hall: Hall) -> None:
     said = refused(hall.run(Broadcast(hall.post, "alice"), content="hello"))
     assert said == "there is nobody to send to; list_teammates shows who is in the team"
     enrol(hall.paths, bob=Status.IDLE)

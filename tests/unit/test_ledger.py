@@ -233,7 +233,7 @@ def test_only_new_records_are_read(path: Path) -> None:
     for number in range(200):
         ledger.reserve(call(number))
         ledger.settle(call(number), SMALL)
-    # Spoilt in place, and so seen by whoever reads it again.
+    # Damaged in place, so a reader that reads from the start would notice.
     lines = path.read_bytes().splitlines(keepends=True)
     spoilt = [*lines[:2], *(b" " * (len(line) - 1) + b"\n" for line in lines[2:])]
     with path.open("r+b") as file:

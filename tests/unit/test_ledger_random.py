@@ -38,7 +38,7 @@ class Truth:
     )
 
     def spend(self, name: str, day: str, tokens: int, usd: Decimal) -> None:
-        """Take note."""
+        """Record a use."""
         for whom in (name, day):
             self.tokens[whom] += tokens
             self.usd[whom] += usd
@@ -134,12 +134,12 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(day=st.sampled_from(DAYS))
     def set_clock(self, day: str) -> None:
-        """A day passes, or the clock is set back."""
+        """Start a new day, or set the clock back."""
         self.day = day
 
     @rule(view=VIEWS, name=st.sampled_from(NAMES), usd=CENTS, tokens=TOKENS)
     def raise_limits(self, view: int, name: str, usd: Decimal, tokens: int) -> None:
-        """A person raises the limits that stop a teammate."""
+        """Raise the limits that stop a teammate, as a person does."""
         more = {"usd": usd, "tokens": Decimal(tokens)}
         raises, refusal = self.views[view].raise_limits(name, more)
         assert not (raises and refusal)
@@ -189,7 +189,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """The ledger equals the real use, and is within the limits with all reservations."""
         accounts = self.view().read()
         path = self.folder / "ledger.jsonl"
-        assert read_used(path, self.alive.__contains__) == accounts.used  # for who only looks
+        assert read_used(path, self.alive.__contains__) == accounts.used  # a reader
         for whom in (*NAMES, *DAYS):
             account = (accounts.days if whom in DAYS else accounts.used).get(whom, Account())
             assert account.tokens == self.truth.tokens[whom]

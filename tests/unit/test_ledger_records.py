@@ -1,4 +1,4 @@
-"""Records of calls that are decoded together have the same effect as one by one."""
+"""Records of calls have the same effect decoded together as one by one."""
 
 from __future__ import annotations
 

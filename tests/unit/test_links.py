@@ -1,4 +1,4 @@
-"""The links of one host: whom it has one with, and what it says where one is held up."""
+"""The links of one host: its peers, and its reports when a link is blocked."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ HELLO = HelloFrame(session="s", ask="q").encode()
 
 
 class Nobody:
-    """Takes what arrives."""
+    """Accepts and ignores all lines."""
 
     def deliver(self, host: str, lines: Sequence[OutLine], *, suspected: bool) -> None:
-        """Do nothing with mail."""
+        """Ignore mail."""
 
     def act(self, host: str, line: dict[str, Any]) -> None:
-        """Do nothing with requests."""
+        """Ignore requests."""
 
 
 @pytest.fixture
@@ -64,12 +64,12 @@ def links(tmp_path: Path, log: Path) -> Iterator[Links]:
 
 
 def told(links: Links) -> list[str]:
-    """Return what the person reads."""
+    """Return the person's mail."""
     return [mail.content for mail in Mailbox(links.post.paths, "lead").peek()]
 
 
 def damage(links: Links, host: str = "h3") -> Outbox:
-    """Make an outbox whose first line is none of ours."""
+    """Write an outbox whose first line is invalid."""
     outbox = Outbox(links.post.paths, host, durable=False)
     outbox.append(MAIL, to="bob", message={"id": "1", "from": "alice", "content": "x"})
     content = outbox.path.read_bytes()
@@ -78,8 +78,8 @@ def damage(links: Links, host: str = "h3") -> Outbox:
 
 
 @pytest.mark.parametrize("host", ["h1", "../x", "h 2", ""])
-def test_a_frame_of_what_is_no_other_host_makes_no_link(links: Links, host: str) -> None:
-    """A name is a part of paths; and this host has no mail for itself."""
+def test_a_frame_of_an_invalid_host_or_of_this_host_makes_no_link(links: Links, host: str) -> None:
+    """A name is part of paths; and this host has no mail for itself."""
     links.connected(0.0)
     links.start([host])
     links.round({host, f"{host}.jsonl"}, [(host, HELLO)], 0.0)
@@ -89,14 +89,14 @@ def test_a_frame_of_what_is_no_other_host_makes_no_link(links: Links, host: str)
     assert links.due_seconds(0.0) == math.inf
 
 
-def test_a_broker_that_invents_names_makes_a_thousand_links_at_most(links: Links) -> None:
+def test_a_broker_that_invents_names_causes_at_most_a_thousand_links(links: Links) -> None:
     links.round(set(), [(f"h{number}", HELLO) for number in range(2, 1100)], 0.0)
     assert len(links.hosts) == 1000
     links.round(set(), [("h2", HELLO)], 0.0)
     assert [host for host, _ in links.sent()][-1] == "h2", "those that are there go on"
 
 
-def test_nothing_is_asked_without_a_connection_and_all_hosts_with_one(links: Links) -> None:
+def test_hellos_are_sent_to_all_hosts_but_only_with_a_connection(links: Links) -> None:
     Outbox(links.post.paths, "h3", durable=False).append(MAIL, to="bob", message={"id": "1"})
     links.start(["h2", "h3"])
     links.round(None, [], 0.0)
@@ -113,7 +113,7 @@ def test_nothing_is_asked_without_a_connection_and_all_hosts_with_one(links: Lin
     assert links.sent() == []
 
 
-def test_a_host_that_is_there_again_is_asked_at_once_if_something_is_open(links: Links) -> None:
+def test_a_host_that_returns_gets_a_hello_at_once_if_lines_are_open(links: Links) -> None:
     links.start(["h2"])
     links.connected(0.0)
     links.sent()
@@ -129,7 +129,7 @@ def test_a_host_that_is_there_again_is_asked_at_once_if_something_is_open(links:
     assert links.sent() == [], "nothing waits, and nobody is asked"
 
 
-def test_a_host_that_is_forgotten_is_asked_no_more_and_comes_back_as_a_new_one(
+def test_a_forgotten_host_gets_no_more_hellos_and_returns_as_a_new_one(
     links: Links,
 ) -> None:
     links.start(["h2", "h3"])
@@ -144,10 +144,10 @@ def test_a_host_that_is_forgotten_is_asked_no_more_and_comes_back_as_a_new_one(
     assert links.hosts == {"h2", "h3"}
 
 
-def test_a_damaged_outbox_that_cannot_be_mended_is_said_and_tried_again(
+def test_a_damaged_outbox_that_cannot_be_repaired_is_reported_and_tried_again(
     links: Links, log: Path
 ) -> None:
-    """Its mail waits there: the person has to look, and is told once."""
+    """Its mail waits, so the person has to act, and is told once."""
     outbox = damage(links)
     kept = outbox.path.read_bytes()
     links.outbox = lambda host: Unwritable(links.post.paths, host, durable=False)
@@ -170,15 +170,15 @@ def test_a_damaged_outbox_that_cannot_be_mended_is_said_and_tried_again(
 
 
 class Unwritable(Outbox):
-    """An outbox on a disk that is full."""
+    """An outbox on a full disk."""
 
     def repair(self) -> bool:
-        """Find no room."""
+        """Fail for lack of space."""
         raise StoreError("no space left on device")
 
 
-def test_a_link_that_cannot_be_made_holds_up_no_other(links: Links, log: Path) -> None:
-    """A folder stands where its cursor would be; what comes of it is not confirmed to anybody."""
+def test_a_link_that_cannot_be_created_blocks_no_other(links: Links, log: Path) -> None:
+    """A folder is in place of its cursor; its lines are not confirmed."""
     links.connected(0.0)
     cursor = HostPlaces(links.post.paths).received("h2")
     cursor.mkdir()
@@ -191,7 +191,7 @@ def test_a_link_that_cannot_be_made_holds_up_no_other(links: Links, log: Path) -
     assert links.hosts == {"h2", "h3"}
 
 
-def test_trouble_with_an_outbox_is_logged_once_and_looked_at_again(links: Links, log: Path) -> None:
+def test_an_error_at_an_outbox_is_logged_once_and_tried_again(links: Links, log: Path) -> None:
     links.start(["h2"])
     links.connected(0.0)
     outbox = HostPlaces(links.post.paths).outbox("h2")
@@ -207,7 +207,7 @@ def test_trouble_with_an_outbox_is_logged_once_and_looked_at_again(links: Links,
     assert [json.loads(frame)["offer"]["last"] for _, frame in links.sent()][:1] == [1]
 
 
-def test_what_cannot_be_told_by_mail_is_shown_all_the_same(links: Links, log: Path) -> None:
+def test_a_report_that_cannot_be_mailed_is_still_shown(links: Links, log: Path) -> None:
     inbox = links.post.paths.inbox("lead")
     inbox.unlink()
     inbox.mkdir()
@@ -216,10 +216,10 @@ def test_what_cannot_be_told_by_mail_is_shown_all_the_same(links: Links, log: Pa
     assert [one.text for one in links.views.get("h2").reports] == ["it is gone"]
 
 
-def test_lines_of_an_epoch_that_is_not_known_here_have_the_other_side_asked(
+def test_lines_of_an_unknown_epoch_cause_a_hello(
     tmp_path: Path,
 ) -> None:
-    """A frame of yesterday decides nothing: it is not taken, and not confirmed."""
+    """An old frame is neither accepted nor confirmed."""
     with closing(World(tmp_path)) as world:
         world.connect()
         world.left.send()
@@ -244,11 +244,11 @@ def test_lines_of_an_epoch_that_is_not_known_here_have_the_other_side_asked(
         b'{"kind": "lines", "epoch": 7}\n', b"[" * 100_000,
     ],
 )  # fmt: skip
-def test_what_is_no_frame_is_passed_over(payload: bytes) -> None:
-    """Of a later program, say, or of no program of ours."""
+def test_an_invalid_frame_is_ignored(payload: bytes) -> None:
+    """For example, from a later program or from a foreign one."""
     assert frames.decode(payload) is None
 
 
-def test_a_receipt_reads_as_it_was_written() -> None:
+def test_a_receipt_is_decoded_as_it_was_encoded() -> None:
     receipt = frames.ReceiptFrame("s", Cursor("e", 7, "c"))
     assert frames.decode(receipt.encode()) == receipt

@@ -1,4 +1,4 @@
-"""What a model says is heard as it comes, and a summary by nobody."""
+"""A model's text is published as it arrives; a summary is not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ASK = {"model": MODEL, "system": "", "tools": [], "messages": [], "max_tokens":
 
 
 class Speaker:
-    """Says its words to whoever hears it, and notes what can be read then."""
+    """Streams its words, and records the content of the file meanwhile."""
 
     def __init__(self, path: Path, words: str = "Some words.", thinks: str = "") -> None:
         self._path = path
@@ -30,7 +30,7 @@ class Speaker:
         self.read: list[str | None] = []
 
     async def reply(self, ask: Ask) -> Reply:
-        """Say them."""
+        """Stream the words."""
         if ask.thought is not None and self.thinks:
             ask.thought(self.thinks)
         if ask.heard is not None and self.words:
@@ -47,7 +47,7 @@ def heard(path: Path, *, aside: bool) -> str | None:
     return speaker.read[0]
 
 
-def test_words_stand_in_the_file_until_the_reply_is_whole(tmp_path: Path) -> None:
+def test_the_file_holds_the_text_until_the_reply_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "lead.partial"
     said = heard(path, aside=False)
     assert said is not None
@@ -55,7 +55,7 @@ def test_words_stand_in_the_file_until_the_reply_is_whole(tmp_path: Path) -> Non
     assert not path.exists()
 
 
-def test_thinking_is_told_from_what_is_said(tmp_path: Path) -> None:
+def test_thinking_is_distinguished_from_text(tmp_path: Path) -> None:
     path = tmp_path / "lead.partial"
     speaker = Speaker(path, thinks=f"Hm{BEGINS}m.")
     live = LiveOutput(speaker, path)
@@ -67,8 +67,8 @@ def test_thinking_is_told_from_what_is_said(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["text", "thinking"]), st.text("a\n\x0e\x0f"))))
-def test_what_came_is_the_beginning_of_the_whole(blocks: list[tuple[str, str]]) -> None:
-    """Or a chat would show a reply twice."""
+def test_the_streamed_text_is_a_prefix_of_the_whole_text(blocks: list[tuple[str, str]]) -> None:
+    """Otherwise a chat would show a reply twice."""
     whole = compose([{"type": kind, kind: text} for kind, text in blocks])
     live, come = LiveText(), ""
     for kind, text in blocks:
@@ -80,16 +80,18 @@ def test_what_came_is_the_beginning_of_the_whole(blocks: list[tuple[str, str]]) 
     assert shown == said.replace(BEGINS, "").replace(ENDS, "")
 
 
-def test_a_summary_is_heard_by_nobody_nor_what_a_killed_process_left(tmp_path: Path) -> None:
+def test_a_summary_is_not_published_and_the_file_of_a_killed_process_is_removed(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "lead.partial"
     path.write_text("1\nhalf a reply")
     assert heard(path, aside=True) is None
 
 
-def test_a_reply_without_a_word_takes_no_file_unless_half_a_reply_may_have_been_read(
+def test_a_reply_without_text_needs_no_file_unless_an_earlier_half_may_have_been_read(
     tmp_path: Path,
 ) -> None:
-    """Who reads along and has seen the half must see that another attempt has begun."""
+    """A reader that has seen the half must notice that another attempt has started."""
     path = tmp_path / "lead.partial"
     path.write_text("1\nhalf a reply of a killed process")
     speaker = Speaker(path, words="")
@@ -109,10 +111,8 @@ def test_a_reply_without_a_word_takes_no_file_unless_half_a_reply_may_have_been_
     assert not path.exists()
 
 
-def test_each_attempt_has_a_name_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where the file of the last one could not be removed."""
+def test_each_attempt_has_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the file of the previous attempt could not be removed."""
     path = tmp_path / "lead.partial"
     speaker = Speaker(path)
     live = LiveOutput(speaker, path)

@@ -1,4 +1,4 @@
-"""Being the one process of a teammate, in the team directory that it was started in."""
+"""The lock of a teammate's only process, bound to the team directory of its start."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def instance_lock(paths: TeamPaths) -> InstanceLock:
 
 
 def move(paths: TeamPaths) -> None:
-    """Have another team in the place of this one, with mail for its alice."""
+    """Replace this team by another one, with mail for its alice."""
     paths.root.rename(paths.root.with_name("old"))
     paths.create()
     Mailbox(paths, "alice", durable=False).put(Message(sender="lead", to="alice", content="x"))
 
 
-def test_it_excludes_others_for_as_long_as_it_is_there(
+def test_the_lock_excludes_others_while_it_is_held(
     paths: TeamPaths, instance_lock: InstanceLock
 ) -> None:
     instance_lock.check()
@@ -63,8 +63,8 @@ def test_another_team_s_conversation_is_not_written(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no file tells it")
-def test_who_holds_a_lock_is_known_by_the_kernel_alone(paths: TeamPaths) -> None:
-    """Whose descriptors it has open cannot be seen: its processes show nothing of themselves."""
+def test_the_holder_of_a_lock_is_known_from_the_kernel(paths: TeamPaths) -> None:
+    """The descriptors of a process that may not be inspected cannot be listed."""
     lock = paths.life("bob")
     lock.parent.mkdir(exist_ok=True)
     assert not locks.is_held_by(os.getpid(), lock)
@@ -84,8 +84,8 @@ def _waits(pid: int) -> bool:
     return any(words[1] == "->" and words[5] == str(pid) for words in lines)
 
 
-def test_a_team_directory_that_has_gone_is_not_made_for_a_lock(paths: TeamPaths) -> None:
-    """The folder of the locks alone is: who had one there is started again, and goes on."""
+def test_a_missing_team_directory_is_not_created_for_a_lock(paths: TeamPaths) -> None:
+    """Only the folder of the locks is created, so its former holders can start again."""
     paths.lives.rmdir()
     InstanceLock(paths.life("alice")).check()
     assert stat.S_IMODE(paths.lives.stat().st_mode) == 0o700

@@ -1,4 +1,4 @@
-"""The loop: mail in, model, tools, transcript, and rest."""
+"""The loop: mail in, model, tools, transcript, and idling."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def test_mail_is_answered_and_then_she_idles(tmp_path: Path) -> None:
     assert life.lead == []
 
 
-def test_mail_is_delivered_without_secrets_and_is_the_same_mail_when_it_comes_again(
+def test_mail_is_delivered_without_secrets_and_recognized_when_it_comes_again(
     tmp_path: Path,
 ) -> None:
-    """Whoever wrote it; it would go to the model's server, and into the transcript."""
+    """For any sender: otherwise a secret would reach the model's server and the transcript."""
     life = Life(tmp_path, say("Done."))
     life.mask.learn("sk-12345")
     for _ in range(2):  # as after a kill between two steps
@@ -59,8 +59,8 @@ def test_mail_is_delivered_without_secrets_and_is_the_same_mail_when_it_comes_ag
     assert "sk-12345" not in life.paths.transcript("alice").read_text()
 
 
-def test_a_key_that_a_command_tells_is_known_before_mail_is_read(tmp_path: Path) -> None:
-    """And nobody is asked to unlock it for a teammate that has nothing to do."""
+def test_a_key_from_a_command_is_known_before_mail_is_read(tmp_path: Path) -> None:
+    """The person is not asked to unlock it for a teammate that has nothing to do."""
     life = Life(tmp_path, say("Done."), say("Done."))
     asked: list[str] = []
 
@@ -78,7 +78,7 @@ def test_a_key_that_a_command_tells_is_known_before_mail_is_read(tmp_path: Path)
     assert "sk-12345" not in life.paths.transcript("alice").read_text()
 
 
-def test_an_idle_loop_asks_nothing_and_reports_once(tmp_path: Path) -> None:
+def test_an_idle_loop_makes_no_request_and_reports_once(tmp_path: Path) -> None:
     """Idle teammates must not cost tokens, nor fill the supervisor's inbox."""
     life = Life(tmp_path)
 
@@ -96,7 +96,7 @@ def test_an_idle_loop_asks_nothing_and_reports_once(tmp_path: Path) -> None:
     assert life.states == ["idle", "working", "idle"]
 
 
-def test_mail_that_comes_during_a_call_is_in_the_very_next_request(tmp_path: Path) -> None:
+def test_mail_that_arrives_during_a_call_is_in_the_very_next_request(tmp_path: Path) -> None:
     """The nearest product delivers it at the end of a long turn: its users' chief complaint."""
 
     async def mail(_: str) -> None:
@@ -123,8 +123,10 @@ def test_parallel_calls_are_all_answered_in_order(tmp_path: Path) -> None:
     assert flags == [False, True, True, False]
 
 
-def test_one_wake_takes_fifty_calls_then_she_idles_and_the_lead_knows(tmp_path: Path) -> None:
-    """A loop without end would burn money; silence about it would look like work."""
+def test_one_wake_makes_at_most_fifty_calls_then_she_idles_and_the_lead_is_told(
+    tmp_path: Path,
+) -> None:
+    """An endless loop would burn money; silence about it would look like work."""
     words = [f"x{number}" for number in range(50)]
     life = Life(tmp_path, *[use(("do", {"word": word})) for word in words], say("At last."))
     life.send("work")
@@ -145,7 +147,7 @@ def test_one_wake_takes_fifty_calls_then_she_idles_and_the_lead_knows(tmp_path: 
 
 @pytest.mark.parametrize("later", [False, True])
 def test_the_same_id_twice_is_delivered_once(tmp_path: Path, later: bool) -> None:
-    """A sender that does not know whether it was heard says it again, with the same id."""
+    """A sender that does not know whether its mail arrived sends it again with the same id."""
     life = Life(tmp_path)
     life.send("deploy it", id="1")
 
@@ -163,10 +165,10 @@ def test_the_same_id_twice_is_delivered_once(tmp_path: Path, later: bool) -> Non
     assert said.count("and this") == 1
 
 
-def test_mail_that_was_delivered_but_not_acknowledged_is_not_delivered_again(
+def test_mail_that_was_delivered_and_not_acknowledged_is_not_delivered_again(
     tmp_path: Path,
 ) -> None:
-    """A kill between the two is a matter of time."""
+    """A kill between the two will happen some day."""
     life = Life(tmp_path)
     life.send("deploy it")
     conversation = life.conversation()
@@ -183,7 +185,7 @@ def test_a_fresh_start_forgets_the_conversation_and_takes_the_new_role(tmp_path:
     life.live(calls=1)
     life.opening = Opened(system="You are 'alice', role: writer.")
     life.model_name = "other"
-    life.send("and more", id="1", extra={"fresh": True})  # another program's word: it is no spawn
+    life.send("and more", id="1", extra={"fresh": True})  # mail of another program: no spawn
     life.live(calls=2)
     assert life.model.asked[-1].system.endswith("role: tester."), "frozen in a conversation"
     assert life.model.asked[-1].model == "other", "asked at each call"
@@ -220,7 +222,7 @@ def test_she_is_paused_until_the_next_mail_and_the_lead_is_told_once(tmp_path: P
 
 
 def test_the_lead_is_not_told_again_by_the_next_process(tmp_path: Path) -> None:
-    """Every `teamd restart` would tell of a pause that the lead knows of; of a new one it does."""
+    """Otherwise every `teamd restart` would report a known pause; a new pause is reported."""
     life = Life(tmp_path, *map(UnusableError, ("no key", "no key", "no such model")), say("Done."))
     life.send("work")
     for told in (1, 1, 2):
@@ -229,7 +231,7 @@ def test_the_lead_is_not_told_again_by_the_next_process(tmp_path: Path) -> None:
     life.live(calls=4)
 
 
-def test_a_pause_with_a_time_ends_by_itself(tmp_path: Path) -> None:
+def test_a_pause_with_a_time_ends_without_mail(tmp_path: Path) -> None:
     life = Life(tmp_path, UnusableError("overloaded", again_in_seconds=0.01), say("Done."))
     life.send("work")
     life.live(calls=2)
@@ -245,7 +247,7 @@ def test_mail_does_not_end_a_pause_whose_time_the_server_gave(tmp_path: Path) ->
         async with life.lived():
             await life.rests("paused", calls=1)
             life.send("Are you there?")
-            # The ring has been heard, since the pipe is empty again.
+            # The ring was read, since the pipe is empty again.
             await until(lambda: life.bell is not None and silent(life.bell[0]))
             assert len(life.model.asked) == 1
 
@@ -253,10 +255,10 @@ def test_mail_does_not_end_a_pause_whose_time_the_server_gave(tmp_path: Path) ->
     assert life.mailbox.queued() == 1
 
 
-def test_a_pause_is_over_in_time_although_the_machine_was_suspended(
+def test_a_pause_ends_in_time_although_the_machine_was_suspended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loop's own clock stands still meanwhile."""
+    """The event loop's clock stops during a suspend."""
     life = Life(tmp_path, UnusableError("limit", NEVER_SECONDS, by_server=True), say("Done."))
     life.send("work")
 
@@ -265,14 +267,14 @@ def test_a_pause_is_over_in_time_although_the_machine_was_suspended(
             await life.rests("paused", calls=1)
             read, asleep = time.clock_gettime, {clocks._THROUGH_SUSPEND: NEVER_SECONDS}
             monkeypatch.setattr(time, "clock_gettime", lambda c: read(c) + asleep.get(c, 0.0))
-            life.ring()  # as it looks by itself now and then
+            life.ring()  # as the periodic look does
             await life.rests(calls=2)
 
     asyncio.run(scenario())
 
 
-def test_a_pause_outlives_the_process(tmp_path: Path) -> None:
-    """What it was asked is not forgotten when somebody mends the key and restarts teamd."""
+def test_a_pause_survives_the_process(tmp_path: Path) -> None:
+    """Its work is not forgotten when the person corrects the key and restarts teamd."""
     life = Life(tmp_path, UnusableError("no key; set one"), say("Done."))
     life.send("work")
     life.live(calls=1, status="paused")

@@ -1,4 +1,4 @@
-"""When a loop ends to hibernate: nothing is left to do, and nothing lives in its process alone."""
+"""A loop ends to hibernate once it has nothing left to do or to keep in its process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sleepy(folder: Path, play: Play = NOTHING) -> Life:
 
 
 def ended(life: Life, *, calls: int) -> bool:
-    """Whether her loop has returned, some time after she came to rest."""
+    """Return whether her loop has returned some time after she became idle."""
 
     async def scenario() -> bool:
         async with life.lived() as task:
@@ -37,21 +37,21 @@ def ended(life: Life, *, calls: int) -> bool:
     return asyncio.run(scenario())
 
 
-def test_one_that_has_idled_for_the_time_of_the_settings_hibernates(tmp_path: Path) -> None:
+def test_an_idle_teammate_hibernates_after_the_time_in_the_settings(tmp_path: Path) -> None:
     life = sleepy(tmp_path)
     life.send("work")
     assert ended(life, calls=1)
     assert life.states == ["working", "idle"]
 
 
-def test_none_does_where_the_settings_say_never(tmp_path: Path) -> None:
+def test_no_teammate_hibernates_if_the_settings_say_never(tmp_path: Path) -> None:
     life = sleepy(tmp_path)
     life.settings = replace(life.settings, supervision=Supervision(hibernate_seconds=0))
     life.send("work")
     assert not ended(life, calls=1)
 
 
-def test_one_whose_process_holds_something_stays_until_that_is_over(tmp_path: Path) -> None:
+def test_a_teammate_with_a_running_job_stays_until_it_is_over(tmp_path: Path) -> None:
     life = sleepy(tmp_path)
     life.busy = True
 
@@ -68,8 +68,8 @@ def test_one_whose_process_holds_something_stays_until_that_is_over(tmp_path: Pa
     asyncio.run(scenario())
 
 
-def test_one_whose_mail_is_held_stays_awake(tmp_path: Path) -> None:
-    """It would be woken by that mail, hold it, and hibernate: round and round."""
+def test_a_teammate_with_held_mail_stays_awake(tmp_path: Path) -> None:
+    """That mail would wake it, be held again, and let it hibernate, in an endless loop."""
     life = sleepy(tmp_path)
     enrol(life.paths, bob=Status.IDLE)
     life.settings = replace(life.settings, limits=Limits(talk_wakes=1))
@@ -79,10 +79,10 @@ def test_one_whose_mail_is_held_stays_awake(tmp_path: Path) -> None:
     assert life.mailbox.waiting()
 
 
-def test_one_that_owes_a_notice_stays_until_it_is_sent(tmp_path: Path) -> None:
-    """Nobody else would send it."""
+def test_a_teammate_that_owes_a_notice_stays_until_it_is_sent(tmp_path: Path) -> None:
+    """No other process would send it."""
     life = sleepy(tmp_path, use(("do", {})))
-    life.calls = 1  # after which the lead is told that there is more to do
+    life.calls = 1  # the lead is then told that there is more to do
     inbox = life.paths.inbox("lead")
     inbox.rename(inbox.with_suffix(".kept"))
     inbox.mkdir()

@@ -1,4 +1,4 @@
-"""At a limit: told once, however often, and nothing but another process goes on."""
+"""At a limit, the lead is told once, and only a change of the limit resumes the work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def at_limit(figures: str = "1 of 2") -> LimitError:
     return LimitError(f"{KEY} is reached: {figures}", KEY, lambda: False)
 
 
-def test_mail_does_not_wake_who_is_paused_at_a_limit(tmp_path: Path) -> None:
+def test_mail_does_not_wake_a_teammate_paused_at_a_limit(tmp_path: Path) -> None:
     """It stays in the inbox, and no call is tried."""
     life = Life(tmp_path, at_limit())
     life.send("work")
@@ -27,7 +27,7 @@ def test_mail_does_not_wake_who_is_paused_at_a_limit(tmp_path: Path) -> None:
             await life.rests("paused", calls=1)
             for _ in range(3):
                 life.send("Are you there?")
-            # The ring has been heard, since the pipe is empty again.
+            # The ring was read, since the pipe is empty again.
             await until(lambda: life.bell is not None and drained(life.bell[0]))
             assert len(life.model.asked) == 1
 
@@ -42,8 +42,8 @@ def drained(bell: int) -> bool:
     return not select.select([bell], [], [], 0)[0]
 
 
-def test_a_new_process_at_the_same_limit_does_not_tell_it_again(tmp_path: Path) -> None:
-    """The figures may have changed by others' calls; it is the same news all the same."""
+def test_a_new_process_at_the_same_limit_does_not_report_it_again(tmp_path: Path) -> None:
+    """Calls of others may have changed the figures, but the limit is the same."""
     life = Life(tmp_path, at_limit("1 of 2"), at_limit("2 of 2"), say("Done."), at_limit("3 of 3"))
     life.send("work")
     life.live(calls=1, status="paused")
@@ -55,7 +55,7 @@ def test_a_new_process_at_the_same_limit_does_not_tell_it_again(tmp_path: Path) 
     assert life.lead[1:] == [f"alice is paused: {KEY} is reached: 3 of 3"]
 
 
-def test_what_came_while_it_was_paused_is_in_the_call_that_goes_on(tmp_path: Path) -> None:
+def test_mail_that_arrived_during_a_pause_is_in_the_next_call(tmp_path: Path) -> None:
     life = Life(tmp_path, at_limit(), say("Done."))
     life.send("work")
     life.live(calls=1, status="paused")
@@ -67,7 +67,7 @@ def test_what_came_while_it_was_paused_is_in_the_call_that_goes_on(tmp_path: Pat
     assert life.mailbox.queued() == 0
 
 
-def test_another_reason_is_told_although_it_was_paused_before(tmp_path: Path) -> None:
+def test_another_reason_is_reported_although_it_was_paused_before(tmp_path: Path) -> None:
     life = Life(tmp_path, UnusableError("no key"), at_limit())
     life.send("work")
     life.live(calls=1, status="paused")
@@ -75,7 +75,7 @@ def test_another_reason_is_told_although_it_was_paused_before(tmp_path: Path) ->
     assert len(life.lead) == 2
 
 
-def test_who_was_let_go_goes_on_when_it_is_rung(tmp_path: Path) -> None:
+def test_a_ring_resumes_a_teammate_whose_limit_was_lifted(tmp_path: Path) -> None:
     lifted: list[bool] = []
     life = Life(tmp_path, LimitError("reached", KEY, lambda: bool(lifted)), say("Done."))
     life.send("work")
@@ -90,10 +90,10 @@ def test_who_was_let_go_goes_on_when_it_is_rung(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_done_within_a_wake_takes_from_its_calls_and_the_next_wake_has_them_all(
+def test_calls_of_subagents_count_within_a_wake_and_the_next_wake_has_the_full_number(
     tmp_path: Path,
 ) -> None:
-    """Else a wake with subagents had as many times its calls as there are subagents."""
+    """Otherwise a wake could make its full number of calls once per subagent."""
     work = use(("do", {"word": "x"}), ("do", {"word": "y"}))
     life = Life(tmp_path, *[work] * 9, calls=5)
     granted: list[bool] = []
@@ -106,7 +106,7 @@ def test_what_is_done_within_a_wake_takes_from_its_calls_and_the_next_wake_has_t
 
     async def scenario() -> None:
         async with life.lived():
-            await life.rests(calls=2)  # and three by what it did
+            await life.rests(calls=2)  # the tool used the other three
             life.send("go on")
             await life.rests(calls=4)
 

@@ -1,4 +1,4 @@
-"""What a loop tells besides mail, and what a role grants and freezes."""
+"""News in a loop besides mail, and the tools that a role allows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ENDED = NewsAdded(about="job 1 of 5.0", text="<background-job>over</background-j
 
 
 def told(life: Life) -> int:
-    """How often the model has read of it, over the whole of its last request."""
+    """Return how often the news is in the model's last request."""
     return str(life.model.asked[-1].messages).count(ENDED.text)
 
 
-def test_news_are_told_with_the_next_request_and_once_over_every_restart(tmp_path: Path) -> None:
+def test_news_is_in_the_next_request_and_only_once_over_all_restarts(tmp_path: Path) -> None:
     life = Life(tmp_path, use(("do", {})))
     life.send("work")
     life.live(calls=2)
@@ -31,8 +31,8 @@ def test_news_are_told_with_the_next_request_and_once_over_every_restart(tmp_pat
     assert told(life) == 1
 
 
-def test_news_wake_who_is_idle(tmp_path: Path) -> None:
-    """What was begun in order to be told of its end must not wait for mail."""
+def test_news_wakes_an_idle_teammate(tmp_path: Path) -> None:
+    """The end of a background job must not wait for mail."""
     life = Life(tmp_path)
 
     async def scenario() -> None:
@@ -49,8 +49,8 @@ def test_news_wake_who_is_idle(tmp_path: Path) -> None:
     assert told(life) == 1
 
 
-def test_news_between_a_call_and_its_result_do_not_come_between_them(tmp_path: Path) -> None:
-    """A restart in mid-task finds calls without results and news at once."""
+def test_news_does_not_separate_a_call_from_its_result(tmp_path: Path) -> None:
+    """A restart in the middle of a task may find both calls without results and news."""
     life = Life(tmp_path, use(("do", {"word": "a"}), ("do", {"word": "b"})), do=_Once())
     life.send("work")
     life.live(calls=2)
@@ -63,7 +63,7 @@ def test_news_between_a_call_and_its_result_do_not_come_between_them(tmp_path: P
     assert told(life) == 1
 
 
-def test_a_role_takes_only_its_tools_and_keeps_them(tmp_path: Path) -> None:
+def test_a_role_allows_only_its_tools_and_keeps_them(tmp_path: Path) -> None:
     life = Life(tmp_path, use(("do", {})), say("Then not."), do=_Granted())
     life.more = [_Always()]
     life.opening = Opened(system=SYSTEM, model="other", tools=frozenset())

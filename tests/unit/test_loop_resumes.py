@@ -1,4 +1,4 @@
-"""A teammate that was killed in the middle of something goes on where it was."""
+"""A teammate that was killed in the middle of a step resumes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.life import SYSTEM, Do, Life, Nothing, replied
 
 
 class Look(Do):
-    """A tool whose calls may be run again; it notes the keys of its calls."""
+    """A tool whose calls may be run again; it records the keys of its calls."""
 
     repeatable: ClassVar[bool] = True
 
@@ -26,13 +26,12 @@ class Look(Do):
         self.keys: list[str] = []
 
     async def call(self, arguments: Nothing, key: str) -> str:
-        """Do it."""
         self.keys.append(key)
         return await super().call(arguments, key)
 
 
 def killed(life: Life, reply: Answer) -> Conversation:
-    """The conversation of a process that was killed right after this reply was written down."""
+    """Return the conversation of a process killed right after this reply was recorded."""
     life.send("work")
     conversation = life.conversation()
     conversation.open(Opened(system=SYSTEM))
@@ -51,7 +50,7 @@ def results(life: Life) -> list[str]:
 TWO = use(("do", {"word": "a"}), ("do", {"word": "b"}))
 
 
-def test_a_call_that_never_began_runs(tmp_path: Path) -> None:
+def test_a_call_that_never_started_runs(tmp_path: Path) -> None:
     life = Life(tmp_path)
     conversation = killed(life, TWO)
     conversation.add_result(conversation.unanswered[0], Result(text="did a"))
@@ -60,8 +59,8 @@ def test_a_call_that_never_began_runs(tmp_path: Path) -> None:
     assert life.do.done == ["b"]
 
 
-def test_mail_that_comes_as_a_call_is_made_up_for_is_in_the_next_request(tmp_path: Path) -> None:
-    """The look for mail at the start was before that."""
+def test_mail_that_arrives_while_a_call_is_resumed_is_in_the_next_request(tmp_path: Path) -> None:
+    """The mail was not there at the look at the start."""
 
     async def mail(_: str) -> None:
         if not life.do.done:
@@ -74,8 +73,8 @@ def test_mail_that_comes_as_a_call_is_made_up_for_is_in_the_next_request(tmp_pat
     assert [block["type"] for block in life.model.last()] == ["tool_result", "tool_result", "text"]
 
 
-def test_a_call_that_had_begun_is_not_run_again_and_the_model_is_told(tmp_path: Path) -> None:
-    """It may have sent the mail, paid the bill, removed the file: the model has to look."""
+def test_a_call_that_had_started_is_not_run_again_and_the_model_is_told(tmp_path: Path) -> None:
+    """It may have sent the mail, paid the bill or removed the file: the model has to check."""
     life = Life(tmp_path)
     conversation = killed(life, TWO)
     conversation.begin_call(conversation.unanswered[0])
@@ -84,8 +83,8 @@ def test_a_call_that_had_begun_is_not_run_again_and_the_model_is_told(tmp_path: 
     assert life.do.done == ["b"]
 
 
-def test_a_call_that_may_be_repeated_is_run_again_under_the_same_key(tmp_path: Path) -> None:
-    """A send that is repeated under its id is one message to its receiver."""
+def test_a_repeatable_call_is_run_again_under_the_same_key(tmp_path: Path) -> None:
+    """A repeated send under the same id is one message to its receiver."""
     life = Life(tmp_path, do=Look())
     conversation = killed(life, TWO)
     first, second = map(conversation.key_of, conversation.unanswered)
@@ -133,8 +132,8 @@ def test_a_tool_that_is_cancelled_is_not_run_again(tmp_path: Path) -> None:
     assert texts == [INTERRUPTED_CALL]
 
 
-def test_a_turn_that_had_ended_is_only_noted_as_ended(tmp_path: Path) -> None:
-    """Killed between the last reply and its note: nothing is left to ask the model."""
+def test_a_turn_that_had_ended_is_only_recorded_as_ended(tmp_path: Path) -> None:
+    """It was killed between the last reply and the record; no request is left to send."""
     life = Life(tmp_path)
     killed(life, say("All done."))
     life.live(calls=0)
@@ -144,7 +143,7 @@ def test_a_turn_that_had_ended_is_only_noted_as_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("calls", [0, 1])
-def test_a_reply_that_was_cut_off_is_gone_on_with(tmp_path: Path, calls: int) -> None:
+def test_a_reply_that_was_cut_off_is_continued(tmp_path: Path, calls: int) -> None:
     life = Life(tmp_path)
     cut = use(("do", {"word": "a"}), stop_reason="max_tokens") if calls else None
     killed(life, cut or say("So far", stop_reason="max_tokens"))
@@ -154,8 +153,8 @@ def test_a_reply_that_was_cut_off_is_gone_on_with(tmp_path: Path, calls: int) ->
     assert (CUT_OFF_REPLY in texts) == (not calls)
 
 
-def test_the_same_id_with_other_words_is_another_message(tmp_path: Path) -> None:
-    """A foreign program may count its ids from 1 at every start; nothing of it may be lost."""
+def test_the_same_id_with_another_text_is_another_message(tmp_path: Path) -> None:
+    """A foreign program may count its ids from 1 at every start; none of its mail may be lost."""
     life = Life(tmp_path, say("one"), say("two"))
     life.send("the first", id="1")
     life.live(calls=1)

@@ -1,4 +1,4 @@
-"""A model that repeats a call: its turn ends, the lead is told, and the next mail lets it go on."""
+"""If a model repeats a call, its turn ends, the lead is told, and the next mail resumes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOLD = (
 
 
 def results(life: Life) -> list[tuple[str, bool]]:
-    """The results of all calls, of each the text up to its first comma."""
+    """Return the results of all calls, each text cut at its first comma."""
     found = []
     for message in life.model.asked[-1].messages:
         for block in message["content"]:
@@ -37,7 +37,7 @@ def results(life: Life) -> list[tuple[str, bool]]:
     return found
 
 
-def test_the_sixth_time_ends_the_turn_and_each_turn_counts_anew(tmp_path: Path) -> None:
+def test_the_sixth_repeat_ends_the_turn_and_each_turn_starts_at_zero(tmp_path: Path) -> None:
     life = Life(tmp_path, *[use(SAME)] * 8)
     life.send("work")
 
@@ -60,7 +60,7 @@ def test_the_sixth_time_ends_the_turn_and_each_turn_counts_anew(tmp_path: Path) 
     assert life.lead == [TOLD]
 
 
-def test_what_is_called_behind_the_sixth_time_does_not_run(tmp_path: Path) -> None:
+def test_calls_behind_the_sixth_repeat_do_not_run(tmp_path: Path) -> None:
     other = ("do", {"word": "y"})
     life = Life(tmp_path, use(*[SAME] * 8, other))
     life.send("work")
@@ -72,7 +72,7 @@ def test_what_is_called_behind_the_sixth_time_does_not_run(tmp_path: Path) -> No
     assert life.lead == [TOLD]
 
 
-def test_mail_in_a_turn_is_a_reason_to_call_again(tmp_path: Path) -> None:
+def test_mail_in_a_turn_allows_the_same_call_again(tmp_path: Path) -> None:
     life = Life(tmp_path, *[use(SAME)] * 8)
 
     async def write(_: str) -> None:

@@ -36,7 +36,7 @@ ALL: Final = dict(pair for name, group in PROGRAMS.items() for pair in commands(
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_help_of_each_command_ends_with_two_examples_that_are_calls_of_it(name: str) -> None:
+def test_the_help_of_each_command_ends_with_two_example_calls_of_it(name: str) -> None:
     command = ALL[name]
     first, second = examples_of(command)
     context = click.Context(command, info_name=name)
@@ -51,8 +51,8 @@ def test_the_help_of_each_command_ends_with_two_examples_that_are_calls_of_it(na
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_each_example_is_understood(name: str) -> None:
-    """As click parses it; nothing is run."""
+def test_each_example_is_parsed_without_an_error(name: str) -> None:
+    """Examples are parsed by click and not run."""
     for example in examples_of(ALL[name]):
         for part in example.split(" | "):
             words = shlex.split(part.partition(" <")[0], comments=True)
@@ -72,10 +72,12 @@ def test_each_example_is_understood(name: str) -> None:
                 command.make_context(name, rest, obj=TeamOptions())
 
 
-def test_the_help_speaks_of_no_option_that_is_not_there() -> None:
-    """`chat --help` once spoke of a `--wait`. In a call of another command an option is that one's.
+def test_the_help_names_no_missing_option() -> None:
+    """`chat --help` once named a `--wait`.
 
-    One test for all: to build the help of every command takes most of the time.
+    In a call of another command an option is that command's.
+
+    One test for all commands: building their help takes most of the time.
     """
     helps = {name: one.get_help(click.Context(one, info_name=name)) for name, one in ALL.items()}
     everywhere = {"--team"}  # also before the command: `teamctl --team NAME ...`
@@ -98,7 +100,7 @@ def options_of(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_there_is_a_page_for_each_command_with_all_that_its_help_tells(program: str) -> None:
+def test_each_command_has_a_manual_page_with_all_of_its_help(program: str) -> None:
     found = dict(pages(PROGRAMS[program], program, "1.0"))
     names = [name.replace(" ", "-") for name in ALL if name.startswith(f"{program} ")]
     assert found.keys() == {f"{program}.1", *(f"{name}.1" for name in names)}
@@ -117,7 +119,7 @@ def test_there_is_a_page_for_each_command_with_all_that_its_help_tells(program: 
         assert [one.opts[0] for one in shown if one.opts[0] not in plain] == []
 
 
-def test_what_roff_would_obey_is_escaped() -> None:
+def test_roff_control_characters_are_escaped() -> None:
     command = click.Command("x", help="First.\n\n.so /etc/passwd \\fB 'x -y `code`", epilog="")
     group = click.Group("p", commands={"x": command}, help="Do.")
     text = dict(pages(group, "p", "1.0"))["p-x.1"]

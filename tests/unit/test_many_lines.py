@@ -1,4 +1,4 @@
-"""Many lines of mail that are taken in batches."""
+"""Mail of many lines, taken in batches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LIMITS = [
 
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("ended", [True, False])
-def test_every_line_comes_once_whatever_stands_between(
+def test_every_line_comes_once_whatever_lines_are_between(
     box: Mailbox, paths: TeamPaths, limit: BatchLimit, ended: bool
 ) -> None:
     lines = numbered(60)
@@ -64,15 +64,15 @@ def take_all(box: Mailbox, limit: BatchLimit) -> Iterator[Message]:
         box.done(batch)
 
 
-def test_a_line_that_is_too_long_is_rejected_among_many(box: Mailbox, paths: TeamPaths) -> None:
+def test_one_overlong_line_among_many_is_rejected(box: Mailbox, paths: TeamPaths) -> None:
     too_long = json.dumps({**LINE, "id": "long", "content": "x" * 40_000}).encode() + b"\n"
     fill(paths, *numbered(40), too_long, *numbered(40))
     assert "long" not in [one.id for one in take_all(box, BatchLimit())]
     assert paths.rejected("bob").read_bytes() == too_long
 
 
-def test_a_flood_that_would_leave_no_room_is_set_aside(paths: TeamPaths) -> None:
-    """What waits counts as long as it stands there: others would be refused for hours."""
+def test_a_flood_that_would_fill_the_inbox_is_moved_aside(paths: TeamPaths) -> None:
+    """Mail counts while it is in the inbox: other senders would be refused for hours."""
     room = 1 << 20
     box = Mailbox(paths, "bob", durable=False, max_inbox_bytes=room)
     fill(paths, *numbered(700))

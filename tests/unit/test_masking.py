@@ -1,4 +1,4 @@
-"""A known secret is found however an output is cut, and in the encodings that programs print."""
+"""Known secrets are found however an output is split, and in the usual encodings of programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECRETS = st.text("ab-", min_size=8, max_size=12)
 
 
 def masked(mask: Mask, *chunks: bytes) -> bytes:
-    """What comes out at the end of an output."""
+    """Return the masked output."""
     out: list[bytes] = []
     with MaskedOutput(mask, out.append) as output:
         for chunk in chunks:
@@ -44,23 +44,23 @@ def test_a_secret_is_replaced_in_the_forms_that_programs_print(form: str) -> Non
 
 @pytest.mark.parametrize("before", ["", "x", "xy", "xyz", "user:"])
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
-def test_it_is_found_in_base64_wherever_it_begins(before: str, encode: object) -> None:
-    """`Authorization: Basic` encodes a name before it."""
+def test_a_secret_is_found_in_base64_at_any_offset(before: str, encode: object) -> None:
+    """`Authorization: Basic` encodes a name in front of it."""
     assert callable(encode)
     shown = encode(f"{before}{KEY}\n".encode()).decode()
     left = Mask(KEY).text(shown)
     assert MASK in left
-    for size in range(len(KEY) // 2, len(KEY)):  # no half of it is left either
+    for size in range(len(KEY) // 2, len(KEY)):  # no half of it remains either
         assert KEY[:size] not in left
     assert len(left.replace(MASK, "")) <= len(before) * 4 // 3 + 8
 
 
-def test_what_is_as_short_as_a_word_is_no_secret() -> None:
-    """A header `X-Project: web` must not take each `web` out of each text."""
+def test_a_text_as_short_as_a_word_is_not_a_secret() -> None:
+    """A header `X-Project: web` must not mask each `web` in every text."""
     assert Mask("web", "1234567", "").text("web 1234567") == "web 1234567"
 
 
-def test_a_secret_that_holds_another_one_is_masked_whole() -> None:
+def test_a_secret_that_contains_another_one_is_masked_whole() -> None:
     mask = Mask("password", "password-and-more")
     assert mask.text("password-and-more password") == f"{MASK} {MASK}"
     assert masked(mask, b"password", b"-and-more pass", b"word") == f"{MASK} {MASK}".encode()
@@ -73,14 +73,14 @@ def test_a_secret_may_be_learned_later() -> None:
 
 
 def test_only_texts_in_a_value_are_masked() -> None:
-    """A password of digits may also be found in a number."""
+    """A password of digits might also occur in a number."""
     value = {"a": ["12345678", 12345678, None], "b": {"c": "x12345678"}}
     assert Mask("12345678").value(value) == {"a": [MASK, 12345678, None], "b": {"c": f"x{MASK}"}}
 
 
 @given(st.lists(SECRETS, min_size=1, max_size=3), st.data())
-def test_no_cut_lets_a_secret_through(secrets: list[str], data: st.DataObject) -> None:
-    """A pipe gives what is there: a key may come in two pieces, or one byte at a time."""
+def test_no_split_of_the_output_reveals_a_secret(secrets: list[str], data: st.DataObject) -> None:
+    """A read from a pipe may return half a key, or one byte at a time."""
     mask = Mask(*secrets)
     parts = st.one_of(st.sampled_from(secrets), st.text("ab-\n", max_size=5))
     whole = "".join(data.draw(st.lists(parts, max_size=8))).encode()
@@ -93,14 +93,14 @@ def test_no_cut_lets_a_secret_through(secrets: list[str], data: st.DataObject) -
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=5))
-def test_what_holds_no_secret_passes_as_it_is(whole: bytes, cuts: list[int]) -> None:
+def test_output_without_a_secret_is_unchanged(whole: bytes, cuts: list[int]) -> None:
     places = sorted(min(cut, len(whole)) for cut in cuts)
     chunks = [whole[a:b] for a, b in zip([0, *places], [*places, len(whole)], strict=True)]
     assert masked(Mask("a secret of no test"), *chunks) == whole
 
 
-def test_what_cannot_become_a_secret_any_more_is_passed_on_at_once() -> None:
-    """A job's output can be looked at while it runs."""
+def test_output_that_cannot_become_a_secret_is_passed_on_at_once() -> None:
+    """A job's output can be read while it runs."""
     out: list[bytes] = []
     output = MaskedOutput(Mask("sk-12345"), out.append)
     output.take(b"building\nsk-12")
@@ -110,7 +110,7 @@ def test_what_cannot_become_a_secret_any_more_is_passed_on_at_once() -> None:
 
 
 def test_a_stream_is_masked_too() -> None:
-    """Standard error of teamd goes to a file, and Python writes there when all else fails."""
+    """Standard error of teamd goes to a file, and Python writes fatal errors there."""
     file = BytesIO()
     stream = MaskedStream(Mask("sk-12345"), TextIOWrapper(file, "utf-8"))
     print("401: sk-12345 is no key", file=stream)
@@ -127,7 +127,7 @@ def test_a_stream_is_masked_too() -> None:
         ("the key is sk-1.", f"a key is {MASK}.", False),
     ],
 )
-def test_a_sender_knows_its_message_again_without_its_secrets(
+def test_a_sender_recognizes_its_message_without_the_secrets(
     text: str, shown: str, so: bool
 ) -> None:
     assert may_be_masked(text, shown) is so

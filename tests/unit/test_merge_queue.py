@@ -1,4 +1,4 @@
-"""How long the file of the merge queue keeps an entry."""
+"""The lifetime of entries in the file of the merge queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from teamd.merges.queue import Entries, Entry, MergeState, Queue
 from teamd.messages import TEAMD
 
 
-def test_what_waits_stays_and_what_has_ended_is_listed_for_a_day(tmp_path: Path) -> None:
+def test_waiting_entries_stay_and_finished_ones_are_listed_for_a_day(tmp_path: Path) -> None:
     paths = TeamPaths(tmp_path / ".team")
     paths.create()
     queue = Queue(

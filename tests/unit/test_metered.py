@@ -44,7 +44,7 @@ def reply(usage: Usage = USAGE) -> Reply:
 
 
 class Model:
-    """Gives its plays in order, and looks at the ledger while it is asked."""
+    """Returns its plays in order, and reads the ledger during each call."""
 
     def __init__(self, ledger: Ledger, *plays: Reply | Exception) -> None:
         self.kept: list[Reservation] = []
@@ -52,7 +52,7 @@ class Model:
         self._plays = list(plays)
 
     async def reply(self, ask: Ask) -> Reply:  # noqa: ARG002 -- a model's signature
-        """Give the next."""
+        """Return the next play."""
         self.kept += self._ledger.read().held.values()
         play = self._plays.pop(0) if self._plays else reply()
         if isinstance(play, Exception):
@@ -70,7 +70,7 @@ class Desk:
         self.metered = Metered(self.model, own, name="alice", process=Identity.own(), free=free)
 
     def ask(self, ask: Ask = ASK) -> Reply:
-        """Ask once."""
+        """Make one call."""
         return asyncio.run(self.metered.reply(ask))
 
     @property
@@ -107,7 +107,7 @@ def bytes_of(messages: list[dict[str, Any]]) -> int:
 
 
 def test_the_reported_tokens_of_a_request_bound_the_next_one(tmp_path: Path) -> None:
-    """A token is about four bytes: by bytes a long conversation would stop far too early."""
+    """A token is about four bytes, so a bound by bytes would stop a conversation too early."""
     desk = Desk(tmp_path)
     long = replace(ASK, system="You are 'alice'." * 1000)
     desk.ask(long)
@@ -235,7 +235,7 @@ def test_an_unknown_use_counts_in_full(play: Reply | Exception, tmp_path: Path) 
 def test_the_model_is_asked_only_after_the_conversation_is_on_disk(
     tmp_path: Path, *, works: bool
 ) -> None:
-    """The mail that it is about goes there with it; and the disk may refuse."""
+    """The transcript also holds the mail that caused the call, and the disk may refuse it."""
     desk = Desk(tmp_path)
     asked: list[int] = []
 

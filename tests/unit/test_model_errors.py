@@ -1,4 +1,4 @@
-"""What a failure of a model's server means, and what its reader should do."""
+"""The meaning of a failure of a model's server, and the advice to its reader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ URL = "http://localhost:8080/"
 
 
 class Refused(Exception):
-    """What the SDK raises for a status, as far as it is looked at."""
+    """An SDK error for a status, with the attributes that the code reads."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Refused(Exception):
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None but the test's own."""
+    """Remove all proxies from the environment."""
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
 
@@ -56,7 +56,7 @@ def judged(error: Exception, url: str = URL, name: str = "ann") -> ModelError:
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 520, 529])
-def test_what_passes_is_tried_again(status: int) -> None:
+def test_a_temporary_error_is_tried_again(status: int) -> None:
     error = judged(Refused(status, "Overloaded", kind="invalid_request_error"))
     assert isinstance(error, TransientError)
     assert str(error) == f"{URL} answered {status}: Overloaded"
@@ -64,8 +64,8 @@ def test_what_passes_is_tried_again(status: int) -> None:
 
 @pytest.mark.parametrize("kind", ["", "api_error", "overloaded_error", "rate_limit_error"])
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422])
-def test_what_a_person_must_mend_is_not_tried_again(status: int, kind: str) -> None:
-    """Servers that imitate the API call every error what they like; the status counts."""
+def test_an_error_that_a_person_must_correct_is_not_tried_again(status: int, kind: str) -> None:
+    """Servers that imitate the API use arbitrary error types, so the status counts."""
     assert isinstance(judged(Refused(status, kind=kind)), UnusableError)
 
 
@@ -86,7 +86,7 @@ def test_what_a_person_must_mend_is_not_tried_again(status: int, kind: str) -> N
     ],
 )
 def test_within_a_stream_the_type_counts(kind: str, wanted: type[ModelError]) -> None:
-    """The status was 200 long before the error."""
+    """The status was 200 before the error."""
     assert type(judged(Refused(200, kind=kind))) is wanted
 
 
@@ -112,7 +112,7 @@ def test_within_a_stream_the_type_counts(kind: str, wanted: type[ModelError]) ->
         ),
     ],
 )
-def test_each_refusal_says_what_to_mend(status: int, said: str, words: list[str]) -> None:
+def test_each_refusal_names_its_remedy(status: int, said: str, words: list[str]) -> None:
     sentence = str(judged(Refused(status, said)))
     assert [word for word in words if word not in sentence] == []
     assert "\n" not in sentence
@@ -122,7 +122,7 @@ def test_each_refusal_says_what_to_mend(status: int, said: str, words: list[str]
     ("status", "command"),
     [(400, "`teamctl chat --fresh`"), (404, "`teamctl chat --model MODEL`")],
 )
-def test_who_leads_cannot_be_spawned_and_is_talked_to(status: int, command: str) -> None:
+def test_the_advice_about_a_lead_names_the_chat(status: int, command: str) -> None:
     assert str(judged(Refused(status), name="lead")).endswith(command)
 
 
@@ -141,10 +141,10 @@ def test_who_leads_cannot_be_spawned_and_is_talked_to(status: int, command: str)
         (413, "Request exceeds the maximum size", None),
     ],
 )
-def test_what_is_too_long_for_the_model_is_told_apart_with_its_limit(
+def test_a_prompt_that_is_too_long_is_recognized_with_its_limit(
     status: int, said: str, limit: int | None
 ) -> None:
-    """It is the one refusal that the teammate itself can mend."""
+    """It is the only refusal that the teammate itself can resolve."""
     error = judged(Refused(status, said))
     assert isinstance(error, TooLongError)
     assert error.limit_tokens == limit
@@ -157,8 +157,8 @@ def test_what_is_too_long_for_the_model_is_told_apart_with_its_limit(
         "tools.0.custom.description: String should have at most 1024 characters",
     ],
 )
-def test_another_refusal_is_none_of_that(said: str) -> None:
-    """A summary would be made in vain, and what was said be lost for it."""
+def test_other_refusals_are_not_taken_for_a_prompt_that_is_too_long(said: str) -> None:
+    """A summary would not help, and the conversation would be lost for it."""
     assert type(judged(Refused(400, said))) is UnusableError
 
 
@@ -181,7 +181,7 @@ def test_a_refused_message_is_named(
 
 
 @pytest.mark.parametrize("url", ["http://localhost:11434/v1", "http://localhost:11434/v1/"])
-def test_a_base_url_with_v1_is_told_apart_from_an_unknown_model(url: str) -> None:
+def test_a_base_url_with_v1_is_distinguished_from_an_unknown_model(url: str) -> None:
     sentence = str(judged(Refused(404, "Not found"), url))
     assert "leave /v1 out" in sentence
     assert "claude-x" not in sentence
@@ -204,8 +204,8 @@ def test_retry_after_is_read(header: str | None, seconds: float | None) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503, 529])
-def test_a_wait_of_more_than_a_minute_is_not_for_another_try(status: int) -> None:
-    """It pauses the one that was refused, and does not hold the calls of all others."""
+def test_a_wait_of_more_than_a_minute_becomes_a_pause(status: int) -> None:
+    """It pauses the refused teammate and does not delay the calls of all others."""
     error = judged(Refused(status, retry_after="61"))
     assert type(error) is LaterError
     assert error.again_in_seconds == 61
@@ -230,10 +230,10 @@ SPENT = [
 
 
 @pytest.mark.parametrize(("status", "kind", "said"), SPENT)
-def test_an_account_without_credit_is_told_apart_whatever_the_status(
+def test_an_account_without_credit_is_recognized_by_any_status(
     status: int, kind: str, said: str
 ) -> None:
-    """Tried again within minutes, or never, it does harm either way."""
+    """Both another try within minutes and giving up forever would do harm."""
     error = judged(Refused(status, said, kind=kind))
     assert type(error) is LaterError
     assert error.about == "account"
@@ -248,7 +248,7 @@ def test_an_account_without_credit_is_told_apart_whatever_the_status(
         "Too many concurrent requests",
     ],
 )
-def test_a_limit_of_a_minute_is_not_an_account_without_credit(said: str) -> None:
+def test_a_rate_limit_is_not_taken_for_an_account_without_credit(said: str) -> None:
     assert type(judged(Refused(429, said, kind="rate_limit_error"))) is RefusedError
 
 
@@ -259,11 +259,11 @@ def test_a_limit_of_a_minute_is_not_an_account_without_credit(said: str) -> None
         {"error": {"message": "no", "details": {"error_code": "enforced_spend_limit_reached"}}},
     ],
 )
-def test_a_code_tells_as_well_as_a_type(body: Any) -> None:
+def test_an_error_code_counts_like_a_type(body: Any) -> None:
     assert type(judged(Refused(429, body=body))) is LaterError
 
 
-def test_a_refusal_that_is_not_the_api_s_is_a_proxy_s_and_no_fault_of_the_key() -> None:
+def test_a_refusal_in_another_format_is_attributed_to_a_proxy_and_not_to_the_key() -> None:
     refused = Refused(403, "<html><h1>Blocked by policy</h1>", body="<html>")
     error = judged(refused)
     assert type(error) is LaterError
@@ -278,13 +278,13 @@ def test_the_proxy_of_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) 
     assert "pass-word" not in said
 
 
-def test_the_time_that_the_server_gives_goes_with_the_refusal() -> None:
+def test_the_time_from_the_server_is_kept_with_the_refusal() -> None:
     error = judged(Refused(401, retry_after="90"))
     assert isinstance(error, KeyRefusedError)
     assert error.again_in_seconds == 90
 
 
-def test_an_error_of_ours_that_the_sdk_wrapped_stays() -> None:
+def test_an_error_of_ours_that_the_sdk_wrapped_is_kept() -> None:
     wrapped = ConnectionError("Connection error.")
     wrapped.__cause__ = LaterError("it redirects")
     assert judged(wrapped) is wrapped.__cause__
@@ -305,28 +305,28 @@ def test_a_request_was_not_sent_if_each_attempt_to_connect_failed() -> None:
         (OSError(104, "reset"), "[Errno 104] reset"),
     ],
 )
-def test_what_is_not_known_is_tried_again(error: Exception, words: str) -> None:
-    """A stream breaks in more ways than anybody has listed."""
+def test_an_unknown_error_is_tried_again(error: Exception, words: str) -> None:
+    """A stream can fail in more ways than are listed."""
     found = judged(error)
     assert isinstance(found, TransientError)
     assert str(found) == f"no whole reply from {URL}: {words}"
 
 
-def test_the_cause_is_told_where_the_sdk_tells_none() -> None:
+def test_the_cause_is_shown_if_the_sdk_gives_none() -> None:
     error = ConnectionError("Connection error.")
     error.__cause__ = OSError("All connection attempts failed")
     assert str(judged(error)).endswith(": All connection attempts failed")
 
 
 def test_a_header_is_not_repeated() -> None:
-    """The one that cannot be sent may be the one with the key, and this line becomes mail."""
+    """A header that cannot be sent may contain the key, and this line becomes mail."""
     error = ConnectionError("Connection error.")
     error.__cause__ = ValueError("Illegal header value b'Bearer sk-secret '")
     assert "secret" not in str(judged(error))
 
 
 @pytest.mark.parametrize("body", ["<html>\n<h1>502</h1>", None, [], {"error": "busy"}])
-def test_a_body_that_is_none_of_the_api_is_no_crash(body: Any) -> None:
+def test_a_body_in_another_format_does_not_crash(body: Any) -> None:
     refused = Refused(502, "<html>\n<h1>Bad Gateway</h1>")
     refused.body = body
     assert str(judged(refused)) == f"{URL} answered 502: <html> <h1>Bad Gateway</h1>"
@@ -337,14 +337,14 @@ def test_a_long_message_is_cut() -> None:
 
 
 @pytest.mark.parametrize("error", [TransientError("a"), UnusableError("b")])
-def test_what_is_judged_already_stays(error: ModelError) -> None:
+def test_a_model_error_is_returned_unchanged(error: ModelError) -> None:
     assert judged(error) is error
 
 
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
 @pytest.mark.parametrize("before", [0, 295])
-def test_a_key_that_the_server_repeats_is_not_told(status: int, before: int) -> None:
-    """Nor the part of it that is left where a long sentence is cut."""
+def test_a_key_that_the_server_repeats_is_masked(status: int, before: int) -> None:
+    """So is a part of it at the cut of a long sentence."""
     refused = Refused(status, f"{'x' * before} sk-12345 is not known")
     error = as_model_error(refused, model="m", url=URL, name="ann", mask=Mask("sk-12345").text)
     assert "sk" not in str(error)

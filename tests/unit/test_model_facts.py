@@ -1,4 +1,4 @@
-"""The facts of a model: read from whatever a server answers, kept for a day, and its retirement."""
+"""The facts of a model: read from any server's answer, kept for a day, and its retirement."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def page(model: str = MODEL, **more: Any) -> dict[str, Any]:
     return {**entry(model, terms), **more}
 
 
-def test_a_whole_page_of_the_newest_generation() -> None:
+def test_a_complete_page_of_the_newest_generation() -> None:
     assert ModelFacts.read(MODEL, page()) == ModelFacts(
         name=MODEL,
         context_tokens=1_000_000,
@@ -58,7 +58,7 @@ def test_a_whole_page_of_the_newest_generation() -> None:
         ("qwen3-coder", 0, False, False),
     ],
 )
-def test_each_generation_has_its_own(
+def test_each_generation_has_its_own_facts(
     model: str, efforts: int, adaptive: bool, system: bool
 ) -> None:
     found = ModelFacts.read(model, page(model))
@@ -88,17 +88,17 @@ def test_an_alias_has_the_generation_of_its_model() -> None:
         {"max_input_tokens": 10**30, "max_tokens": -1, "retires_at": "soon"},
     ],
 )
-def test_what_is_not_a_page_says_nothing(answer: Any) -> None:
+def test_an_invalid_page_has_no_facts(answer: Any) -> None:
     assert ModelFacts.read(MODEL, answer) == ModelFacts(name=MODEL)
 
 
 @given(JSON)
-def test_no_answer_is_an_error(answer: Any) -> None:
+def test_a_missing_answer_is_an_error(answer: Any) -> None:
     ModelFacts.read(MODEL, answer)
     ModelFacts.read(MODEL, {**page(), "capabilities": answer, "retires_at": answer})
 
 
-def test_a_page_may_be_there_in_part() -> None:
+def test_a_page_may_be_incomplete() -> None:
     found = ModelFacts.read("local", {"max_input_tokens": 32_768})
     assert found == ModelFacts(name="local", context_tokens=32_768)
 
@@ -116,7 +116,7 @@ def test_a_page_may_be_there_in_part() -> None:
         ("", 3, "retires on 2026-12-01"),
     ],
 )
-def test_a_retirement_is_told_sixty_days_before(
+def test_a_retirement_is_announced_sixty_days_before(
     lifecycle: str, days: int | None, said: str | None
 ) -> None:
     at = None if days is None else (NOW + timedelta(days)).isoformat()
@@ -130,7 +130,7 @@ def test_a_time_without_a_zone_is_taken_as_utc() -> None:
     assert facts.retires_at == datetime(2026, 12, 1, tzinfo=UTC)
 
 
-def test_a_page_is_kept_for_its_model_and_server(tmp_path: Path) -> None:
+def test_a_page_is_stored_for_its_model_and_server(tmp_path: Path) -> None:
     paths = TeamPaths(tmp_path / ".team")
     assert read_kept(paths, SERVER, MODEL) is None
     assert keep(paths, SERVER, MODEL, page()) == read_kept(paths, SERVER, MODEL)
@@ -147,7 +147,7 @@ def test_a_server_without_pages_is_not_asked_again_at_once(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("age", [KEPT_SECONDS + 1, -3600])
 def test_a_page_is_asked_for_again_after_a_day(tmp_path: Path, age: float) -> None:
-    """One of the future as well: the clock was set back."""
+    """Also a page with a future date, since the clock was set back."""
     paths = TeamPaths(tmp_path / ".team")
     keep(paths, SERVER, MODEL, page())
     (file,) = paths.models.iterdir()
@@ -164,7 +164,7 @@ def test_a_damaged_page_is_asked_for_again(tmp_path: Path, data: bytes) -> None:
     assert read_kept(paths, SERVER, MODEL) is None
 
 
-def test_a_page_that_is_too_long_is_not_kept(tmp_path: Path) -> None:
+def test_an_overlong_page_is_not_stored(tmp_path: Path) -> None:
     paths = TeamPaths(tmp_path / ".team")
     assert keep(paths, SERVER, MODEL, page(more="x" * 100_000)) == ModelFacts(name=MODEL)
     (file,) = paths.models.iterdir()

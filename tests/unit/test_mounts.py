@@ -1,4 +1,4 @@
-"""What is mounted in a sandbox is compared with what was meant."""
+"""The mounts in a sandbox are compared with the intended ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ARGV = (
 OWN = [
     Mount("8:1", "/", "/", read_only=False),
     Mount("8:9", "/old", "/home", read_only=False),
-    Mount("8:2", "/@home", "/home", read_only=False),  # hides the one before it
+    Mount("8:2", "/@home", "/home", read_only=False),  # hides the mount before it
     Mount("8:3", "/", "/usr/share", read_only=False),
     Mount("0:6", "/", "/dev", read_only=False),
 ]
@@ -52,7 +52,7 @@ def check(mounts: dict[str, Mount]) -> None:
     ExpectedMounts(ARGV, [WORKSPACE], PLACES, OWN).check(mounts.values())
 
 
-def test_what_was_meant_passes() -> None:
+def test_the_intended_mounts_are_accepted() -> None:
     check(MEANT)
 
 
@@ -74,25 +74,25 @@ def test_what_was_meant_passes() -> None:
         ("/dev/null", Mount("0:6", "/sda", "/dev/null", read_only=False)),
     ],
 )
-def test_a_mount_of_something_else_is_seen(name: str, mount: Mount) -> None:
+def test_a_wrong_mount_is_detected(name: str, mount: Mount) -> None:
     with pytest.raises(OSError, match="has just been replaced"):
         check({**MEANT, name: mount})
 
 
 @pytest.mark.parametrize("name", ["f", ".vscode"])
-def test_a_mount_that_came_off_is_seen(name: str) -> None:
+def test_a_missing_mount_is_detected(name: str) -> None:
     with pytest.raises(OSError, match="has just been replaced"):
         check({key: mount for key, mount in MEANT.items() if key != name})
 
 
-def test_a_place_without_a_placeholder_is_seen() -> None:
+def test_a_protected_path_without_a_placeholder_is_detected() -> None:
     places = [*PLACES, ProtectedPath(WORKSPACE / "deploy", PathState.MISSING)]
     with pytest.raises(OSError, match="deploy has just been replaced"):
         ExpectedMounts(ARGV, [WORKSPACE], places, OWN).check(MEANT.values())
 
 
-def test_what_is_named_by_a_link_is_where_that_leads(tmp_path: Path) -> None:
-    """A folder on the PATH is often one; in the workspace none is followed."""
+def test_a_source_that_is_a_link_is_compared_by_its_target(tmp_path: Path) -> None:
+    """A folder on the PATH is often a link; in the workspace no link is followed."""
     (tmp_path / "real").mkdir()
     (tmp_path / "work").mkdir()
     for link in (tmp_path / "link", tmp_path / "work" / "link"):
@@ -112,7 +112,7 @@ def test_what_is_named_by_a_link_is_where_that_leads(tmp_path: Path) -> None:
     ("call", "answer"),
     [("open", OSError(errno.EMFILE, "Too many open files")), ("readlink", "/elsewhere (deleted)")],
 )
-def test_where_the_kernel_does_not_tell_the_way_is_walked(
+def test_without_the_kernels_answer_the_path_is_resolved_step_by_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, answer: OSError | str
 ) -> None:
     (tmp_path / "real").mkdir()
@@ -147,20 +147,20 @@ def test_where_the_kernel_does_not_tell_the_way_is_walked(
         ("/r", "/p", "/p/p/a", "/r/p/a"),
     ],
 )
-def test_what_of_a_file_system_stands_at_a_path(
+def test_the_root_of_a_mount_gives_the_path_within_its_file_system(
     root: str, point: str, path: str, found: str
 ) -> None:
     assert Mount("8:1", root, point, read_only=False).at(path) == ("8:1", found)
 
 
-def test_a_folder_whose_name_goes_on_is_another_one() -> None:
+def test_a_folder_with_a_longer_name_is_another_one() -> None:
     """`/home/me/workshop` is not in a mount of `/home/me/work`."""
     own = [Mount("8:1", "/", "/", read_only=False), Mount("8:2", "/", "/w", read_only=False)]
     mounts = ExpectedMounts(("bwrap", "--ro-bind", "/wide", "/x"), [Path("/wide")], (), own)
     mounts.check([Mount("8:1", "/wide", "/x", read_only=True)])
 
 
-def test_a_line_of_the_kernel_is_read() -> None:
+def test_a_line_of_mountinfo_is_parsed() -> None:
     line = r"36 35 98:0 /mnt\0401 /mnt\134\0122 ro,noatime master:1 - ext3 /dev/root rw,errors=x"
     assert Mount.decode(line) == Mount("98:0", "/mnt 1", "/mnt\\\n2", read_only=True)
     odd = "36 35 98:0 / /a\x0cb\x85c\u2028d rw - ext3 /dev/root rw\n"

@@ -19,7 +19,7 @@ def test_ids_sort_by_time_and_never_repeat() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "7", "alice", "Bob_2-x", "x" * 64, "leader"])
-def test_a_name(name: str) -> None:
+def test_a_valid_name_is_accepted(name: str) -> None:
     assert check_name(name) == name
 
 
@@ -45,7 +45,7 @@ def test_a_name(name: str) -> None:
         "x" * 65,
     ],
 )
-def test_what_is_no_name(name: str) -> None:
+def test_an_invalid_name_is_refused(name: str) -> None:
     """Names become file names, attributes and parts of addresses."""
     with pytest.raises(BadName, match="cannot be a teammate's name") as caught:
         check_name(name)

@@ -1,4 +1,4 @@
-"""A teammate hears of its instructions again only when they have changed."""
+"""A teammate is told of its instructions again only if they have changed."""
 
 from __future__ import annotations
 

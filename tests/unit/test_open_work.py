@@ -1,4 +1,4 @@
-"""What a summary restates of a teammate's open work, so that nothing is forgotten with the rest."""
+"""The open work of a teammate that a summary restates, so that none is forgotten."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Hall:
         self.approvals = Approvals(self.paths, self.post)
 
     def board(self, who: str) -> Board:
-        """The board in somebody's hands."""
+        """Return the board as a member sees it."""
         return Board(self.paths, self.post, who, durable=False)
 
     def ask(self, asker: str, to: str, kind: Kind, **facts: Any) -> Approval:
-        """Have one ask another."""
+        """Have one member ask another."""
         asked = Approval(asker=asker, to=to, type=kind, content="?", asked=time.time(), **facts)
         return self.approvals.ask(asked)
 
     def open_work(self, name: str) -> dict[str, list[str]]:
-        """What is restated to somebody, by titles."""
+        """Return a member's restated open work, by title."""
         roster = Roster(self.paths)
         found = list_open_work(name, self.board(name), self.approvals, roster)
         return {title: list(lines) for title, lines in found}
@@ -52,7 +52,7 @@ def hall(tmp_path: Path) -> Hall:
     return Hall(tmp_path)
 
 
-def test_the_others_and_its_own_open_tasks_are_restated(hall: Hall) -> None:
+def test_the_teammates_and_its_own_open_tasks_are_restated(hall: Hall) -> None:
     for owner in ("alice", "alice", "Alice", "bob"):
         hall.board("lead").add(f"of {owner}", owner=owner)
     hall.board("alice").update("1", Change(status=TaskStatus.COMPLETED))
@@ -65,7 +65,7 @@ def test_the_others_and_its_own_open_tasks_are_restated(hall: Hall) -> None:
     ]
 
 
-def test_open_requests_say_who_waits_for_whom(hall: Hall) -> None:
+def test_open_requests_name_asker_and_receiver(hall: Hall) -> None:
     shutdown = hall.ask("lead", "alice", Kind.SHUTDOWN, id="r-1")
     plan = hall.ask("alice", "lead", Kind.PLAN, id="r-2")
     hall.ask("bob", "lead", Kind.PLAN, id="r-3")
@@ -86,9 +86,7 @@ def test_open_requests_say_who_waits_for_whom(hall: Hall) -> None:
     ("key", "value"),
     [("asked", '"today"'), ("asked", "null"), ("content", "5"), ("from", "[]"), ("id", "null")],
 )
-def test_a_request_that_somebody_has_spoilt_is_passed_over(
-    hall: Hall, key: str, value: str
-) -> None:
+def test_a_damaged_request_is_skipped(hall: Hall, key: str, value: str) -> None:
     spoilt, sound = (hall.ask("bob", "lead", Kind.PLAN, id=one) for one in ("r-1", "r-2"))
     file = hall.paths.request(spoilt.id)
     lines = [
@@ -99,8 +97,8 @@ def test_a_request_that_somebody_has_spoilt_is_passed_over(
     assert [one.id for one in hall.approvals.all()] == [sound.id]
 
 
-def test_a_request_that_cannot_be_sent_keeps_no_other_from_being_sent(hall: Hall) -> None:
-    """The supervisor was killed before it sent any, and one inbox cannot be written."""
+def test_a_request_that_cannot_be_sent_blocks_no_other(hall: Hall) -> None:
+    """The supervisor was killed before it sent the requests, and one inbox cannot be written."""
     for name, to in (("r-1", "bob"), ("r-2", "carol")):
         file = hall.paths.request(name)
         asked = Approval(id=name, asker="lead", to=to, type=Kind.SHUTDOWN, content="?", asked=1.0)
@@ -122,7 +120,7 @@ def test_a_request_that_cannot_be_sent_keeps_no_other_from_being_sent(hall: Hall
         ("ls", "Please allow."),
     ],
 )
-def test_what_is_asked_for_is_shown_with_all_that_is_given(given: object, shown: str) -> None:
+def test_a_request_shows_the_call_with_all_its_arguments(given: object, shown: str) -> None:
     asked = Approval(
         asker="bob", to="user", type=Kind.PERMISSION, content="Please allow.", asked=1.0,
         extra={"tool": "bash", "input": given},

@@ -13,7 +13,7 @@ from teamctl.main import cli
 from teamd.command_line import terminal
 from teamd.command_line.run import TeamOptions
 
-# An SDK, a UI toolkit, or a package that only some commands use.
+# SDKs, UI toolkits, and packages that only some commands use.
 HEAVY = {
     "anthropic", "nats", "prompt_toolkit", "psutil", "pydantic", "textual", "uvicorn",
     "yaml", "teamd.supervisor", "teamd.agent", "teamd.tools",

@@ -1,4 +1,4 @@
-"""How things look to a person."""
+"""Texts and times as they are shown to a person."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from teamd.messages import Message
     [(0, "0s"), (-3, "0s"), (59.9, "59s"), (60, "1m"), (3599, "59m"), (3600, "1h00m"),
      (11_100, "3h05m"), (86_399, "23h59m"), (86_400, "1d00h"), (180_000, "2d02h")],
 )  # fmt: skip
-def test_a_duration_is_told_in_its_two_largest_units(seconds: float, shown: str) -> None:
+def test_a_duration_is_shown_in_its_two_largest_units(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown
 
 
@@ -27,15 +27,15 @@ def test_a_duration_is_told_in_its_two_largest_units(seconds: float, shown: str)
     [(0, "0"), (999, "999"), (1000, "1.0k"), (12_345, "12.3k"), (123_456, "123k"),
      (4_500_000, "4.5M"), (2_000_000_000_000, "2000G")],
 )  # fmt: skip
-def test_a_count_is_told_in_few_characters(number: float, shown: str) -> None:
+def test_a_count_is_shown_in_few_characters(number: float, shown: str) -> None:
     assert count(number) == shown
 
 
 @given(st.text())
 def test_no_terminal_control_sequence_is_printed(text: str) -> None:
-    """A teammate's words must not clear the screen, move the cursor or hide what stands there."""
+    """A teammate's text must not clear the screen, move the cursor or hide other text."""
     shown = plain(text)
-    harmless = "\n\t\u200c\u200d"  # the joiners spell words and emoji
+    harmless = "\n\t\u200c\u200d"  # the joiners are part of words and emoji
     kinds = {unicodedata.category(character) for character in shown if character not in harmless}
     assert not kinds & {"Cc", "Cf"}
 
@@ -50,7 +50,7 @@ def test_no_terminal_control_sequence_is_printed(text: str) -> None:
         ({"request_id": 7, "approve": "no"}, "bob [shutdown_response]"),
     ],
 )  # fmt: skip
-def test_mail_about_a_request_is_shown_with_its_verdict_and_the_id_to_answer_by(
+def test_mail_about_a_request_is_shown_with_its_verdict_and_the_id_for_an_answer(
     extra: dict[str, object], heading: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Other programs may put anything under these names."""
@@ -66,8 +66,8 @@ def test_ordinary_text_is_printed_as_it_is() -> None:
     assert plain("naïve — 漢字 ✓\n\tindented") == "naïve — 漢字 ✓\n\tindented"
 
 
-def test_followed_mail_is_a_document_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """A program reads each as it comes."""
+def test_followed_mail_is_one_document_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """A program reads each one as it arrives."""
     mail = [Message(sender="bob", to="lead", content=text) for text in ("one\ntwo", "three")]
     show_messages(mail, MailFormat.LINES)
     lines = capsys.readouterr().out.splitlines()
