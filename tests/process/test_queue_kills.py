@@ -143,7 +143,7 @@ def test_finished_entries_are_listed_for_a_day(queue: Queue) -> None:
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"format": 2}', b'{"format": 1, "queue": [1]}'])
 def test_a_damaged_queue_file_is_reported_and_kept(queue: Queue, content: bytes) -> None:
     queue.board.paths.queue.write_bytes(content)
-    with pytest.raises(StoreError, match=r"is damaged .*; move it away, and add again"):
+    with pytest.raises(StoreError, match=r"is damaged .*; move it away, and add its open"):
         queue.read()
     with pytest.raises(TeamError):
         queue.add(WORK, keep)

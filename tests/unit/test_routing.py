@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -93,24 +92,6 @@ def test_mail_to_a_teammate_that_does_not_read_is_kept_with_a_warning(
     assert warning is not None
     assert warning.startswith(f"{name} {words}; the message waits until it ")
     assert len(post.inbox(name).peek()) == 1
-
-
-def test_a_receiver_that_was_found_a_moment_ago_is_not_looked_up_again(
-    post: MailRouter, paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only until a roster change must be visible; a missing name is always looked up."""
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    with pytest.raises(UnknownTeammate):
-        post.send(to("new"))
-    Roster(paths).update(lambda team: team.with_new("new", role="r", status=Status.IDLE))
-    assert post.send(to("new")) == Sent("new")
-    Roster(paths).update(lambda team: team.without("new"))
-    now += 0.009
-    assert post.send(to("new")) == Sent("new")
-    now += 0.002
-    with pytest.raises(UnknownTeammate):
-        post.send(to("new"))
 
 
 def test_a_broadcast_reaches_all_but_its_sender_and_the_shut_down(post: MailRouter) -> None:

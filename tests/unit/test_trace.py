@@ -45,7 +45,7 @@ def test_a_message_is_queued_then_taken_then_delivered(paths: TeamPaths) -> None
     assert (way.stage, way.position, way.delivered) == (DeliveryStage.TAKEN, None, None)
     assert way.taken is not None
     assert before - 0.001 <= way.taken <= time.time()
-    assert way.file == str(paths.inbox("bob"))
+    assert way.file == str(paths.taken("bob"))
 
     deliver(paths, *batch.messages)
     for step in (lambda: None, lambda: box.done(batch), lambda: put(paths, id=sent.id)):

@@ -37,7 +37,7 @@ def test_a_taken_message_is_under_way(paths: TeamPaths) -> None:
     Mailbox(paths, "bob", durable=False).take()
     taken, where = told(paths, sent).split("; ")
     assert taken.startswith("taken ")
-    assert where == f"under way in {paths.inbox('bob')}"
+    assert where == f"under way in {paths.taken('bob')}"
 
 
 def test_a_rejected_message_is_kept_in_a_named_file(paths: TeamPaths) -> None:

@@ -42,7 +42,7 @@ _OURS = re.compile(r"/(team(?:d|ctl)/.*)")
 # the first also covers `.teams/` and files that are written aside
 _RECORDED = (".team", "team.toml", "deep")
 
-_ASKED = {*SYNCS, *WRITES, "_write_named", "_write_aside"}
+_ASKED = {*SYNCS, *WRITES, "append_locked", "_write_named", "_write_aside"}
 
 _real: dict[str, Any] = {}
 _written: dict[str, bytes] = {}
