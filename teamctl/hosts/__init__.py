@@ -1,4 +1,4 @@
-"""A team over several machines: keys, certificates and the broker's configuration.
+"""A team on several machines: keys, certificates and the broker's configuration.
 
-It needs the extra `hosts`, and is loaded by `teamctl hosts init`, `join`, `add` and `remove` alone.
+It needs the extra `hosts`. Only `teamctl hosts init`, `join`, `add` and `remove` load it.
 """

@@ -1,4 +1,4 @@
-"""Keys and certificates of a broker and its hosts: the only module that makes them."""
+"""Keys and certificates of a broker and its hosts: the only module that creates them."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import Certificate, CertificateBuilder
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-_EARLIER: Final = timedelta(days=2)  # clocks differ, by hours where nobody looks after them
+_EARLIER: Final = timedelta(days=2)  # unmaintained clocks may be wrong by hours
 _YEARS: Final = timedelta(days=3650)
 _COMMON_NAME_CHARACTERS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """From when to when a certificate holds; both know their zone."""
+    """The period in which a certificate is valid; both times have a time zone."""
 
     begin: datetime
     end: datetime
 
     @classmethod
     def long(cls) -> Validity:
-        """Return ten years from now; a host is shut out by its removal, not by time."""
+        """Return ten years from now; hosts are excluded by removal, not by expiry."""
         now = datetime.now(UTC)
         return cls(now - _EARLIER, now + _YEARS)
 
     def covers(self, moment: datetime) -> bool:
-        """Return whether the certificate holds then."""
         return self.begin <= moment <= self.end
 
 
@@ -46,7 +45,7 @@ class Pair:
 
 
 def new_authority(name: str) -> Pair:
-    """Make a CA, whose certificates are a team's own."""
+    """Create a CA for one team's certificates."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _named(name)
     builder = _begin(subject, key, Validity.long()).issuer_name(subject)
@@ -61,9 +60,9 @@ def issue_server(authority: Pair, name: str, addresses: Iterable[str], valid: Va
 
     Args:
         authority: the CA.
-        name: of the broker, for people.
-        addresses: the names and numbers that hosts reach it under.
-        valid: for how long.
+        name: the broker's name, for display.
+        addresses: the host names and IP addresses by which hosts reach it.
+        valid: the period of validity.
     """
     names = x509.SubjectAlternativeName(list(map(_general, addresses)))
     return _issue(authority, name, names, ExtendedKeyUsageOID.SERVER_AUTH, valid)
@@ -74,35 +73,35 @@ def issue_host(authority: Pair, name: str, user: str, valid: Validity) -> Pair:
 
     Args:
         authority: the CA.
-        name: of the host, for people.
-        user: a URN, which the broker's configuration admits.
-        valid: for how long.
+        name: the host's name, for display.
+        user: a URN that the broker's configuration admits.
+        valid: the period of validity.
     """
     names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(user)])
     return _issue(authority, name, names, ExtendedKeyUsageOID.CLIENT_AUTH, valid)
 
 
 def validity(cert: bytes) -> Validity:
-    """Return when a certificate holds.
+    """Return the period in which a certificate is valid.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the data is not a certificate.
     """
     found = x509.load_pem_x509_certificate(cert)
     return Validity(found.not_valid_before_utc, found.not_valid_after_utc)
 
 
 def belong_together(pair: Pair, ca: bytes) -> bool:
-    """Return whether a certificate is of that CA, and the key is the certificate's.
+    """Return whether that CA issued the certificate, and the key matches the certificate.
 
     Raises:
-        ValueError: one of them cannot be understood.
+        ValueError: one of them cannot be parsed.
     """
     cert = x509.load_pem_x509_certificate(pair.cert)
     key = serialization.load_pem_private_key(pair.key, None)
     try:
         cert.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
-    except Exception:  # noqa: BLE001 -- a signature of another kind raises in its own way
+    except Exception:  # noqa: BLE001 -- other signature types raise other errors
         return False
     return key.public_key() == cert.public_key()
 

@@ -1,7 +1,7 @@
-"""The folder of a broker: its CA, its certificate, its configuration, and what they are made from.
+"""The folder of a broker: its CA, certificate and configuration, and the record behind them.
 
-Whoever changes it holds its lock. The record is written before what is made from it, so that no
-change that was cut short brings a host back that was removed; the next one makes the rest again.
+Commands that change it hold its lock. The record is written before the files derived from it, so
+that an interrupted change cannot restore a removed host. The next change writes the rest again.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from teamd.process_id import Identity
 
 PROGRAM: Final = "nats-server"
 _PLACES: Final = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/bin")
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")  # also the near end of a tunnel
+_LOCAL: Final = ("localhost", "127.0.0.1", "::1")  # also the local end of a tunnel
 _HOUR: Final = timedelta(hours=1)
 _CHECK_SECONDS: Final = 20.0
 
 
 def find_program(others: Sequence[str] = _PLACES) -> str:
-    """Return where nats-server is, on the PATH or elsewhere: Debian has it in none of a user's.
+    """Return the path of nats-server; Debian installs it outside a user's PATH.
 
     Raises:
         TeamError: it is not installed.
@@ -48,13 +48,13 @@ def find_program(others: Sequence[str] = _PLACES) -> str:
 
 
 class BrokerFolder:
-    """A broker's folder, read and changed by the commands of its host."""
+    """A broker's folder, as the commands of its host read and change it."""
 
     def __init__(self, folder: Path) -> None:
         self.files = server.BrokerFiles(folder)
 
     def read(self) -> BrokerRecord | None:
-        """Return what the broker is set up for; `None` where there is none.
+        """Return the broker's record; `None` if this host has no broker.
 
         Raises:
             StoreError: the record cannot be read.
@@ -67,20 +67,20 @@ class BrokerFolder:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Hold off other commands that change the same folder."""
+        """Exclude other commands that change the same folder."""
         directories.make_safe_directory(self.files.folder)
         with locks.locked(self.files.folder / "broker.lock"):
             yield
 
     def found(self, record: BrokerRecord) -> None:
-        """Make a CA. It comes before anything that it signs, and is never made twice."""
+        """Create a CA, unless there is one; it must precede everything that it signs."""
         if not files.exists(self.files.ca_cert):
             made = authority.new_authority(f"teamd broker {record.id}")
             files.replace(self.files.ca_key, made.key)
             files.replace(self.files.ca_cert, made.cert)
 
     def certify_server(self, record: BrokerRecord) -> None:
-        """Issue the broker's certificate for the addresses it has now."""
+        """Issue the broker's certificate for its current addresses."""
         name = f"teamd broker {record.id}"
         names = dict.fromkeys((*record.addresses, *_LOCAL))
         own = authority.issue_server(self._authority(), name, names, Validity.long())
@@ -88,10 +88,10 @@ class BrokerFolder:
         files.replace(self.files.cert, own.cert)
 
     def write(self, record: BrokerRecord) -> None:
-        """Write the record, the configuration and the units that follow from it.
+        """Write the record, and the configuration and units derived from it.
 
         Raises:
-            TeamError: nats-server does not take the configuration.
+            TeamError: nats-server rejects the configuration.
         """
         program = find_program()
         text = server.configuration(self.files, record).encode()
@@ -108,10 +108,10 @@ class BrokerFolder:
             files.replace(self.files.unit(team, record), unit.encode())
 
     def issue(self, record: BrokerRecord, team: str, host: str) -> Token:
-        """Issue a host's certificate, with all else that it needs.
+        """Issue a host's certificate, and return the host's token.
 
         Raises:
-            StoreError: the CA is gone.
+            StoreError: the CA is missing.
         """
         pair = authority.issue_host(
             self._authority(), host, record.user(team, host), Validity.long()
@@ -126,13 +126,13 @@ class BrokerFolder:
         )
 
     def issue_witness(self, record: BrokerRecord) -> Pair:
-        """Issue the certificate by which a broker shows that it knows this very record."""
+        """Issue the certificate that only a broker with this revision of the record admits."""
         now = datetime.now(UTC)
         valid = Validity(now - _HOUR, now + _HOUR)
         return authority.issue_host(self._authority(), "witness", record.witness, valid)
 
     def running(self) -> Identity | None:
-        """Return the nats-server that runs with this configuration, if one does."""
+        """Return the process of nats-server with this configuration, if it runs."""
         try:
             pid = int(files.read(self.files.pid) or b"")
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -142,7 +142,7 @@ class BrokerFolder:
         return Identity.of(pid) if any(word.endswith(ours) for word in words) else None
 
     def signal_reload(self) -> bool:
-        """Tell the broker to read its configuration again; returns whether one runs."""
+        """Make the broker reload its configuration; return whether it runs."""
         process = self.running()
         return process is not None and process.signal(signal.SIGHUP)
 
@@ -155,7 +155,7 @@ class BrokerFolder:
 
 
 def _check(program: str, configuration: Path) -> None:
-    """Have nats-server read the configuration, and no more."""
+    """Let nats-server validate the configuration."""
     argv = [program, "-t", "-c", str(configuration)]
     with translate_os_errors(Path(program)):
         ended = asyncio.run(programs.capture(argv, timeout_seconds=_CHECK_SECONDS))

@@ -1,4 +1,4 @@
-"""The modules of this room that need the extra `teamd[hosts]`, loaded where they are used."""
+"""Load the modules of this package that need the extra `teamd[hosts]`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _EXTRA: Final = ("cryptography", "nats")
 
 
 def load(name: str) -> Any:
-    """Load a module of this room.
+    """Load a module of this package.
 
     Raises:
         TeamError: the extra is not installed.

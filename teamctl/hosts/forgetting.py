@@ -1,4 +1,4 @@
-"""`teamctl hosts forget`: a host that will not come back is waited for no longer."""
+"""`teamctl hosts forget`: drop a host that will not come back."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """A host that is known no more.
+    """A host that was dropped.
 
     Attributes:
-        dropped: how many lines waited for it; `None` where they could not be counted.
+        dropped: the number of lines that waited for it; `None` if they could not be counted.
     """
 
     host: str
@@ -33,10 +33,10 @@ class Forgotten:
 
 
 def forget(choice: TeamOptions, name: str) -> Forgotten:
-    """Take away all that is kept of another host, and what waits for it.
+    """Remove all files about another host, including lines that wait for it.
 
     Raises:
-        TeamError: there is no such host, the settings name it, or it is there.
+        TeamError: the host is unknown, named in the settings, or reachable.
     """
     hosts = other_hosts(choice)
     host = hosts.check(name)
@@ -63,7 +63,7 @@ def forget(choice: TeamOptions, name: str) -> Forgotten:
 def _count(hosts: FarHosts, host: str) -> int | None:
     try:
         return waiting(hosts.paths, host)
-    except StoreError:  # damaged: it goes all the same
+    except StoreError:  # damaged, and removed all the same
         return None
 
 
@@ -73,12 +73,12 @@ def _remove_files(places: HostPlaces, host: str) -> None:
         files.remove(path)
     for path in find_aside(outbox):
         files.remove(path)
-    files.append(outbox, b"", durable=False)  # last, and in any case: the postman sees that it goes
+    files.append(outbox, b"", durable=False)  # last, and always: the postman notices the removal
     files.remove(outbox)
 
 
 def _is_let_go(hosts: FarHosts, host: str) -> bool:
-    """Wait until the running postman shows the host no more."""
+    """Wait until the running postman no longer shows the host."""
     folder = HostPlaces(hosts.paths).root
 
     def look() -> bool | None:

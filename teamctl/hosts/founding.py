@@ -1,4 +1,4 @@
-"""`teamctl hosts init`: a broker, a CA, and certificates for the first hosts."""
+"""`teamctl hosts init`: create a broker, a CA, and certificates for the first hosts."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _ADDRESS: Final = re.compile(
 )
 _ID_BYTES: Final = 3
 _LAST_PORT: Final = 65_535
-_ELSEWHERE: Final = "192.0.2.1"  # of the documentation: no packet goes there
+_ELSEWHERE: Final = "192.0.2.1"  # reserved for documentation, so no packet gets there
 
 
 class NameTaken(TeamError):
-    """A name that another host of the team has."""
+    """Another host of the team has the name."""
 
     def __init__(self, name: str, hosts: Iterable[str]) -> None:
         known = ", ".join(hosts)
@@ -42,15 +42,15 @@ class NameTaken(TeamError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Founded:
-    """What `init` has made.
+    """The result of `init`.
 
     Attributes:
-        broker: its folder.
-        record: what it is set up for.
+        broker: the broker's folder.
+        record: the broker's record.
         team: the team's name.
-        name: of this host.
-        tokens: the files to carry, by the hosts they are for.
-        trusted: whether the own settings are in force at the next start or reload.
+        name: the name of this host.
+        tokens: the files to take to the other hosts, by host.
+        trusted: whether the changed settings take effect at the next start or reload.
     """
 
     broker: BrokerFolder
@@ -69,10 +69,10 @@ def found(
     addresses: Sequence[str],
     hosts: Sequence[str],
 ) -> Founded:
-    """Make this host the broker's, with certificates for it and the others.
+    """Set up this host as the broker's, with certificates for it and the other hosts.
 
     Raises:
-        TeamError: nats-server is not installed, it was done before, or a name is taken or wrong.
+        TeamError: nats-server is missing, a broker exists, or a name is taken or invalid.
     """
     find_program()
     paths = choice.existing_or_here()
@@ -95,7 +95,7 @@ def found(
         broker.certify_server(record)
         tokens = {host: write_token(paths, broker, record, team, host) for host in hosts}
         change.make(broker.issue(record, team, own))
-        broker.write(record)  # last: until then it can be begun anew
+        broker.write(record)  # last: until then `init` can be repeated
     return Founded(
         broker=broker, record=record, team=team, name=own, tokens=tokens, trusted=change.trusted
     )
@@ -107,12 +107,12 @@ def renew(
     """Give the broker a new certificate.
 
     Args:
-        choice: the team that is meant.
-        addresses: what else the others reach it under.
-        without: what they do not: an address that was mistyped.
+        choice: the team.
+        addresses: additional addresses by which other hosts reach the broker.
+        without: addresses to remove, such as a mistyped one.
 
     Raises:
-        TeamError: there is no broker here, or it would have no address.
+        TeamError: this host has no broker, or no address would be left.
     """
     paths = choice.existing()
     broker, _ = broker_of(paths)
@@ -130,7 +130,7 @@ def renew(
 
 
 def broker_of(paths: TeamPaths) -> tuple[BrokerFolder, BrokerRecord]:
-    """Return the broker of this host, which must have it.
+    """Return this host's broker.
 
     Raises:
         TeamError: it has none.
@@ -146,10 +146,10 @@ def broker_of(paths: TeamPaths) -> tuple[BrokerFolder, BrokerRecord]:
 
 
 def with_new_host(record: BrokerRecord, team: str, host: str) -> BrokerRecord:
-    """Return the record with one host more.
+    """Return the record with one more host.
 
     Raises:
-        NameTaken: there is one of that name.
+        NameTaken: a host has that name.
     """
     host = check_host_name(host)
     if record.find(team, host) is not None:
@@ -160,7 +160,7 @@ def with_new_host(record: BrokerRecord, team: str, host: str) -> BrokerRecord:
 def write_token(
     paths: TeamPaths, broker: BrokerFolder, record: BrokerRecord, team: str, host: str
 ) -> Path:
-    """Issue a host's certificate, and write the file that is carried there."""
+    """Issue a host's certificate, and write the token file for that host."""
     place = Keys(paths).token(host)
     directories.make_safe_directory(place.parent)
     files.replace(place, broker.issue(record, team, host).encode())
@@ -168,7 +168,7 @@ def write_token(
 
 
 def check_host_name(name: str) -> str:
-    """Return `name` if a host can have it.
+    """Return `name`, in lower case, if it is valid for a host.
 
     Raises:
         TeamError: it is not 1 to 64 of `A-Z a-z 0-9 _ -` with a letter or digit first.
@@ -194,7 +194,7 @@ def _new_record(listen: str, addresses: Sequence[str]) -> BrokerRecord:
 
 
 def _is_address(text: str) -> bool:
-    """Return whether it is the number of a machine, or may be its name."""
+    """Return whether the text is an IP address or may be a host name."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -210,7 +210,7 @@ def _check_address(address: str) -> str:
 
 
 def _reached_under(host: str) -> tuple[str, ...]:
-    """Return what other machines may call this one: where it listens, or its name and number."""
+    """Return the addresses for other machines: the listening address, or name and IP address."""
     if not is_any(host):
         return ("localhost",) if is_loopback(host) else (host,)
     names = [one for one in (socket.gethostname(), _outward_number()) if _is_address(one)]
@@ -218,7 +218,7 @@ def _reached_under(host: str) -> tuple[str, ...]:
 
 
 def _outward_number() -> str:
-    """Return the number from which this machine talks to others; empty where it has no network."""
+    """Return the IP address of outgoing packets; empty if the machine has no network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         try:
             asked.connect((_ELSEWHERE, 9))
@@ -228,6 +228,6 @@ def _outward_number() -> str:
 
 
 def _name_of_machine() -> str:
-    """Return a name for this host that people know it by."""
+    """Return a recognizable name for this host."""
     first = socket.gethostname().partition(".")[0]
     return first if NAME.fullmatch(first) else "h1"

@@ -1,4 +1,4 @@
-"""`teamctl hosts join`: all that a further host needs."""
+"""`teamctl hosts join`: set up another host of a team."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """How a host has joined.
+    """The result of `join`.
 
     Attributes:
-        token: that it was done with.
-        trusted: whether its settings are in force at the next start or reload.
-        troubles: why the broker does not answer now, for each of its addresses.
+        token: the token that was used.
+        trusted: whether the settings take effect at the next start or reload.
+        troubles: why the broker is unreachable now, for each of its addresses.
     """
 
     token: Token
@@ -35,10 +35,10 @@ class Joined:
 
 
 def join(choice: TeamOptions, file: Path) -> Joined:
-    """Make this machine the host that a token is for; to do it again changes nothing.
+    """Set up this machine as the token's host; repeating that changes nothing.
 
     Raises:
-        TeamError: it is no token, of another team, or expired; or this is another host already.
+        TeamError: the file is not a valid token, or expired, or this host has another name or team.
     """
     token = _read(file)
     check_token(token, str(file))

@@ -1,4 +1,4 @@
-"""Hosts that come and go once there is a broker: `teamctl hosts add` and `remove`."""
+"""`teamctl hosts add` and `remove`: change the hosts of a broker."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class MembershipChange:
 
     Attributes:
         broker: the broker's folder.
-        record: what it is set up for now.
+        record: the broker's new record.
         host: the host's name.
-        token: the file to carry there; `None` for one that was removed.
+        token: the file to take to the host; `None` for a removed host.
     """
 
     broker: BrokerFolder
@@ -35,11 +35,11 @@ class MembershipChange:
 
 
 class NoSuchHost(TeamError):
-    """A name that no host of the team has.
+    """No host of the team has the name.
 
     Attributes:
-        broker: the broker's folder, whose configuration was written anew.
-        record: what it is set up for.
+        broker: the broker's folder, with a rewritten configuration.
+        record: the broker's record.
     """
 
     def __init__(self, host: str, team: str, broker: BrokerFolder, record: BrokerRecord) -> None:
@@ -49,10 +49,10 @@ class NoSuchHost(TeamError):
 
 
 def add(choice: TeamOptions, host: str) -> MembershipChange:
-    """Admit one more host.
+    """Add a host.
 
     Raises:
-        TeamError: there is no broker here, or the name is taken.
+        TeamError: this host has no broker, or the name is taken.
     """
     paths = choice.existing()
     broker, _ = broker_of(paths)
@@ -72,10 +72,10 @@ def add(choice: TeamOptions, host: str) -> MembershipChange:
 
 
 def remove(choice: TeamOptions, host: str) -> MembershipChange:
-    """Admit a host no more.
+    """Remove a host.
 
     Raises:
-        TeamError: there is no broker here, no such host, or it is this one.
+        TeamError: this host has no broker, the host is unknown, or it is this one.
     """
     paths = choice.existing()
     broker, _ = broker_of(paths)
@@ -85,7 +85,7 @@ def remove(choice: TeamOptions, host: str) -> MembershipChange:
         _, record = broker_of(paths)
         found = record.find(team, host)
         if found is None:
-            broker.write(record)  # what a removal that was cut short has left
+            broker.write(record)  # completes an interrupted removal
             raise NoSuchHost(host, team, broker, record)
         if found == settings.hosts.name:
             raise TeamError(f"{found} is this host, which has the broker; it cannot be removed")

@@ -1,4 +1,4 @@
-"""This host's own part of a team over several hosts: its keys and its section of `team.toml`."""
+"""A host's own keys and its section of `team.toml`."""
 
 from __future__ import annotations
 
@@ -30,23 +30,20 @@ _MODE_BITS: Final = 0o777
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Where a host keeps what it proves itself with: a folder that nobody else can read."""
+    """The paths of a host's certificate and keys, in a folder that only its owner can read."""
 
     paths: TeamPaths
 
     @property
     def folder(self) -> Path:
-        """The folder of all of it."""
         return HostPlaces(self.paths).keys
 
     @property
     def cert(self) -> Path:
-        """The host's certificate."""
         return self.folder / "host.crt"
 
     @property
     def key(self) -> Path:
-        """The host's key."""
         return self.folder / "host.key"
 
     @property
@@ -56,25 +53,25 @@ class Keys:
 
     @property
     def broker(self) -> Path:
-        """The folder of the broker, on the host that has it."""
+        """The folder of the broker, on the broker's host."""
         return self.folder / "broker"
 
     def token(self, host: str) -> Path:
-        """The file that is carried to a host."""
+        """Return the path of the token file for a host."""
         return self.folder / "tokens" / f"{host}.token"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnChange:
-    """A settings file as it will be, found out before anything is written.
+    """A planned change of the settings file, computed before any write.
 
     Attributes:
         paths: of the team.
         file: the settings file.
-        old: its bytes; `None` where there is none.
-        new: what they will be.
+        old: its content; `None` if it does not exist.
+        new: its new content.
         trusted: whether nothing else in the file waits for the person's trust.
-        servers: those that this host uses: its own, where it had any.
+        servers: the host's broker addresses: its former ones, if it had any.
     """
 
     paths: TeamPaths
@@ -88,10 +85,10 @@ class OwnChange:
     def plan(
         cls, choice: TeamOptions, paths: TeamPaths, *, team: str, name: str, servers: Sequence[str]
     ) -> Self:
-        """Work out what the settings of the host `name` become.
+        """Compute the settings of the host `name`.
 
         Raises:
-            TeamError: this is another team, or another host of it.
+            TeamError: this is another team, or another host of the team.
         """
         file = paths.own_settings if choice.config is None else choice.settings_file(paths)
         old = read_file(file)
@@ -106,7 +103,7 @@ class OwnChange:
         places = {"cert": keys.cert, "key": keys.key, "ca": keys.ca}
         relative = {name: os.path.relpath(place, file.parent) for name, place in places.items()}
         known = reading.settings.hosts
-        if known.name == name and known.servers:  # the near end of a tunnel, say
+        if known.name == name and known.servers:  # for example the local end of a tunnel
             servers = known.servers
         told = {"name": name, "servers": list(servers), **relative}
         new = with_keys(new, HOSTS, told, path=file)
@@ -120,7 +117,7 @@ class OwnChange:
         )
 
     def make(self, token: Token) -> None:
-        """Write the keys, then the settings; all of it is on disk when this returns."""
+        """Write the keys, then the settings; all files are on disk when this returns."""
         keys = Keys(self.paths)
         self.paths.create()
         directories.make_safe_directory(keys.folder)
@@ -128,7 +125,7 @@ class OwnChange:
             files.replace(place, text.encode())
         if self.new == self.old:
             return
-        if self.trusted:  # the person has just asked for what is new
+        if self.trusted:  # the person has just asked for the change
             TrustStore().confirm(self.file, self.new, earlier=self.old or b"")
         directories.remove_placeholder(self.file)
         mode = _READABLE_FILE if self.old is None else self.file.stat().st_mode & _MODE_BITS
@@ -144,10 +141,10 @@ def _check_team(name: str, wanted: str) -> None:
 
 
 def check_token(token: Token, place: str) -> None:
-    """Refuse a token whose certificate is of no use.
+    """Refuse a token with an unusable certificate.
 
     Raises:
-        TeamError: it has expired, or its parts do not belong together.
+        TeamError: the certificate has expired, or the token's parts do not match.
     """
     pair = Pair(token.cert.encode(), token.key.encode())
     try:

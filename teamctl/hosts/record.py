@@ -1,4 +1,4 @@
-"""What a broker is set up for: addresses, and the hosts of each team that it serves."""
+"""The configuration data of a broker: its addresses, and the hosts of each team."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ _SERIAL_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRecord:
-    """A broker as it is set up.
+    """The configuration data of a broker.
 
     Attributes:
-        id: tells this broker from others of the machine.
-        listen: where it listens, `HOST:PORT`.
-        addresses: names and numbers that hosts reach it under; its certificate is for these.
-        teams: for each, its hosts, and for each of these a serial that is never used again: a
-            certificate is for name and serial, so that one that was removed stays refused when
-            another host gets the name.
-        revision: another one at each change.
+        id: distinguishes this broker from others on the machine.
+        listen: the listening address, `HOST:PORT`.
+        addresses: host names and IP addresses by which hosts reach it; its certificate is for
+            these.
+        teams: for each team its hosts, each with a serial that is never reused. Certificates
+            contain name and serial, so a removed certificate stays invalid when another host gets
+            the name.
+        revision: a random value that changes with each change.
     """
 
     id: str
@@ -35,7 +36,6 @@ class BrokerRecord:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
         return int(self.listen.rpartition(":")[2])
 
     @property
@@ -52,28 +52,28 @@ class BrokerRecord:
 
     @property
     def witness(self) -> str:
-        """The user that may nothing; a broker that admits it knows this very record."""
+        """A user without permissions; a broker that admits it uses this revision of the record."""
         return f"urn:teamd::{self.revision}"
 
     def user(self, team: str, host: str) -> str:
-        """Return what a host's certificate says, and the configuration admits."""
+        """Return the user in a host's certificate, which the configuration admits."""
         return f"urn:teamd:{team}:{host}:{self.teams[team][host]}"
 
     def find(self, team: str, host: str) -> str | None:
-        """Return a host's name as it is written here; they are compared without case."""
+        """Return a host's name in its recorded spelling, ignoring case, or `None`."""
         known = self.teams.get(team, {})
         return next((one for one in known if one.lower() == host.lower()), None)
 
     def with_host(self, team: str, host: str) -> Self:
-        """Return it with one host more."""
+        """Return the record with one more host."""
         return self._with(team, {**self.teams.get(team, {}), host: _new_serial()})
 
     def without_host(self, team: str, host: str) -> Self:
-        """Return it with one host less."""
+        """Return the record without a host."""
         return self._with(team, {k: v for k, v in self.teams[team].items() if k != host})
 
     def with_addresses(self, more: Iterable[str], *, without: Collection[str] = ()) -> Self:
-        """Return it with more addresses, and without some of those that it has."""
+        """Return the record with more addresses, and without some of the existing ones."""
         every = dict.fromkeys((*(one for one in self.addresses if one not in without), *more))
         return replace(self, addresses=tuple(every), revision=_new_serial())
 
@@ -81,7 +81,6 @@ class BrokerRecord:
         return replace(self, teams={**self.teams, team: hosts}, revision=_new_serial())
 
     def encode(self) -> bytes:
-        """Return it as it stands in a file."""
         known = {"format": FORMAT, "id": self.id, "listen": self.listen}
         document = {**known, "addresses": self.addresses, "teams": self.teams}
         document["revision"] = self.revision
@@ -89,10 +88,10 @@ class BrokerRecord:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read it from a file.
+        """Decode a record.
 
         Raises:
-            ValueError: it is none, or one of a later version.
+            ValueError: the data is invalid or from a later version.
         """
         try:
             found = json.loads(data)
@@ -115,12 +114,12 @@ def _new_serial() -> str:
 
 
 def is_any(host: str) -> bool:
-    """Return whether to listen there is to listen on all addresses."""
+    """Return whether the address means all addresses of the machine."""
     return host in ("0.0.0.0", "::")  # noqa: S104 -- compared, not bound
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches it."""
+    """Return whether only this machine can reach the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

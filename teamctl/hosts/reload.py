@@ -1,4 +1,4 @@
-"""A broker that runs reads its configuration again, and is asked whether it has."""
+"""Make a running broker reload its configuration, and verify that it has."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAUSE_SECONDS: Final = 0.1
 
 
 class Reload(Enum):
-    """How a reload went."""
+    """The result of a reload."""
 
     NOT_RUNNING = auto()
     IN_FORCE = auto()
@@ -31,10 +31,11 @@ class Reload(Enum):
 
 
 def reload(broker: BrokerFolder, record: BrokerRecord) -> Reload:
-    """Have the broker read its configuration again, and drop whom that does not admit.
+    """Make the broker reload its configuration and drop hosts that are no longer admitted.
 
-    nats-server does not say whether it has. So each revision of the configuration admits a witness
-    that no other admits, and it is in force once that is let in.
+    nats-server does not report whether it has reloaded. So each revision of the configuration
+    admits a witness user that no other revision admits; a successful login shows that it is in
+    force.
     """
     if not broker.signal_reload():
         return Reload.UNKNOWN if _listens(record) else Reload.NOT_RUNNING
@@ -44,7 +45,7 @@ def reload(broker: BrokerFolder, record: BrokerRecord) -> Reload:
 
 
 def _listens(record: BrokerRecord) -> bool:
-    """Return whether something listens there: a broker that was started in another way, say."""
+    """Return whether a server listens there, such as a broker that was started in another way."""
     place = urlsplit(record.nearest)
     try:
         socket.create_connection((place.hostname, place.port), timeout=_SECONDS).close()
@@ -65,7 +66,7 @@ async def _is_admitted(record: BrokerRecord, certificates: Certificates) -> bool
 
 @contextmanager
 def _witness(broker: BrokerFolder, record: BrokerRecord) -> Iterator[Certificates]:
-    """Issue the witness's certificate, for as long as the block lasts."""
+    """Issue the witness's certificate for the duration of the block."""
     folder = broker.files.folder
     found = Certificates(folder / "witness.crt", folder / "witness.key", broker.files.ca_cert)
     pair = broker.issue_witness(record)

@@ -1,4 +1,4 @@
-"""The configuration of nats-server, and a unit that runs it, as text."""
+"""Generate the configuration of nats-server, and a systemd unit for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ write_deadline: "5s"
 ping_interval: "2s"
 ping_max: 2
 """
-_WITNESS: Final = "teamd:witness"  # no team can be called that
+_WITNESS: Final = "teamd:witness"  # not a valid team name
 _UNIT: Final = """\
 # A user unit:
 #   systemctl --user enable --now {unit}
@@ -47,55 +47,51 @@ WantedBy=default.target
 
 @dataclass(frozen=True, slots=True)
 class BrokerFiles:
-    """The files of a broker, in a folder that nobody else can read."""
+    """The files of a broker, in a folder that only its owner can read."""
 
     folder: Path
 
     @property
     def record(self) -> Path:
-        """What it is set up for."""
+        """The broker's record."""
         return self.folder / "broker.json"
 
     @property
     def ca_cert(self) -> Path:
-        """The certificate of the CA."""
         return self.folder / "ca.crt"
 
     @property
     def ca_key(self) -> Path:
-        """The key of the CA: who has it can act as any host."""
+        """The key of the CA, whose holder can act as any host."""
         return self.folder / "ca.key"
 
     @property
     def cert(self) -> Path:
-        """The broker's own certificate."""
         return self.folder / "server.crt"
 
     @property
     def key(self) -> Path:
-        """The broker's own key."""
         return self.folder / "server.key"
 
     @property
     def configuration(self) -> Path:
-        """What nats-server reads."""
+        """The configuration file of nats-server."""
         return self.folder / "nats-server.conf"
 
     @property
     def pid(self) -> Path:
-        """What nats-server writes its process id to."""
+        """The pid file of nats-server."""
         return self.folder / "nats-server.pid"
 
     def unit(self, team: str, record: BrokerRecord) -> Path:
-        """Return the unit's file."""
         return self.folder / f"teamd-broker-{team}-{record.id}.service"
 
 
 def configuration(files: BrokerFiles, record: BrokerRecord) -> str:
-    """Return the configuration: TLS both ways, an account a team, a user a host.
+    """Return the configuration: mutual TLS, an account for each team, a user for each host.
 
-    A user is found by what its certificate says, and who has none is refused. A host may publish
-    in its own name only, and subscribe to its own mail only.
+    A user is identified by its certificate; clients without one are refused. A host may only
+    publish in its own name and subscribe to its own mail.
     """
     tls = {
         "cert_file": str(files.cert),
@@ -116,7 +112,7 @@ def configuration(files: BrokerFiles, record: BrokerRecord) -> str:
 
 
 def unit(files: BrokerFiles, record: BrokerRecord, team: str, program: str) -> str:
-    """Return a user unit of systemd that runs nats-server."""
+    """Return a systemd user unit for nats-server."""
     return _UNIT.format(
         unit=files.unit(team, record),
         team=team,
@@ -126,7 +122,7 @@ def unit(files: BrokerFiles, record: BrokerRecord, team: str, program: str) -> s
 
 
 def _witness(record: BrokerRecord) -> str:
-    """Return an account that nobody shares, with a user that may nothing in it."""
+    """Return an account for the witness alone, whose user has no permissions."""
     nothing = 'publish: { deny: [">"] }, subscribe: { deny: [">"] }'
     user = f"{{ user: {_quoted(record.witness)}, permissions: {{ {nothing} }} }}"
     return f"  {_quoted(_WITNESS)} {{\n    users: [ {user} ]\n  }}\n"
@@ -138,7 +134,7 @@ def _account(record: BrokerRecord, team: str) -> str:
 
 
 def _user(user: str, host: str) -> str:
-    """Return a user's line. Subjects are in lower case: names of hosts are compared without."""
+    """Return a user's line. Subjects are in lower case, because host names ignore case."""
     host = host.lower()
     publish, subscribe = [f"mail.*.{host}", f"roster.{host}"], [f"mail.{host}.*", "roster.*"]
     allowed = f"publish: {{ allow: {json.dumps(publish)} }}"
@@ -152,6 +148,6 @@ def _quoted(text: str) -> str:
 
 
 def _for_systemd(text: str) -> str:
-    """Quote a word of a command line, where systemd expands `%` and `$`."""
+    """Quote a word of a command line in a unit, in which systemd expands `%` and `$`."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + escaped.replace("%", "%%").replace("$", "$$") + '"'

@@ -1,4 +1,4 @@
-"""The file that is carried to another host: all it needs to belong to the team."""
+"""The token file for another host, with all that it needs to join the team."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ MAX_BYTES: Final = 1 << 16
 
 
 class NotAToken(TeamError):
-    """A file that no `hosts add` has written; `str()` names it."""
+    """The file was not written by `hosts add`; `str()` names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What a host needs to belong to a team over several hosts.
+    """The data that a host needs to join a team on several hosts.
 
     Attributes:
         team: the team's name.
-        name: the host's.
+        name: the host's name.
         servers: addresses of the broker.
         cert: the host's certificate, in PEM.
-        key: that belongs to it.
-        ca: the certificate of who issued it.
+        key: the key of that certificate.
+        ca: the certificate of the issuing CA.
     """
 
     team: str
@@ -40,19 +40,18 @@ class Token:
     ca: str
 
     def encode(self) -> bytes:
-        """Return it as it stands in its file."""
         return json.dumps({_KIND: _FORMAT, **asdict(self)}, indent=2).encode() + b"\n"
 
     @classmethod
     def decode(cls, data: bytes, *, place: str) -> Self:
-        """Read it from a file, which may come from anybody.
+        """Decode an untrusted token file.
 
         Args:
-            data: of the file.
-            place: its name, for the sentences.
+            data: the content of the file.
+            place: its name, for error messages.
 
         Raises:
-            NotAToken: it is none, or one of a later version.
+            NotAToken: the data is invalid or from a later version.
         """
         again = "`teamctl hosts add NAME` on the broker's host writes one"
         try:
