@@ -1,4 +1,4 @@
-"""The place of a check: bounded in the shared folder, and a clean clone that no liar can colour."""
+"""The place of a check: limited in the shared folder, and a clean clone that lies cannot affect."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 CHECK = "python3 -S tests/check.py"
 TEST = "import app\nassert app.double(2) == 4, app.double(2)\n"
-# None of the hooks that are planted below may run here, outside of every sandbox.
+# The hooks that are planted below must not run here, outside of every sandbox.
 OURS = (
     "-c", "user.name=ann", "-c", "user.email=ann@example.org", "-c", "core.hooksPath=/dev/null",
     "-c", "core.fsmonitor=false",
@@ -49,7 +49,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def check(place: CheckPlace, *commands: str, seconds: float = 30.0) -> tuple[Attempt, str]:
-    """Run a check; what came of it, and the end of its output."""
+    """Run a check; return its attempt and the end of its output."""
     output = Tail()
 
     async def run() -> Attempt:
@@ -65,7 +65,7 @@ def shared(tmp_path: Path) -> SharedFolder:
     return SharedFolder(tmp_path / "shared", partial(make_shell, tmp_path / "aside"))
 
 
-def test_only_status_0_of_every_command_passes(shared: SharedFolder) -> None:
+def test_a_check_passes_only_if_every_command_exits_with_status_0(shared: SharedFolder) -> None:
     attempt, output = check(shared, "echo one", "echo two; exit 3", "echo three")
     assert (attempt.status, attempt.why, attempt.command) == (3, "", "echo two; exit 3")
     assert output == "one\ntwo"
@@ -74,7 +74,9 @@ def test_only_status_0_of_every_command_passes(shared: SharedFolder) -> None:
     assert check(shared, "true) || (true", "false")[0].status == 2
 
 
-def test_time_output_and_memory_are_bounded(shared: SharedFolder, tmp_path: Path) -> None:
+def test_time_output_and_memory_of_a_check_are_limited(
+    shared: SharedFolder, tmp_path: Path
+) -> None:
     attempt, _ = check(shared, "sleep 60", seconds=0.5)
     assert attempt.status == OVERDUE
     assert attempt.why == "it took longer than 0.5 s, and was ended"
@@ -90,13 +92,15 @@ def test_time_output_and_memory_are_bounded(shared: SharedFolder, tmp_path: Path
 
 
 @pytest.mark.parametrize("command", ["kill -9 $$", "kill -TERM $$", "sh -c 'kill -9 $$'"])
-def test_what_was_killed_says_nothing(shared: SharedFolder, command: str) -> None:
-    """Nobody can tell who did it; how often is counted elsewhere."""
+def test_a_killed_check_counts_neither_as_passed_nor_as_failed(
+    shared: SharedFolder, command: str
+) -> None:
+    """The origin of the kill is unknown; kills are counted elsewhere."""
     with pytest.raises(CheckKilled):
         check(shared, command)
 
 
-def test_without_a_sandbox_nothing_runs_and_that_is_told(shared: SharedFolder) -> None:
+def test_without_a_sandbox_a_check_does_not_run_and_says_so(shared: SharedFolder) -> None:
     closed = SharedFolder(shared.folder, lambda *_: ClosedShell("commands are refused: why"))
     attempt, _ = check(closed, "true")
     assert (attempt.status, attempt.why) == (NOT_STARTED, "commands are refused: why")
@@ -104,7 +108,7 @@ def test_without_a_sandbox_nothing_runs_and_that_is_told(shared: SharedFolder) -
 
 
 class Repositories:
-    """The person's repository, and a teammate's clone of it."""
+    """The person's repository and a teammate's clone of it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -119,13 +123,13 @@ class Repositories:
         git(folder, "clone", "-q", "--shared", str(self.origin), str(self.work))
 
     def commit(self) -> str:
-        """Commit all that the teammate has done."""
+        """Commit all changes of the teammate."""
         git(self.work, "add", "-A")
         git(self.work, "commit", "-qm", "work", "--allow-empty")
         return git(self.work, "rev-parse", "HEAD")
 
     def clone(self, commit: str, *protect: str) -> CleanClone:
-        """Return the place in which a commit is checked."""
+        """Return the place for the check of a commit."""
         make = partial(make_shell, self.folder / "aside")
         return CleanClone(
             folder=self.folder / "place",
@@ -139,7 +143,7 @@ class Repositories:
         )
 
     def passes(self, *protect: str) -> bool:
-        """Return whether what the teammate has done passes."""
+        """Commit the teammate's changes; return whether they pass."""
         return check(self.clone(self.commit(), *protect), CHECK)[0].passed
 
 
@@ -152,7 +156,7 @@ def mend(both: Repositories) -> None:
     (both.work / "app.py").write_text("def double(n):\n    return 2 * n\n")
 
 
-def test_true_work_passes_and_nothing_stays(both: Repositories) -> None:
+def test_true_work_passes_and_its_place_is_removed(both: Repositories) -> None:
     mend(both)
     (both.work / "README").write_text("new")
     assert both.passes()
@@ -160,7 +164,7 @@ def test_true_work_passes_and_nothing_stays(both: Repositories) -> None:
 
 
 def nothing(both: Repositories) -> None:
-    """Claim it all the same."""
+    """Claim the task without any work."""
 
 
 def delete_the_test(both: Repositories) -> None:
@@ -183,12 +187,12 @@ def put_a_file_in_place_of_the_tests(both: Repositories) -> None:
 
 
 def add_beside_the_test(both: Repositories) -> None:
-    """What a program loads first that lies beside the script."""
+    """Add a module that Python prefers because it is beside the script."""
     (both.work / "tests/app.py").write_text("def double(n):\n    return 4\n")
 
 
 def leave_untracked(both: Repositories) -> None:
-    """It stands in the teammate's folder, and in no commit."""
+    """Change the test in the teammate's folder, but in no commit."""
     (both.work / ".gitignore").write_text("hidden\ntests\n")
     (both.work / "tests/check.py").write_text("")
     git(both.work, "update-index", "--assume-unchanged", "tests/check.py")
@@ -215,7 +219,7 @@ def plant_hooks(both: Repositories) -> None:
 
 
 def forge_an_object(both: Repositories) -> None:
-    """Keep an empty test under the name that the true one has."""
+    """Store an empty test under the object name of the true one."""
     name = git(both.work, "rev-parse", "HEAD:tests/check.py")
     (both.work / "empty").write_text("")
     empty_name = git(both.work, "hash-object", "-w", "empty")
@@ -232,19 +236,23 @@ LIES = (
 
 
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
-def test_no_lie_about_what_is_protected_passes(both: Repositories, lie: object) -> None:
+def test_a_false_claim_does_not_pass_by_any_change_of_protected_files(
+    both: Repositories, lie: object
+) -> None:
     assert callable(lie)
     lie(both)
     try:
         passed = both.passes()
     except NoPlace:
-        passed = False  # the clone could not be made of it
+        passed = False  # git could not clone the work
     assert not passed
 
 
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
-def test_the_same_with_true_work_passes(both: Repositories, lie: object) -> None:
-    """What stands in protected places is of no account: nobody is refused for it."""
+def test_true_work_passes_despite_changes_of_protected_files(
+    both: Repositories, lie: object
+) -> None:
+    """Changes of protected files are ignored, so they cause no refusal."""
     assert callable(lie)
     if lie is forge_an_object:
         pytest.skip("its own repository is broken then")
@@ -253,8 +261,8 @@ def test_the_same_with_true_work_passes(both: Repositories, lie: object) -> None
     assert both.passes()
 
 
-def test_what_a_program_loads_by_itself_has_to_be_protected(both: Repositories) -> None:
-    """The like of a `conftest.py`: the person names it, or a liar passes."""
+def test_files_that_a_program_loads_implicitly_must_be_protected(both: Repositories) -> None:
+    """For example a `conftest.py`: the person must list it, or a false claim passes."""
     for name in ("sitecustomize.py", "conftest.py"):
         (both.work / name).write_text("import os\nos._exit(0)\n")
     liar = "PYTHONPATH=. python3 -c 'import conftest; raise SystemExit(1)'"
@@ -263,8 +271,8 @@ def test_what_a_program_loads_by_itself_has_to_be_protected(both: Repositories) 
     assert not check(both.clone(commit, "tests/**", "**/conftest.py", "*.py"), liar)[0].passed
 
 
-def test_a_program_that_was_planted_is_not_on_the_path(both: Repositories) -> None:
-    """Not in the clone, and not in the home of a teammate: that of a check is a new one."""
+def test_a_planted_program_is_not_on_the_path(both: Repositories) -> None:
+    """Neither from the clone nor from the teammate's home: each check has a new home."""
     planted = both.work / "bin"
     planted.mkdir()
     (planted / "pytest-of-ours").write_text("#!/bin/sh\nexit 0\n")
@@ -273,13 +281,13 @@ def test_a_program_that_was_planted_is_not_on_the_path(both: Repositories) -> No
     assert attempt.status == 127
 
 
-def test_the_base_of_another_history_is_taken_as_well(both: Repositories) -> None:
+def test_work_without_a_common_history_is_checked_too(both: Repositories) -> None:
     git(both.work, "checkout", "-q", "--orphan", "other")
     mend(both)
     assert both.passes()
 
 
-def test_the_clone_knows_its_history_and_reads_the_base(both: Repositories) -> None:
+def test_the_clone_has_its_history_and_the_base(both: Repositories) -> None:
     mend(both)
     commit = both.commit()
     attempt, output = check(both.clone(commit), "git log --format=%H; git status --porcelain")
@@ -287,7 +295,7 @@ def test_the_clone_knows_its_history_and_reads_the_base(both: Repositories) -> N
     assert output.splitlines()[:2] == [commit, both.base]
 
 
-def test_work_is_committed_as_its_teammate(both: Repositories, tmp_path: Path) -> None:
+def test_work_is_committed_in_the_name_of_its_teammate(both: Repositories, tmp_path: Path) -> None:
     mend(both)
     (both.work / "new").write_text("x")
     shell = make_shell(tmp_path / "other", both.work, [both.origin / ".git/objects"])
@@ -301,7 +309,7 @@ def test_work_is_committed_as_its_teammate(both: Repositories, tmp_path: Path) -
     assert asyncio.run(work("x", name="alice")) == commit
 
 
-def test_no_commit_no_place(both: Repositories) -> None:
+def test_an_invalid_commit_cannot_be_checked(both: Repositories) -> None:
     with pytest.raises(NoPlace, match="is no commit"):
         check(both.clone("HEAD; true"), CHECK)
     with pytest.raises(NoPlace):
@@ -309,7 +317,7 @@ def test_no_commit_no_place(both: Repositories) -> None:
     assert not (both.folder / "place").exists()
 
 
-def test_what_commands_made_is_removed(tmp_path: Path) -> None:
+def test_files_of_commands_are_removed_without_following_links(tmp_path: Path) -> None:
     deep = tmp_path / "a" / "b"
     deep.mkdir(parents=True)
     (deep / "c").write_text("x")

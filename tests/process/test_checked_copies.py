@@ -1,4 +1,4 @@
-"""Checks of tasks whose owner has a working copy: of what it committed, with the person's tests."""
+"""Checks of tasks in working copies: the commits of the owner, with the person's tests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS = '[tasks]\nprotect = ["tests/**"]\n'
 
 
 class Scene:
-    """A project in git, and alice, who is to make a.txt like tests/expected.txt in her copy."""
+    """A project in git, where alice must make a.txt equal to tests/expected.txt in her copy."""
 
     def __init__(self, project: Project, settings: str = SETTINGS) -> None:
         self.project = project
@@ -37,11 +37,11 @@ class Scene:
 
     @property
     def folder(self) -> Path:
-        """Alice's copy."""
+        """The folder of alice's copy."""
         return self.copy.folder
 
     def judge(self, check: str = CHECK) -> dict[str, Any]:
-        """Have alice's claim checked, by a teamd that is started if need be; the attempt."""
+        """Check a claim of alice, with a teamd that is started if necessary; return the attempt."""
         task = claim(self.project, check, "--owner", "alice")
         if not self.project.paths.supervisor.exists():
             self.project.start()
@@ -67,7 +67,7 @@ def mend(scene: Scene) -> None:
     (scene.folder / "a.txt").write_text("yes\n")
 
 
-def test_uncommitted_work_is_committed_as_its_teammate_and_checked(scene: Scene) -> None:
+def test_uncommitted_work_is_committed_in_its_teammate_s_name_and_checked(scene: Scene) -> None:
     (scene.folder / "new.txt").write_text("new\n")
     assert scene.judge()["status"] == 1
     mend(scene)
@@ -82,14 +82,14 @@ def test_uncommitted_work_is_committed_as_its_teammate_and_checked(scene: Scene)
     ]  # fmt: skip
 
 
-def test_nobody_passes_by_editing_what_is_protected(scene: Scene) -> None:
+def test_editing_protected_files_does_not_make_a_check_pass(scene: Scene) -> None:
     (scene.folder / "tests/expected.txt").write_text("one\n")
     attempt = scene.judge()
     assert attempt["status"] == 1
     assert git(scene.folder, "show", "HEAD:tests/expected.txt") == "one"
 
 
-def test_work_that_no_commit_holds_is_not_proven(scene: Scene) -> None:
+def test_work_that_no_commit_contains_is_not_proven(scene: Scene) -> None:
     mend(scene)
     make_repository(scene.folder / "lib")
     attempt = scene.judge()
@@ -123,7 +123,7 @@ def without_a_repository(scene: Scene) -> None:
 
 
 def with_another_repository(scene: Scene) -> None:
-    """A folder of the person's, which no git may read for the teammate."""
+    """Link the repository to one of the person, which git must not read for the teammate."""
     other = make_repository(scene.project.root / "private", a="yes\n")
     git(other, "switch", "-qc", "team/alice")
     shutil.rmtree(scene.folder / ".git")
@@ -174,7 +174,7 @@ BROKEN: tuple[tuple[Callable[[Scene], None], str], ...] = (
 def test_a_copy_that_cannot_be_checked_fails_with_a_sentence(
     scene: Scene, breaks: Callable[[Scene], None], why: str
 ) -> None:
-    """The teammate hears of it, and nothing hangs."""
+    """The teammate is informed, and the task does not hang."""
     mend(scene)
     breaks(scene)
     attempt = scene.judge()
@@ -185,14 +185,14 @@ def test_a_copy_that_cannot_be_checked_fails_with_a_sentence(
 
 
 def everything(project: Project) -> str:
-    """Alice's mail, read or not."""
+    """Return alice's mail, read or not."""
     return project.mail("alice") + json.dumps(project.records("alice"))
 
 
 PLANTS = ("core.fsmonitor", "filter.x.clean", "filter.x.smudge", "diff.external", "diff.x.command")
 
 
-def test_what_is_planted_runs_in_no_process_of_the_person(scene: Scene) -> None:
+def test_planted_code_does_not_run_in_any_process_of_the_person(scene: Scene) -> None:
     mark = scene.project.root / "it-ran"
     for name in PLANTS:
         git(scene.project.folder, "config", "--file", str(scene.folder / ".git/config"), name,
@@ -201,15 +201,16 @@ def test_what_is_planted_runs_in_no_process_of_the_person(scene: Scene) -> None:
     for hook in ("pre-commit", "post-commit", "post-index-change", "reference-transaction"):
         path = scene.folder / ".git/hooks" / hook
         path.parent.mkdir(exist_ok=True)
-        path.write_text(f"#!/bin/sh\ntouch {mark}\nexit 0\n")  # in the sandbox it cannot
+        # inside the sandbox it cannot write there
+        path.write_text(f"#!/bin/sh\ntouch {mark}\nexit 0\n")
         path.chmod(0o755)
     mend(scene)
     assert scene.judge()["status"] == 0
     assert not mark.exists()
 
 
-def test_who_commits_after_a_kill_finds_no_lock_in_the_way(scene: Scene) -> None:
-    """A filter holds git up, and its checker is killed meanwhile."""
+def test_a_commit_after_a_kill_is_not_blocked_by_a_stale_lock(scene: Scene) -> None:
+    """A filter blocks git, and its checker is killed meanwhile."""
     config = str(scene.folder / ".git/config")
     held = "touch begun; test -e go || sleep 100; cat"
     git(scene.project.folder, "config", "--file", config, "filter.x.clean", held)
@@ -232,7 +233,9 @@ def test_who_commits_after_a_kill_finds_no_lock_in_the_way(scene: Scene) -> None
     assert tracked == [".gitattributes", "a.txt", "b.txt", "begun", "go", "tests/expected.txt"]
 
 
-def test_a_check_without_a_sandbox_runs_in_the_clone_and_git_in_a_sandbox(project: Project) -> None:
+def test_without_a_sandbox_the_check_runs_in_the_clone_but_git_in_a_sandbox(
+    project: Project,
+) -> None:
     scene = Scene(project, SETTINGS + '[tools]\nsandbox = "off"\n')
     mark = project.root / "it-ran"
     git(project.folder, "config", "--file", str(scene.folder / ".git/config"), "filter.x.clean",
@@ -244,7 +247,7 @@ def test_a_check_without_a_sandbox_runs_in_the_clone_and_git_in_a_sandbox(projec
     assert not mark.exists()
 
 
-def test_a_shallow_repository_is_checked_as_well(project: Project) -> None:
+def test_a_shallow_repository_can_be_checked(project: Project) -> None:
     (project.root / "deep/tests").mkdir(parents=True)
     deep = make_repository(project.root / "deep", **{"tests/expected": "yes\n"})
     for number in range(3):

@@ -1,4 +1,4 @@
-"""The processes of checks as the supervisor sees them, and judgements killed at any step."""
+"""The supervisor's view of check processes, and judgements killed at any step."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def board(paths: TeamPaths, who: str) -> Board:
 
 
 def claimed(paths: TeamPaths) -> str:
-    """Make a task with a check, and say that it is done; the name of the claim."""
+    """Create a task with a check and claim it as done; return the name of the claim."""
     task = board(paths, "lead").add("x", owner="alice", check="true")
     return board(paths, "alice").update(task.id, DONE).task.claim
 
@@ -56,7 +56,7 @@ def paths(tmp_path: Path) -> TeamPaths:
 
 
 class World:
-    """Some processes of checks, and what they do."""
+    """Some check processes and their behavior."""
 
     def __init__(self, paths: TeamPaths, journal: Journal) -> None:
         self.paths = paths
@@ -78,7 +78,7 @@ class World:
         self.checkers = Checkers(board(paths, TEAMD), children, lambda: self.seconds)
 
     def ends(self) -> int:
-        """Look again and again until a process has ended; its exit code."""
+        """Repeat the round until a process has ended; return its exit code."""
         codes: list[int] = []
 
         def look() -> list[int]:
@@ -104,7 +104,7 @@ def sleep(_: CheckStart) -> int:
     return ChildExit.STOPPED
 
 
-def test_each_claim_has_one_process_and_they_follow_each_other(world: World) -> None:
+def test_claims_are_checked_one_at_a_time_in_turn(world: World) -> None:
     world.deed = sleep
     for _ in range(3):
         claimed(world.paths)
@@ -119,7 +119,7 @@ def test_each_claim_has_one_process_and_they_follow_each_other(world: World) -> 
 
 
 @pytest.mark.slow
-def test_one_that_hangs_is_killed_and_its_claim_is_checked_again(world: World) -> None:
+def test_a_check_that_hangs_is_killed_and_its_claim_is_checked_again(world: World) -> None:
     world.deed, world.seconds = sleep, -299.5
     claimed(world.paths)
     assert world.ends() == -9
@@ -129,7 +129,7 @@ def test_one_that_hangs_is_killed_and_its_claim_is_checked_again(world: World) -
 
 
 @pytest.mark.slow
-def test_who_claims_no_more_is_checked_no_more(world: World) -> None:
+def test_the_check_of_a_withdrawn_claim_is_killed(world: World) -> None:
     world.deed = sleep
     claimed(world.paths)
     world.checkers.look()
@@ -140,7 +140,7 @@ def test_who_claims_no_more_is_checked_no_more(world: World) -> None:
     assert not world.checkers.pids()
 
 
-def test_a_change_that_nobody_told_of_is_found(world: World) -> None:
+def test_a_change_without_a_notification_is_found(world: World) -> None:
     world.checkers.look()
     claimed(world.paths)
     world.checkers.look()
@@ -150,7 +150,7 @@ def test_a_change_that_nobody_told_of_is_found(world: World) -> None:
     assert world.checkers.pids()
 
 
-def test_after_the_last_word_nothing_is_forked(world: World) -> None:
+def test_after_closing_no_check_is_forked(world: World) -> None:
     claimed(world.paths)
     world.checkers.close()
     world.checkers.look()
@@ -160,10 +160,10 @@ def test_after_the_last_word_nothing_is_forked(world: World) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("deed", ["claim", "pass", "fail"])
-def test_what_is_killed_at_any_step_is_found_by_the_next_and_told_once(
+def test_a_judgement_killed_at_any_step_is_completed_once_by_the_next_process(
     tmp_path: Path, deed: str
 ) -> None:
-    """A half judgement is none, and a whole one is not made again."""
+    """A partial judgement does not count, and a complete one is not repeated."""
     through, steps = False, 0
     while not through:
         steps += 1
@@ -197,7 +197,7 @@ EXPECTED: dict[str, Any] = {
 
 
 def look(paths: TeamPaths) -> tuple[TaskStatus, int, int, int, int]:
-    """The status of task 2, its attempts, and whom mail has told, each once."""
+    """Return the status of task 2, its number of attempts, and the numbers of distinct messages."""
     tasks, post = board(paths, "lead").read(), MailRouter(paths, durable=False, max_bytes=10**6)
     assert not tasks.damaged
     task = tasks.get("2")

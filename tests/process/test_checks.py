@@ -1,4 +1,4 @@
-"""Checks over real processes: whatever is killed, each claim is judged once, and by a whole run."""
+"""Checks with real processes: despite kills, each claim is judged once, by a complete run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.e2e.harness import Project
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
-# It says that it runs, sees whether another one does, and counts whole runs.
+# Records its start, detects a concurrent run, and counts complete runs.
 ALONE = "exec 7>>lock; flock -n 7 || { echo > twice; exit 1; }; echo $$ >> begun; sleep %s; %s"
 
 
@@ -27,7 +27,7 @@ def task(project: Project, task_id: str = "1") -> dict[str, Any]:
 
 
 def claim(project: Project, check: str, *options: str) -> str:
-    """Make a task with a check, and say that it is done; its id."""
+    """Create a task with a check and claim it as done; return its id."""
     made = json.loads(
         project.do("teamctl", "task", "add", "Work", "--check", check, *options, "--json")
     )
@@ -45,7 +45,7 @@ def wait_judged(project: Project, task_id: str, *, seconds: float = 60.0) -> dic
 
 
 def checker(project: Project) -> int | None:
-    """The pid of the process that checks now: a child of the supervisor that its log names."""
+    """Return the pid of the current checker: a child of the supervisor that its log names."""
     begun = {entry["pid"] for entry in project.log("teamd", "check begins")}
     with suppress(OSError):
         supervisor = project.supervisor
@@ -55,9 +55,9 @@ def checker(project: Project) -> int | None:
 
 
 def shells(pid: int | None) -> list[int]:
-    """The pids of bubblewrap and the shells below a checker, down to the one of the check.
+    """Return the pids of bubblewrap and the shells below a checker, down to the shell of the check.
 
-    What that has run is its own affair: it may be killed, and the check pass all the same.
+    The children of that shell are left out: a kill of them does not make the check invalid.
     """
     found = []
     with suppress(OSError):
@@ -74,8 +74,8 @@ def begun(project: Project) -> int:
 
 
 @pytest.mark.slow
-def test_a_teammate_is_believed_only_by_its_check(project: Project) -> None:
-    """It hears of a failure by mail, mends it, and the task is completed."""
+def test_a_teammate_s_claim_is_accepted_only_after_its_check_passes(project: Project) -> None:
+    """Mail informs the teammate of a failure; it repairs the work, and the task is completed."""
     done = ("task_update", {"task_id": "1", "status": "completed"})
     project.stage.play(
         "ann",
@@ -102,7 +102,7 @@ def test_a_teammate_is_believed_only_by_its_check(project: Project) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["checker", "command", "supervisor", "stopped"])
-def test_what_is_killed_is_checked_again_and_counts_for_nothing(
+def test_a_killed_check_is_repeated_and_its_first_run_does_not_count(
     project: Project, victim: str
 ) -> None:
     project.ask_no_service()
@@ -130,7 +130,7 @@ def test_what_is_killed_is_checked_again_and_counts_for_nothing(
 
 
 @pytest.mark.slow
-def test_a_check_that_hangs_is_ended_and_has_failed(project: Project) -> None:
+def test_a_check_that_hangs_is_ended_and_fails(project: Project) -> None:
     project.ask_no_service("[tasks]\ncheck_seconds = 0.5\n")
     project.start()
     judged = wait_judged(project, claim(project, "sleep 100"))
@@ -139,14 +139,14 @@ def test_a_check_that_hangs_is_ended_and_has_failed(project: Project) -> None:
     wait_until(lambda: "its check failed" in project.mail("lead"), what="the lead is told")
 
 
-def test_a_check_that_kills_itself_ends_as_a_failure(project: Project) -> None:
-    """For ever would be a task that hangs; a program that does so by itself is no kill."""
+def test_a_check_that_kills_itself_finally_fails(project: Project) -> None:
+    """Endless repeats would block the task; a program that always kills itself is no accident."""
     project.ask_no_service()
     project.start()
     path = project.paths.task(claim(project, "sleep 1; kill -9 $$"))
     project.do("teamd", "stop")
     document = json.loads(path.read_bytes())
-    path.write_text(json.dumps({**document, "kills": 20}))  # minutes, otherwise
+    path.write_text(json.dumps({**document, "kills": 20}))  # to skip minutes of repeats
     project.start()
     judged = wait_judged(project, "1")
     assert judged["attempts"][0]["why"] == (
@@ -155,7 +155,7 @@ def test_a_check_that_kills_itself_ends_as_a_failure(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_claim_that_is_taken_back_is_checked_no_more(project: Project) -> None:
+def test_the_check_of_a_withdrawn_claim_is_stopped(project: Project) -> None:
     project.ask_no_service()
     project.start()
     claim(project, "touch begun; sleep 100")
@@ -172,7 +172,7 @@ def test_a_claim_that_is_taken_back_is_checked_no_more(project: Project) -> None
     assert judged["status"] == "completed"
 
 
-def test_what_is_claimed_without_teamd_is_checked_at_its_start(project: Project) -> None:
+def test_a_claim_made_without_teamd_is_checked_at_its_start(project: Project) -> None:
     project.ask_no_service('[tasks]\ncheck = "test -e made"\n')
     project.enlist("ann")
     task_id = claim(project, "true")
@@ -189,8 +189,8 @@ def test_what_is_claimed_without_teamd_is_checked_at_its_start(project: Project)
     assert wait_judged(project, task_id)["status"] == "completed"
 
 
-def test_a_check_has_a_home_of_its_own(project: Project) -> None:
-    """What a teammate has put into its own, such as programs and settings, is not there."""
+def test_a_check_has_its_own_home(project: Project) -> None:
+    """A teammate's programs and settings in its own home are not there."""
     project.ask_no_service()
     project.start()
     task_id = claim(project, "ls -A ~ /tmp > home; test ! -e ~/mark && touch ~/mark /tmp/mark")
@@ -202,12 +202,16 @@ def test_a_check_has_a_home_of_its_own(project: Project) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_campaign_of_kills_hangs_no_task_and_completes_none_falsely(project: Project) -> None:
+def test_a_long_campaign_of_kills_blocks_no_task_and_completes_none_falsely(
+    project: Project,
+) -> None:
     campaign(project, claims=40, kills=50, seed=12)
 
 
 @pytest.mark.slow
-def test_a_short_campaign_of_kills(project: Project) -> None:
+def test_a_short_campaign_of_kills_blocks_no_task_and_completes_none_falsely(
+    project: Project,
+) -> None:
     campaign(project, claims=6, kills=6, seed=7)
 
 
@@ -248,8 +252,8 @@ def campaign(project: Project, *, claims: int, kills: int, seed: int) -> None:
 
 
 def assert_judged_once(project: Project, made: dict[str, int]) -> None:
-    """Each by the status of its command, and whoever has to hear of it hears of it once."""
-    # Who is told is written with the judgement; the mail itself follows, in a moment or once more.
+    """Check that each claim has the result of its command, and each recipient is informed once."""
+    # The recipients are recorded with the judgement; the mail follows later, maybe repeatedly.
     wait_until(lambda: not any("untold" in task(project, one) for one in made), what="all told")
     mail = [json.loads(line) for line in project.mail("lead").splitlines()]
     for one, status in made.items():

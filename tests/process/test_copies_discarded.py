@@ -1,4 +1,4 @@
-"""Nothing of a teammate's is lost by `discard`: what git cannot hold, hides, or learns too late."""
+"""`discard` loses no work, even work that git cannot store, hides, or sees too late."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def add_all(copy: Copy) -> None:
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_a_repository_inside_of_a_copy_is_put_aside_with_all_of_it(
+def test_a_repository_inside_of_a_copy_is_moved_aside_completely(
     paths: TeamPaths, copy: Copy, committed: bool
 ) -> None:
-    """A commit holds the name of its commit alone."""
+    """A commit contains only the id of the inner commit."""
     make_repository(copy.folder / "lib", work="hours of work\n")
     if committed:
         add_all(copy)
@@ -59,7 +59,7 @@ def test_a_repository_inside_of_a_copy_is_put_aside_with_all_of_it(
     assert not copy_status.look(paths, copy).any
 
 
-def test_a_repository_inside_of_a_copy_without_a_commit_is_put_aside(
+def test_a_repository_inside_of_a_copy_without_a_commit_is_moved_aside(
     paths: TeamPaths, copy: Copy
 ) -> None:
     inner = copy.folder / "lib"
@@ -70,7 +70,7 @@ def test_a_repository_inside_of_a_copy_without_a_commit_is_put_aside(
     assert (kept / "lib/new.txt").read_text() == "new\n"
 
 
-def test_a_commit_without_the_files_of_a_repository_inside_is_not_merged(
+def test_a_commit_without_the_files_of_an_inner_repository_is_not_merged(
     paths: TeamPaths, copy: Copy
 ) -> None:
     make_repository(copy.folder / "lib")
@@ -87,7 +87,7 @@ def test_a_commit_without_the_files_of_a_repository_inside_is_not_merged(
     assert merge(paths, "alice", Settings()).merged == 2, "it says where that comes from"
 
 
-def test_a_diff_names_a_repository_inside(paths: TeamPaths, copy: Copy) -> None:
+def test_a_diff_names_an_inner_repository(paths: TeamPaths, copy: Copy) -> None:
     make_repository(copy.folder / "lib")
     (copy.folder / "new.txt").write_text("new\n")
     with opened_diff(paths, copy) as file:
@@ -97,7 +97,9 @@ def test_a_diff_names_a_repository_inside(paths: TeamPaths, copy: Copy) -> None:
 
 
 @pytest.mark.parametrize("flag", ["assume-unchanged", "skip-worktree"])
-def test_work_that_git_was_told_not_to_see_is_seen(paths: TeamPaths, copy: Copy, flag: str) -> None:
+def test_changes_hidden_from_git_by_index_flags_are_found(
+    paths: TeamPaths, copy: Copy, flag: str
+) -> None:
     git(copy.folder, "update-index", f"--{flag}", "a.txt")
     assert not copy_status.look(paths, copy).any
     (copy.folder / "a.txt").write_text("hours of work\n")
@@ -110,7 +112,7 @@ def test_work_that_git_was_told_not_to_see_is_seen(paths: TeamPaths, copy: Copy,
     assert (copy.folder / "a.txt").read_text() == "one\n"
 
 
-def test_all_that_differs_goes_and_what_git_ignores_stays(paths: TeamPaths, copy: Copy) -> None:
+def test_discard_removes_all_changes_and_leaves_ignored_files(paths: TeamPaths, copy: Copy) -> None:
     commit(copy.folder, "mine", a="mine\n", n="n\n")
     (copy.folder / ".gitignore").write_text("kept\n")
     (copy.folder / "kept").write_text("kept\n")
@@ -130,12 +132,12 @@ def test_all_that_differs_goes_and_what_git_ignores_stays(paths: TeamPaths, copy
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_what_comes_while_a_copy_is_discarded_is_there_or_kept(
+def test_files_written_during_a_discard_are_still_there_or_kept(
     paths: TeamPaths, copy: Copy, force: bool
 ) -> None:
-    """A teammate at work: each text that it has written can be read somewhere afterwards."""
+    """A teammate keeps writing; each of its files can be read somewhere afterwards."""
     commit(copy.folder, "mine", a="mine\n")
-    discard(paths, "alice", force=True)  # so that there is something to go back from
+    discard(paths, "alice", force=True)  # creates changes that can be restored
     ended = threading.Event()
     written: list[str] = []
 
@@ -167,7 +169,7 @@ def test_what_comes_while_a_copy_is_discarded_is_there_or_kept(
 
 
 @pytest.mark.parametrize("place", [".gitignore", "sub/.gitattributes", ".git/HEAD", ".git/index"])
-def test_a_pipe_in_a_copy_is_named_and_holds_nobody_up(
+def test_a_pipe_in_a_copy_is_named_and_blocks_no_command(
     paths: TeamPaths, copy: Copy, place: str
 ) -> None:
     pipe = copy.folder / place
@@ -186,7 +188,7 @@ def test_a_pipe_in_a_copy_is_named_and_holds_nobody_up(
     assert not copy_status.look(paths, record.get(paths, "alice")).any
 
 
-def test_a_copy_is_removed_and_what_nobody_merged_is_kept(paths: TeamPaths, copy: Copy) -> None:
+def test_removing_a_copy_keeps_its_unmerged_work(paths: TeamPaths, copy: Copy) -> None:
     (copy.folder / "mine.txt").write_text("hours of work\n")
     kept = remove_one(paths, "alice")
     assert git(paths.home, "show", f"{kept}:mine.txt") == "hours of work"
@@ -196,7 +198,7 @@ def test_a_copy_is_removed_and_what_nobody_merged_is_kept(paths: TeamPaths, copy
     assert clone.make_copy(paths, "alice", "default", paths.home).copy.base == copy.base
 
 
-def test_a_copy_in_which_nobody_worked_leaves_nothing(paths: TeamPaths, copy: Copy) -> None:
+def test_removing_an_unused_copy_leaves_nothing(paths: TeamPaths, copy: Copy) -> None:
     before = git(paths.home, "for-each-ref", "refs/teamd/discarded")
     assert remove_one(paths, "alice") == ""
     assert git(paths.home, "for-each-ref", "refs/teamd/discarded") == before

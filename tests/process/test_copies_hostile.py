@@ -1,7 +1,7 @@
-"""What an agent plants in its working copy never runs outside of a sandbox, whatever is asked.
+"""Files that an agent plants in its working copy never run unsandboxed, for any command.
 
-Each plant is as somebody with all rights in the copy could make it, though commands in the sandbox
-cannot write most of these places. That plants are alive is seen by plain git, which runs them.
+Each plant assumes full rights in the copy, though sandboxed commands cannot write most of these
+places. Plain git runs the plants, which proves that they work.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ ALIASES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A repository of the person's and a copy of it with a commit, uncommitted and new files.
+    """A repository of the person, and a copy with a commit, uncommitted changes and new files.
 
     Attributes:
-        mark: made by whatever runs outside.
+        mark: a file that every planted command creates when it runs outside of a sandbox.
     """
 
     paths: TeamPaths
@@ -61,11 +61,11 @@ class Scene:
 
     @property
     def trap(self) -> str:
-        """A command that leaves the mark, wherever it may write."""
+        """A command that creates the mark, if it may write there."""
         return f"touch {self.mark}; cat"
 
     def plant_script(self, path: Path) -> None:
-        """Put the command into a program."""
+        """Write the command into a program."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"#!/bin/sh\n{self.trap}\n")
         path.chmod(0o755)
@@ -75,7 +75,7 @@ class Scene:
         git(self.source, "config", "--file", str(self.copy.folder / ".git/config"), name, value)
 
     def ask_everything(self) -> list[str]:
-        """Do all that a person can ask of a copy; what was refused."""
+        """Run all commands of a person on a copy; return the refusals."""
         refused = []
         for ask in (
             lambda: copy_status.look(self.paths, self.copy),
@@ -100,7 +100,7 @@ class Scene:
             file.read()
 
     def _commit(self) -> None:
-        """Commit as the agent would, by a repository without plants that has the same files."""
+        """Commit as the agent would, with a repository of the same files but without plants."""
         plain = self.mark.with_name("plain")
         folder = self.copy.folder / ".git"
         with suppress(OSError):
@@ -170,7 +170,7 @@ def plant_include(scene: Scene) -> None:
 
 
 def plant_submodule(scene: Scene) -> None:
-    """A submodule whose address is a command, and whose own settings run one."""
+    """Add a submodule whose address is a command, and whose own settings run one."""
     inner = make_repository(scene.copy.folder / "sub")
     git(inner, "config", "core.fsmonitor", scene.trap)
     url = f"ext::sh -c {scene.trap.replace(' ', '% ')}"
@@ -185,7 +185,7 @@ def plant_submodule(scene: Scene) -> None:
 
 
 def plant_link_to_source(scene: Scene) -> None:
-    """The copy's repository is the person's own: a reset there would be of the person's work."""
+    """Link the copy's repository to the person's: a reset would hit the person's work."""
     shutil.rmtree(scene.copy.folder / ".git")
     (scene.copy.folder / ".git").symlink_to(scene.source / ".git")
 
@@ -227,7 +227,7 @@ def plant_refs(scene: Scene) -> None:
 
 
 def plant_links(scene: Scene) -> None:
-    """Files that git writes lead to the person's."""
+    """Replace files that git writes by links to the person's files."""
     for name in ("index", "ORIG_HEAD", "logs/HEAD"):
         (scene.copy.folder / ".git" / name).unlink(missing_ok=True)
         (scene.copy.folder / ".git" / name).symlink_to(scene.source / "a.txt")
@@ -236,7 +236,7 @@ def plant_links(scene: Scene) -> None:
 
 
 def plant_replacements(scene: Scene) -> None:
-    """History that is another one where replacements and grafts count."""
+    """Change the history by replacements and grafts."""
     folder = scene.copy.folder
     other = git(folder, "commit-tree", "HEAD^{tree}", "-m", "other")
     git(folder, "replace", "HEAD", other)
@@ -252,9 +252,7 @@ PLANTS: Final[dict[str, Callable[[Scene], None]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plant", PLANTS)
-def test_what_is_planted_in_a_copy_runs_in_no_command_of_the_person(
-    plant: str, scene: Scene
-) -> None:
+def test_planted_code_does_not_run_in_any_command_of_the_person(plant: str, scene: Scene) -> None:
     before = git(scene.source, "rev-parse", "HEAD")
     PLANTS[plant](scene)
     refused = scene.ask_everything()
@@ -268,7 +266,7 @@ def test_what_is_planted_in_a_copy_runs_in_no_command_of_the_person(
 
 
 @pytest.mark.parametrize("plant", ["hooks", "settings", "fsmonitor", "filter", "include", "file"])
-def test_plain_git_would_run_what_is_planted(plant: str, scene: Scene) -> None:
+def test_plain_git_would_run_planted_code(plant: str, scene: Scene) -> None:
     PLANTS[plant](scene)
     git(scene.copy.folder, "status", check=False)
     git(scene.copy.folder, "add", "-A", check=False)
@@ -277,8 +275,8 @@ def test_plain_git_would_run_what_is_planted(plant: str, scene: Scene) -> None:
 
 
 @pytest.mark.slow
-def test_the_settings_of_the_person_s_own_repository_count_there(scene: Scene) -> None:
-    """Its hooks run at a merge as at the person's own, and one that fails leaves all as it was."""
+def test_the_settings_of_the_person_s_own_repository_apply_to_merges(scene: Scene) -> None:
+    """Its hooks run as in a merge by the person, and a failing hook changes nothing."""
     git(scene.copy.folder, "add", "-A")
     git(scene.copy.folder, "commit", "-qm", "all")
     hook = scene.source / ".git/hooks/commit-msg"
@@ -298,8 +296,8 @@ def test_the_settings_of_the_person_s_own_repository_count_there(scene: Scene) -
     assert git(scene.source, "log", "--format=%s", "--no-merges") == "All of it\nfirst"
 
 
-def test_objects_that_are_not_sound_or_not_there_are_refused(scene: Scene) -> None:
-    """A tree with a repository's own folder in it, and a commit whose parent is hidden."""
+def test_damaged_or_missing_objects_are_refused(scene: Scene) -> None:
+    """A commit whose parent is missing, hidden by a forged shallow file."""
     folder = scene.copy.folder
     blob = git(folder, "hash-object", "-w", "a.txt")
     scene_tree = folder.with_name("listing")

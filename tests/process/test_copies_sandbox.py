@@ -1,4 +1,4 @@
-"""What commands of a teammate that works in a copy reach: nothing else of the project."""
+"""Commands of a teammate with a working copy reach nothing else of the project."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.waiting import until
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A repository of the person's with copies for alice and carl; bob works in the folder."""
+    """A repository of the person with copies for alice and carl; bob works in the folder itself."""
 
     paths: TeamPaths
     alice: Copy
@@ -42,7 +42,7 @@ class Scene:
         return self.paths.home
 
     def shell(self, name: str, **tools: object) -> Shell:
-        """What starts the commands of one of them."""
+        """Return the shell of a teammate."""
         copies = {"alice": self.alice, "carl": self.carl}
         copy = copies.get(name)
         settings = Settings(
@@ -53,7 +53,7 @@ class Scene:
         return build_shell(self.paths, name, settings, "coder", probe(), origin=origin)
 
     def box(self, name: str, shell: Shell) -> Toolbox:
-        """The tools of one of them."""
+        """Return the tools of a teammate."""
         jobs = Jobs(self.paths.jobs(name), ring=lambda: None)
         bash = Bash(shell=shell, timeout_seconds=60, output_bytes=9000)
         return Toolbox(
@@ -68,7 +68,7 @@ class Scene:
         )
 
     def run(self, name: str, *commands: str, **tools: object) -> list[str]:
-        """Run commands of a teammate; what the model would read of each."""
+        """Run commands of a teammate; return the model's view of each result."""
 
         async def run() -> list[str]:
             with closing(self.shell(name, **tools)) as shell:
@@ -90,14 +90,14 @@ def scene(tmp_path: Path) -> Scene:
 
 @pytest.fixture
 def system_scene() -> Iterator[Scene]:
-    """A project in one of the system's folders, all of which commands may read."""
+    """A project in a system folder, which commands may read completely."""
     folder = Path(mkdtemp(prefix="teamd-test-", dir="/opt"))
     folder.chmod(0o755)
     yield make_scene(folder / "project")
     shutil.rmtree(folder)
 
 
-def test_commands_commit_in_the_copy_as_their_teammate(scene: Scene) -> None:
+def test_commands_commit_in_the_copy_in_their_teammate_s_name(scene: Scene) -> None:
     said = scene.run(
         "alice", "echo x > a.txt; git commit -qam mine && git log -1 --format='%an <%ae> %s'"
     )
@@ -107,7 +107,7 @@ def test_commands_commit_in_the_copy_as_their_teammate(scene: Scene) -> None:
 
 
 def check_reach(scene: Scene, **tools: object) -> None:
-    """See that alice's commands reach her copy and the objects, which they cannot change."""
+    """Check that alice's commands reach her copy, and read but cannot change the objects."""
     objects = scene.alice.origin.objects
     seen, other, team, read, _, *written = scene.run(
         "alice",
@@ -115,7 +115,7 @@ def check_reach(scene: Scene, **tools: object) -> None:
         f"cat {scene.carl.folder}/a.txt",
         f"ls -A {scene.paths.root} {scene.paths.work}",
         f"ls {objects} | wc -l; cat a.txt",
-        f"touch {scene.source}/x",  # in a folder of the sandbox's own, if anywhere
+        f"touch {scene.source}/x",  # creates a file only in the sandbox, if at all
         f"touch {objects}/x",
         f"rm -rf {objects}/pack {objects}/??",
         f"mv {objects} {objects}-2",
@@ -139,13 +139,13 @@ def test_commands_see_the_copy_and_nothing_else_of_the_project(scene: Scene) -> 
 
 
 @pytest.mark.slow
-def test_nor_where_the_folder_around_the_project_may_be_read(scene: Scene) -> None:
+def test_a_readable_parent_folder_does_not_reveal_the_project(scene: Scene) -> None:
     check_reach(scene, read=(scene.source.parent,))
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root writes there")
-def test_nor_where_the_project_lies_in_a_folder_of_the_system(system_scene: Scene) -> None:
+def test_a_project_in_a_system_folder_is_not_revealed(system_scene: Scene) -> None:
     check_reach(system_scene)
     red = TeamPaths(system_scene.source / ".teams/red")
     red.create()
@@ -158,7 +158,7 @@ def test_nor_where_the_project_lies_in_a_folder_of_the_system(system_scene: Scen
 
 @pytest.mark.slow
 def test_the_repository_of_a_copy_is_protected(scene: Scene) -> None:
-    """Git would run its hooks and settings as whoever asks it something there."""
+    """Git would run its hooks and settings with the rights of any user who uses it there."""
     folder = scene.alice.folder
     said = scene.run(
         "alice",
@@ -204,7 +204,7 @@ def test_git_in_a_copy_changes_protected_files_and_sees_no_placeholder(
 
 
 def test_git_in_a_copy_stashes_and_removes_new_files(scene: Scene) -> None:
-    """Git would try in vain to remove the empty folders in the place of the team's own."""
+    """Otherwise git would fail to remove the empty folders that hide the team directories."""
     stashed, popped, cleaned = scene.run(
         "alice",
         "echo x >> a.txt; echo n > new; git stash -u && git status --short",
@@ -216,8 +216,8 @@ def test_git_in_a_copy_stashes_and_removes_new_files(scene: Scene) -> None:
     assert cleaned == "Removing new\n M a.txt"
 
 
-def test_a_teammate_in_the_shared_folder_cannot_lead_a_copy_to_other_objects(scene: Scene) -> None:
-    """What stands in that place is shown to others, and may be a folder of the person's."""
+def test_a_teammate_in_the_shared_folder_cannot_point_a_copy_to_other_objects(scene: Scene) -> None:
+    """The folder at that place is visible to others, and could be a folder of the person."""
     said = scene.run(
         "bob",
         "echo /root > .git/objects/info/alternates",
@@ -231,7 +231,9 @@ def test_a_teammate_in_the_shared_folder_cannot_lead_a_copy_to_other_objects(sce
     assert scene.run("alice", "git log --format=%s") == ["first"]
 
 
-def test_a_copy_whose_source_was_replaced_shows_nothing_of_what_stands_there(scene: Scene) -> None:
+def test_a_copy_whose_objects_folder_was_replaced_does_not_reveal_the_replacement(
+    scene: Scene,
+) -> None:
     objects, secret = scene.alice.origin.objects, scene.source.parent / "secret"
     secret.mkdir()
     (secret / "key").write_text("canary")
@@ -241,8 +243,8 @@ def test_a_copy_whose_source_was_replaced_shows_nothing_of_what_stands_there(sce
     assert "canary" not in said
 
 
-def test_a_teammate_merges_what_the_person_has_committed_since(scene: Scene) -> None:
-    """As the sentence about a conflict says: the objects are there."""
+def test_a_teammate_can_merge_later_commits_of_the_person(scene: Scene) -> None:
+    """As the error about a conflict says: the objects are there."""
     new = commit(scene.source, "since", c="c\n")
     assert scene.run("alice", f"git merge -q {new} && cat c.txt") == ["c"]
 

@@ -1,4 +1,4 @@
-"""Of which repositories there can be a working copy, and what a sentence says of all others."""
+"""The repositories that can have working copies, and the errors for all others."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def make(paths: TeamPaths, name: str = "alice") -> CopyResult:
 
 
 def copied(paths: TeamPaths) -> Copy:
-    """Have a repository as `make_repository` makes it, and alice's copy of it."""
+    """Make a repository with `make_repository`; return alice's copy of it."""
     copy_project(paths.home, "alice")
     return record.get(paths, "alice")
 
 
 def refusal(paths: TeamPaths) -> str:
-    """Return why no copy is made; nothing may be left of it."""
+    """Return the reason for refusing a copy; check that nothing is left of it."""
     with pytest.raises(TeamError) as refused:
         make(paths)
     left = [one.name for one in paths.work.iterdir()]
@@ -67,7 +67,7 @@ def work_in(copy: Copy, text: str = "by alice\n") -> None:
     git(copy.folder, "commit", "-qam", "by alice")
 
 
-def test_no_repository_is_refused(paths: TeamPaths) -> None:
+def test_a_folder_without_a_repository_is_refused(paths: TeamPaths) -> None:
     assert refusal(paths) == (
         f"{paths.home} is no working tree of a git repository, so there can be no working copy of "
         "it; `git init` and a first commit make it one"
@@ -127,7 +127,7 @@ def test_a_repository_of_another_user_is_refused(paths: TeamPaths) -> None:
         make(paths)
 
 
-def test_a_shallow_clone_will_do(paths: TeamPaths, tmp_path: Path) -> None:
+def test_a_shallow_clone_can_be_copied(paths: TeamPaths, tmp_path: Path) -> None:
     other = make_repository(tmp_path / "other")
     commit(other, "second", a="second\n")
     shutil.rmtree(paths.home)
@@ -142,7 +142,9 @@ def test_a_shallow_clone_will_do(paths: TeamPaths, tmp_path: Path) -> None:
     assert (paths.home / "a.txt").read_text() == "by alice\n"
 
 
-def test_a_detached_head_will_do_but_for_a_merge(paths: TeamPaths) -> None:
+def test_a_repository_with_a_detached_head_can_be_copied_but_not_merged_into(
+    paths: TeamPaths,
+) -> None:
     make_repository(paths.home)
     git(paths.home, "checkout", "-q", "--detach")
     copy = make(paths).copy
@@ -155,7 +157,7 @@ def test_a_detached_head_will_do_but_for_a_merge(paths: TeamPaths) -> None:
     )
 
 
-def test_a_working_tree_of_git_worktree_will_do(paths: TeamPaths, tmp_path: Path) -> None:
+def test_a_linked_working_tree_can_be_copied(paths: TeamPaths, tmp_path: Path) -> None:
     other = make_repository(tmp_path / "other")
     shutil.rmtree(paths.home)
     git(other, "worktree", "add", "-q", "-b", "side", str(paths.home))
@@ -171,7 +173,7 @@ def test_a_working_tree_of_git_worktree_will_do(paths: TeamPaths, tmp_path: Path
     assert (paths.home / "a.txt").read_text() == "by alice\n"
 
 
-def test_uncommitted_changes_are_not_in_it_and_the_person_is_told(paths: TeamPaths) -> None:
+def test_uncommitted_changes_are_not_copied_and_the_person_is_informed(paths: TeamPaths) -> None:
     make_repository(paths.home)
     (paths.home / "a.txt").write_text("mine\n")
     (paths.home / "new.txt").write_text("mine\n")
@@ -184,7 +186,9 @@ def test_uncommitted_changes_are_not_in_it_and_the_person_is_told(paths: TeamPat
     assert (paths.home / "a.txt").read_text() == "mine\n"
 
 
-def test_submodules_are_empty_and_the_person_is_told(paths: TeamPaths, tmp_path: Path) -> None:
+def test_submodules_are_empty_in_a_copy_and_the_person_is_informed(
+    paths: TeamPaths, tmp_path: Path
+) -> None:
     inner = make_repository(tmp_path / "inner")
     make_repository(paths.home)
     git(paths.home, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "lib")
@@ -197,7 +201,7 @@ def test_submodules_are_empty_and_the_person_is_told(paths: TeamPaths, tmp_path:
     assert (paths.home / "lib/a.txt").read_text() == "one\n"
 
 
-def test_what_git_lfs_keeps_is_a_pointer_and_the_person_is_told(paths: TeamPaths) -> None:
+def test_git_lfs_files_are_pointers_in_a_copy_and_the_person_is_informed(paths: TeamPaths) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
     make_repository(paths.home, a="one\n", large=pointer)
     (paths.home / ".gitattributes").write_text("large.txt filter=lfs diff=lfs merge=lfs -text\n")
@@ -209,7 +213,7 @@ def test_what_git_lfs_keeps_is_a_pointer_and_the_person_is_told(paths: TeamPaths
     assert copy_status.look(paths, made.copy).uncommitted == ()
 
 
-def test_what_is_read_of_git_is_in_english_and_hooks_have_the_person_s_language(
+def test_output_that_is_parsed_is_in_english_and_hooks_have_the_person_s_language(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
@@ -221,10 +225,8 @@ def test_what_is_read_of_git_is_in_english_and_hooks_have_the_person_s_language(
     assert source.run("merge", quiet=False).stdout == b"de_DE.UTF-8\n"
 
 
-def test_a_small_pack_of_large_files_takes_no_memory_of_the_person_s(
-    paths: TeamPaths, tmp_path: Path
-) -> None:
-    """Git reads a file as a whole unless it is told to be large: 300 KB took 300 MB."""
+def test_a_small_pack_of_large_files_needs_little_memory(paths: TeamPaths, tmp_path: Path) -> None:
+    """Git reads a whole file into memory below its limit for large files: 300 KB took 300 MB."""
     make_repository(paths.home)
     other = make_repository(tmp_path / "other")
     (other / "zeros").write_bytes(bytes(1 << 25))
@@ -246,19 +248,19 @@ def test_a_small_pack_of_large_files_takes_no_memory_of_the_person_s(
     assert (tmp_path / "most").read_text() == "4194304\n"
 
 
-def test_sha256_will_do(paths: TeamPaths) -> None:
+def test_a_sha256_repository_can_be_copied(paths: TeamPaths) -> None:
     git(paths.home, "init", "-q", "--object-format=sha256")
     work_in(copied(paths))
     assert merge(paths, "alice", Settings()).merged == 1
 
 
-def test_collecting_garbage_in_the_source_takes_nothing_from_a_copy(paths: TeamPaths) -> None:
-    """Not its base, though the branch is gone; nor what the agent wrote as the source once had."""
+def test_garbage_collection_in_the_source_takes_nothing_from_a_copy(paths: TeamPaths) -> None:
+    """Neither its base, whose branch is gone, nor agent's objects that the source once had."""
     make_repository(paths.home)
     lost = commit(paths.home, "lost", a="lost\n")
     copy = make(paths).copy
     commit(paths.home, "unreachable", b="only here\n")
-    (copy.folder / "b.txt").write_text("only here\n")  # the source has this object, for now
+    (copy.folder / "b.txt").write_text("only here\n")  # the source has this object for now
     with open_sandboxed_git(paths, copy.folder, copy.origin, writable=True) as confined:
         confined.do("git commit -qam 'by alice'")  # as in the agent's own sandbox
     git(paths.home, "checkout", "-q", "--orphan", "other")
@@ -273,7 +275,7 @@ def test_collecting_garbage_in_the_source_takes_nothing_from_a_copy(paths: TeamP
 
 
 @pytest.mark.parametrize("name", ["KILL", "TERM"])
-def test_git_that_somebody_kills_says_nothing_about_the_copy(paths: TeamPaths, name: str) -> None:
+def test_a_killed_git_is_not_blamed_on_the_copy(paths: TeamPaths, name: str) -> None:
     copy = copied(paths)
     with (
         open_sandboxed_git(paths, copy.folder, copy.origin) as confined,
@@ -283,8 +285,8 @@ def test_git_that_somebody_kills_says_nothing_about_the_copy(paths: TeamPaths, n
 
 
 @pytest.mark.strace
-def test_a_sandbox_that_is_killed_as_it_begins_is_waited_for_by_nobody(paths: TeamPaths) -> None:
-    """What bubblewrap forks waits for its word first, with git's outputs open: for ever, then."""
+def test_a_sandbox_killed_at_its_start_does_not_block_git_for_ever(paths: TeamPaths) -> None:
+    """The child of bubblewrap waits for its parent's word, and would keep git's outputs open."""
     copy = copied(paths)
     killed_at_its_word = ("strace", "-qq", "-o", "/dev/null", "-e", "inject=write:signal=KILL")
     with open_sandboxed_git(paths, copy.folder, copy.origin) as confined:
@@ -293,8 +295,8 @@ def test_a_sandbox_that_is_killed_as_it_begins_is_waited_for_by_nobody(paths: Te
             begun.do("git status")
 
 
-def test_a_placeholder_in_a_copy_may_go_away_while_git_begins(paths: TeamPaths) -> None:
-    """A mount that is made on it would go with it, and what bubblewrap does next would fail."""
+def test_a_placeholder_in_a_copy_may_vanish_while_git_starts(paths: TeamPaths) -> None:
+    """A mount on it would vanish too, and the next step of bubblewrap would fail."""
     copy = copied(paths)
     inner = copy.folder / ".team"
     shown = {}
@@ -309,10 +311,10 @@ def test_a_placeholder_in_a_copy_may_go_away_while_git_begins(paths: TeamPaths) 
 
 @pytest.mark.parametrize("name", ["HEAD", "index", "packed-refs", "shallow"])
 @pytest.mark.parametrize("kind", ["pipe", "link"])
-def test_what_a_command_puts_in_the_place_of_gits_own_files_is_not_read(
+def test_replacements_of_git_s_own_files_are_not_read(
     paths: TeamPaths, name: str, kind: str
 ) -> None:
-    """Git would wait at a pipe for ever, and quote what it cannot read of `shallow`."""
+    """Git would wait for a pipe for ever, and print lines of `shallow` that it cannot parse."""
     make_repository(paths.home)
     path = paths.home / ".git" / name
     secret = paths.home.parent / "secret"
@@ -333,7 +335,7 @@ def test_what_a_command_puts_in_the_place_of_gits_own_files_is_not_read(
         assert said == f"{path} is no file, and git would read it; look at it, and remove it"
 
 
-def test_where_a_history_is_cut_off_is_read_from_a_file_alone(paths: TeamPaths) -> None:
+def test_the_shallow_boundary_is_read_from_a_regular_file_only(paths: TeamPaths) -> None:
     copy = copied(paths)
     shallow = paths.home / ".git/shallow"
     head = read_head(Source.of(paths.home))
@@ -348,7 +350,7 @@ def test_where_a_history_is_cut_off_is_read_from_a_file_alone(paths: TeamPaths) 
             clone.hand_over(confined, head)
 
 
-def test_teams_of_one_project_do_not_share_names(paths: TeamPaths) -> None:
+def test_teams_of_one_project_have_separate_refs(paths: TeamPaths) -> None:
     make_repository(paths.home)
     other = TeamPaths(paths.home / ".teams/red")
     other.create()
@@ -360,7 +362,7 @@ def test_teams_of_one_project_do_not_share_names(paths: TeamPaths) -> None:
 
 @pytest.mark.parametrize("name", ["a:b", "a\nb", 'a"\n\\b', "a b"])
 def test_a_project_may_have_any_name(tmp_path: Path, name: str) -> None:
-    """A colon or a line's end parts the folders in a list of git's."""
+    """A colon or line end separates the folders in a list of git."""
     odd = TeamPaths(make_repository(tmp_path / name) / ".team")
     odd.create()
     copy = make(odd).copy
@@ -374,7 +376,7 @@ def test_a_project_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert merge(odd, "alice", Settings()).merged == 1
 
 
-def test_a_device_in_the_place_of_a_ref_is_not_read(paths: TeamPaths) -> None:
+def test_a_device_in_place_of_a_ref_is_not_read(paths: TeamPaths) -> None:
     make_repository(paths.home)
     copy = make(paths).copy
     (copy.folder / ".git/refs/heads/team/alice").unlink()
@@ -405,7 +407,7 @@ def test_a_merge_that_conflicts_names_the_files_and_changes_nothing(paths: TeamP
     assert (paths.home / "a.txt").read_text() == "both\n"
 
 
-def test_a_merge_over_files_that_are_not_tracked_changes_nothing(paths: TeamPaths) -> None:
+def test_a_merge_over_untracked_files_changes_nothing(paths: TeamPaths) -> None:
     copy = copied(paths)
     (copy.folder / "new.txt").write_text("by alice\n")
     git(copy.folder, "add", "new.txt")
@@ -416,7 +418,7 @@ def test_a_merge_over_files_that_are_not_tracked_changes_nothing(paths: TeamPath
     assert (paths.home / "new.txt").read_text() == "mine\n"
 
 
-def test_what_is_on_another_branch_is_not_passed_over(paths: TeamPaths) -> None:
+def test_work_on_another_branch_is_not_ignored(paths: TeamPaths) -> None:
     copy = copied(paths)
     git(copy.folder, "switch", "-q", "-c", "mine")
     work_in(copy)
@@ -429,14 +431,14 @@ def test_what_is_on_another_branch_is_not_passed_over(paths: TeamPaths) -> None:
     assert git(copy.folder, "branch", "--show-current") == "team/alice"
 
 
-def test_a_merge_in_the_middle_is_refused(paths: TeamPaths) -> None:
+def test_a_merge_during_another_merge_is_refused(paths: TeamPaths) -> None:
     work_in(copied(paths))
     (paths.home / ".git/MERGE_HEAD").write_text(git(paths.home, "rev-parse", "HEAD") + "\n")
     with pytest.raises(TeamError, match=r"a merge or rebase is under way in .*; end it first"):
         merge(paths, "alice", Settings())
 
 
-def test_what_was_discarded_is_kept_for_30_days(paths: TeamPaths) -> None:
+def test_discarded_work_is_kept_for_30_days(paths: TeamPaths) -> None:
     copy = copied(paths)
     (copy.folder / "new.txt").write_text("new\n")
     source = Source.of(paths.home)
@@ -448,7 +450,7 @@ def test_what_was_discarded_is_kept_for_30_days(paths: TeamPaths) -> None:
     assert discard(paths, "alice").kept == ""
 
 
-def test_what_was_discarded_of_a_name_like_an_old_time_is_kept(paths: TeamPaths) -> None:
+def test_discarded_work_of_a_teammate_named_like_an_old_time_is_kept(paths: TeamPaths) -> None:
     make_repository(paths.home)
     name = "20200101T000000Z"
     (make(paths, name).copy.folder / "new.txt").write_text("new\n")
@@ -457,7 +459,7 @@ def test_what_was_discarded_of_a_name_like_an_old_time_is_kept(paths: TeamPaths)
     assert git(paths.home, "show", f"{kept}:new.txt") == "new"
 
 
-def test_a_copy_is_not_put_aside_for_a_repository_that_cannot_be_written(paths: TeamPaths) -> None:
+def test_a_copy_stays_in_place_if_the_repository_cannot_be_written(paths: TeamPaths) -> None:
     make_repository(paths.home)
     copy = make(paths).copy
     work_in(copy)
@@ -470,7 +472,7 @@ def test_a_copy_is_not_put_aside_for_a_repository_that_cannot_be_written(paths: 
     assert discard(paths, "alice", force=True).kept.startswith("refs/teamd/discarded/alice/")
 
 
-def test_a_copy_that_git_cannot_read_is_made_anew_by_force(paths: TeamPaths) -> None:
+def test_a_copy_that_git_cannot_read_is_created_again_with_force(paths: TeamPaths) -> None:
     copy = copied(paths)
     (copy.folder / "new.txt").write_text("new\n")
     (copy.folder / ".git/HEAD").unlink()
@@ -484,14 +486,14 @@ def test_a_copy_that_git_cannot_read_is_made_anew_by_force(paths: TeamPaths) -> 
     assert not copy_status.look(paths, copy).any
 
 
-def test_a_merge_that_was_killed_before_it_was_noted_is_noted_by_the_next(
+def test_a_merge_killed_before_it_was_recorded_is_recorded_by_the_next_one(
     paths: TeamPaths,
 ) -> None:
     copy = copied(paths)
     work_in(copy)
     merge(paths, "alice", Settings())
     head = git(paths.home, "rev-parse", "HEAD")
-    record.write(paths, copy)  # as before it
+    record.write(paths, copy)  # as before the merge
     assert merge(paths, "alice", Settings()).commit == head
     assert copy_status.look(paths, record.get(paths, "alice")).ahead == 0
 
@@ -519,7 +521,7 @@ def test_a_merge_that_the_person_interrupts_changes_nothing(paths: TeamPaths) ->
     assert merge(paths, "alice", Settings()).merged == 1
 
 
-# Makes and removes what looks like placeholders, faster than any shell does.
+# Creates and removes folders that look like placeholders, faster than a shell could.
 _COME_AND_GO = """
 import os
 names = [f".place-{number}" for number in range(40)]
@@ -534,8 +536,8 @@ while True:
 """
 
 
-def test_folders_that_come_and_go_meanwhile_do_not_make_a_copy_damaged(paths: TeamPaths) -> None:
-    """A teammate's command has just ended, and its placeholders go; it was no fault of git's."""
+def test_folders_that_come_and_go_do_not_make_a_copy_damaged(paths: TeamPaths) -> None:
+    """A teammate's command has just ended, and its placeholders vanish; git is not at fault."""
     folder = copied(paths).folder
     coming = subprocess.Popen([sys.executable, "-c", _COME_AND_GO], cwd=folder)
     try:

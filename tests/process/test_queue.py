@@ -1,4 +1,4 @@
-"""The merge queue over real processes: what is merged, what is not, and who hears of it."""
+"""The merge queue with real processes: merges, refusals and their mail."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.slow
 
 
-AWAITED = "until [ -e go ]; do sleep 0.05; done"  # a check that ends when the test wants it
+AWAITED = "until [ -e go ]; do sleep 0.05; done"  # a check that ends at a signal of the test
 
 
-def test_work_is_merged_in_its_order_and_a_conflict_or_a_failure_goes_back(
+def test_work_is_merged_in_order_and_returned_after_a_conflict_or_failure(
     project: Project,
 ) -> None:
     yard = Yard(project, "ann", "bob", "cay")
@@ -53,10 +53,10 @@ def test_work_is_merged_in_its_order_and_a_conflict_or_a_failure_goes_back(
     assert yard.git("status", "--porcelain") == "?? team.toml\n?? turns.json"
 
 
-def test_proven_work_joins_by_itself_and_comes_back_when_it_is_not_merged(
+def test_proven_work_is_queued_automatically_and_returned_if_it_is_not_merged(
     project: Project,
 ) -> None:
-    """Its task is open again, so that its teammate can complete it once more."""
+    """Its task is reopened, so that its teammate can complete it again."""
     settings = f'[merge]\ncheck = "{CHECK}"\nauto = true\n'
     yard = Yard(project, "ann", "bob", settings=settings)
     yard.commit("ann", a="left\n")
@@ -79,8 +79,8 @@ def test_proven_work_joins_by_itself_and_comes_back_when_it_is_not_merged(
     assert yard.merges() == ["Merge team/ann: By ann", "Merge team/bob: By bob"]
 
 
-def test_what_joins_is_the_very_commit_that_was_checked(project: Project) -> None:
-    """Its teammate goes on in its copy while the check runs."""
+def test_the_queue_gets_exactly_the_commit_that_was_checked(project: Project) -> None:
+    """The teammate continues to commit in its copy while the check runs."""
     yard = Yard(project, "ann", settings='[merge]\ncheck = "true"\nauto = true\n')
     checked = yard.commit("ann", a="left\n")
     project.start()
@@ -95,7 +95,7 @@ def test_what_joins_is_the_very_commit_that_was_checked(project: Project) -> Non
     assert task["attempts"][0]["commit"] == checked
 
 
-def test_what_cannot_be_queued_is_refused_in_a_sentence(project: Project) -> None:
+def test_work_that_cannot_be_queued_is_refused_with_a_sentence(project: Project) -> None:
     yard = Yard(project, "ann", settings="\n")
     yard.commit("ann", a="left\n")
     add = ("teamctl", "queue", "add", "ann")
@@ -133,7 +133,7 @@ def test_what_cannot_be_queued_is_refused_in_a_sentence(project: Project) -> Non
     )
 
 
-def test_what_is_being_checked_can_be_removed_and_the_next_goes_on(project: Project) -> None:
+def test_an_entry_can_be_removed_during_its_check_and_the_next_continues(project: Project) -> None:
     yard = Yard(
         project, "ann", "bob", settings='[merge]\ncheck = "test ! -e slow.txt || sleep 99"\n'
     )
@@ -149,7 +149,7 @@ def test_what_is_being_checked_can_be_removed_and_the_next_goes_on(project: Proj
     wait_until(lambda: not yard.leftovers(), what="nothing is left of either")
 
 
-def test_nothing_is_left_of_the_only_entry_when_it_is_removed(project: Project) -> None:
+def test_removing_the_only_entry_leaves_nothing_behind(project: Project) -> None:
     yard = Yard(project, "ann", settings='[merge]\ncheck = "touch begun; sleep 99"\n')
     yard.commit("ann", a="x\n")
     project.start()
@@ -161,7 +161,7 @@ def test_nothing_is_left_of_the_only_entry_when_it_is_removed(project: Project) 
     assert "the queue is empty" in project.do("teamctl", "queue")
 
 
-def test_a_branch_that_is_checked_out_waits_for_a_clean_tree_and_moves_with_its_files(
+def test_a_checked_out_branch_waits_for_a_clean_tree_and_moves_with_its_files(
     project: Project,
 ) -> None:
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
@@ -197,7 +197,7 @@ def test_an_untracked_file_in_the_way_is_kept_and_the_entry_waits(project: Proje
 
 
 @pytest.mark.parametrize("left", ["files", "cut", "ends of lines", "all but the branch"])
-def test_files_that_a_killed_git_left_are_put_right(project: Project, left: str) -> None:
+def test_files_left_by_a_killed_git_are_repaired(project: Project, left: str) -> None:
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", a="new contents\n", c="new\n")
     (yard.folder / "c.txt").write_text("in the way\n")
@@ -223,9 +223,7 @@ def test_files_that_a_killed_git_left_are_put_right(project: Project, left: str)
 
 
 @pytest.mark.parametrize("name", ["index.lock", "ORIG_HEAD.lock"])
-def test_a_lock_alone_that_a_killed_git_left_is_removed_once_it_is_old(
-    project: Project, name: str
-) -> None:
+def test_a_lock_left_by_a_killed_git_is_removed_once_it_is_old(project: Project, name: str) -> None:
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", c="new\n")
     lock = yard.folder / ".git" / name
@@ -239,7 +237,9 @@ def test_a_lock_alone_that_a_killed_git_left_is_removed_once_it_is_old(
     assert yard.empty()["1"]["state"] == "merged"
 
 
-def test_the_person_s_work_is_never_taken_for_a_killed_git_s(project: Project) -> None:
+def test_the_person_s_changes_are_never_mistaken_for_those_of_a_killed_git(
+    project: Project,
+) -> None:
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", a="new\n", c="new\n")
     (yard.folder / "c.txt").write_text("in the way\n")
@@ -253,7 +253,7 @@ def test_the_person_s_work_is_never_taken_for_a_killed_git_s(project: Project) -
     assert yard.empty()["1"]["state"] == "merged"
 
 
-def test_a_branch_never_moves_below_files_that_a_killed_git_did_not_name(
+def test_a_branch_does_not_move_if_git_is_killed_while_it_lists_the_working_trees(
     project: Project,
 ) -> None:
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
@@ -272,10 +272,8 @@ def test_a_branch_never_moves_below_files_that_a_killed_git_did_not_name(
 
 
 @pytest.mark.parametrize("meanwhile", ["deletes", "cuts"])
-def test_what_the_person_does_while_the_check_runs_is_kept(
-    project: Project, meanwhile: str
-) -> None:
-    """It looks as a git would leave it that was killed in the middle, and none was."""
+def test_changes_of_the_person_during_a_check_are_kept(project: Project, meanwhile: str) -> None:
+    """They look like the remains of a git that was killed in the middle."""
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{AWAITED}"\n')
     yard.commit("ann", a="two\nthree\n")
     yard.add("ann")
@@ -293,7 +291,7 @@ def test_what_the_person_does_while_the_check_runs_is_kept(
     assert yard.git("diff", "--cached", "--name-only") == "a.txt"
 
 
-def test_a_branch_never_moves_below_a_tree_whose_name_has_two_lines(
+def test_a_branch_checked_out_in_a_folder_with_a_line_break_moves_with_its_files(
     project: Project, tmp_path: Path
 ) -> None:
     yard = Yard(project, "ann")
@@ -306,7 +304,7 @@ def test_a_branch_never_moves_below_a_tree_whose_name_has_two_lines(
     assert git(tree, "status", "--porcelain") == ""
 
 
-def test_another_name_for_a_branch_is_refused(project: Project) -> None:
+def test_a_symbolic_name_of_a_branch_is_refused(project: Project) -> None:
     """The branch that is checked out would move without its files."""
     yard = Yard(project, "ann", settings='[merge]\ninto = "trunk"\ncheck = "true"\n')
     yard.git("symbolic-ref", "refs/heads/trunk", "refs/heads/main")
@@ -335,7 +333,7 @@ def test_a_branch_that_is_being_rebased_stays(project: Project) -> None:
 
 
 @pytest.mark.parametrize("lock", ["refs/heads/team/main.lock", "packed-refs.lock"])
-def test_a_lock_of_a_killed_git_holds_nothing_up(project: Project, lock: str) -> None:
+def test_a_ref_lock_of_a_killed_git_does_not_block_the_queue(project: Project, lock: str) -> None:
     yard = Yard(project, "ann")
     yard.commit("ann", a="work\n")
     yard.git("branch", "team/main")
@@ -349,8 +347,10 @@ def test_a_lock_of_a_killed_git_holds_nothing_up(project: Project, lock: str) ->
     assert not left.exists(), "it is removed"
 
 
-def test_a_lock_of_a_killed_git_hides_no_tip_from_who_has_to_merge_it(project: Project) -> None:
-    """Who is told of a conflict with an older tip finds nothing to mend, and is told so again."""
+def test_a_lock_of_a_killed_git_does_not_hide_the_tip_from_a_teammate_with_a_conflict(
+    project: Project,
+) -> None:
+    """With an older tip the teammate would find nothing to repair, and be told so again."""
     yard = Yard(project, "ann", "bob")
     yard.commit("ann", a="hers\n")
     yard.commit("bob", a="his\n")
@@ -364,13 +364,13 @@ def test_a_lock_of_a_killed_git_hides_no_tip_from_who_has_to_merge_it(project: P
     assert shown == yard.git("rev-parse", "team/main")
 
 
-def test_what_a_lock_of_a_killed_git_has_kept_is_removed_later(project: Project) -> None:
+def test_a_ref_kept_by_a_lock_of_a_killed_git_is_removed_later(project: Project) -> None:
     yard = Yard(project, "ann")
     yard.commit("ann", a="work\n")
     yard.git("update-ref", "refs/teamd/queue/9", "HEAD")
     lock = yard.folder / ".git/refs/teamd/queue/9.lock"
     lock.touch()
-    os.utime(lock, (2**32, 2**32))  # not old, however long this machine takes
+    os.utime(lock, (2**32, 2**32))  # never old, no matter how slow this machine is
     project.start()
     yard.add("ann")
     yard.wait("1", "merged")
@@ -383,7 +383,7 @@ def test_what_a_lock_of_a_killed_git_has_kept_is_removed_later(project: Project)
     wait_until(lambda: not yard.leftovers(), what="it is removed")
 
 
-def test_a_merge_that_was_collected_while_it_waited_is_made_anew(project: Project) -> None:
+def test_a_merge_that_was_garbage_collected_while_it_waited_is_made_again(project: Project) -> None:
     yard = Yard(project, "ann", settings=f'[merge]\ninto = "main"\ncheck = "{CHECK}"\n')
     yard.commit("ann", c="new\n")
     (yard.folder / "c.txt").write_text("mine\n")
@@ -395,7 +395,7 @@ def test_a_merge_that_was_collected_while_it_waited_is_made_anew(project: Projec
     assert (entry["state"], entry["why"]) == ("merged", "")
 
 
-def test_protected_paths_are_taken_from_the_tip_and_wait_for_the_person_s_merge(
+def test_protected_paths_come_from_the_tip_and_wait_for_the_person_s_merge(
     project: Project,
 ) -> None:
     settings = f'[merge]\ncheck = "{CHECK}"\n[tasks]\nprotect = ["check.sh", "new/**"]\n'
@@ -421,7 +421,7 @@ def test_protected_paths_are_taken_from_the_tip_and_wait_for_the_person_s_merge(
 
 
 @pytest.mark.parametrize("victim", ["merger", "supervisor"])
-def test_what_is_killed_is_checked_again(project: Project, victim: str) -> None:
+def test_an_entry_is_checked_again_after_a_kill(project: Project, victim: str) -> None:
     yard = Yard(project, "ann", settings='[merge]\ncheck = "sleep 1"\n')
     yard.commit("ann", a="x\n")
     project.start()
@@ -437,7 +437,7 @@ def test_what_is_killed_is_checked_again(project: Project, victim: str) -> None:
     wait_until(lambda: not yard.leftovers(), what="nothing is left behind")
 
 
-def test_a_sandbox_that_is_not_made_this_time_says_nothing_about_the_work(
+def test_a_sandbox_that_fails_to_start_is_not_blamed_on_the_work(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     yard = Yard(project, "ann")
@@ -457,8 +457,8 @@ def test_a_sandbox_that_is_not_made_this_time_says_nothing_about_the_work(
     assert yard.empty()["1"]["state"] == "merged"
 
 
-def test_a_branch_that_moves_meanwhile_is_not_taken_back(project: Project) -> None:
-    """What was checked on the former tip is merged and checked anew on that of now."""
+def test_a_branch_that_moves_during_a_check_is_not_moved_back(project: Project) -> None:
+    """Work that was checked on the former tip is merged and checked again on the new one."""
     yard = Yard(project, "ann", settings='[merge]\ncheck = "sleep 1"\n')
     yard.commit("ann", a="x\n")
     yard.add("ann")
@@ -473,7 +473,7 @@ def test_a_branch_that_moves_meanwhile_is_not_taken_back(project: Project) -> No
     assert (begun, yard.stored()["1"]["onto"]) == (yard.git("rev-parse", f"{own}^"), own)
 
 
-def test_proven_work_whose_task_is_opened_again_leaves_the_queue(project: Project) -> None:
+def test_proven_work_whose_task_is_reopened_leaves_the_queue(project: Project) -> None:
     held = "until test -e go; do sleep 0.05; done"
     yard = Yard(project, "ann", "bob", settings=f'[merge]\ncheck = "{held}"\nauto = true\n')
     yard.commit("ann", a="x\n")
@@ -492,7 +492,7 @@ def test_proven_work_whose_task_is_opened_again_leaves_the_queue(project: Projec
     assert yard.merges() == ["Merge team/bob: work"]
 
 
-def test_a_copy_that_is_merged_has_its_work_as_base(project: Project) -> None:
+def test_after_a_merge_the_base_of_a_copy_is_its_merged_work(project: Project) -> None:
     yard = Yard(project, "ann")
     tip = yard.commit("ann", a="x\n")
     yard.add("ann")

@@ -1,4 +1,4 @@
-"""A reaper above each tool's program: whoever is killed, nothing that ran under it runs on."""
+"""A reaper above each tool's program: after any kill, no process below it survives."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COMMANDS: Final = {
         "for n in 1 2 3 10 12 13 14 15 20; do kill -$n $PPID; done; touch ready; sleep 1000"
     ),
     "never stops forking": (
-        # Each ends before the next has gone far: at most a few at any time, and 100,000 in all.
+        # Each process ends soon: only a few exist at any time, and 100,000 in all.
         "setsid bash -c 'n=0; while [ $((n += 1)) -lt 100000 ]; do (exec sleep 0.01) & "
         "[ $((n % 8)) != 0 ] || wait; [ $n != 20 ] || touch ready; done' & sleep 1000"
     ),
@@ -54,7 +54,7 @@ COMMANDS: Final = {
 
 
 def marked(folder: Path) -> dict[int, str]:
-    """Every process whose environment names the folder, but for this one."""
+    """Return all processes whose environment names the folder, except this one."""
     mark = f"{MARK}={folder}\0".encode()
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
@@ -67,13 +67,13 @@ def marked(folder: Path) -> dict[int, str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Where commands run; whatever of them is left after a test that failed is killed."""
+    """The folder of the commands; processes left by a failed test are killed."""
     yield tmp_path
     wait_until(lambda: not killed(tmp_path), what="the last has ended")
 
 
 def killed(folder: Path) -> dict[int, str]:
-    """Who was found and killed; they may have forked meanwhile."""
+    """Kill and return the marked processes; they may have forked meanwhile."""
     found = marked(folder)
     for pid in found:
         with suppress(ProcessLookupError):
@@ -82,7 +82,7 @@ def killed(folder: Path) -> dict[int, str]:
 
 
 def ask(folder: Path, command: str, timeout_seconds: float) -> None:
-    """Do as a teammate does: a subreaper with no thread runs a command, and prints how it ended."""
+    """Act like a teammate: a single-threaded subreaper runs a command and prints its result."""
     adopt_orphans()
     shell = open_shell(folder, **{MARK: str(folder)})
     bash = Bash(shell=shell, timeout_seconds=timeout_seconds, output_bytes=2000)
@@ -93,7 +93,7 @@ def ask(folder: Path, command: str, timeout_seconds: float) -> None:
 
 
 def supervise(folder: Path, command: str, timeout_seconds: float) -> None:
-    """Do as a supervisor does: a subreaper above that."""
+    """Act like a supervisor: a subreaper above the process of `ask`."""
     adopt_orphans()
     if os.fork() == 0:
         ask(folder, command, timeout_seconds)
@@ -102,14 +102,14 @@ def supervise(folder: Path, command: str, timeout_seconds: float) -> None:
 
 
 class Asker:
-    """A process that runs a command as a teammate does."""
+    """A process that runs a command like a teammate."""
 
     def __init__(self, process: ForkedChild) -> None:
         self.process = process
         self.pid = int(self._line())
 
     def said(self) -> str:
-        """What the model would read, `|` for line ends."""
+        """Return the model's view of the result, with `|` for line ends."""
         return self._line()
 
     def _line(self) -> str:
@@ -123,7 +123,7 @@ def asking(folder: Path, command: str, timeout_seconds: float = 60) -> Iterator[
 
 
 def ready(folder: Path) -> None:
-    """Wait until the command says that it has come so far."""
+    """Wait until the command has created the file `ready`."""
     wait_until((folder / "ready").exists, what="the command is ready")
     assert marked(folder)
 
@@ -132,12 +132,12 @@ def nothing_left(folder: Path) -> None:
     wait_until(lambda: not marked(folder), timeout_seconds=5, what="all have ended")
 
 
-# whoever is killed
+# kills of the asker and its supervisor
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_nothing_outlives_a_killed_asker(folder: Path, command: str) -> None:
-    """Its own process has no time for it, and nobody is above it that would."""
+def test_no_process_outlives_a_killed_asker(folder: Path, command: str) -> None:
+    """The killed process cannot end them, and no process above it would."""
     with asking(folder, command) as asker:
         ready(folder)
         os.kill(asker.pid, signal.SIGKILL)
@@ -145,14 +145,14 @@ def test_nothing_outlives_a_killed_asker(folder: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_nothing_outlives_an_asker_killed_together_with_its_supervisor(
+def test_no_process_outlives_an_asker_killed_together_with_its_supervisor(
     folder: Path, command: str
 ) -> None:
-    """Who adopts what is left ends nothing: it is init."""
+    """The orphans go to init, which ends none of them."""
     with forked(partial(supervise, folder, command, 60)) as process:
         asker = Asker(process)
         ready(folder)
-        os.kill(process.pid, signal.SIGSTOP)  # so that it sees nothing of the other's end
+        os.kill(process.pid, signal.SIGSTOP)  # so that it does not see the other's end
         os.kill(asker.pid, signal.SIGKILL)
         os.kill(process.pid, signal.SIGKILL)
         nothing_left(folder)
@@ -162,7 +162,7 @@ def test_nothing_outlives_an_asker_killed_together_with_its_supervisor(
 def test_an_asker_may_be_killed_while_its_command_is_being_ended(
     folder: Path, polite: bool
 ) -> None:
-    """The deaf get two seconds between SIGTERM and SIGKILL; nobody waits for them any more."""
+    """Commands that ignore SIGTERM get two seconds before SIGKILL; after the kill they get none."""
     deaf = "trap 'touch asked' TERM; touch ready; while :; do sleep 0.01; done"
     command = f"({deaf}) & until [ -e ready ]; do sleep 0.01; done" if polite else deaf
     with asking(folder, command, 60 if polite else 0.5) as asker:
@@ -173,7 +173,7 @@ def test_an_asker_may_be_killed_while_its_command_is_being_ended(
         assert time.monotonic() - begun < 1.5
 
 
-def test_a_stopped_asker_takes_all_along_when_it_is_killed(folder: Path) -> None:
+def test_a_stopped_asker_takes_all_processes_along_when_it_is_killed(folder: Path) -> None:
     with asking(folder, COMMANDS["setsid"]) as asker:
         ready(folder)
         os.kill(asker.pid, signal.SIGSTOP)
@@ -181,7 +181,7 @@ def test_a_stopped_asker_takes_all_along_when_it_is_killed(folder: Path) -> None
         nothing_left(folder)
 
 
-# a command that turns against its reaper
+# a command that attacks its reaper
 
 
 @pytest.mark.parametrize(
@@ -193,26 +193,27 @@ def test_a_stopped_asker_takes_all_along_when_it_is_killed(folder: Path) -> None
     ],
 )
 def test_a_command_that_kills_its_reaper_ends_with_it(folder: Path, command: str) -> None:
-    """What was under it comes to the asker, which ends it itself."""
+    """The processes below the reaper go to the asker, which ends them."""
     with asking(folder, command) as asker:
         assert asker.said() == "[killed by SIGKILL]"
         assert marked(folder) == {}
 
 
 @pytest.mark.slow
-def test_a_command_that_stops_its_reaper_has_its_time_limit_still(folder: Path) -> None:
+def test_a_command_that_stops_its_reaper_still_has_its_time_limit(folder: Path) -> None:
     with asking(folder, "kill -STOP $PPID; setsid sleep 1000 & sleep 1000", 1) as asker:
         begun = time.monotonic()
         assert asker.said().startswith("[ended after 1 s, its time limit")
-        assert time.monotonic() - begun < 8  # it goes on, and needs not be killed after 10 s
+        # the reaper continues, and need not be killed after 10 s
+        assert time.monotonic() - begun < 8
         assert marked(folder) == {}
 
 
-# what the reaper must not change
+# properties that the reaper must not change
 
 
-def test_the_command_sees_nothing_of_its_reaper(folder: Path) -> None:
-    """Environment, descriptors, signals and streams are as without one."""
+def test_a_command_does_not_notice_its_reaper(folder: Path) -> None:
+    """Environment, descriptors, signals and streams are the same as without a reaper."""
     command = "cat /proc/$$/environ >environ; ls /proc/self/fd >fds; "
     signals = "grep -E 'Sig(Blk|Ign)' /proc/self/status | cut -f2 >signals; "
     session = '[ "$(ps -o sid= $$ | tr -d " ")" = $$ ] && echo leader'
@@ -224,31 +225,32 @@ def test_the_command_sees_nothing_of_its_reaper(folder: Path) -> None:
     assert [entry for entry in entries if not entry.startswith(without_terminal)] == [
         f"PATH={os.environ['PATH']}", f"{MARK}={folder}", *own,
     ]  # fmt: skip
-    assert (folder / "fds").read_text().split() == ["0", "1", "2", "3"]  # 3: the folder it lists
+    # 3: the folder that `ls` lists
+    assert (folder / "fds").read_text().split() == ["0", "1", "2", "3"]
     blocked, ignored = (int(line, 16) for line in (folder / "signals").read_text().split())
     assert blocked == 0
-    # But for two that glibc keeps for itself, and what whoever started the tests ignores.
+    # Except for two signals that glibc reserves, and those that the caller of the tests ignores.
     assert ignored & ~(0b11 << 31) & ~_ignored_here() == 0
 
 
 def _ignored_here() -> int:
-    """What a shell had this process ignore, as it does for one in the background."""
+    """Return the signals that the parent shell has made this process ignore."""
     numbers = (n for n in signal.valid_signals() if signal.getsignal(n) is signal.SIG_IGN)
-    restored = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them for itself alone
+    restored = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them only for itself
     return sum(1 << (n - 1) for n in numbers if n not in restored)
 
 
 @pytest.mark.parametrize(
     ("how", "text"), [("exit 3", "[exit status 3]"), ("kill -ABRT $$", "[killed by SIGABRT]")]
 )
-def test_the_command_s_end_is_told_as_it_was(folder: Path, how: str, text: str) -> None:
+def test_the_exit_of_a_command_is_reported_unchanged(folder: Path, how: str, text: str) -> None:
     with asking(folder, f"sleep 1000 & {how}") as asker:
         assert asker.said() == f"{text}|[1 background process was ended with the command]"
         assert marked(folder) == {}
 
 
 def test_orphans_are_reaped_while_a_command_runs(folder: Path) -> None:
-    """A command of hours would fill the process table with its reaper's zombies."""
+    """Otherwise a command of hours would fill the process table with zombies."""
     children = '"$(cat /proc/$PPID/task/$PPID/children)"'
     command = (
         "for i in {1..50}; do (true &); done; "
@@ -258,11 +260,11 @@ def test_orphans_are_reaped_while_a_command_runs(folder: Path) -> None:
         assert asker.said() == "none"
 
 
-# the whole thing
+# the complete program
 
 
 @pytest.mark.slow
-def test_nothing_outlives_teamd_and_its_teammates_killed_at_once(project: Project) -> None:
+def test_no_process_outlives_teamd_and_its_teammates_killed_at_once(project: Project) -> None:
     """As when the kernel runs out of memory, or a person types `killall -9`."""
     names = ("ann", "bob", "cy")
     project.start()
@@ -279,7 +281,7 @@ def test_nothing_outlives_teamd_and_its_teammates_killed_at_once(project: Projec
     )
     together = [project.supervisor, *(project.member(name)["pid"] for name in names)]
     for pid in together:
-        os.kill(pid, signal.SIGSTOP)  # so that none sees anything of another's end
+        os.kill(pid, signal.SIGSTOP)  # so that none sees another's end
     for pid in together:
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not project.survivors(), timeout_seconds=2, what="all have ended")

@@ -1,7 +1,7 @@
-"""What a command in the sandbox cannot do, as root and as an ordinary user.
+"""Attacks that must fail in the sandbox, as root and as an ordinary user.
 
-Each attack is a command as a model could give it; each is seen to fail when its guard is taken out
-of `teamd/sandbox/bubblewrap.py` or its neighbours.
+Each attack is a command that a model could give; each succeeds if its guard is removed from
+`teamd/sandbox/bubblewrap.py` or its neighbours.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tests.waiting import until, wait_until
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 NOBODY: Final = 65534
-# Everybody may run it; the one of the tests may stand in a home that only its owner may enter.
+# Every user may run it; the interpreter of the tests may be in a home closed to other users.
 PYTHON: Final = f"/usr/bin/python{sysconfig.get_python_version()}"
 CANARY: Final = "sk-canary-4711"
 IDENTITY: Final = ("-c", "user.name=ann", "-c", "user.email=ann@example.org")
@@ -53,7 +53,7 @@ IDENTITY: Final = ("-c", "user.name=ann", "-c", "user.email=ann@example.org")
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A workspace, what is around it, and the user whose they are."""
+    """A workspace, its surroundings, and the user who owns them."""
 
     folder: Path
     uid: int
@@ -61,13 +61,13 @@ class World:
 
     @property
     def workspace(self) -> Path:
-        """Where commands may write."""
+        """The folder that commands may write."""
         return self.folder / "workspace"
 
     def run(self, *lines: str, job: str = "", **policy: Any) -> list[str]:
-        """Run commands as that user; what the model would read of each.
+        """Run commands as that user; return the model's view of each result.
 
-        With a job they run beside it, and the first one once more when it has been stopped.
+        A job runs beside them; after it was stopped the first command runs once more.
         """
         document = {"policy": policy, "commands": lines, "job": job}
         if self.uid != os.geteuid():
@@ -87,7 +87,7 @@ class World:
         commands.main(self.folder)
 
     def start(self, asked: str) -> list[str]:
-        """Run commands by a program of its own, which begins with the person's environment."""
+        """Run commands in a separate program, which starts with the person's environment."""
         python = PYTHON if self.uid == NOBODY else sys.executable
         done = self.execute(python, commands.__file__, str(self.folder), text=asked)
         found: list[str] = json.loads(done)
@@ -95,7 +95,7 @@ class World:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the programs of the person's see."""
+        """The environment of the person's programs."""
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder / "person"),
@@ -116,7 +116,7 @@ class World:
         return done.stdout
 
     def write(self, name: str, content: str = "") -> Path:
-        """Write a file of the person's."""
+        """Write a file of the person."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
@@ -124,7 +124,7 @@ class World:
         return path
 
     def own(self) -> None:
-        """Give everything to the user."""
+        """Give all files to the user."""
         if os.geteuid() == 0:
             for path in (self.folder, *self.folder.rglob("*")):
                 os.lchown(path, self.uid, self.uid)
@@ -135,18 +135,18 @@ class World:
         self.execute("git", *IDENTITY, "commit", "--quiet", "--allow-empty", "-m", "begin")
 
     def names(self) -> set[str]:
-        """What stands in the workspace."""
+        """Return the names in the workspace."""
         return {path.name for path in self.workspace.iterdir()}
 
 
 class Others:
-    """A program that runs commands as other users, started when it is needed first."""
+    """A program that runs commands as other users, started on first use."""
 
     def __init__(self) -> None:
         self._program: subprocess.Popen[str] | None = None
 
     def run(self, world: World, asked: dict[str, Any]) -> list[str]:
-        """Run commands as the user of a world; what the model would read of each."""
+        """Run commands as the user of a world; return the model's view of each result."""
         if self._program is None:
             argv = (PYTHON, commands.__file__)
             self._program = subprocess.Popen(
@@ -167,7 +167,6 @@ class Others:
         return found
 
     def close(self) -> None:
-        """End it."""
         if self._program is not None:
             self._program.communicate(timeout=20)
 
@@ -179,7 +178,7 @@ def others() -> Iterator[Others]:
 
 
 def _users() -> list[str]:
-    """Return who runs the commands: root, where that is who tests, and an ordinary user."""
+    """Return the users that run the commands: root, if it runs the tests, and an ordinary user."""
     if os.geteuid() != 0:
         return ["self"]
     way = [*REPOSITORY.parents, REPOSITORY]
@@ -189,7 +188,7 @@ def _users() -> list[str]:
 
 @pytest.fixture(params=_users())
 def world(request: pytest.FixtureRequest, others: Others) -> Iterator[World]:
-    """A world in a folder that everybody may reach; pytest's own are for one user."""
+    """A world in a folder that every user may reach; pytest's own folders are for one user."""
     folder = Path(tempfile.mkdtemp(prefix="teamd-sandbox-"))
     made = World(folder, NOBODY if request.param == "nobody" else os.geteuid(), others)
     for name in ("workspace", "person", "aside"):
@@ -199,7 +198,7 @@ def world(request: pytest.FixtureRequest, others: Others) -> Iterator[World]:
     shutil.rmtree(folder)
 
 
-def test_it_writes_in_its_workspace_and_its_own_folders_only(world: World) -> None:
+def test_a_command_writes_only_its_workspace_and_its_own_folders(world: World) -> None:
     world.write("neighbour/file", "as it was")
     outside = [str(world.folder / "neighbour"), "/etc", "/usr/local", "/", str(Path.home())]
     planted = f"planted-{world.folder.name}"
@@ -210,7 +209,7 @@ def test_it_writes_in_its_workspace_and_its_own_folders_only(world: World) -> No
     assert [folder for folder in outside if Path(folder, planted).exists()] == []
 
 
-def test_home_team_and_neighbours_are_not_there(world: World) -> None:
+def test_home_team_and_neighbours_are_not_visible(world: World) -> None:
     secrets = [
         world.write("person/.ssh/id", CANARY),
         world.write("neighbour/notes", CANARY),
@@ -229,13 +228,13 @@ def test_home_team_and_neighbours_are_not_there(world: World) -> None:
     assert all(path.read_text() == CANARY for path in secrets)
 
 
-def test_what_only_root_may_read_is_not_for_commands_of_root(world: World) -> None:
+def test_files_that_only_root_may_read_are_closed_to_commands_of_root(world: World) -> None:
     (text,) = world.run("cat /etc/shadow; cat /etc/passwd | head -1")
     assert "/etc/shadow: Permission denied" in text
     assert "root:" in text.splitlines()[-1]
 
 
-def test_folders_that_are_named_can_be_read(world: World) -> None:
+def test_named_folders_can_be_read(world: World) -> None:
     data = world.write("data/table", "1,2,3\n")
     read, written = world.run(
         f"cat {data}", f"echo x > {data}; rm {data}", readable=[str(data.parent)]
@@ -246,7 +245,7 @@ def test_folders_that_are_named_can_be_read(world: World) -> None:
 
 
 def test_a_program_of_an_environment_in_the_home_runs(world: World) -> None:
-    """As pipx installs them: what is on the PATH is a link into a folder that nobody sees else."""
+    """As installed by pipx: the PATH has a link into a folder that is otherwise hidden."""
     tool = world.folder / "person/tools/tool"
     world.write("person/tools/tool/pyvenv.cfg", "home = /usr/bin\n")
     world.write("person/tools/secret", CANARY)
@@ -259,8 +258,8 @@ def test_a_program_of_an_environment_in_the_home_runs(world: World) -> None:
     assert (said, home) == (str(tool), "tool")
 
 
-def test_a_version_by_another_name_runs(world: World) -> None:
-    """As pyenv has them: all versions stand beside the shims, and some are links to others."""
+def test_a_program_version_with_an_alias_runs(world: World) -> None:
+    """As installed by pyenv: all versions are beside the shims, and some are links to others."""
     tool = world.write("person/real/3.11/bin/tool", "#!/bin/sh\necho it runs\n")
     tool.chmod(0o755)
     world.write("person/shims/other")
@@ -278,13 +277,13 @@ def test_the_key_is_in_no_environment_of_the_sandbox(world: World) -> None:
     assert CANARY not in text
 
 
-def test_a_home_of_its_own_is_kept(world: World) -> None:
+def test_the_sandbox_s_own_home_is_kept(world: World) -> None:
     write, read = "echo kept > ~/note; echo kept > $TMPDIR/note", "cat ~/note /tmp/note"
     assert world.run(write, read) == ["(no output)", "kept\nkept"]
 
 
 @pytest.mark.slow
-def test_what_is_temporary_takes_no_memory(world: World) -> None:
+def test_temporary_files_take_no_memory(world: World) -> None:
     (text,) = world.run(
         "echo kept > /dev/shm/note; cat /tmp/note /var/tmp/note; echo x > /dev/note"
     )
@@ -292,7 +291,7 @@ def test_what_is_temporary_takes_no_memory(world: World) -> None:
     assert "/dev/note: Read-only file system" in text
 
 
-def test_no_network_and_no_socket_of_others(world: World) -> None:
+def test_a_command_reaches_no_network_and_no_foreign_socket(world: World) -> None:
     path = world.folder / "person" / "agent.sock"
     readable = world.write("readable/notes").parent / "an\nagent.sock"
     program = (
@@ -328,7 +327,7 @@ def test_no_network_and_no_socket_of_others(world: World) -> None:
     assert shared.splitlines()[1:] == ["FileNotFoundError", nowhere, "PermissionError"]
 
 
-def test_no_socket_in_a_folder_by_another_name(world: World) -> None:
+def test_a_linked_folder_gives_no_access_to_its_socket(world: World) -> None:
     named, stands = world.folder / "tools", world.write("person/stands/tool").parent
     named.symlink_to(stands)
     program = (
@@ -357,7 +356,7 @@ REACH: Final = (
 )
 
 
-def test_a_server_of_a_job_is_reached_by_the_next_commands_and_by_nobody_else(world: World) -> None:
+def test_a_server_of_a_job_is_reached_only_by_the_next_commands(world: World) -> None:
     """A command that starts while the job runs is in the job's network."""
     inside, after = world.run(REACH, job=SERVE)
     user = f"user {world.uid} with 0 rights"
@@ -368,21 +367,20 @@ def test_a_server_of_a_job_is_reached_by_the_next_commands_and_by_nobody_else(wo
 
 
 class Page(BaseHTTPRequestHandler):
-    """A page of a server on this machine: the site that was asked for."""
+    """A page of a server on this machine: it returns the requested host."""
 
     def do_GET(self) -> None:
-        """Answer."""
         self.send_response(200)
         self.end_headers()
         self.wfile.write(self.headers["Host"].encode())
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.mark.slow
 def test_hosts_are_reached_beside_a_job_and_after_it(world: World) -> None:
-    """By an ordinary user too, for whom bubblewrap puts one user namespace into another."""
+    """Also by an ordinary user, for whom bubblewrap nests two user namespaces."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         named = f"localhost:{server.server_port}"
@@ -399,7 +397,7 @@ def test_hosts_are_reached_beside_a_job_and_after_it(world: World) -> None:
     assert own.startswith("reached\n")
 
 
-def test_it_has_no_rights_and_cannot_be_left(world: World) -> None:
+def test_a_command_has_no_capabilities_and_cannot_leave_the_sandbox(world: World) -> None:
     world.repository()
     hook = world.workspace / ".git/hooks/pre-commit"
     planted = Path("/etc", f"planted-{world.folder.name}")
@@ -416,7 +414,7 @@ def test_it_has_no_rights_and_cannot_be_left(world: World) -> None:
     assert {rights[f"Cap{kind}:"] for kind in ("Inh", "Prm", "Eff", "Amb", "Bnd")} == {"0" * 16}
 
 
-# Whoever left the sandbox's mounts behind could rename what they keep in place.
+# A process outside of the sandbox's mounts could rename the protected paths.
 LEAVE: Final = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -434,12 +432,12 @@ os.rename(".git", "git", src_dir_fd=workspace, dst_dir_fd=workspace)
 """
 
 
-def test_no_namespace_leaves_its_mounts_behind(world: World) -> None:
+def test_a_new_namespace_cannot_escape_the_mounts(world: World) -> None:
     world.repository()
     world.write("workspace/leave.py", LEAVE)
     left, threads = world.run(
         "python3 leave.py; bash -c 'unshare --user true'; ls .git",
-        # `clone3` is refused, and `clone` makes a thread all the same.
+        # `clone3` is refused, but `clone` still makes a thread.
         "python3 -c 'from threading import *; t = Thread(target=print, args=(1,)); t.start()'",
     )
     assert "PermissionError: [Errno 1] Operation not permitted" in left
@@ -449,8 +447,8 @@ def test_no_namespace_leaves_its_mounts_behind(world: World) -> None:
     assert threads == "1"
 
 
-def test_the_keys_of_the_person_s_session_are_not_read(tmp_path: Path) -> None:
-    """No namespace holds keyrings: a command is in the session of whoever began all this."""
+def test_the_keys_of_the_person_s_session_cannot_be_read(tmp_path: Path) -> None:
+    """No namespace covers keyrings: a command is in the session of its caller."""
     add_key, keyctl = 248, 250  # on x86_64
     session, search, read = -3, 10, 11
     libc = ctypes.CDLL(None, use_errno=True)
@@ -472,14 +470,14 @@ def test_the_keys_of_the_person_s_session_are_not_read(tmp_path: Path) -> None:
     assert said.splitlines() == ["-1 -1 b''", "Operation not permitted"]
 
 
-def test_no_socket_reaches_from_a_virtual_machine_to_its_host(world: World) -> None:
-    """They are in no namespace of networks."""
+def test_a_socket_from_a_virtual_machine_to_its_host_is_refused(world: World) -> None:
+    """Network namespaces do not cover these sockets."""
     (said,) = world.run("python3 -c 'import socket; socket.socket(socket.AF_VSOCK)' 2>&1 | tail -1")
     assert said == "OSError: [Errno 97] Address family not supported by protocol"
 
 
-def test_the_first_process_of_a_sandbox_is_not_traced_and_a_child_may_be(world: World) -> None:
-    """It ends all others with it, but for one that waits for its tracer."""
+def test_the_first_process_of_a_sandbox_cannot_be_traced_but_a_child_can(world: World) -> None:
+    """Its end kills all others, except for a process that waits for its tracer."""
     seize = "libc.ptrace(0x4206, {}, None, ctypes.c_void_p(0x40))"
     world.write(
         "workspace/trace.py",
@@ -494,8 +492,8 @@ def test_the_first_process_of_a_sandbox_is_not_traced_and_a_child_may_be(world: 
     assert said.splitlines() == ["-1 Operation not permitted", "0"]
 
 
-def test_a_report_that_a_command_has_forged_is_none(world: World) -> None:
-    """It keeps the socket of the first process, and ends the report there."""
+def test_a_report_forged_by_a_command_is_ignored(world: World) -> None:
+    """The command takes the socket of the first process and ends the report there."""
     world.write(
         "workspace/forge.py",
         "import ctypes, os, socket\n"
@@ -510,10 +508,10 @@ def test_a_report_that_a_command_has_forged_is_none(world: World) -> None:
     assert said.splitlines()[0] == "forged"
 
 
-def test_what_is_mounted_for_a_job_stays_though_its_workspace_is_in_a_shared_folder(
+def test_mounts_of_a_job_stay_although_its_workspace_is_in_a_shared_folder(
     world: World,
 ) -> None:
-    """A folder that another command removes takes what is mounted in it along."""
+    """If another command removed the folder, its mounts would go with it."""
     world.repository()
     job = "while [ ! -e go ]; do sleep 0.05; done; mv .git git; touch tried; sleep 60"
     above = str(world.folder)
@@ -527,8 +525,8 @@ def test_what_is_mounted_for_a_job_stays_though_its_workspace_is_in_a_shared_fol
     assert world.names() == {".git", "go", "tried"}
 
 
-def test_bubblewrap_makes_no_folder_where_a_command_has_put_a_link(world: World) -> None:
-    """On the way to what may be read, which leads through a folder that all commands write to."""
+def test_bubblewrap_creates_no_folder_behind_a_link_of_a_command(world: World) -> None:
+    """The path to a readable folder leads through a folder that all commands may write."""
     outside = world.write("person/notes").parent
     with tempfile.TemporaryDirectory() as folder:
         shown = Path(folder, "sub/shown")
@@ -546,7 +544,7 @@ def test_bubblewrap_makes_no_folder_where_a_command_has_put_a_link(world: World)
 
 
 @pytest.mark.parametrize("above", ["/var/tmp", "/dev/shm"])
-def test_a_workspace_may_be_in_a_folder_for_what_is_temporary(others: Others, above: str) -> None:
+def test_a_workspace_may_be_in_a_temporary_folder(others: Others, above: str) -> None:
     with tempfile.TemporaryDirectory(dir=above) as folder:
         world = World(Path(folder), os.geteuid(), others)
         world.write("workspace/deep/note", "mine")
@@ -558,7 +556,7 @@ def test_a_workspace_may_be_in_a_folder_for_what_is_temporary(others: Others, ab
     assert "x" in beside.splitlines()[1:]
 
 
-def test_nothing_of_a_repository_that_runs_by_itself_can_be_changed(world: World) -> None:
+def test_files_of_a_repository_that_run_by_themselves_cannot_be_changed(world: World) -> None:
     world.repository()
     world.execute("git", "config", "core.hooksPath", "myhooks")
     world.execute("git", "config", "include.path", "../settings")
@@ -606,7 +604,7 @@ FREE: Final = (
 
 
 def tracked(world: World) -> None:
-    """Make branches that change a protected file, add one, and change others alone."""
+    """Make branches that change a protected file, add one, and change only other files."""
     world.repository()
     world.write("workspace/AGENTS.md", "old\n")
     lines = (
@@ -627,7 +625,7 @@ def tracked(world: World) -> None:
     world.execute("bash", "-ec", "\n".join(lines))
 
 
-def test_git_refuses_to_change_a_protected_file_before_it_moves_anything(world: World) -> None:
+def test_git_refuses_to_change_a_protected_file_before_it_changes_anything(world: World) -> None:
     tracked(world)
     state = "git rev-parse HEAD; git symbolic-ref HEAD; git branch; git status --short; ls"
     before = world.execute("bash", "-c", state)
@@ -651,7 +649,7 @@ def test_git_refuses_to_change_a_protected_file_before_it_moves_anything(world: 
     assert said.endswith("can do this"), said
 
 
-def test_git_stashes_new_files_though_placeholders_stand_beside_them(world: World) -> None:
+def test_git_stashes_new_files_although_placeholders_are_beside_them(world: World) -> None:
     tracked(world)
     said = world.run("echo n > new; echo x >> m; git stash -u; git status --short; git stash pop")[
         0
@@ -661,7 +659,7 @@ def test_git_stashes_new_files_though_placeholders_stand_beside_them(world: Worl
     assert world.names() >= {"new", "m"}, world.names()
 
 
-def test_git_does_what_changes_no_protected_file(world: World) -> None:
+def test_git_works_if_it_changes_no_protected_file(world: World) -> None:
     tracked(world)
     for move, said in zip(FREE, world.run(*(f"git {one}" for one in FREE)), strict=True):
         assert "[exit status" not in said, (move, said)
@@ -676,7 +674,7 @@ PLANTED: Final = (
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["missing", "there"])
-def test_places_that_run_by_themselves_stay_as_they_are(world: World, there: bool) -> None:
+def test_files_that_run_by_themselves_stay_unchanged(world: World, there: bool) -> None:
     if there:
         for name in PLANTED[:-1]:
             world.write(f"workspace/{name}", "mine")
@@ -694,8 +692,8 @@ def test_places_that_run_by_themselves_stay_as_they_are(world: World, there: boo
         assert world.names() == set(), "no placeholder stays behind"
 
 
-def test_settings_of_git_that_are_included_and_missing_are_held_and_git_works(world: World) -> None:
-    """What git reads cannot be held by a folder."""
+def test_missing_include_files_of_git_settings_are_protected_and_git_works(world: World) -> None:
+    """A folder as placeholder would break git, which reads the file."""
     world.repository()
     named = ("settings/own", "beside", "linked")
     for name in named:
@@ -713,8 +711,8 @@ def test_settings_of_git_that_are_included_and_missing_are_held_and_git_works(wo
     assert world.names() == {".git", "linked"}, "no placeholder stays behind"
 
 
-def test_hooks_in_the_folder_that_the_person_s_own_settings_name_are_held(world: World) -> None:
-    """They run at the first commit in the repository that the command makes."""
+def test_hooks_in_the_folder_named_by_the_person_s_own_settings_are_protected(world: World) -> None:
+    """They would run at the first commit in the repository that the command makes."""
     world.write("person/.gitconfig", "[core]\n\thooksPath = tools/hooks\n")
     plant = "mkdir -p tools/hooks; echo evil > tools/hooks/post-commit"
     world.run(f"git init --quiet; {plant}; mv tools x", plant)
@@ -722,8 +720,8 @@ def test_hooks_in_the_folder_that_the_person_s_own_settings_name_are_held(world:
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["first", "second"])
-def test_a_place_below_others_that_are_missing_is_held_too(world: World, again: bool) -> None:
-    """Each missing part has a placeholder; what is around the place may be written."""
+def test_a_protected_path_below_missing_folders_is_protected_too(world: World, again: bool) -> None:
+    """Each missing part has a placeholder; other files in these folders may be written."""
     world.execute("git", "init", "-q", "--template=")
     world.execute("git", "config", "core.hooksPath", "tools/deep/hooks")
     places = (
@@ -741,14 +739,14 @@ def test_a_place_below_others_that_are_missing_is_held_too(world: World, again: 
     assert sorted(os.listdir(world.workspace / "tools")) == ["other"]  # noqa: PTH208
 
 
-def test_a_link_among_them_is_put_back(world: World) -> None:
+def test_a_replaced_protected_link_is_restored(world: World) -> None:
     world.write("workspace/docs/agents.md", "mine")
     link = world.workspace / "AGENTS.md"
     link.symlink_to("latest/agents.md")
     (world.workspace / "latest").symlink_to("docs")
     first, second = world.run(
-        # In one step each: a command that is seen without the link is ended, before it has put
-        # anything there.
+        # Each link is replaced in one step: a command that is seen without the link is ended before
+        # it can put anything there.
         "echo evil > docs/agents.md; echo evil > evil.md; mv -f evil.md AGENTS.md",
         "mkdir evil; echo evil > evil/agents.md; ln -sfn evil latest",
     )
@@ -758,7 +756,7 @@ def test_a_link_among_them_is_put_back(world: World) -> None:
     assert "[taken away, since it is protected: latest]" in second
 
 
-def test_a_repository_that_is_just_made_runs_nothing(
+def test_a_repository_that_was_just_made_runs_nothing(
     world: World,
 ) -> None:
     made, later, done = world.run(
@@ -786,7 +784,7 @@ def test_a_repository_that_is_just_made_runs_nothing(
     ],
     ids=["large settings", "a pipe for settings", "objects elsewhere", "more objects elsewhere"],
 )
-def test_a_repository_that_is_just_made_reads_nothing_from_elsewhere(
+def test_a_repository_that_was_just_made_reads_nothing_from_elsewhere(
     world: World, deed: str
 ) -> None:
     (text,) = world.run(f"git init -q; {deed}")
@@ -797,8 +795,8 @@ def test_a_repository_that_is_just_made_reads_nothing_from_elsewhere(
     assert not (git / "config").exists() or "evil" not in (git / "config").read_text()
 
 
-def test_git_is_not_led_to_settings_elsewhere_while_a_command_runs(world: World) -> None:
-    """Not for a moment: a command sees when somebody's git begins."""
+def test_git_cannot_be_pointed_to_other_settings_while_a_command_runs(world: World) -> None:
+    """Not even for a moment: a command sees when a git of another process starts."""
     world.repository()
     lead = "mkdir -p evil; echo ../evil > lead; mv -f lead .git/commondir; cat .git/commondir"
     said, again, _ = world.run(
@@ -813,15 +811,15 @@ def test_git_is_not_led_to_settings_elsewhere_while_a_command_runs(world: World)
     assert [name for name in os.listdir(world.workspace / ".git") if "commondir" in name] == []  # noqa: PTH208
 
 
-def test_a_repository_is_not_replaced_by_one_elsewhere(world: World) -> None:
-    """Its settings would be the agent's."""
+def test_a_repository_cannot_be_replaced_by_a_link_to_another(world: World) -> None:
+    """The agent would control the settings of the other repository."""
     (text,) = world.run("mkdir evil; git -C evil init -q; echo 'gitdir: evil/.git' > .git")
     assert "[taken away, since it is protected: .git]" in text
     assert world.names() == {"evil"}
 
 
 def test_a_repository_elsewhere_is_out_of_reach(world: World) -> None:
-    """A working tree of `git worktree` names one, and so could any file of that name."""
+    """A working tree of `git worktree` names one, and so could any `.git` file."""
     world.repository()
     tree = world.folder / "tree"
     world.execute("git", "worktree", "add", "--quiet", str(tree))
@@ -836,15 +834,15 @@ def test_a_repository_elsewhere_is_out_of_reach(world: World) -> None:
     assert not Path(git, "commondir").exists()
 
 
-def test_root_changes_nothing_of_the_kernel(world: World) -> None:
-    """Root inside is root outside, and the kernel's settings ask for no more than that."""
+def test_root_cannot_change_kernel_settings(world: World) -> None:
+    """Root inside is root outside, which is all that the kernel's settings require."""
     name = "/proc/sys/kernel/core_pattern"
     (text,) = world.run(f"[ -w {name} ] && echo open; exec 5>>{name}")
     assert "open" not in text.splitlines()
     assert "Read-only file system" in text or "Permission denied" in text
 
 
-def test_a_new_repository_that_is_closed_is_disarmed_all_the_same(world: World) -> None:
+def test_a_new_repository_without_write_permission_is_disarmed_too(world: World) -> None:
     world.run(
         "git init -q; echo evil > .git/hooks/pre-commit; git config core.fsmonitor evil;"
         "chmod 555 .git .git/hooks; chmod 444 .git/config; chmod 555 .",
@@ -854,7 +852,9 @@ def test_a_new_repository_that_is_closed_is_disarmed_all_the_same(world: World) 
     assert world.names() == {".git"}
 
 
-def test_what_only_one_of_two_commands_made_is_disarmed_with_the_last(world: World) -> None:
+def test_a_repository_made_by_one_of_two_commands_is_disarmed_after_the_last_one(
+    world: World,
+) -> None:
     if os.geteuid() != world.uid:
         return  # the commands run in this very process
 
@@ -874,7 +874,7 @@ def test_what_only_one_of_two_commands_made_is_disarmed_with_the_last(world: Wor
     assert not (world.workspace / ".git/hooks/pre-commit").exists()
 
 
-def test_nothing_of_a_command_runs_on(world: World) -> None:
+def test_no_process_of_a_command_survives(world: World) -> None:
     mark = f"10{os.getpid()}"
     (text,) = world.run(f"setsid sleep {mark} & (sleep {mark} &) ; nohup sleep {mark} & echo begun")
     assert text.splitlines()[0] == "begun"
@@ -906,7 +906,9 @@ def test_nothing_of_a_command_runs_on(world: World) -> None:
     ],
     ids=["processes", "memory of one", "memory of all", "memory files", "file"],
 )
-def test_what_it_takes_is_bounded(world: World, command: str, sentence: str | None) -> None:
+def test_processes_memory_and_files_of_a_command_are_limited(
+    world: World, command: str, sentence: str | None
+) -> None:
     bounds = {"processes": 60, "memory_bytes": 200 << 20, "file_bytes": 1 << 20}
     text, after = world.run(command, "echo fine", bounds=bounds)
     if sentence and "Resource temporarily unavailable" not in text:  # the kernel's own limit
@@ -917,7 +919,7 @@ def test_what_it_takes_is_bounded(world: World, command: str, sentence: str | No
 
 
 @pytest.mark.slow
-def test_what_processes_share_counts_once(world: World) -> None:
+def test_shared_memory_counts_once(world: World) -> None:
     program = (
         "import os, time; x = b'x' * (60 << 20); [os.fork() for _ in range(3)]; time.sleep(.5)"
     )
@@ -925,7 +927,7 @@ def test_what_processes_share_counts_once(world: World) -> None:
     assert world.run(f'python3 -c "{program}"; echo fine', bounds=bounds) == ["fine"]
 
 
-def test_a_process_outside_is_neither_seen_nor_signalled(world: World) -> None:
+def test_a_process_outside_can_be_neither_seen_nor_signalled(world: World) -> None:
     with subprocess.Popen(["sleep", "60"]) as sleeping:
         try:
             (text,) = world.run(f"kill -9 {sleeping.pid}; ls /proc/{sleeping.pid}; kill -9 -1")
@@ -943,7 +945,7 @@ def _command_lines() -> str:
     return "\n".join(found)
 
 
-def test_who_comes_when_a_job_has_just_ended_gets_another_network(tmp_path: Path) -> None:
+def test_a_command_started_just_after_a_job_has_ended_gets_another_network(tmp_path: Path) -> None:
     (tmp_path / "workspace").mkdir()
     shell, said = sandboxed_shell(tmp_path / "workspace", aside=tmp_path), list[bytes]()
 
@@ -961,8 +963,8 @@ def test_who_comes_when_a_job_has_just_ended_gets_another_network(tmp_path: Path
     assert (told[:43], fine) == (b"[this command has a network of its own: tha", b"fine")
 
 
-def test_a_link_that_is_put_in_the_way_while_it_is_mounted_is_noticed(tmp_path: Path) -> None:
-    """Bubblewrap looks where a path leads after this program has: another command may be quick."""
+def test_a_link_that_replaces_a_folder_during_the_mount_is_noticed(tmp_path: Path) -> None:
+    """Bubblewrap resolves a path after our check, and another command may change it in between."""
     workspace, victim = tmp_path / "workspace", tmp_path / "victim"
     for folder in (workspace / "deploy", victim):
         folder.mkdir(parents=True)
@@ -983,8 +985,8 @@ def test_a_link_that_is_put_in_the_way_while_it_is_mounted_is_noticed(tmp_path: 
     assert [path.name for path in victim.iterdir()] == ["run.sh"]
 
 
-def test_what_a_running_command_could_replace_is_not_mounted(tmp_path: Path) -> None:
-    """Not even for a moment: bubblewrap makes what is missing in it, wherever it leads."""
+def test_a_path_that_a_running_command_could_replace_is_not_mounted(tmp_path: Path) -> None:
+    """Not even for a moment: bubblewrap creates missing parts of it, wherever it leads."""
     (tmp_path / "workspace/deploy").mkdir(parents=True)
     loose, strict = (
         sandboxed_shell(tmp_path / "workspace", aside=tmp_path, protected=more)
@@ -1003,10 +1005,10 @@ def test_what_a_running_command_could_replace_is_not_mounted(tmp_path: Path) -> 
     assert asyncio.run(run()) == 0
 
 
-def test_a_link_that_a_running_command_has_swapped_is_not_taken_for_what_stood_there(
+def test_a_link_swapped_by_a_running_command_is_not_recorded_as_the_original(
     tmp_path: Path,
 ) -> None:
-    """It would be put back as it is then, once both have ended."""
+    """It would be restored in that state after both have ended."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     link = workspace / "AGENTS.md"
@@ -1024,7 +1026,7 @@ def test_a_link_that_a_running_command_has_swapped_is_not_taken_for_what_stood_t
     assert link.readlink() == Path("mine.md")
 
 
-def test_a_command_that_is_refused_leaves_no_placeholder_behind(tmp_path: Path) -> None:
+def test_a_refused_command_leaves_no_placeholder_behind(tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     shell = sandboxed_shell(workspace, aside=tmp_path, protected=(f"deploy/{'x' * 300}",))
@@ -1037,14 +1039,14 @@ def test_a_command_that_is_refused_leaves_no_placeholder_behind(tmp_path: Path) 
     asyncio.run(run())
 
 
-def test_a_network_whose_process_has_ended_is_not_mistaken_for_anothers() -> None:
+def test_the_network_of_an_ended_process_is_not_mistaken_for_another() -> None:
     argv = [*JOIN, str(os.getpid()), "1", "run", "/bin/true"]
     done = run_to_end(argv, timeout_seconds=20, env={})
     assert done.status != 0
     assert done.stderr.decode().splitlines()[-1] == f"ProcessLookupError: {os.getpid()}"
 
 
-def test_a_workspace_in_a_repositorys_own_folder_runs_nothing(tmp_path: Path) -> None:
+def test_a_workspace_inside_of_a_git_folder_runs_nothing(tmp_path: Path) -> None:
     """Its hooks would be files like any other."""
     (tmp_path / ".git/hooks").mkdir(parents=True)
     settings = Settings(team=TeamSettings(workspace=tmp_path / ".git/hooks"))
@@ -1053,10 +1055,10 @@ def test_a_workspace_in_a_repositorys_own_folder_runs_nothing(tmp_path: Path) ->
         shell.start("echo ran", len)
 
 
-def test_a_workspace_that_holds_the_home_runs_nothing(
+def test_a_workspace_that_contains_the_home_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the home is named by a link."""
+    """Even if the home is a link."""
     (tmp_path / "project/me").mkdir(parents=True)
     (tmp_path / "home").symlink_to(tmp_path / "project/me")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -1069,8 +1071,8 @@ def test_a_workspace_that_holds_the_home_runs_nothing(
     assert "holds the person's home, which no sandbox could hide then" in result.text
 
 
-def test_what_is_left_of_a_killed_teammate_is_ended_by_its_control_group(tmp_path: Path) -> None:
-    """A first process that was traced can outlive bubblewrap; nothing leaves its group."""
+def test_the_remains_of_a_killed_teammate_are_ended_by_its_control_group(tmp_path: Path) -> None:
+    """A traced first process can outlive bubblewrap, but no process leaves its group."""
     paths = TeamPaths(tmp_path / "project/.team")
     settings = Settings(team=TeamSettings(workspace=tmp_path / "project"))
     settings.team.workspace.mkdir()
@@ -1086,8 +1088,8 @@ def test_what_is_left_of_a_killed_teammate_is_ended_by_its_control_group(tmp_pat
     wait_until(lambda: not group.path.exists(), what="the group is removed")
 
 
-def test_what_bubblewrap_left_in_the_middle_of_its_fork_is_ended(tmp_path: Path) -> None:
-    """Its own death signal is not set by then, and it waits for a parent that has been killed."""
+def test_a_bubblewrap_killed_during_its_fork_leaves_no_process(tmp_path: Path) -> None:
+    """The child has no death signal yet, and waits for a parent that was killed."""
     paths = TeamPaths(tmp_path / ".team")
     argv = ["/usr/bin/bwrap", "-c", "import time; time.sleep(100)", "--bind"]
     words = [*argv, str(paths.home_of("ann")), "/home/teammate"]
@@ -1106,8 +1108,8 @@ def test_what_bubblewrap_left_in_the_middle_of_its_fork_is_ended(tmp_path: Path)
             other.kill()
 
 
-def test_a_sandbox_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) -> None:
-    """A teammate may try for hours, and has only so many descriptors."""
+def test_a_sandbox_that_cannot_start_leaves_no_file_open(tmp_path: Path) -> None:
+    """A teammate may try for hours, and its descriptors are limited."""
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     shell = replace(sandboxed_shell(workspace, aside=tmp_path), program="/nowhere/bwrap")
@@ -1121,7 +1123,7 @@ def test_a_sandbox_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) ->
     assert list(workspace.iterdir()) == []
 
 
-def test_a_limit_on_processes_is_named_where_it_keeps_bubblewrap_from_starting(
+def test_a_limit_on_processes_that_stops_bubblewrap_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = "bwrap: Creating new namespace failed: Resource temporarily unavailable"

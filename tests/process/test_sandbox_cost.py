@@ -1,4 +1,4 @@
-"""What the sandbox costs a command, against bubblewrap alone; printed with `-s`."""
+"""The cost of the sandbox for a command, compared with bubblewrap alone; printed with `-s`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_sandboxed_true_costs_less_than_two_and_a_half_times_bubblewrap(tmp_pa
     workspace.mkdir()
     shell = sandboxed_shell(workspace, aside=tmp_path)
     box = Toolbox([Bash(shell=shell, timeout_seconds=60, output_bytes=2000)])
-    for name in BUILT_IN:  # what is there is mounted as well, but needs no placeholder
+    for name in BUILT_IN:  # existing paths are mounted as well, but need no placeholder
         (workspace / name).mkdir(parents=True)
     places = find_protected_paths(workspace, BUILT_IN)
     argv = [

@@ -1,4 +1,4 @@
-"""The shell tool with real processes: what the model reads, and that nothing of it runs on."""
+"""The shell tool with real processes: the model's view, and the end of all processes."""
 
 from __future__ import annotations
 
@@ -44,35 +44,35 @@ def box(tmp_path: Path) -> Toolbox:
 
 @pytest.fixture
 def pids(tmp_path: Path) -> Iterator[Pids]:
-    """Where commands note the pids of what they start: `echo $! >> $PIDS`."""
+    """The pids that commands record with `echo $! >> $PIDS`."""
     found = Pids(tmp_path / "pids")
     yield found
     for one in found.seen():
         if Identity.of(one) is not None:
-            os.kill(one, 9)  # only after a test that failed
+            os.kill(one, 9)  # only after a failed test
 
 
 class Pids:
-    """The pids in a file, one a line."""
+    """The pids in a file, one per line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def seen(self) -> list[int]:
-        """All of them; whole lines only."""
+        """Return all pids in complete lines."""
         if not self._path.exists():
             return []
         *lines, _ = self._path.read_text().split("\n")
         return [int(line) for line in lines]
 
     def alive(self) -> list[int]:
-        """Those that still run."""
+        """Return the pids of processes that still run."""
         return [pid for pid in self.seen() if Identity.of(pid) is not None]
 
 
 @pytest.fixture
 def subreaper() -> Iterator[None]:
-    """As in a teammate's process: orphans become its children."""
+    """Adopt orphans, as a teammate's process does."""
     with adopting_orphans():
         yield
 
@@ -82,7 +82,7 @@ def run(box: Toolbox, command: str, **more: object) -> Result:
 
 
 def cancel(box: Toolbox, command: str, pids: Pids, count: int) -> float:
-    """Cancel a command once it has noted so many pids; how many seconds its end took."""
+    """Cancel a command once it has recorded `count` pids; return the seconds until its end."""
 
     async def both() -> float:
         running = asyncio.create_task(box.run("bash", {"command": command}))
@@ -96,7 +96,7 @@ def cancel(box: Toolbox, command: str, pids: Pids, count: int) -> float:
     return asyncio.run(both())
 
 
-# what the model reads
+# the model's view
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_output_and_status_are_shown(box: Toolbox, command: str, text: str) -> N
     assert run(box, command) == Result(text=text)
 
 
-def test_both_outputs_come_in_the_order_written(box: Toolbox) -> None:
+def test_both_outputs_appear_in_the_order_of_their_writes(box: Toolbox) -> None:
     text = run(box, "for i in {1..100}; do echo o$i; echo e$i >&2; done").text
     assert text.split() == [f"{where}{n}" for n in range(1, 101) for where in "oe"]
 
 
-def test_it_runs_in_the_workspace_with_its_environment_only(
+def test_a_command_runs_in_the_workspace_with_only_its_own_environment(
     box: Toolbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
@@ -170,7 +170,7 @@ def test_a_command_that_names_its_own_editor_gets_it(
     assert not (tmp_path / "opened").exists()
 
 
-def test_it_holds_no_descriptor_of_ours(box: Toolbox, tmp_path: Path) -> None:
+def test_a_command_inherits_no_descriptor(box: Toolbox, tmp_path: Path) -> None:
     with (tmp_path / "inherited").open("w") as file:
         os.set_inheritable(file.fileno(), True)
         assert "inherited" not in run(box, "ls -l /proc/self/fd /dev/fd").text
@@ -181,14 +181,14 @@ def test_sigpipe_ends_a_writer(box: Toolbox) -> None:
     assert run(box, "yes | head -1 >/dev/null; echo ${PIPESTATUS[0]}").text == "141"
 
 
-def test_bytes_that_are_no_text_are_replaced(box: Toolbox) -> None:
+def test_invalid_text_is_replaced(box: Toolbox) -> None:
     text = run(box, r"printf 'a\0b\xff\xed\xa0\x80c\xc3'").text
     assert text == "a\ufffdb\ufffd\ufffd\ufffd\ufffdc\ufffd"
     assert run(box, "head -c 100000 /dev/urandom").text.encode()
 
 
 @pytest.mark.parametrize("command", ["a\0b", "\ud800"])
-def test_what_no_program_can_be_given_is_refused(box: Toolbox, command: str) -> None:
+def test_a_command_with_nuls_or_lone_surrogates_is_refused(box: Toolbox, command: str) -> None:
     assert run(box, command) == Result(
         text="a command cannot hold NULs or lone surrogates", is_error=True
     )
@@ -200,7 +200,7 @@ def test_a_command_that_is_too_long_is_refused(box: Toolbox) -> None:
     assert result.text.startswith("the command is too long (4000000 characters); put it into")
 
 
-def test_a_workspace_that_has_gone_is_told(box: Toolbox, tmp_path: Path) -> None:
+def test_a_missing_workspace_is_reported(box: Toolbox, tmp_path: Path) -> None:
     tmp_path.rename(tmp_path.with_name("elsewhere"))
     result = run(box, "true")
     assert result.is_error
@@ -209,12 +209,12 @@ def test_a_workspace_that_has_gone_is_told(box: Toolbox, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 10**400])
-def test_a_time_limit_is_a_sensible_number(box: Toolbox, timeout: int) -> None:
+def test_a_time_limit_must_be_a_sensible_number(box: Toolbox, timeout: int) -> None:
     assert "bad input for bash: timeout" in run(box, "true", timeout=timeout).text
 
 
 @pytest.mark.slow
-def test_endless_output_is_bounded(box: Toolbox) -> None:
+def test_endless_output_is_truncated(box: Toolbox) -> None:
     result = run(box, "echo first; yes", timeout=1)
     assert result.is_error
     head, cut, tail = re.split(r"\n\[… (\d+) bytes cut …\]\n", result.text)
@@ -225,7 +225,7 @@ def test_endless_output_is_bounded(box: Toolbox) -> None:
     assert note.startswith("[ended after 1 s, its time limit; ")
 
 
-# how it ends
+# the end of a command
 
 
 @pytest.mark.slow
@@ -241,7 +241,7 @@ def test_a_time_limit_ends_the_whole_group(box: Toolbox, pids: Pids) -> None:
 
 
 @pytest.mark.slow
-def test_sigterm_comes_first_and_is_no_way_out(box: Toolbox, pids: Pids) -> None:
+def test_sigterm_comes_first_but_cannot_be_evaded(box: Toolbox, pids: Pids) -> None:
     polite = "trap 'echo cleaned up; exit' TERM; echo $$ >> $PIDS; while :; do sleep 0.1; done"
     assert "cleaned up\n[ended after" in run(box, polite, timeout=1).text
     deaf = "trap '' TERM; echo $$ >> $PIDS; while :; do sleep 0.1; done"
@@ -253,10 +253,8 @@ def test_sigterm_comes_first_and_is_no_way_out(box: Toolbox, pids: Pids) -> None
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_what_is_left_in_the_background_is_ended_and_told(
-    box: Toolbox, pids: Pids, count: int
-) -> None:
-    """Such a process holds the pipe open; who waited for its end would hang."""
+def test_background_processes_are_ended_and_reported(box: Toolbox, pids: Pids, count: int) -> None:
+    """Such a process holds the pipe open, so that waiting for the end of output would hang."""
     result = run(box, "sleep 1000 & echo $! >> $PIDS; " * count + "echo done")
     told = "1 background process was" if count == 1 else "2 background processes were"
     assert result == Result(text=f"done\n[{told} ended with the command]")
@@ -264,13 +262,13 @@ def test_what_is_left_in_the_background_is_ended_and_told(
     assert not pids.alive()
 
 
-def test_what_ends_by_itself_at_once_is_waited_for(box: Toolbox) -> None:
-    """Who runs `>(…)` does not wait for it, and its output counts."""
+def test_a_background_process_that_ends_at_once_is_waited_for(box: Toolbox) -> None:
+    """A command does not wait for its `>(…)`, but that output counts."""
     assert run(box, "echo hi | tee >(sleep 0.05; sed s/h/H/)").text == "hi\nHi"
 
 
-def test_cancelling_ends_it_at_once(box: Toolbox, pids: Pids) -> None:
-    """A teammate that is told to stop has a deadline of its own."""
+def test_cancelling_ends_a_command_at_once(box: Toolbox, pids: Pids) -> None:
+    """A teammate that is asked to stop has its own deadline."""
     deaf = "trap '' TERM; echo $$ >> $PIDS; sleep 1000 & echo $! >> $PIDS; while :; do wait; done"
     assert cancel(box, deaf, pids, 2) < 1.5
     assert not pids.alive()
@@ -284,7 +282,7 @@ SETTLED = "until [ -s $PIDS ]; do sleep 0.01; done; "
 @pytest.mark.parametrize(
     "command", [f"{ESCAPED} & ", f"({ESCAPED} &) ; ", f"set -m; {ESCAPED} & disown; "]
 )
-def test_who_escaped_the_group_is_ended_too(
+def test_a_process_that_escaped_the_group_is_ended_too(
     box: Toolbox, pids: Pids, subreaper: None, command: str
 ) -> None:
     result = run(box, command + SETTLED + "echo done")
@@ -296,7 +294,7 @@ def test_who_escaped_the_group_is_ended_too(
 
 @pytest.mark.slow
 @linux
-def test_who_escaped_is_ended_after_a_time_limit_too(
+def test_an_escaped_process_is_ended_after_a_time_limit_too(
     box: Toolbox, pids: Pids, subreaper: None
 ) -> None:
     assert run(box, f"{ESCAPED} & {SETTLED} sleep 1000", timeout=1).is_error
@@ -305,15 +303,17 @@ def test_who_escaped_is_ended_after_a_time_limit_too(
 
 
 @linux
-def test_who_escaped_is_ended_by_cancelling_too(box: Toolbox, pids: Pids, subreaper: None) -> None:
+def test_an_escaped_process_is_ended_by_cancelling_too(
+    box: Toolbox, pids: Pids, subreaper: None
+) -> None:
     assert cancel(box, f"{ESCAPED} & sleep 1000", pids, 1) < 1.5
     assert not pids.alive()
 
 
 @pytest.mark.slow
 @linux
-def test_a_chain_of_forks_is_ended_to_its_last(box: Toolbox, pids: Pids, subreaper: None) -> None:
-    """Only its first link is this process's child: one link a round would take too long."""
+def test_a_chain_of_forks_is_ended_completely(box: Toolbox, pids: Pids, subreaper: None) -> None:
+    """Only its first link is a child of this process; one link per round would take too long."""
     chain = (
         "trap '' TERM; "
         "f() { echo $BASHPID >> $PIDS; [ $1 -ge 300 ] || f $(($1 + 1)) & exec sleep 1000; }; f 1"
@@ -326,7 +326,7 @@ def test_a_chain_of_forks_is_ended_to_its_last(box: Toolbox, pids: Pids, subreap
 
 
 @linux
-def test_who_escaped_is_ended_where_orphans_do_not_come_to_this_process_too(
+def test_an_escaped_process_is_ended_even_if_this_process_adopts_no_orphans(
     box: Toolbox, pids: Pids
 ) -> None:
     told = "[1 background process was ended with the command]"
@@ -336,8 +336,10 @@ def test_who_escaped_is_ended_where_orphans_do_not_come_to_this_process_too(
 
 
 @linux
-def test_who_escaped_and_holds_the_pipe_does_not_make_it_hang(box: Toolbox, pids: Pids) -> None:
-    """Also where its reaper is gone, and orphans do not come to this process to be ended."""
+def test_an_escaped_process_that_holds_the_pipe_does_not_block_the_tool(
+    box: Toolbox, pids: Pids
+) -> None:
+    """Even if its reaper is gone, and this process does not adopt orphans."""
     text = run(box, f"{ESCAPED} & {SETTLED} echo done; kill -9 $PPID").text
     assert text == "done\n[killed by SIGKILL]"
     (pid,) = pids.alive()
@@ -346,10 +348,10 @@ def test_who_escaped_and_holds_the_pipe_does_not_make_it_hang(box: Toolbox, pids
 
 
 @linux
-def test_other_programs_and_their_own_are_spared(
+def test_other_programs_and_their_orphans_are_spared(
     box: Toolbox, pids: Pids, tmp_path: Path, subreaper: None
 ) -> None:
-    """Background jobs run beside, and what they orphan becomes this process's child too."""
+    """Background jobs run beside the command; their orphans become children of this process."""
     job = [
         *("bash", "-c", '(sleep 1000 & echo $! >> "$0"); echo $$ >> "$0"; exec sleep 1000'),
         str(tmp_path / "pids"),
@@ -359,7 +361,7 @@ def test_other_programs_and_their_own_are_spared(
         command = "until [ -e go ]; do sleep 0.01; done"
         running = asyncio.create_task(box.run("bash", {"command": command}))
         await until(lambda: Program.live, what="the command's start")
-        with Program(job, output=bytes):  # so that the command finds it after its own start
+        with Program(job, output=bytes):  # so that the job starts after the command
             await until(lambda: len(pids.seen()) == 2, what="the job and its orphan")
             (tmp_path / "go").touch()
             assert (await running).text == "(no output)"
@@ -370,18 +372,18 @@ def test_other_programs_and_their_own_are_spared(
 
 
 @linux
-def test_a_child_that_was_there_before_is_spared(box: Toolbox, subreaper: None) -> None:
+def test_an_earlier_child_is_spared(box: Toolbox, subreaper: None) -> None:
     with subprocess.Popen(["sleep", "1000"]) as other:
         run(box, "sleep 1000 & true")
         assert other.poll() is None
         other.kill()
 
 
-# what it costs this process
+# costs for this process
 
 
-def test_no_thread_is_started_and_nothing_stays_open(box: Toolbox) -> None:
-    """The process that forks must have no threads, and a teammate runs thousands of commands."""
+def test_a_command_starts_no_thread_and_leaves_no_descriptor_open(box: Toolbox) -> None:
+    """A process that forks must have no threads, and a teammate runs thousands of commands."""
 
     async def several() -> int:
         most = 0
@@ -402,8 +404,8 @@ def test_no_thread_is_started_and_nothing_stays_open(box: Toolbox) -> None:
 
 
 @pytest.mark.slow
-def test_a_secret_is_masked_before_the_middle_is_left_out(tmp_path: Path) -> None:
-    """Half of a key at the cut would be found by nobody, and the two halves are a key."""
+def test_secrets_are_masked_before_the_middle_is_cut(tmp_path: Path) -> None:
+    """Masking would not find half of a key at the cut, and the two halves make a key."""
     key = "sk-0123456789abcdef"
     for limit in range(20, 60):
         bash = Bash(

@@ -1,4 +1,4 @@
-"""The supervisor as a service and as a parent: starts, signals, and ends of teammates."""
+"""The supervisor as a service and a parent: starts, signals, and ends of teammates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STARTS = 2
 
 @pytest.fixture
 def stranger() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has nothing to do with us."""
+    """A process that is not part of the project."""
     with subprocess.Popen(["sleep", "1000"]) as sleeping:
         yield sleeping
         sleeping.kill()
@@ -37,7 +37,7 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture
 def manager(project: Project) -> Iterator[list[bytes]]:
-    """What a service manager is told at the socket that the project's environment names."""
+    """The messages to a service manager at the socket in the project's environment."""
     address = str(project.root / "n")
     told: list[bytes] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiving:
@@ -53,7 +53,7 @@ def manager(project: Project) -> Iterator[list[bytes]]:
 
 
 @SIGHTED
-def test_of_starts_at_the_same_moment_exactly_one_runs(project: Project) -> None:
+def test_exactly_one_of_several_simultaneous_starts_runs(project: Project) -> None:
     project.ask_no_service()
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     starting = [project.begin("teamd", "start", **pipes) for _ in range(STARTS)]
@@ -65,15 +65,16 @@ def test_of_starts_at_the_same_moment_exactly_one_runs(project: Project) -> None
             assert errors.count("\n") == 1
     served = {pid for pid, line in project.survivors().items() if "--foreground" in line}
     assert project.supervisor is not None
-    ready = {one.pid for one in psutil.Process(project.supervisor).children()}  # to be a teammate
+    # the spare process for the next teammate
+    ready = {one.pid for one in psutil.Process(project.supervisor).children()}
     assert served - ready == {project.supervisor}
 
 
 @pytest.mark.slow
-def test_a_stranger_with_a_stale_pid_is_never_signalled(
+def test_a_foreign_process_with_a_stale_pid_is_never_signalled(
     project: Project, stranger: subprocess.Popen[bytes]
 ) -> None:
-    """Pids are used again; files outlive the processes that they name."""
+    """Pids are reused, and files outlive the processes that they name."""
     project.ask_no_service()
     project.enlist("ann")
     stale = {"pid": stranger.pid, "started": 1.0}
@@ -92,8 +93,8 @@ def test_a_stranger_with_a_stale_pid_is_never_signalled(
 
 
 @pytest.mark.slow
-def test_a_start_in_a_pipe_ends_although_its_teammates_live_on(project: Project) -> None:
-    """`ssh host teamd start` returns only when nobody holds its standard error any more."""
+def test_a_start_in_a_pipe_ends_although_its_teammates_keep_running(project: Project) -> None:
+    """`ssh host teamd start` returns only after all processes have closed its standard error."""
     project.ask_no_service('[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Go."\n')
     ended = project.run("bash", "-c", "teamd start 2>&1 | cat", timeout_seconds=30)
     assert "`teamctl team` shows the team" in ended.stdout
@@ -104,8 +105,8 @@ def test_a_start_in_a_pipe_ends_although_its_teammates_live_on(project: Project)
 
 
 @pytest.mark.slow
-def test_it_outlives_the_terminal_that_started_it(project: Project) -> None:
-    """The end of an ssh session: the terminal goes, and its session gets a SIGHUP."""
+def test_the_supervisor_outlives_the_terminal_that_started_it(project: Project) -> None:
+    """At the end of an ssh session the terminal disappears, and its session gets a SIGHUP."""
     project.ask_no_service()
     master, slave = os.openpty()
     script = (
@@ -128,13 +129,14 @@ def test_it_outlives_the_terminal_that_started_it(project: Project) -> None:
     pid = project.wait_for("ann", "idle")["pid"]
     os.close(master)
     assert session.wait(20) == -signal.SIGHUP
-    assert os.getsid(project.supervisor) == project.supervisor  # nor does a Ctrl-C there reach it
+    # a Ctrl-C there does not reach it either
+    assert os.getsid(project.supervisor) == project.supervisor
     assert project.do("teamctl", "spawn", "ann", "coder", "Still there?", "--wait")
     assert project.wait_for("ann", "idle")["pid"] == pid
 
 
 @pytest.mark.slow
-def test_a_service_manager_is_told_and_sighup_reads_the_settings_again(
+def test_a_service_manager_is_notified_and_sighup_reloads_the_settings(
     project: Project, manager: list[bytes]
 ) -> None:
     project.ask_no_service()
@@ -146,7 +148,7 @@ def test_a_service_manager_is_told_and_sighup_reads_the_settings_again(
     serving.send_signal(signal.SIGHUP)
     project.wait_for("ann", "idle")
 
-    project.write("team.toml", "[[teammate]\n")  # and a mistake does it no harm
+    project.write("team.toml", "[[teammate]\n")  # a mistake in the file does no harm
     serving.send_signal(signal.SIGHUP)
     wait_until(lambda: "is not TOML" in project.paths.log("teamd").read_text(), what="it is logged")
     assert serving.poll() is None
@@ -157,7 +159,7 @@ def test_a_service_manager_is_told_and_sighup_reads_the_settings_again(
 
 
 @pytest.mark.slow
-def test_shutdown_ends_a_teammate_and_tells_whether_it_took_force(team: Project) -> None:
+def test_shutdown_ends_a_teammate_and_reports_whether_force_was_needed(team: Project) -> None:
     for name in ("dora", "emil", "fred", "gina"):
         team.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
     pids = {name: team.wait_for(name, "idle")["pid"] for name in ("dora", "emil", "fred", "gina")}
@@ -182,7 +184,7 @@ def test_shutdown_ends_a_teammate_and_tells_whether_it_took_force(team: Project)
 
 
 @pytest.mark.slow
-def test_shutdown_reaches_a_teammate_in_the_middle_of_a_model_call(team: Project) -> None:
+def test_shutdown_reaches_a_teammate_during_a_model_call(team: Project) -> None:
     """Users of the nearest product complain about shutdowns that never end."""
     stall = Stall(after=3)
     team.server.faults.when(lambda asked: asked.name == "hugo", stall)
@@ -192,7 +194,7 @@ def test_shutdown_reaches_a_teammate_in_the_middle_of_a_model_call(team: Project
     assert (ended.status, ended.complaint) == (4, "hugo did not answer within 1 s and was ended")
 
 
-def test_only_its_owner_can_look_into_a_team(running: Project) -> None:
+def test_only_its_owner_can_read_a_team(running: Project) -> None:
     root: Path = running.paths.root
     for path in (root, *root.rglob("*")):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
@@ -201,14 +203,14 @@ def test_only_its_owner_can_look_into_a_team(running: Project) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are seen on Linux only")
 @SIGHTED
-def test_a_teammate_keeps_nothing_open_that_is_its_supervisors(project: Project) -> None:
+def test_a_teammate_inherits_no_open_file_of_its_supervisor(project: Project) -> None:
     """A lock, or the writing end of another's bell, would outlive the supervisor in it."""
     project.ask_no_service()
     project.start()
     for name in ("ann", "bob"):
         project.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
     for name in ("ann", "bob"):
-        project.wait_for(name, "idle")  # a call may still use pipes of its own
+        project.wait_for(name, "idle")  # a call may still use its own pipes
         pid = project.wait_for_process(name)
         opened = links(pid)
         assert project.paths.supervisor not in opened.values()

@@ -89,7 +89,7 @@ COMPLAINTS: Final = {
     ),
     "orphaned processes": (
         "test_a_killed_supervisor_takes_its_teammates_along",
-        "test_nothing_outlives_teamd_and_its_teammates_killed_at_once",
+        "test_no_process_outlives_teamd_and_its_teammates_killed_at_once",
     ),
     "idle notices that burn the lead's tokens": ("test_idle_notices_burn_no_tokens_of_the_lead",),
     "an idle teammate taken for dead and spawned again": (

@@ -1,11 +1,12 @@
-"""Runs commands through the `bash` tool in a sandbox, and prints what the model would read.
+"""Runs commands through the `bash` tool in a sandbox, and prints the model's view of the results.
 
-A program of its own, so that it can run as another user: `python commands.py FOLDER`, with a JSON
-document on standard input: `policy`, `job` for what runs beside them, and `commands`, texts.
+It is a separate program, so that it can run as another user: `python commands.py FOLDER`, with a
+JSON document on standard input: `policy`, `commands` (a list of strings), and `job`, a command that
+runs beside them.
 
-Without a FOLDER it does so again and again, each time in a process that is forked, since to import
-takes longer than most commands: each line of standard input is a document with `folder`, `user`,
-`environment` and, in `asked`, such a document. An answer is a line too: `null` for a failure.
+Without a FOLDER it serves many requests, each in a forked process, since the imports take longer
+than most commands: each line of standard input is a document with `folder`, `user`, `environment`
+and, in `asked`, a document as above. Each answer is one line: `null` for a failure.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _PR_SET_DUMPABLE: Final = 4
 
 @contextmanager
 def toolbox(workspace: Path, aside: Path, policy: dict[str, Any]) -> Iterator[Toolbox]:
-    """The tool in a sandbox; paths and bounds in the policy are as JSON has them."""
+    """Make the tool in a sandbox; paths and bounds in the policy are in their JSON form."""
     read: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in policy.items()
     }
@@ -50,7 +51,7 @@ def toolbox(workspace: Path, aside: Path, policy: dict[str, Any]) -> Iterator[To
 
 
 async def run_all(box: Toolbox, commands: list[str], *, job: str = "") -> list[Result]:
-    """Run one after the other, all of them beside the job."""
+    """Run the commands one after the other, all of them beside the job."""
     if job:
         begun = await box.run("background_run", {"command": job})
         assert not begun.is_error, begun.text
@@ -62,19 +63,19 @@ async def run_all(box: Toolbox, commands: list[str], *, job: str = "") -> list[R
 
 
 def answer(folder: Path, asked: dict[str, Any]) -> list[str]:
-    """Run what is asked for; return what the model would read of each."""
+    """Run a request; return the model's view of each result."""
     with toolbox(folder / "workspace", folder / "aside", asked.get("policy", {})) as box:
         results = asyncio.run(run_all(box, asked["commands"], job=asked.get("job", "")))
     return [result.text for result in results]
 
 
 def main(folder: Path) -> None:
-    """Run what standard input says."""
+    """Run the request on standard input."""
     json.dump(answer(folder, json.load(sys.stdin)), sys.stdout)
 
 
 def serve() -> None:
-    """Run what each line says, until there are no more."""
+    """Run the request of each line until the end of standard input."""
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
@@ -85,13 +86,13 @@ def serve() -> None:
 
 
 def _answer_as(line: dict[str, Any]) -> NoReturn:
-    """Be the user, as a program is that the user has started."""
+    """Run a request as its user, like a program that the user has started."""
     code = 1
     try:
         os.setgroups([])
         os.setgid(line["user"])
         os.setuid(line["user"])
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # as exec would make it again
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # an exec would restore this as well
         os.environ.clear()
         os.environ.update(line["environment"])
         folder = Path(line["folder"])
