@@ -1,4 +1,4 @@
-"""A bare client of nats-py, connected as any host is: by TLS that proves both ends."""
+"""A bare client of nats-py, connected like a host: by mutual TLS."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SUBJECT: Final = "mail.h4.h3"  # from h3 to h4
 
 
 def arguments(server: str, certificates: Certificates) -> list[str]:
-    """Return what a program is told of a connection."""
+    """Return the command-line arguments for a connection."""
     return [server, *map(str, (certificates.cert, certificates.key, certificates.ca))]
 
 
 async def connect(server: str, *files: str) -> Client:
-    """Connect as `arguments` say."""
+    """Connect with the arguments from `arguments`."""
     return await nats.connect(server, tls=Certificates(*map(Path, files)).context())

@@ -1,4 +1,4 @@
-"""What any program of the client's does: take a message and append it to a file, with a sync.
+"""A minimal receiver: append each message to a file and sync it.
 
 `python -m tests.hosts.bare_client FILE CONNECTION…`; it prints a line once it listens.
 """
@@ -15,7 +15,7 @@ from tests.hosts import bare
 
 
 async def main() -> None:
-    """Listen until it is killed."""
+    """Receive messages until killed."""
     _, path, *connection = sys.argv
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
@@ -26,7 +26,7 @@ async def main() -> None:
     client = await bare.connect(*connection)
     await client.subscribe(bare.SUBJECT, cb=append)
     await client.flush()
-    print("listens", flush=True)  # noqa: T201 -- to who started it
+    print("listens", flush=True)  # noqa: T201 -- for the parent process
     await asyncio.Event().wait()
 
 

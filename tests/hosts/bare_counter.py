@@ -1,7 +1,7 @@
-"""What any program of the client's does at least: take messages, and count them.
+"""A minimal receiver: count messages.
 
-`python -m tests.hosts.bare_counter COUNT CONNECTION…`; it prints a line once it listens, and one
-once so many have come.
+`python -m tests.hosts.bare_counter COUNT CONNECTION…`; it prints a line once it listens, and
+another after COUNT messages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.hosts import bare
 
 
 async def main() -> None:
-    """Count to the end."""
+    """Count messages until the total is reached."""
     _, most, *connection = sys.argv
     came, done = 0, asyncio.Event()
 
@@ -28,7 +28,7 @@ async def main() -> None:
     client = await bare.connect(*connection)
     await client.subscribe(bare.SUBJECT, cb=count)
     await client.flush()
-    print("listens", flush=True)  # noqa: T201 -- to who started it
+    print("listens", flush=True)  # noqa: T201 -- for the parent process
     await done.wait()
     print("done", flush=True)  # noqa: T201 -- the same
     await client.close()

@@ -1,4 +1,4 @@
-"""Real brokers for tests: nats-server on a loopback port, ended by its pid."""
+"""Real brokers for tests: nats-server on a loopback port, killed by its pid."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.waiting import until, wait_until
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens on."""
+    """Return an unused loopback port."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
@@ -35,7 +35,7 @@ def listens(port: int) -> bool:
 
 @contextmanager
 def serving(configuration: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run nats-server for as long as the block lasts."""
+    """Run nats-server during the block."""
     log = configuration.with_suffix(".log").open("ab")
     argv = [find_program(), "-c", str(configuration)]
     with log, subprocess.Popen(argv, stdout=log, stderr=log) as server:
@@ -48,7 +48,7 @@ def serving(configuration: Path, port: int) -> Iterator[subprocess.Popen[bytes]]
 
 @contextmanager
 def plain(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run one without TLS."""
+    """Run a broker without TLS."""
     configuration = folder / "plain.conf"
     configuration.write_text(f'listen: "127.0.0.1:{port}"\n')
     with serving(configuration, port) as server:
@@ -57,12 +57,12 @@ def plain(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
 
 @dataclass(slots=True)
 class Town:
-    """A broker's folder with hosts, each of which has certificates in files.
+    """A broker's folder with hosts, whose certificates are issued on request.
 
     Attributes:
-        folder: for the files.
-        broker: the broker's own.
-        record: what it is set up for.
+        folder: the folder for all files.
+        broker: the broker's folder.
+        record: the broker's record.
     """
 
     folder: Path
@@ -71,7 +71,7 @@ class Town:
 
     @classmethod
     def found(cls, folder: Path, teams: dict[str, Sequence[str]]) -> Self:
-        """Set a broker up, on a port that is free."""
+        """Set up a broker on an unused port."""
         listen = f"127.0.0.1:{free_port()}"
         record = BrokerRecord(id="abc123", listen=listen, addresses=("localhost",), teams={})
         for team, hosts in teams.items():
@@ -85,25 +85,24 @@ class Town:
         return cls(folder, broker, record)
 
     def issue(self, team: str, host: str, *, valid: Validity | None = None) -> Certificates:
-        """Issue what a host of the record proves itself with."""
+        """Issue a certificate for a host in the record."""
         user = self.record.user(team, host)
         ca = Pair(self.broker.files.ca_cert.read_bytes(), self.broker.files.ca_key.read_bytes())
         pair = authority.issue_host(ca, host, user, valid or Validity.long())
         return self.keep(user.replace(":", "-"), pair)
 
     def issue_by_itself(self, team: str, host: str) -> Certificates:
-        """Issue what a CA of the same name would, that is none."""
+        """Issue a certificate by another CA of the same name."""
         ca = authority.new_authority(f"teamd broker {self.record.id}")
         pair = authority.issue_host(ca, host, self.record.user(team, host), Validity.long())
         return self.keep(f"false-{team}-{host}", pair)
 
     def issue_server(self, *addresses: str, valid: Validity | None = None) -> Pair:
-        """Issue a certificate for a broker."""
         ca = Pair(self.broker.files.ca_cert.read_bytes(), self.broker.files.ca_key.read_bytes())
         return authority.issue_server(ca, "broker", addresses, valid or Validity.long())
 
     def keep(self, name: str, pair: Pair) -> Certificates:
-        """Write a certificate and its key into files."""
+        """Write a certificate and its key to files."""
         cert, key = self.folder / f"{name}.crt", self.folder / f"{name}.key"
         cert.write_bytes(pair.cert)
         key.write_bytes(pair.key)
@@ -111,24 +110,23 @@ class Town:
 
     @property
     def server(self) -> str:
-        """The broker's address."""
         return self.record.nearest
 
     @contextmanager
     def open(self) -> Iterator[subprocess.Popen[bytes]]:
-        """Have it served for as long as the block lasts."""
+        """Run the broker during the block."""
         with serving(self.broker.files.configuration, self.record.port) as server:
             yield server
 
 
 def past() -> Validity:
-    """Return a time that is over."""
+    """Return a period that has ended."""
     now = datetime.now(UTC)
     return Validity(now - timedelta(days=2), now - timedelta(days=1))
 
 
 class Host:
-    """A connection that notes all it is told."""
+    """A connection that records all callbacks."""
 
     def __init__(
         self, server: str | Sequence[str], certificates: Certificates | None, *subjects: str
@@ -153,13 +151,13 @@ class Host:
         self.ups += 1
 
     async def says(self, text: str) -> None:
-        """Wait until a reason holds these words."""
+        """Wait until a reason for a lost connection contains this text."""
         await until(lambda: any(text in why for why in self.lost), what=f"{text!r} in {self.lost}")
 
 
 @asynccontextmanager
 async def running(*hosts: Host) -> AsyncIterator[None]:
-    """Have them connect for as long as the block lasts."""
+    """Connect these hosts during the block."""
     async with asyncio.timeout(60):
         tasks = [asyncio.create_task(host.broker.run()) for host in hosts]
         try:

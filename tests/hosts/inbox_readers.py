@@ -1,8 +1,8 @@
-"""Teammates that only read: `python -m tests.hosts.inbox_readers FOLDER…`, a team's in each.
+"""Inbox readers without teammates: `python -m tests.hosts.inbox_readers FOLDER…`, one team each.
 
-For each message in an inbox it prints who sent it, its number, its receiver, and how many
-milliseconds after its sending it was there. A content is `NUMBER SENT`, in seconds of the
-monotonic clock, and then anything.
+For each message in an inbox this prints the sender, the message's number, the receiver, and the
+latency in milliseconds. A content is `NUMBER SENT`, in seconds of the monotonic clock, and any
+further text.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from teamd.files.watch import watch
 
 
 class Inboxes:
-    """The inboxes of one team, of which nobody takes anything.
+    """The inboxes of one team, from which nothing is taken.
 
     Args:
-        folder: the team's.
+        folder: the team's folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,7 +30,7 @@ class Inboxes:
         self._read: dict[str, int] = {}
 
     def read(self) -> None:
-        """Print what has come."""
+        """Print new messages."""
         names = self.watched.changed()
         now = time.monotonic()
         known = (path.name for path in self._folder.glob("*.jsonl")) if names is None else names
@@ -53,7 +53,7 @@ class Inboxes:
 
 
 def say(*words: str) -> None:
-    """Print a line at once."""
+    """Print a line and flush it."""
     sys.stdout.write(" ".join(words) + "\n")
     sys.stdout.flush()
 

@@ -13,7 +13,7 @@ from teamd.settings.schema import HostSettings, Settings
 
 
 def main() -> int:
-    """Be one until it is killed."""
+    """Run a postman until killed."""
     _, root, name, server, *files = sys.argv
     cert, key, ca = map(Path, files)
     settings = replace(

@@ -1,4 +1,4 @@
-"""The connection to the broker: lost, found again, and never in plain text by mistake."""
+"""The connection to the broker: loss, reconnection, and no accidental plain text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.hosts.brokers import Host, Town, free_port, past, plain, running
 from tests.waiting import until
 
 
-def test_a_broker_that_goes_and_comes_is_found_again_and_nothing_is_kept_back(
+def test_hosts_reconnect_after_a_broker_restart_and_buffer_no_messages(
     tmp_path: Path,
 ) -> None:
     port = free_port()
@@ -45,7 +45,7 @@ def test_a_broker_that_goes_and_comes_is_found_again_and_nothing_is_kept_back(
     asyncio.run(talk())
 
 
-def test_what_is_longer_than_the_broker_takes_costs_nobody_the_connection(tmp_path: Path) -> None:
+def test_an_oversized_payload_does_not_end_any_connection(tmp_path: Path) -> None:
     port = free_port()
     one, other = (Host(f"nats://127.0.0.1:{port}", None, f"mail.{name}.*") for name in "ab")
 
@@ -64,8 +64,10 @@ def test_what_is_longer_than_the_broker_takes_costs_nobody_the_connection(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_line_that_is_cut_is_known_within_6_seconds_and_its_heal_within_5(tmp_path: Path) -> None:
-    """A stopped broker is as silent as a cut line: the kernel still takes what is written."""
+def test_a_silent_broker_is_noticed_within_6_seconds_and_its_return_within_5(
+    tmp_path: Path,
+) -> None:
+    """A stopped broker looks like a cut cable: the kernel still accepts writes."""
     port = free_port()
     host = Host(f"nats://127.0.0.1:{port}", None, "roster.*")
 
@@ -75,7 +77,8 @@ def test_a_line_that_is_cut_is_known_within_6_seconds_and_its_heal_within_5(tmp_
                 await until(lambda: host.broker.up)
                 server.send_signal(signal.SIGSTOP)
                 begun = time.monotonic()
-                while host.broker.up:  # more than the kernel takes: no publisher waits for ever
+                # More than the kernel buffers; publishing must not block forever.
+                while host.broker.up:
                     host.broker.publish("roster.a", bytes(100_000))
                     await (host.broker.drain() if host.broker.full else asyncio.sleep(0))
                 assert time.monotonic() - begun < 6
@@ -89,7 +92,7 @@ def test_a_line_that_is_cut_is_known_within_6_seconds_and_its_heal_within_5(tmp_
 
 
 class Stubborn:
-    """A broker that greets and answers, then talks on and takes nothing until `again`."""
+    """A broker that answers at first, then keeps sending but reads nothing until `again` is set."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -99,7 +102,7 @@ class Stubborn:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Listen for as long as the block lasts."""
+        """Listen during the block."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 10)
         self.port = server.sockets[0].getsockname()[1]
         try:
@@ -125,8 +128,8 @@ class Stubborn:
 
 
 @pytest.mark.slow
-def test_a_broker_that_talks_and_takes_nothing_is_given_up() -> None:
-    """Its bytes look like life: a publisher would wait for room for ever."""
+def test_a_broker_that_sends_but_never_reads_is_disconnected() -> None:
+    """Its data looks like a live connection, so a publisher would wait forever."""
 
     async def talk() -> None:
         stubborn = Stubborn()
@@ -148,7 +151,7 @@ def test_a_broker_that_talks_and_takes_nothing_is_given_up() -> None:
     asyncio.run(talk())
 
 
-def test_a_broker_that_takes_nothing_for_a_moment_is_waited_for() -> None:
+def test_publishers_wait_for_a_broker_that_briefly_stops_reading() -> None:
     async def talk() -> None:
         stubborn = Stubborn()
         async with stubborn.serving():
@@ -178,8 +181,10 @@ def test_a_broker_that_takes_nothing_for_a_moment_is_waited_for() -> None:
     ],
     ids=["headers", "reply", "control"],
 )
-def test_no_frame_of_a_host_makes_another_one_deaf(tmp_path: Path, line: bytes) -> None:
-    """A client that cannot read a frame would stop reading, those of all others too."""
+def test_no_frame_from_one_host_stops_another_host_from_reading(
+    tmp_path: Path, line: bytes
+) -> None:
+    """A client that cannot parse a frame would stop reading frames from all hosts."""
     port = free_port()
     one, other = (Host(f"nats://127.0.0.1:{port}", None, f"mail.{name}.*") for name in "ab")
 
@@ -192,7 +197,7 @@ def test_no_frame_of_a_host_makes_another_one_deaf(tmp_path: Path, line: bytes) 
                 link._wire.write(line)
 
                 def is_heard() -> bool:
-                    one.broker.publish("mail.b.a", b"honest")  # nothing says that it arrives
+                    one.broker.publish("mail.b.a", b"honest")  # delivery is not confirmed
                     return ("mail.b.a", b"honest") in other.got
 
                 await until(is_heard)
@@ -201,7 +206,7 @@ def test_no_frame_of_a_host_makes_another_one_deaf(tmp_path: Path, line: bytes) 
     asyncio.run(talk())
 
 
-def test_a_client_that_stops_reading_is_known_at_once(tmp_path: Path) -> None:
+def test_a_client_that_stops_reading_reconnects_at_once(tmp_path: Path) -> None:
     port = free_port()
     host = Host(f"nats://127.0.0.1:{port}", None, "roster.*")
 
@@ -213,13 +218,13 @@ def test_a_client_that_stops_reading_is_known_at_once(tmp_path: Path) -> None:
                 assert link is not None
                 reading = link._client._reading_task
                 assert reading is not None
-                reading.cancel()  # not after 5 s of silence
+                reading.cancel()  # must be noticed without 5 s of silence
                 await until(lambda: host.ups == 2, timeout_seconds=3)
 
     asyncio.run(talk())
 
 
-def test_what_was_published_last_is_handed_over_at_the_end(tmp_path: Path) -> None:
+def test_the_last_published_messages_are_sent_before_closing(tmp_path: Path) -> None:
     port = free_port()
     one, other = (Host(f"nats://127.0.0.1:{port}", None, f"mail.{name}.*") for name in "ab")
 
@@ -235,7 +240,7 @@ def test_what_was_published_last_is_handed_over_at_the_end(tmp_path: Path) -> No
     asyncio.run(talk())
 
 
-def test_a_receiver_that_fails_ends_the_run_with_its_error(tmp_path: Path) -> None:
+def test_an_exception_in_a_receiver_ends_run_with_that_exception(tmp_path: Path) -> None:
     port = free_port()
 
     async def fail(_: str, __: bytes) -> None:
@@ -261,8 +266,8 @@ def test_a_receiver_that_fails_ends_the_run_with_its_error(tmp_path: Path) -> No
     asyncio.run(talk())
 
 
-def test_a_server_that_asks_for_no_tls_gets_not_a_byte(tmp_path: Path) -> None:
-    """Whoever can stand in the broker's place must not read the mail by leaving TLS out."""
+def test_nothing_is_sent_to_a_server_without_tls(tmp_path: Path) -> None:
+    """An attacker in the broker's place must not get mail by not offering TLS."""
     town = Town.found(tmp_path, {"default": ["h1"]})
     heard = []
 
@@ -282,10 +287,10 @@ def test_a_server_that_asks_for_no_tls_gets_not_a_byte(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
-def test_a_broker_that_ends_is_told_of_by_its_reason_alone(
+def test_a_broker_shutdown_is_reported_without_extra_log_messages(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What asyncio says of it would stand in teamd's log, at each end of a broker."""
+    """Otherwise asyncio's message would be in teamd's log at each broker shutdown."""
     town = Town.found(tmp_path, {"default": ["h1"]})
 
     async def talk() -> None:
@@ -299,8 +304,8 @@ def test_a_broker_that_ends_is_told_of_by_its_reason_alone(
     assert caplog.messages == []
 
 
-def test_a_server_that_closes_at_once_is_told_of_in_a_sentence() -> None:
-    """As a tunnel does whose other end is away."""
+def test_a_server_that_closes_at_once_is_reported_in_a_sentence() -> None:
+    """Like a tunnel whose other end is down."""
     port = free_port()
 
     async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -316,7 +321,7 @@ def test_a_server_that_closes_at_once_is_told_of_in_a_sentence() -> None:
     asyncio.run(talk())
 
 
-def test_tries_several_addresses_in_turn(tmp_path: Path) -> None:
+def test_several_addresses_are_tried_in_turn(tmp_path: Path) -> None:
     port = free_port()
     nobody = f"nats://127.0.0.1:{free_port()}"
 
@@ -330,8 +335,8 @@ def test_tries_several_addresses_in_turn(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
-def test_reaches_the_broker_by_the_near_end_of_a_tunnel(tmp_path: Path) -> None:
-    """As by `ssh -L`: another port, and `localhost` for a name."""
+def test_the_broker_is_reachable_through_a_tunnel(tmp_path: Path) -> None:
+    """As with `ssh -L`: another port, and `localhost` as the name."""
     town = Town.found(tmp_path, {"default": ["h1"]})
 
     ended = asyncio.Event()
@@ -370,7 +375,9 @@ def test_reaches_the_broker_by_the_near_end_of_a_tunnel(tmp_path: Path) -> None:
         ("tls://127.0.0.1:{port}", "the broker's certificate is not for 127.0.0.1; take a name"),
     ],
 )
-def test_says_why_an_address_is_of_no_use(tmp_path: Path, server: str, why: str) -> None:
+def test_the_reason_for_an_unusable_address_is_reported(
+    tmp_path: Path, server: str, why: str
+) -> None:
     town = Town.found(tmp_path, {"default": ["h1"]})
     own = town.keep("server", town.issue_server("localhost"))
     for place, made in ((own.cert, "server.crt"), (own.key, "server.key")):
@@ -385,7 +392,7 @@ def test_says_why_an_address_is_of_no_use(tmp_path: Path, server: str, why: str)
     asyncio.run(talk())
 
 
-def test_says_that_the_broker_s_certificate_has_expired(tmp_path: Path) -> None:
+def test_an_expired_broker_certificate_is_reported(tmp_path: Path) -> None:
     town = Town.found(tmp_path, {"default": ["h1"]})
     own = town.keep("server", town.issue_server("localhost", valid=past()))
     for place, made in ((own.cert, "server.crt"), (own.key, "server.key")):
@@ -400,7 +407,7 @@ def test_says_that_the_broker_s_certificate_has_expired(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
-def test_says_which_file_is_missing(tmp_path: Path) -> None:
+def test_a_missing_key_file_is_reported(tmp_path: Path) -> None:
     town = Town.found(tmp_path, {"default": ["h1"]})
     certificates = town.issue("default", "h1")
     certificates.key.unlink()
@@ -414,7 +421,7 @@ def test_says_which_file_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_takes_connections_and_says_nothing_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_server_that_accepts_connections_but_stays_silent_times_out(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
 
@@ -426,8 +433,8 @@ def test_a_server_that_takes_connections_and_says_nothing_holds_nobody_up(tmp_pa
         asyncio.run(talk())
 
 
-def test_several_addresses_that_fail_are_one_reason_that_is_told_once() -> None:
-    """A log that fills up at each try, and a view that shows the last of them only, help nobody."""
+def test_several_failing_addresses_are_reported_once_as_one_reason() -> None:
+    """Otherwise each attempt would add log lines, and the view would only show the last reason."""
     told: list[str] = []
     ports = free_port(), free_port()
     servers = [f"nats://127.0.0.1:{port}" for port in ports]
@@ -444,7 +451,7 @@ def test_several_addresses_that_fail_are_one_reason_that_is_told_once() -> None:
 
 
 @pytest.mark.parametrize("words", [b"INFO []\r\n", b"INFO {}\r\n" * 3, b"x" * 100_000])
-def test_whatever_else_listens_there_is_a_reason_and_no_crash(words: bytes) -> None:
+def test_a_server_that_does_not_speak_nats_is_reported_without_a_crash(words: bytes) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError), closing(writer):
             writer.write(words)

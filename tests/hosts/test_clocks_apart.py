@@ -1,4 +1,4 @@
-"""Hosts whose clocks are hours apart: nobody notices, and nothing is shown hours off."""
+"""Hosts whose clocks differ by hours: mail, commands and displayed times are not affected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ APART_SECONDS = 5 * 3600
 
 
 def set_clock(project: Project, offset: str) -> None:
-    """Have all that runs in a project see another time of day; see test_clock_set_back."""
+    """Change the time of day for all processes of a project; see test_clock_set_back."""
     show = ["faketime", "-f", "+0", "printenv", "LD_PRELOAD"]
     library = subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip()
     project.environment |= {
@@ -34,15 +34,17 @@ def set_clock(project: Project, offset: str) -> None:
 
 
 def contents(town: Hosts, host: str, name: str) -> list[str]:
-    """Return what stands in somebody's conversation, by its texts."""
+    """Return the texts of the mail in a conversation."""
     records = town.projects[host].records(name, "mail")
     return [one["content"] for record in records for one in record["messages"]]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("offset", ["+5h", "-5h"])
-def test_clocks_that_are_hours_apart_change_nothing(tmp_path: Path, offset: str) -> None:
-    """Mail crosses once, commands are neither late nor early, and ages are those of here."""
+def test_clocks_hours_apart_do_not_affect_mail_commands_or_shown_times(
+    tmp_path: Path, offset: str
+) -> None:
+    """Mail arrives once, commands meet their deadlines, and times are by the local clock."""
     with hosts(tmp_path, allow=ALLOW, started=False) as town:
         set_clock(town.projects["h2"], offset)
         town.start_broker()

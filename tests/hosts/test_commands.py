@@ -1,4 +1,4 @@
-"""Commands for another host at most once and never late, whatever is cut or killed meanwhile."""
+"""Commands for another host run at most once and never late, despite cuts and kills."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from tests.waiting import wait_until
 
 ALLOW = 'allow = { spawn = ["h1"], shutdown = ["h1"] }'
 GONE: Final = {"name": "carol", "seconds": 2.0, "force": True}
-SLACK_SECONDS = 0.3  # from the moment teamd takes a request to that when it is in its log
+SLACK_SECONDS = 0.3  # from accepting a request to logging it
 
 
 @dataclass(slots=True)
 class Weather:
-    """What happens to the town while commands cross it, by a seed.
+    """Random faults while commands cross, by a seed.
 
     Attributes:
-        happened: how often each.
+        happened: the count of each fault.
     """
 
     town: Hosts
@@ -48,12 +48,12 @@ class Weather:
 
     @property
     def cuts(self) -> int:
-        """How often the link was cut, whichever way."""
+        """The number of times the link was cut, in either way."""
         return self.happened["cut"] + self.happened["half open"]
 
     @contextmanager
     def blowing(self) -> Iterator[None]:
-        """Let it blow for as long as the block lasts; the broker serves in the end."""
+        """Cause faults during the block; the broker runs afterwards."""
         thread = threading.Thread(target=self._blow)
         thread.start()
         try:
@@ -83,7 +83,7 @@ class Weather:
         self.happened["cut"] += 1
 
     def _freeze_broker(self) -> None:
-        """The connection stands, and nothing gets through: a link that is half open."""
+        """Leave the connection open but let nothing through: a half-open link."""
         self.town.signal_broker(signal.SIGSTOP)
         self._over.wait(self.chance.choice([0.2, 1.0, 7.0]))
         self.town.signal_broker(signal.SIGCONT)
@@ -92,7 +92,7 @@ class Weather:
 
 @dataclass(slots=True)
 class Try:
-    """One command, and what its asker was told."""
+    """One command, and the result that its sender got."""
 
     id: str
     ended: float = 0.0
@@ -113,12 +113,12 @@ def attempt(far: FarHosts, number: int, chance: random.Random) -> Try:
         made.asked = "was not asked" not in str(error)
     else:
         made.code = answer.exit_code
-    made.ended = time.time()  # the deadline of what was not answered, or a moment after it
+    made.ended = time.time()  # the deadline of an unanswered command, or shortly after it
     return made
 
 
 def requests_of(town: Hosts, host: str) -> list[dict[str, Any]]:
-    """Return what the teamd of a host was asked for by others, as its log has it."""
+    """Return the requests from h1 in the log of a host's teamd."""
     log = town.projects[host].paths.log("teamd")
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     return [one for one in lines if one["event"] == "request" and one["id"].startswith("h1-")]
@@ -131,17 +131,17 @@ def moment(entry: dict[str, Any]) -> float:
 def campaign(
     folder: Path, tries: int, seed: int, *, cuts: int = 0, kills: int = 0
 ) -> tuple[Counter[str], int, int]:
-    """Ask for one thing after the other in bad weather, and see what of it was done.
+    """Send one command after another amid faults, and check which were executed.
 
     Args:
-        folder: for the town.
-        tries: so many at least.
-        seed: of what is asked for, and of the weather.
-        cuts: and until so many links were cut,
-        kills: and so many were killed: how long the tries take is the machine's business.
+        folder: the folder for all hosts.
+        tries: the minimum number of commands.
+        seed: for the commands and the faults.
+        cuts: the minimum number of link cuts.
+        kills: the minimum number of kills; how many occur during `tries` depends on the machine.
 
     Returns:
-        The weather, how much was tried, and how much was done.
+        The faults, the number of commands, and the number of executed ones.
     """
     chance = random.Random(seed)
     with hosts(folder, allow=ALLOW) as town:
@@ -153,10 +153,11 @@ def campaign(
             made: list[Try] = []
             while len(made) < tries or weather.cuts < cuts or weather.happened["kill"] < kills:
                 made.append(attempt(far, len(made), chance))
-                if not made[-1].asked:  # it is away: the next one would be told the same
+                # The host is unreachable, and the next command would get the same answer.
+                if not made[-1].asked:
                     with suppress(AssertionError):
                         wait_until(lambda: far.obstacle("h2") is None, timeout_seconds=2)
-        # Who was killed again and again is started after pauses of up to half a minute.
+        # A process that is killed repeatedly is restarted after pauses of up to half a minute.
         wait_until(lambda: far.obstacle("h2") is None, timeout_seconds=90, what="h2 is back")
         last = ask(far, "h2", "shutdown", GONE, seconds=60.0)
         assert last.text, "commands cross again, and are answered"
@@ -179,13 +180,13 @@ def campaign(
 
 
 @pytest.mark.slow
-def test_a_command_is_done_once_at_most_and_never_late(tmp_path: Path) -> None:
+def test_a_command_is_executed_at_most_once_and_never_late(tmp_path: Path) -> None:
     campaign(tmp_path, tries=12, seed=7)
 
 
 @pytest.mark.slow
-def test_a_command_that_comes_late_is_refused_and_never_done(tmp_path: Path) -> None:
-    """A postman that was stopped for a while finds it among what has come meanwhile."""
+def test_a_command_that_arrives_late_is_refused_and_never_executed(tmp_path: Path) -> None:
+    """A postman that was stopped finds the command among the frames that have arrived since."""
     with hosts(tmp_path, allow=ALLOW) as town:
         town.start_broker()
         town.wait_for("h1", "h2", "reachable")
@@ -207,7 +208,7 @@ def test_a_command_that_comes_late_is_refused_and_never_done(tmp_path: Path) -> 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_five_hundred_commands_are_done_once_at_most_and_never_late(tmp_path: Path) -> None:
+def test_five_hundred_commands_are_executed_at_most_once_and_never_late(tmp_path: Path) -> None:
     happened, tried, done = campaign(tmp_path, tries=500, seed=20, cuts=15, kills=20)
     print(f"{done} of {tried} were done; {happened}")  # noqa: T201 -- `-s` shows figures
     assert done > 50

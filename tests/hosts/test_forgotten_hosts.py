@@ -1,4 +1,4 @@
-"""Hosts that will not come back: shown and waited for until a person has them forgotten."""
+"""Hosts that will not come back are shown until a person has them forgotten."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_H2 = "teamctl: no host named 'h2'; the others are: h3; `teamctl hosts` shows 
 
 @pytest.fixture
 def known(project: Project) -> Project:
-    """A project that knows two other hosts, and has no postman."""
+    """A project that knows two other hosts and has no postman."""
     project.ask_no_service('[hosts]\nname = "h1"\nservers = ["nats://127.0.0.1:9"]\n')
     project.paths.create()
     HostPlaces(project.paths).create()
@@ -34,7 +34,7 @@ def known(project: Project) -> Project:
     return project
 
 
-def test_a_host_that_is_forgotten_is_shown_no_more(known: Project) -> None:
+def test_a_forgotten_host_is_no_longer_shown(known: Project) -> None:
     assert known.do("teamctl", "hosts", "forget", "H2") == (
         "h2 is forgotten\ndropped: a line that waited for it\n"
     )
@@ -44,7 +44,7 @@ def test_a_host_that_is_forgotten_is_shown_no_more(known: Project) -> None:
         assert (again.status, again.complaint) == (1, NO_H2)
 
 
-def test_what_waited_may_be_damaged(known: Project) -> None:
+def test_a_host_with_a_damaged_outbox_can_be_forgotten(known: Project) -> None:
     outbox = HostPlaces(known.paths).outbox("h2")
     files.replace(outbox.with_suffix(".damaged-1.jsonl"), b"?\n")
     files.replace(outbox, b"?\n")
@@ -54,7 +54,7 @@ def test_what_waited_may_be_damaged(known: Project) -> None:
     assert FarHosts(known.paths, "h1").known() == ["h3"]
 
 
-def test_a_host_that_the_settings_name_is_not_forgotten(known: Project) -> None:
+def test_a_host_named_in_the_settings_cannot_be_forgotten(known: Project) -> None:
     known.ask_no_service('[hosts]\nname = "h1"\nallow = { spawn = ["h2"] }\n')
     refused = known.run("teamctl", "hosts", "forget", "h2")
     assert (refused.status, refused.complaint) == (
@@ -64,7 +64,7 @@ def test_a_host_that_the_settings_name_is_not_forgotten(known: Project) -> None:
 
 
 def look_anew(town: Hosts) -> dict[str, str]:
-    """Have h1 look at all hosts that it knows, as it does when it is connected; return those."""
+    """Make h1 reconnect and so check all known hosts; return their states."""
     town.kill_broker()
     town.wait_for("h1", "h3", "unreachable")
     town.start_broker()
@@ -73,7 +73,7 @@ def look_anew(town: Hosts) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_running_postman_forgets_as_well_and_meets_who_comes_back(tmp_path: Path) -> None:
+def test_a_running_postman_forgets_a_host_and_accepts_it_when_it_returns(tmp_path: Path) -> None:
     with hosts(tmp_path, ["h1", "h2", "h3"]) as town:
         town.start_broker()
         for host in ("h2", "h3"):

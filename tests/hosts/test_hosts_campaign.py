@@ -1,4 +1,4 @@
-"""Three hosts, cut off from each other and killed at random: nothing lost, nothing doubled."""
+"""Three hosts with random network cuts and kills: no message is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SEED_VARIABLE: Final = "TEAMD_CAMPAIGN_SEED"
 BROKER: Final = "broker"
 POSTMAN: Final = "postman"
 POWER: Final = "power"
-# What a postman is killed in the middle of is in test_postman_kills, and teammates and supervisors
-# are killed in test_campaign: here it is about what lies between hosts.
+# Postmen are killed at each step in test_postman_kills, and teammates and supervisors in
+# test_campaign. This test is about the links between hosts.
 SHORT: Final = {BROKER: 1, POSTMAN: 4, POWER: 1}
 LONG: Final = {
     BROKER: 6,
@@ -45,15 +45,15 @@ LONG_POWER_CUTS: Final = 8
 
 
 @pytest.mark.slow
-def test_kills_and_cuts_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
-    """The short one: a teammate on each host."""
+def test_kills_and_cuts_neither_lose_nor_duplicate_messages(tmp_path: Path) -> None:
+    """The short campaign: one teammate on each host."""
     crews = {host: names[:1] for host, names in CREWS.items()}
     play(tmp_path, SHORT, seed="1", crews=crews, least_seconds=0.0, longest_weather=2.0)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_five_minutes_of_kills_and_cuts_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+def test_five_minutes_of_kills_and_cuts_neither_lose_nor_duplicate_messages(tmp_path: Path) -> None:
     world = play(
         tmp_path, LONG, seed="2", crews=CREWS, least_seconds=LONG_SECONDS, longest_weather=10.0
     )
@@ -74,7 +74,7 @@ def play(
     least_seconds: float,
     longest_weather: float,
 ) -> World:
-    """Do all of a plan, and again until the time is over; then hold the books together."""
+    """Execute a plan, continue until the time is over, then compare sent and delivered mail."""
     seed = os.environ.get(SEED_VARIABLE, seed)
     print(f"{SEED_VARIABLE}={seed}")  # noqa: T201
     chance = random.Random(seed)
@@ -95,14 +95,14 @@ def play(
 
 
 def shuffled(plan: Mapping[str, int], chance: random.Random) -> list[str]:
-    """Return all that a plan names, in an order left to chance."""
+    """Return all actions of a plan in random order."""
     order = [what for what, times in plan.items() for _ in range(times)]
     chance.shuffle(order)
     return order
 
 
 def strike(world: World, what: str) -> None:
-    """Kill somebody, or cut the power of a host."""
+    """Kill a process, or cut the power of a host."""
     if what == BROKER:
         world.kill_broker()
     elif what == POSTMAN:
@@ -114,7 +114,6 @@ def strike(world: World, what: str) -> None:
 
 
 def report(world: World, took: float, settled: float) -> None:
-    """Print the figures."""
     acknowledged, delivered = world.acknowledged(), world.delivered()
     print(histogram(world.hits))  # noqa: T201
     print(  # noqa: T201
@@ -127,13 +126,13 @@ def report(world: World, took: float, settled: float) -> None:
 
 
 def check(world: World) -> None:
-    """See that each acknowledged message stands once where it belongs, in its sender's order."""
+    """Check that each acknowledged message was delivered once, in its sender's order."""
     delivered = world.delivered()
     assert sorted(world.acknowledged() - set(delivered)) == []
     assert sorted(sent for sent, times in delivered.items() if times > 1) == []
     assert world.out_of_order() == []
     assert world.reports() == []
     for host in world.hosts.values():
-        if host.power is None:  # a power cut tears what nobody was told of
+        if host.power is None:  # a power cut tears lines that were not acknowledged
             assert host.campaign.ledger.torn() == b""
         assert host.campaign.unseen == []

@@ -1,6 +1,6 @@
-"""How fast mail crosses, beside what the client itself does on this machine in the same run.
+"""The speed of mail between hosts, relative to the bare client on this machine in the same run.
 
-Both are connected as hosts are: by TLS, each with its certificate and what that allows.
+Both connect like hosts: by TLS, each with its certificate and the permissions of that.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(300)]
 
-ROUNDS: Final = 3000  # with 1,000, the ten that meet a pause of the machine decide
+ROUNDS: Final = 3000  # with 1,000, the ten slowest are those that meet a pause of the machine
 BACKLOG: Final = 20_000
-BACKLOGS: Final = 9  # each beside the client: both vary by half
+BACKLOGS: Final = 9  # each compared with the client, because both vary by half
 TEXT: Final = "The parser is done on branch parse, commit 1f3c9a2; please look at it. " * 3
 
 
 class Pair:
-    """Two hosts, a postman each, over one broker."""
+    """Two hosts with a postman each, on one broker."""
 
     def __init__(self, folder: Path) -> None:
         self.stack = ExitStack()
@@ -52,7 +52,7 @@ class Pair:
         for paths in self.teams.values():
             paths.root.parent.mkdir()
             paths.create()
-            Roster(paths).update(lambda team: team)  # every team has one
+            Roster(paths).update(lambda team: team)  # every team has a roster
         self.inbox = self.teams["h2"].inbox("lead")
         self.postmen = {name: self.begin(name) for name in self.teams}
 
@@ -63,23 +63,23 @@ class Pair:
         return self.stack.enter_context(subprocess.Popen(command))
 
     def connection(self, name: str) -> list[str]:
-        """Return how a host is connected."""
+        """Return the connection arguments of a host."""
         return bare.arguments(self.town.server, self.town.issue("default", name))
 
     def reachable(self, name: str, other: str) -> bool:
-        """Return whether one sees the other."""
+        """Return whether one host reaches the other."""
         views = {view.name: view.state for view in read_views(self.teams[name])}
         return views.get(other) is HostState.REACHABLE
 
     def send(self, text: str, *, durable: bool = True) -> None:
-        """Send from h1 to the lead of h2."""
+        """Send a message from h1 to the lead of h2."""
         message = Message(sender="lead", to="lead", content=text).to_json()
         del message["to"]
         outbox = Outbox(self.teams["h1"], "h2", durable=durable)
         outbox.append("mail", to="lead", team="default", message=message)
 
     def close(self) -> None:
-        """End all of it."""
+        """Stop all processes."""
         for postman in self.postmen.values():
             postman.kill()
         self.stack.close()
@@ -93,7 +93,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 def seen_growing(path: Path, deed: Callable[[], object]) -> float:
-    """Return the milliseconds from the begin of a deed until a file is longer than before."""
+    """Return the milliseconds from the start of `deed` until a file has grown."""
     size, seen = path.stat().st_size, 0.0
 
     def look() -> None:
@@ -112,7 +112,9 @@ def seen_growing(path: Path, deed: Callable[[], object]) -> float:
     return (seen - begun) * 1000
 
 
-def test_calm_latency(pair: Pair, tmp_path: Path) -> None:
+def test_latency_on_an_idle_link_is_close_to_that_of_the_bare_client(
+    pair: Pair, tmp_path: Path
+) -> None:
     ours, theirs = asyncio.run(measure(pair, tmp_path))
     print(f"\nfile to file: p50 {median(ours):.2f} ms, p99 {percentile(ours, 0.99):.2f} ms")  # noqa: T201 -- the figure
     print(f"bare client: p50 {median(theirs):.2f} ms, p99 {percentile(theirs, 0.99):.2f} ms")  # noqa: T201 -- the figure
@@ -154,7 +156,7 @@ async def measure(pair: Pair, folder: Path) -> tuple[list[float], list[float]]:
     return ours, theirs
 
 
-def test_a_backlog_drains(pair: Pair) -> None:
+def test_a_backlog_arrives_at_half_the_rate_of_the_bare_client(pair: Pair) -> None:
     ratios = []
     for _ in range(BACKLOGS):
         rate = drain(pair)
@@ -166,7 +168,7 @@ def test_a_backlog_drains(pair: Pair) -> None:
 
 
 def drain(pair: Pair) -> float:
-    """Return the lines a second of what waited while the other side was away."""
+    """Return the lines per second at which a backlog arrives after the other side's return."""
     pair.inbox.write_bytes(b"")
     pair.postmen["h2"].kill()
     pair.postmen["h2"].wait()
@@ -186,15 +188,15 @@ def lines(path: Path) -> int:
 
 
 def line_like(inbox: Path) -> bytes:
-    """Return as many bytes as one line of an inbox has."""
+    """Return a line of the same length as an inbox line."""
     return b"x" * len(inbox.read_bytes().splitlines()[-1])
 
 
 async def publish_rates(pair: Pair, line: bytes) -> tuple[float, float]:
-    """Return how fast the client takes lines into its buffer, and how fast it publishes them.
+    """Return the rates at which the client buffers lines and publishes them.
 
-    What is published has come to a subscriber, which is the least that the word can mean: the
-    buffer empties as fast as somebody reads.
+    A line counts as published when a subscriber has received it: the buffer only empties as fast as
+    the subscriber reads.
     """
     client = await bare.connect(*pair.connection("h3"))
     program = [sys.executable, "-m", "tests.hosts.bare_counter", str(BACKLOG)]
@@ -213,7 +215,7 @@ async def publish_rates(pair: Pair, line: bytes) -> tuple[float, float]:
     return BACKLOG / buffered, BACKLOG / published
 
 
-def test_a_calm_postman_is_small_and_idle(pair: Pair) -> None:
+def test_an_idle_postman_uses_little_memory_and_cpu(pair: Pair) -> None:
     pid = pair.postmen["h1"].pid
     before, begun = cpu_seconds(pid), time.monotonic()
     time.sleep(20)
@@ -225,10 +227,10 @@ def test_a_calm_postman_is_small_and_idle(pair: Pair) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What all threads of a process ran, by the scheduler (proc(5)).
+    """Return the CPU time of all threads of a process, by the scheduler (proc(5)).
 
-    The ticks of ``cpu_times`` are 10 ms, half of what may be used here: two or three of them
-    by chance are a failure.
+    ``cpu_times`` counts in ticks of 10 ms, half of the allowed use, so two or three random ticks
+    would fail the test.
     """
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9

@@ -1,4 +1,4 @@
-"""Names on other hosts, from one command line to the other host's conversations and back."""
+"""Names on other hosts, from the command line to the other host's conversations and back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def members(town: Hosts, host: str, other: str) -> dict[str, str]:
 
 
 def mail(town: Hosts, host: str, name: str) -> list[dict[str, Any]]:
-    """Return the mail that stands in somebody's conversation."""
+    """Return the mail in a conversation."""
     path = town.projects[host].paths.transcript(name)
     lines = path.read_text().splitlines() if path.exists() else []
     return [one for record in map(json.loads, lines) for one in record.get("messages", [])]
@@ -45,7 +45,7 @@ def texts(town: Hosts, host: str, name: str) -> list[tuple[str, str]]:
     return [(one["from"], one["content"]) for one in mail(town, host, name)]
 
 
-def test_a_message_stands_in_the_other_hosts_conversation_with_its_senders_full_name(
+def test_a_message_arrives_on_the_other_host_with_its_senders_full_name(
     town: Hosts,
 ) -> None:
     sent = town.json("h1", "send", "BOB@default@H2", "Begun: branch parse, commit 1f2e3d.")
@@ -75,7 +75,7 @@ def test_a_message_stands_in_the_other_hosts_conversation_with_its_senders_full_
         ("show bo", []),
     ],
 )
-def test_the_shell_completes_names_of_other_hosts(
+def test_shell_completion_offers_names_on_other_hosts(
     town: Hosts, begun: str, offered: list[str]
 ) -> None:
     env = {
@@ -84,11 +84,11 @@ def test_the_shell_completes_names_of_other_hosts(
         "COMP_CWORD": "2",
     }
     completed = town.projects["h1"].run("teamctl", env=env).stdout.split()
-    spawned = {"plain,carol@h2", "plain,carol@default@h2"}  # by another test, maybe
+    spawned = {"plain,carol@h2", "plain,carol@default@h2"}  # perhaps spawned by another test
     assert [one for one in completed if one not in spawned] == [f"plain,{one}" for one in offered]
 
 
-def test_an_id_makes_a_retry_safe_there_too(town: Hosts) -> None:
+def test_repeated_sends_with_one_id_arrive_once_on_another_host(town: Hosts) -> None:
     for _ in range(3):
         town.json("h1", "send", "bob@default@h2", "Once.", "--id", "order-66")
     expected = ("lead@default@h1", "Once.")
@@ -99,7 +99,7 @@ def test_an_id_makes_a_retry_safe_there_too(town: Hosts) -> None:
     assert texts(town, "h2", "bob").count(expected) == 1
 
 
-def test_a_name_that_nobody_has_there_is_answered_by_mail(town: Hosts) -> None:
+def test_mail_to_an_unknown_name_on_another_host_is_answered_by_mail(town: Hosts) -> None:
     town.json("h1", "send", "bbo@default@h2", "Hello?", "--from", "alice")
 
     def told() -> list[str]:
@@ -113,7 +113,7 @@ def test_a_name_that_nobody_has_there_is_answered_by_mail(town: Hosts) -> None:
     )
 
 
-def test_what_cannot_be_said_of_another_host_is_refused_before_anything_is_sent(
+def test_options_and_addresses_invalid_for_other_hosts_are_refused_at_once(
     town: Hosts,
 ) -> None:
     refused = town.on("h1", "send", "bob@default@h2", "x", "--wait")
@@ -134,7 +134,7 @@ def test_what_cannot_be_said_of_another_host_is_refused_before_anything_is_sent(
         assert sentence in refused.complaint
 
 
-def test_a_teammate_is_spawned_interrupted_and_shut_down_from_another_host(town: Hosts) -> None:
+def test_a_teammate_can_be_spawned_interrupted_and_shut_down_from_another_host(town: Hosts) -> None:
     done = town.on("h1", "spawn", "carol@h2", "tester", "Test the branch parse.")
     assert (done.status, done.stdout) == (0, "h2: carol (tester) is at work\n")
     there = town.projects["h2"]
@@ -164,7 +164,7 @@ def test_a_teammate_is_spawned_interrupted_and_shut_down_from_another_host(town:
     assert "h2 says: no teammate named 'dora'" in again.complaint
 
 
-def test_a_host_that_is_not_allowed_is_refused_within_a_second(town: Hosts) -> None:
+def test_a_command_from_a_host_without_permission_is_refused_quickly(town: Hosts) -> None:
     begun = time.monotonic()
     refused = town.on("h2", "spawn", "carol@h1", "tester", "Begin.")
     assert time.monotonic() - begun < 3.0, "a second, and the command's own start under load"
@@ -176,7 +176,7 @@ def test_a_host_that_is_not_allowed_is_refused_within_a_second(town: Hosts) -> N
     assert town.projects["h1"].member("carol") == {}
 
 
-def test_all_hosts_get_a_broadcast(town: Hosts) -> None:
+def test_a_broadcast_reaches_all_hosts(town: Hosts) -> None:
     told = town.on("h1", "broadcast", "Stop pushing to main.", "--all-hosts")
     assert told.stdout.startswith("sent to alice, bob@default@h2")
     expected = ("lead@default@h1", "Stop pushing to main.")
@@ -185,10 +185,10 @@ def test_all_hosts_get_a_broadcast(town: Hosts) -> None:
 
 
 @pytest.mark.slow
-def test_while_the_broker_is_away_mail_waits_commands_do_not_and_the_view_says_since_when(
+def test_without_a_broker_mail_waits_commands_fail_and_hosts_show_since_when(
     town: Hosts,
 ) -> None:
-    """In one go, since it takes the broker away from all others."""
+    """One test for all, because it kills the broker that the other tests use."""
     town.kill_broker()
     for host, other in (("h1", "h2"), ("h2", "h1")):
         town.wait_for(host, other, "unreachable")
@@ -221,7 +221,7 @@ def test_while_the_broker_is_away_mail_waits_commands_do_not_and_the_view_says_s
 
 
 @pytest.mark.slow
-def test_a_host_whose_postman_is_gone_says_so(town: Hosts) -> None:
+def test_a_host_without_a_postman_reports_that(town: Hosts) -> None:
     town.projects["h1"].do("teamd", "stop")
     shown = town.on("h1", "hosts")
     assert "no postman runs here, so mail to other hosts waits; `teamd start`" in shown.stdout

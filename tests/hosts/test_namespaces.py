@@ -1,4 +1,4 @@
-"""Two machines, as far as one can be two: network namespaces with a cable, and empty homes."""
+"""Two simulated machines: network namespaces with a cable between them, and empty homes."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def may_make_namespaces() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine of its own, by its network, folder and home.
+    """A simulated machine with its own network, folder and home.
 
     Attributes:
         space: the name of its namespace.
-        cable: its end of the cable.
+        cable: the name of its end of the cable.
     """
 
     project: Project
@@ -53,42 +53,42 @@ class Machine:
     cable: str
 
     def run(self, *argv: str) -> Ended:
-        """Run a command there."""
+        """Run a command on the machine."""
         return self.project.run("ip", "netns", "exec", self.space, *argv)
 
     def do(self, *argv: str) -> str:
-        """Run a command there that must succeed."""
+        """Run a command on the machine that must succeed."""
         return self.project.do("ip", "netns", "exec", self.space, *argv)
 
     def plug(self, state: str) -> None:
-        """Cut the cable, or heal it: `down` or `up`."""
+        """Disconnect or reconnect the cable: `down` or `up`."""
         ip("-n", self.space, "link", "set", self.cable, state)
 
     def play_nothing(self) -> None:
-        """Have a script answer for the model, which is out of reach from here."""
+        """Replace the model by a script, because the network has no access to it."""
         file = self.project.folder / "team.toml"
         self.project.write("turns.json", '{"turns": {}}')
         with_script = '\n[model]\nscript = "turns.json"\n'
         self.project.write("team.toml", file.read_text().replace("\n[model]\n", with_script, 1))
 
     def sees(self, host: str) -> str:
-        """The state in which this machine sees another."""
+        """Return the state of another host by this machine's view."""
         views = read_views(self.project.paths)
         return next((view.state for view in views if view.name == host), "unknown")
 
     def shows(self, host: str) -> str:
-        """The state of another machine as a person is told of it here."""
+        """Return the state of another host as `teamctl hosts` shows it."""
         rows = json.loads(self.do("teamctl", "hosts", "--json"))["hosts"]
         return next((row["state"] for row in rows if row["name"] == host), "unknown")
 
     def has_read(self, name: str, text: str) -> int:
-        """How often a text stands in a conversation."""
+        """Return how often a text occurs in a conversation."""
         transcript = self.project.paths.transcript(name)
         return transcript.read_text().count(text) if transcript.exists() else 0
 
     @contextmanager
     def broker(self) -> Iterator[None]:
-        """Have the broker run there."""
+        """Run the broker on the machine during the block."""
         configuration = BrokerFolder(Keys(self.project.paths).broker).files.configuration
         argv = ["ip", "netns", "exec", self.space, find_program(), "-c", str(configuration)]
         with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as server:
@@ -108,7 +108,7 @@ def machine(folder: Path, space: str, cable: str) -> Iterator[Machine]:
 
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[tuple[Machine, Machine]]:
-    """Two machines with a cable between them, and nothing on them."""
+    """Two empty machines with a cable between them."""
     if not may_make_namespaces():
         pytest.skip("network namespaces need root; test_setup does the same over loopback")
     spaces = [f"teamd-{os.getpid()}-{end}" for end in "ab"]
@@ -133,7 +133,7 @@ def machines(tmp_path: Path) -> Iterator[tuple[Machine, Machine]]:
 
 
 @pytest.mark.slow
-def test_two_commands_from_nothing_to_mail_that_outlives_a_cut(
+def test_hosts_set_up_by_two_commands_exchange_mail_and_survive_a_cut(
     machines: tuple[Machine, Machine],
 ) -> None:
     one, other = machines

@@ -1,6 +1,6 @@
-"""A host that lost its folder, and one that goes on with a copy from an hour ago.
+"""Hosts that lose their folder or continue with an old copy of it.
 
-What each of them, and the other one, can know of it is reported; mail that was read comes once.
+Both sides report what they can know about the loss, and mail that was read is not repeated.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tests.process.campaign.ledger import Ledger
 from tests.waiting import wait_until
 
 OTHER = {"h1": "h2", "h2": "h1"}
-SMALL = "outbox_bytes = 4096"  # what is confirmed is soon taken out of such an outbox
+SMALL = "outbox_bytes = 4096"  # small, so that confirmed lines are soon removed from the outbox
 LONG = " It is long." * 50
 
 
 @pytest.fixture
 def town(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Hosts]:
-    """Two hosts that see each other."""
+    """Two hosts that reach each other."""
     with hosts(tmp_path, allow=getattr(request, "param", "")) as made:
         made.start_broker()
         meet(made)
@@ -33,7 +33,7 @@ def town(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Hosts]:
 
 
 def meet(town: Hosts) -> None:
-    """Wait until each sees the other, and all that waits has arrived."""
+    """Wait until both hosts reach each other and all waiting mail has arrived."""
     for host, other in OTHER.items():
         town.wait_for(host, other, "reachable")
         paths = town.projects[host].paths
@@ -41,13 +41,13 @@ def meet(town: Hosts) -> None:
 
 
 def write(town: Hosts, host: str, *contents: str) -> None:
-    """Send to the person at the other host."""
+    """Send messages to the person on the other host."""
     for content in contents:
         town.json(host, "send", f"lead@default@{OTHER[host]}", content)
 
 
 def read(town: Hosts, host: str) -> Counter[str]:
-    """Have the person read all mail; return all that is from the other host."""
+    """Read all mail as the person; return the messages from the other host."""
     project = town.projects[host]
     project.do("teamctl", "inbox")
     contents = Ledger(project, ()).read_by(LEAD)
@@ -55,20 +55,20 @@ def read(town: Hosts, host: str) -> Counter[str]:
 
 
 def told(town: Hosts, host: str) -> list[str]:
-    """Return what the person at a host was told about the other one by mail, once each."""
+    """Return the reports about the other host that the person got by mail."""
     contents = Ledger(town.projects[host], ()).read_by(LEAD)
     start = f"About the host {OTHER[host]}: "
     return [one.removeprefix(start).rstrip(".") for one in contents if one.startswith(start)]
 
 
 def reports(town: Hosts, host: str) -> list[str]:
-    """Return what faces show of the other one."""
+    """Return the reports about the other host that `teamctl hosts` shows."""
     (there,) = town.json(host, "hosts")["hosts"]
     return [one["text"] for one in there["reports"]]
 
 
 def come_back(town: Hosts, host: str, copy: Path | None) -> None:
-    """Go on with a copy of the team's folder, or with none."""
+    """Stop a host and replace the team's folder by a copy, or by nothing."""
     project = town.projects[host]
     project.do("teamd", "stop")
     shutil.rmtree(project.paths.root)
@@ -77,7 +77,7 @@ def come_back(town: Hosts, host: str, copy: Path | None) -> None:
 
 
 @pytest.mark.slow
-def test_a_lost_folder_is_reported_by_both_and_mail_goes_on(town: Hosts) -> None:
+def test_both_hosts_report_a_lost_folder_and_mail_continues(town: Hosts) -> None:
     write(town, "h1", "to h2, read there", "to h2, unread there")
     write(town, "h2", "to h1, early")
     meet(town)
@@ -106,7 +106,9 @@ def test_a_lost_folder_is_reported_by_both_and_mail_goes_on(town: Hosts) -> None
 
 
 @pytest.mark.slow
-def test_an_old_copy_is_reported_by_both_and_doubles_nothing(town: Hosts, tmp_path: Path) -> None:
+def test_both_hosts_report_an_old_copy_and_no_mail_is_duplicated(
+    town: Hosts, tmp_path: Path
+) -> None:
     write(town, "h1", "to h2, before 1", "to h2, before 2")
     write(town, "h2", "to h1, before 1")
     meet(town)
@@ -136,7 +138,9 @@ def test_an_old_copy_is_reported_by_both_and_doubles_nothing(town: Hosts, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("town", [SMALL], indirect=True)
-def test_what_an_old_copy_cannot_get_again_is_counted_by_both(town: Hosts, tmp_path: Path) -> None:
+def test_both_hosts_count_the_messages_that_an_old_copy_has_lost(
+    town: Hosts, tmp_path: Path
+) -> None:
     write(town, "h1", "to h2, before")
     meet(town)
     shutil.copytree(town.projects["h2"].paths.root, tmp_path / "copy")

@@ -1,4 +1,4 @@
-"""What the broker refuses by itself: no host needs to trust another's postman, nor the network."""
+"""Permissions that the broker enforces without trust in any host's postman or the network."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
 
 
 def host(town: Town, name: str, *subjects: str, team: str = TEAM) -> Host:
-    """A host with its rightful certificate, and what it subscribes."""
+    """Return a host with its own certificate and these subscriptions."""
     return Host(town.server, town.issue(team, name), *subjects)
 
 
 async def receive_nothing_but(receiver: Host, sender: Host, subject: str) -> None:
-    """Publish what is allowed, and see that it is the first that arrives."""
+    """Publish an allowed message, and check that it is the first to arrive."""
     await until(lambda: receiver.broker.up and sender.broker.up)
     assert sender.broker.publish(subject, b"allowed")
     await until(lambda: receiver.got)
     assert receiver.got == [(subject, b"allowed")]
 
 
-def test_a_host_reaches_another_in_its_own_name(town: Town) -> None:
+def test_a_host_can_send_to_another_host_in_its_own_name(town: Town) -> None:
     one, other = host(town, "h1", "mail.h1.*", "roster.*"), host(town, "h2", "mail.h2.*")
 
     async def talk() -> None:
@@ -88,8 +88,8 @@ def test_a_subscription_to_anothers_mail_is_refused(town: Town, subject: str) ->
     asyncio.run(talk())
 
 
-def test_another_teams_account_is_out_of_reach(town: Town) -> None:
-    """Its hosts may have the same names: neither mail nor rosters cross."""
+def test_hosts_cannot_reach_another_teams_account(town: Town) -> None:
+    """Hosts of both teams have the same names, but neither mail nor rosters cross."""
     foreign = host(town, "h1", "mail.h1.*", "roster.*", team=OTHER)
     receiver = host(town, "h2", "mail.h2.*", "roster.*")
     sender = host(town, "h1", "mail.h1.*")
@@ -107,7 +107,7 @@ def test_another_teams_account_is_out_of_reach(town: Town) -> None:
     asyncio.run(talk())
 
 
-def test_without_a_certificate_nobody_gets_in(town: Town) -> None:
+def test_a_client_without_a_certificate_is_refused(town: Town) -> None:
     context = ssl.create_default_context(cafile=str(town.broker.files.ca_cert))
     with socket.create_connection(("localhost", town.record.port), timeout=20) as line:
         assert line.recv(4096).startswith(b"INFO")
@@ -116,7 +116,7 @@ def test_without_a_certificate_nobody_gets_in(town: Town) -> None:
 
 
 def answer(tls: ssl.SSLSocket) -> bytes:
-    """Return what a connection brings that asks to be let in; nothing where it is closed."""
+    """Return the server's answer to a login; empty if it closes the connection."""
     try:
         tls.sendall(b"CONNECT {}\r\nPING\r\n")
         return tls.recv(100)
@@ -124,7 +124,7 @@ def answer(tls: ssl.SSLSocket) -> bytes:
         return b""
 
 
-def test_plain_text_gets_nobody_in(town: Town) -> None:
+def test_a_plain_text_client_is_refused(town: Town) -> None:
     async def talk() -> None:
         plain = Host(town.server.replace("tls://", "nats://"), None, "mail.h1.*")
         async with running(plain):
@@ -135,10 +135,10 @@ def test_plain_text_gets_nobody_in(town: Town) -> None:
 
 
 @pytest.mark.parametrize("whose", ["another CA", "itself", "the past", "the server"])
-def test_a_foreign_certificate_gets_nobody_in(
+def test_a_foreign_certificate_is_refused(
     town: Town, tmp_path_factory: pytest.TempPathFactory, whose: str
 ) -> None:
-    """Also one that claims the very name that the broker admits."""
+    """This includes a certificate with exactly the name that the broker admits."""
     match whose:
         case "another CA":
             elsewhere = Town.found(tmp_path_factory.mktemp("elsewhere"), {TEAM: ["h1"]})
@@ -165,10 +165,10 @@ def test_a_foreign_certificate_gets_nobody_in(
     asyncio.run(talk())
 
 
-def test_a_certificate_that_was_removed_is_dropped_at_the_reload_and_stays_out(
+def test_a_removed_certificate_is_disconnected_at_the_reload_and_stays_refused(
     tmp_path: Path,
 ) -> None:
-    """Also when another host gets its name."""
+    """This holds even when another host gets the same name."""
     town = Town.found(tmp_path, {TEAM: ["h1", "h2"]})
     removed, stays = host(town, "h2", "mail.h2.*"), host(town, "h1", "mail.h1.*")
     town.record = town.record.without_host(TEAM, "h2").with_host(TEAM, "h2")
@@ -190,7 +190,7 @@ def test_a_certificate_that_was_removed_is_dropped_at_the_reload_and_stays_out(
 
 
 def test_a_payload_over_the_limit_is_dropped_before_it_is_sent(town: Town) -> None:
-    """The broker would close the connection, for all hosts."""
+    """Otherwise the broker would close the connection for all hosts."""
     sender = host(town, "h1")
 
     async def talk() -> None:

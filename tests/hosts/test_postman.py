@@ -1,4 +1,4 @@
-"""The postman as a child of teamd: there where it is wanted, replaced where it dies."""
+"""The postman as a child of teamd: runs if configured, and is restarted if it dies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.slow
 
 
-# The module that teamd loads first before it is ready takes until there is a file.
+# Block the first module that teamd imports before it is ready until a file exists.
 SLOW = """
 import os, sys, time
 class Finder:
@@ -41,7 +41,7 @@ class Finder:
             time.sleep(0.01)
 sys.meta_path.insert(0, Finder())
 """
-MOST_SECONDS = 5.0  # from the heal of a broker until what waited is there
+MOST_SECONDS = 5.0  # from the broker's return until waiting mail has arrived
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def own_town(tmp_path: Path) -> Iterator[Hosts]:
 
 
 def postman(town: Hosts, host: str) -> int:
-    """Return the pid of a postman, once there is one."""
+    """Return the pid of a host's postman, once it runs."""
     path, found = HostPlaces(town.projects[host].paths).postman, set[int]()
 
     def look() -> bool:
@@ -75,7 +75,7 @@ def postman(town: Hosts, host: str) -> int:
 
 
 def reports(paths: TeamPaths) -> list[Report]:
-    """Return what is told of other hosts; one that was never heard of may have no view yet."""
+    """Return the reports about other hosts; a host never heard of may have no view yet."""
     return [one for view in read_views(paths) for one in view.reports]
 
 
@@ -85,7 +85,7 @@ def inbox(town: Hosts, host: str) -> list[str]:
     return [json.loads(line)["content"] for line in lines]
 
 
-def test_a_killed_postman_is_replaced_and_mail_goes_on(town: Hosts) -> None:
+def test_a_killed_postman_is_restarted_and_mail_continues(town: Hosts) -> None:
     for number in range(3):
         for host in ("h1", "h2"):
             os.kill(postman(town, host), signal.SIGKILL)
@@ -96,7 +96,7 @@ def test_a_killed_postman_is_replaced_and_mail_goes_on(town: Hosts) -> None:
     wait_until(lambda: waiting(town.projects["h1"].paths, "h2") == 0, what="it is confirmed")
 
 
-def test_what_waited_for_a_broker_moves_soon_after_it_is_back(town: Hosts) -> None:
+def test_waiting_mail_moves_soon_after_the_broker_returns(town: Hosts) -> None:
     wait_until(lambda: waiting(town.projects["h1"].paths, "h2") == 0, what="nothing waits yet")
     town.kill_broker()
     town.wait_for("h1", "h2", "unreachable")
@@ -112,17 +112,17 @@ def test_what_waited_for_a_broker_moves_soon_after_it_is_back(town: Hosts) -> No
     assert inbox(town, "h2").count("while away") == 1
 
 
-def test_a_postman_inherits_nothing_and_holds_no_secret(town: Hosts) -> None:
-    """Not the locks, logs and pipes of teamd; and none of the keys that it was started with."""
+def test_a_postman_inherits_no_open_files_and_no_secrets(town: Hosts) -> None:
+    """It inherits none of teamd's locks, logs, pipes and environment keys."""
     pid, paths = postman(town, "h1"), town.projects["h1"].paths
     opened_files = {one.path for one in psutil.Process(pid).open_files()}
     own = {str(HostPlaces(paths).log), str(paths.last_words)}
-    delivered = (str(HostPlaces(paths).root), str(paths.inboxes))  # what comes is put there
+    delivered = (str(HostPlaces(paths).root), str(paths.inboxes))  # arriving mail is written there
     assert {path for path in opened_files - own if not path.startswith(delivered)} == set()
     assert b"KEY" not in Path(f"/proc/{pid}/environ").read_bytes()
 
 
-def test_a_reload_starts_it_anew_and_ends_it(town: Hosts) -> None:
+def test_a_reload_restarts_or_stops_the_postman(town: Hosts) -> None:
     project = town.projects["h2"]
     before, text = postman(town, "h2"), (project.folder / "team.toml").read_text()
     project.write("team.toml", f"{text}outbox_bytes = 4096\n")
@@ -138,8 +138,8 @@ def test_a_reload_starts_it_anew_and_ends_it(town: Hosts) -> None:
     town.wait_for("h1", "h2", "reachable")
 
 
-def test_a_full_outbox_refuses_and_says_how_to_go_on(own_town: Hosts) -> None:
-    """In a town of its own: what others sent may still stand in the file."""
+def test_a_full_outbox_refuses_mail_with_a_remedy(own_town: Hosts) -> None:
+    """In separate hosts, because mail of other tests may still be in the file."""
     town = own_town
     project = town.projects["h2"]
     text = (project.folder / "team.toml").read_text()
@@ -158,14 +158,14 @@ def test_a_full_outbox_refuses_and_says_how_to_go_on(own_town: Hosts) -> None:
     wait_until(lambda: waiting(project.paths, "h1") == 0, what="the others have arrived")
 
 
-def test_it_ends_with_teamd(tmp_path: Path) -> None:
+def test_the_postman_ends_with_teamd(tmp_path: Path) -> None:
     with hosts(tmp_path, ["h1"]) as town:
         pid = postman(town, "h1")
         os.kill(town.projects["h1"].supervisor, signal.SIGKILL)
         wait_until(lambda: not psutil.pid_exists(pid), what="it is gone")
 
 
-def test_without_a_name_there_is_nothing_of_it(tmp_path: Path) -> None:
+def test_without_a_host_name_there_is_no_postman_and_no_folder(tmp_path: Path) -> None:
     with opened(tmp_path) as project:
         project.ask_no_service()
         project.start()
@@ -178,8 +178,8 @@ def test_without_a_name_there_is_nothing_of_it(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_it_waits_for_nothing_that_teamd_loads(tmp_path: Path) -> None:
-    """Under load that takes long, and the other hosts would see none meanwhile."""
+def test_the_postman_starts_before_teamd_has_loaded_its_modules(tmp_path: Path) -> None:
+    """Imports are slow under load, and other hosts would see no postman meanwhile."""
     with hosts(tmp_path, ["h1"], started=False) as town:
         project, go = town.projects["h1"], tmp_path / "go"
         slow = project.write("slow/sitecustomize.py", SLOW)
@@ -193,8 +193,8 @@ def test_it_waits_for_nothing_that_teamd_loads(tmp_path: Path) -> None:
         assert starting.wait(timeout=60) == 0
 
 
-def test_a_damaged_outbox_holds_nothing_up(town: Hosts) -> None:
-    """Neither what waited in it, nor what is sent later; the person is told."""
+def test_a_damaged_outbox_does_not_delay_mail(town: Hosts) -> None:
+    """Waiting mail and later mail both arrive, and the person gets a report."""
     outbox = HostPlaces(town.projects["h1"].paths).outbox("h2")
     town.on("h1", "send", "lead@default@h2", "before the damage")
     with outbox.open("ab") as file:
@@ -209,7 +209,7 @@ def test_a_damaged_outbox_holds_nothing_up(town: Hosts) -> None:
     assert [one.startswith(words) for one in told] == [True]
 
 
-def test_settings_that_go_and_come_back_lose_nothing_that_waits(town: Hosts) -> None:
+def test_waiting_mail_survives_removing_and_restoring_the_settings(town: Hosts) -> None:
     project = town.projects["h2"]
     text = (project.folder / "team.toml").read_text()
     town.kill_broker()
@@ -229,8 +229,8 @@ def test_settings_that_go_and_come_back_lose_nothing_that_waits(town: Hosts) -> 
     town.wait_for("h1", "h2", "reachable")
 
 
-def test_a_team_that_is_moved_takes_its_mail_along(town: Hosts) -> None:
-    """Its postman ends with its teamd, and writes nothing where it was."""
+def test_a_moved_team_keeps_its_waiting_mail(town: Hosts) -> None:
+    """Its postman ends with its teamd, and writes nothing at the old path."""
     project = town.projects["h2"]
     before = reports(project.paths)
     town.kill_broker()
@@ -238,9 +238,10 @@ def test_a_team_that_is_moved_takes_its_mail_along(town: Hosts) -> None:
     pid, new = postman(town, "h2"), project.folder.with_name("renamed")
     project.folder.rename(new)
     try:
-        project.run("teamctl", "send", "lead", "Anybody?", cwd=new)  # wakes its teamd, which looks
+        # Wakes its teamd, which notices the move.
+        project.run("teamctl", "send", "lead", "Anybody?", cwd=new)
         wait_until(lambda: not psutil.pid_exists(pid), what="its postman has ended")
-        settings = new / "team.toml"  # is another file to the person, who confirms it again
+        settings = new / "team.toml"  # a different file for trust, so the person confirms it again
         TrustStore(project.environment).confirm(settings, settings.read_bytes())
         project.start_in(new)
         sent = project.run("teamctl", "send", "lead@default@h1", "behind the move", cwd=new)
@@ -260,8 +261,8 @@ def test_a_team_that_is_moved_takes_its_mail_along(town: Hosts) -> None:
     assert reports(project.paths) == before
 
 
-def test_teammates_read_that_an_outbox_is_full_and_go_on(tmp_path: Path) -> None:
-    """As a tool's error, at once; what waits moves by itself, and there is room again."""
+def test_teammates_get_an_error_for_a_full_outbox_and_continue(tmp_path: Path) -> None:
+    """They get a tool error at once; when waiting mail has moved, there is room again."""
 
     def tell(content: str) -> list[Any]:
         return ["send_message", {"to": "lead@default@h2", "content": content}]
@@ -288,8 +289,8 @@ def test_teammates_read_that_an_outbox_is_full_and_go_on(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("servers", ["[]", '["nats://127.0.0.1:{port}"]'])
-def test_a_postman_that_has_no_connection_yet_sleeps(tmp_path: Path, servers: str) -> None:
-    """For good where no server is set, and for seconds at each start where none answers."""
+def test_a_postman_without_a_connection_uses_little_cpu(tmp_path: Path, servers: str) -> None:
+    """Forever without a server, and for seconds at each start if no server answers."""
     paths = TeamPaths(tmp_path / ".team")
     paths.create()
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -301,20 +302,20 @@ def test_a_postman_that_has_no_connection_yet_sleeps(tmp_path: Path, servers: st
                 wait_until(HostPlaces(paths).name.exists, what="it serves")
                 process = psutil.Process(child.pid)
                 before = sum(process.cpu_times()[:2])
-                time.sleep(1.5)  # what it costs in a time
+                time.sleep(1.5)  # measures the CPU time of an interval
                 used = sum(process.cpu_times()[:2]) - before
             finally:
                 child.kill()
     assert used < 0.5, f"{used:.2f} s of 1.5 s"
 
 
-def test_a_postman_that_fails_is_told_of_with_what_says_why(tmp_path: Path) -> None:
-    """Teamd runs: to start it helps nobody."""
+def test_a_failing_postman_is_reported_with_the_command_that_says_why(tmp_path: Path) -> None:
+    """Teamd is running, so the advice to start it would not help."""
     with hosts(tmp_path, ["h1"]) as town:
         project = town.projects["h1"]
         pid, state = postman(town, "h1"), HostPlaces(project.paths).state
         wait_until(state.exists, what="a view")
-        # What it cannot write as it begins ends it.
+        # It ends if it cannot write its view at startup.
         wait_until(partial(_put_folder, state), what="a folder stands there")
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not postman_runs(project.paths), what="none runs")
@@ -326,7 +327,7 @@ def test_a_postman_that_fails_is_told_of_with_what_says_why(tmp_path: Path) -> N
 
 
 def _put_folder(path: Path) -> bool:
-    """Put a folder in the place of a file that others write anew at any time."""
+    """Replace a file that another process may rewrite at any time by a folder."""
     path.unlink(missing_ok=True)
     with suppress(FileExistsError):
         path.mkdir()
@@ -334,7 +335,7 @@ def _put_folder(path: Path) -> bool:
     return False
 
 
-def test_a_postman_that_hangs_is_named_where_it_should_forget(own_town: Hosts) -> None:
+def test_forgetting_a_host_reports_a_postman_that_hangs(own_town: Hosts) -> None:
     own_town.projects["h2"].do("teamd", "stop")
     own_town.wait_for("h1", "h2", "unreachable")
     pid = postman(own_town, "h1")
@@ -350,8 +351,8 @@ def test_a_postman_that_hangs_is_named_where_it_should_forget(own_town: Hosts) -
     wait_until(lambda: own_town.states("h1") == {}, what="it goes on, and forgets")
 
 
-def test_a_roster_that_could_not_be_kept_is_asked_for_again(own_town: Hosts) -> None:
-    """A disk that was full for a moment: the members there would not be known for good."""
+def test_a_roster_that_could_not_be_stored_is_requested_again(own_town: Hosts) -> None:
+    """After a disk was full for a moment, the members would otherwise stay unknown."""
     kept = HostPlaces(own_town.projects["h1"].paths).roster("h2")
     wait_until(kept.exists, what="a roster")
     kept.unlink()
@@ -370,7 +371,7 @@ def test_a_roster_that_could_not_be_kept_is_asked_for_again(own_town: Hosts) -> 
     wait_until(lambda: kept.exists() and b'"bob"' in kept.read_bytes(), what="it comes again")
 
 
-def test_a_ctrl_c_says_that_a_command_may_still_be_done_there(own_town: Hosts) -> None:
+def test_ctrl_c_reports_that_the_other_host_may_still_execute_the_command(own_town: Hosts) -> None:
     here, pid = own_town.projects["h1"], postman(own_town, "h2")
     os.kill(pid, signal.SIGSTOP)
     try:

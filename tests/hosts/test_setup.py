@@ -1,4 +1,4 @@
-"""`teamctl hosts init`, `join`, `add` and `remove`: what they write, say and refuse."""
+"""`teamctl hosts init`, `join`, `add` and `remove`: their files, output and errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.waiting import until, wait_until
 
 @pytest.fixture
 def second(tmp_path: Path) -> Iterator[Project]:
-    """Another machine: nothing on it, and another home."""
+    """Another machine with an empty folder and another home."""
     folder = tmp_path / "second"
     folder.mkdir()
     with opened(folder) as made:
@@ -38,7 +38,7 @@ def second(tmp_path: Path) -> Iterator[Project]:
 
 
 def init(project: Project, *more: str) -> int:
-    """Set up a team over h1 and h2; return the broker's port."""
+    """Set up a team with h1 and further hosts; return the broker's port."""
     port = free_port()
     project.do("teamctl", "hosts", "init", "--name", "h1", "--listen", f"127.0.0.1:{port}", *more)
     return port
@@ -61,7 +61,7 @@ def own(project: Project, name: str, port: int) -> Host:
 
 @contextmanager
 def joined(project: Project, second: Project) -> Iterator[int]:
-    """Have h2 join while the broker runs; yields the broker's port."""
+    """Let h2 join while the broker runs; yield the broker's port."""
     port = init(project, "h2")
     with serving(configuration(project), port):
         second.do("teamctl", "hosts", "join", token(project))
@@ -74,9 +74,7 @@ def refused(project: Project, *argv: str) -> str:
     return done.complaint.removeprefix("teamctl: ")
 
 
-def test_init_and_join_are_all_it_takes_for_mail_from_nothing(
-    project: Project, second: Project
-) -> None:
+def test_init_and_join_are_enough_to_exchange_mail(project: Project, second: Project) -> None:
     port = init(project, "h2")
     with serving(configuration(project), port):
         said = second.do("teamctl", "hosts", "join", token(project))
@@ -96,14 +94,14 @@ def test_init_and_join_are_all_it_takes_for_mail_from_nothing(
         asyncio.run(talk())
 
 
-def test_both_steps_leave_a_team_that_starts_and_mail_that_arrives(
+def test_teams_start_after_init_and_join_and_mail_arrives(
     project: Project, second: Project
 ) -> None:
     with joined(project, second):
         for one in (project, second):
             one.start()
         second.do("teamctl", "spawn", "bob", "coder", "Wait for mail.", "--wait")
-        # A name is known once its host was heard of.
+        # A name is known once its host has connected.
         wait_until(lambda: '"h2"' in project.do("teamctl", "hosts", "--json"))
         project.do("teamctl", "send", "bob@default@h2", "Good day from h1.")
         second.wait_for("bob", "idle", turns=2)
@@ -111,10 +109,10 @@ def test_both_steps_leave_a_team_that_starts_and_mail_that_arrives(
 
 
 @pytest.mark.slow
-def test_a_name_that_is_not_the_certificates_is_told_and_nothing_is_promised(
+def test_a_host_name_that_differs_from_the_certificate_is_reported(
     project: Project, second: Project
 ) -> None:
-    """All that others say is heard all the same, so they would look as if they were there."""
+    """The host still hears the others, so without this check they would look reachable."""
     with joined(project, second):
         text = (second.folder / "team.toml").read_text()
         second.write("team.toml", text.replace('name = "h2"', 'name = "h9"'))
@@ -133,7 +131,7 @@ def test_a_name_that_is_not_the_certificates_is_told_and_nothing_is_promised(
         assert log.count("denied by the broker") < 10, "not with each beat"
 
 
-def test_says_what_is_to_be_done_next(project: Project) -> None:
+def test_init_prints_the_next_steps(project: Project) -> None:
     said = project.do("teamctl", "hosts", "init", "--name", "h1", "--listen", "10.1.2.3:4222", "h2")
     folder = Keys(project.paths).broker
     record = json.loads((folder / "broker.json").read_text())
@@ -153,7 +151,7 @@ def test_says_what_is_to_be_done_next(project: Project) -> None:
     ]
 
 
-def test_keys_are_readable_by_their_owner_alone(project: Project, second: Project) -> None:
+def test_only_the_owner_can_read_keys(project: Project, second: Project) -> None:
     init(project, "h2")
     second.run("teamctl", "hosts", "join", token(project))
     for paths in (project.paths, second.paths):
@@ -164,8 +162,8 @@ def test_keys_are_readable_by_their_owner_alone(project: Project, second: Projec
 
 
 @pytest.mark.slow
-def test_no_teammate_reads_a_key(project: Project) -> None:
-    """Neither by its commands nor by its tools; and the token lies beside the keys."""
+def test_teammates_cannot_read_keys(project: Project) -> None:
+    """Neither its commands nor its tools can read the keys or the token beside them."""
     init(project, "h2")
     keys = Keys(project.paths)
     project.stage.play(
@@ -191,7 +189,9 @@ def test_no_teammate_reads_a_key(project: Project) -> None:
     assert keys.ca.read_bytes() == before
 
 
-def test_what_it_writes_is_trusted_and_all_else_in_the_file_stays(project: Project) -> None:
+def test_settings_written_by_init_are_trusted_and_the_rest_of_the_file_is_kept(
+    project: Project,
+) -> None:
     file = project.write("team.toml", "# mine\n[team]\nname = 'web'\n\n[hosts]\n# here\n")
     init(project)
     text = file.read_text()
@@ -201,14 +201,14 @@ def test_what_it_writes_is_trusted_and_all_else_in_the_file_stays(project: Proje
     assert [one["state"] for one in listed] == ["trusted"]
 
 
-def test_what_waited_for_trust_before_goes_on_waiting(project: Project) -> None:
+def test_settings_that_waited_for_trust_before_init_still_wait(project: Project) -> None:
     project.write("team.toml", "[limits]\ncalls_per_wake = 60\n", trusted=False)
     said = project.do("teamctl", "hosts", "init", "--name", "h1", "--listen", "127.0.0.1:4222")
     assert "then `teamctl trust`, since more in team.toml waits for it" in said
     assert "limits.calls_per_wake" in project.do("teamctl", "trust")
 
 
-def test_to_join_again_changes_nothing(project: Project, second: Project) -> None:
+def test_joining_again_changes_nothing(project: Project, second: Project) -> None:
     init(project, "h2")
     second.do("teamctl", "hosts", "join", token(project))
     before = (second.folder / "team.toml").read_bytes()
@@ -219,7 +219,7 @@ def test_to_join_again_changes_nothing(project: Project, second: Project) -> Non
 
 
 @pytest.mark.slow
-def test_join_takes_the_teams_name_along_and_refuses_another_team(
+def test_join_adopts_the_teams_name_and_refuses_another_team(
     project: Project, second: Project, tmp_path: Path
 ) -> None:
     project.write("team.toml", "[team]\nname = 'web'\n")
@@ -240,8 +240,8 @@ def test_join_takes_the_teams_name_along_and_refuses_another_team(
 
 
 @pytest.mark.slow
-def test_a_team_by_name_joins_alone(project: Project, second: Project) -> None:
-    """Its hosts are its own, and its other settings go on to be the project's."""
+def test_a_named_team_joins_without_the_projects_team(project: Project, second: Project) -> None:
+    """The hosts belong to that team alone; other settings still come from the project."""
     make_web(project)
     port = free_port()
     listen = f"127.0.0.1:{port}"
@@ -258,8 +258,8 @@ def test_a_team_by_name_joins_alone(project: Project, second: Project) -> None:
     assert there.model.max_tokens == 777
 
 
-def test_the_hosts_of_the_project_are_not_those_of_a_team_by_name(project: Project) -> None:
-    """It would read the other team's mail, with the other's certificate."""
+def test_a_named_team_does_not_inherit_the_projects_hosts(project: Project) -> None:
+    """Otherwise it would read the other team's mail, with that team's certificate."""
     init(project)
     make_web(project)
     assert json.loads(project.do("teamctl", "hosts", "--json"))["name"] == "h1"
@@ -268,7 +268,7 @@ def test_the_hosts_of_the_project_are_not_those_of_a_team_by_name(project: Proje
 
 
 def make_web(project: Project) -> None:
-    """Make a team by name, of which no teamd runs."""
+    """Create a named team without a running teamd."""
     project.do("teamctl", "create", "web")
     project.do("teamd", "--team", "web", "stop")
 
@@ -284,7 +284,7 @@ def make_web(project: Project) -> None:
         (("--address", "h:1"), "'h:1' is no name or number of a machine; leave out the port"),
     ],
 )
-def test_init_refuses_what_cannot_be_and_writes_nothing(
+def test_init_refuses_invalid_arguments_and_writes_nothing(
     project: Project, argv: tuple[str, ...], sentence: str
 ) -> None:
     assert refused(project, "init", *argv).startswith(sentence)
@@ -299,8 +299,8 @@ def test_init_twice_is_refused(project: Project) -> None:
     )
 
 
-def test_an_init_that_was_cut_short_is_done_again(project: Project) -> None:
-    """The record comes last: whoever is killed before has no broker yet."""
+def test_an_interrupted_init_can_be_repeated(project: Project) -> None:
+    """The record is written last, so after an earlier kill there is no broker yet."""
     port = free_port()
     argv = ("hosts", "init", "--name", "h1", "--listen", f"127.0.0.1:{port}", "h2")
     project.do("teamctl", *argv)
@@ -316,7 +316,9 @@ def test_an_init_that_was_cut_short_is_done_again(project: Project) -> None:
         asyncio.run(talk())
 
 
-def test_a_configuration_that_nats_server_does_not_take_replaces_none(project: Project) -> None:
+def test_a_configuration_that_nats_server_rejects_does_not_replace_the_old_one(
+    project: Project,
+) -> None:
     init(project)
     broker = Keys(project.paths).broker
     before = {one.name: one.read_bytes() for one in broker.iterdir()}
@@ -331,7 +333,7 @@ def test_a_configuration_that_nats_server_does_not_take_replaces_none(project: P
     assert not Path(token(project)).exists()
 
 
-def test_renew_goes_with_addresses_alone(project: Project) -> None:
+def test_renew_accepts_only_address_options(project: Project) -> None:
     done = project.run("teamctl", "hosts", "init", "--renew", "h2")
     assert done.status == 2
     assert "--renew goes with --address and --drop-address alone" in done.stderr
@@ -340,15 +342,19 @@ def test_renew_goes_with_addresses_alone(project: Project) -> None:
     assert "--drop-address goes with --renew" in done.stderr
 
 
-def test_without_nats_server_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_nats_server_is_reported_with_an_install_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(TeamError) as caught:
         find_program(others=())
     assert str(caught.value).endswith("`apt-get install nats-server` installs it (others: nats.io)")
 
 
-def test_without_the_extra_each_says_how_to_get_it(project: Project, tmp_path: Path) -> None:
-    """A module that cannot be found, in front of the one that can."""
+def test_a_missing_extra_is_reported_with_an_install_command(
+    project: Project, tmp_path: Path
+) -> None:
+    """An unimportable module shadows the real one."""
     hidden = tmp_path / "hidden" / "cryptography"
     hidden.mkdir(parents=True)
     (hidden / "__init__.py").write_text("raise ImportError(name='cryptography')\n")
@@ -364,7 +370,7 @@ def test_without_the_extra_each_says_how_to_get_it(project: Project, tmp_path: P
 
 
 @pytest.mark.parametrize("command", ["add", "remove"])
-def test_only_the_brokers_host_adds_and_removes(project: Project, command: str) -> None:
+def test_only_the_brokers_host_can_add_and_remove_hosts(project: Project, command: str) -> None:
     project.paths.create()
     assert refused(project, command, "h2") == (
         "this host does not have the team's broker; run this where `teamctl hosts init` was, "
@@ -372,9 +378,7 @@ def test_only_the_brokers_host_adds_and_removes(project: Project, command: str) 
     )
 
 
-def test_add_and_remove_are_known_to_the_broker_that_runs(
-    project: Project, second: Project
-) -> None:
+def test_add_and_remove_take_effect_on_a_running_broker(project: Project, second: Project) -> None:
     port = init(project)
     assert project.do("teamctl", "hosts", "add", "h2").splitlines()[0] == (
         "no broker runs here; it holds once one is started"
@@ -403,8 +407,8 @@ def test_add_and_remove_are_known_to_the_broker_that_runs(
 
 
 @pytest.mark.slow
-def test_a_broker_that_does_not_take_it_is_no_success(project: Project) -> None:
-    """A removed host would be let in for as long as that lasts: status 1, and what to do."""
+def test_remove_fails_if_the_broker_does_not_reload(project: Project) -> None:
+    """The removed host would still be admitted, so the status is 1, with a remedy."""
     port = init(project, "h2")
     with serving(configuration(project), port) as server:
         wait_until(configuration(project).with_name("nats-server.pid").exists)
@@ -415,7 +419,7 @@ def test_a_broker_that_does_not_take_it_is_no_success(project: Project) -> None:
     assert "the broker runs, and has not taken its new configuration; restart it" in done.complaint
 
 
-def test_renew_makes_a_certificate_for_more_addresses(project: Project) -> None:
+def test_renew_issues_a_certificate_with_additional_addresses(project: Project) -> None:
     port = init(project)
     with serving(configuration(project), port):
         said = project.do("teamctl", "hosts", "init", "--renew", "--address", "127.0.0.9")
@@ -425,7 +429,7 @@ def test_renew_makes_a_certificate_for_more_addresses(project: Project) -> None:
         ]
 
 
-def test_an_address_that_was_mistyped_is_taken_back(project: Project) -> None:
+def test_renew_can_drop_a_mistyped_address(project: Project) -> None:
     init(project, "--address", "h1", "--address", "h11")
     init_again = ("init", "--renew", "--drop-address")
     assert refused(project, *init_again, "h7") == "'h7' is none of its addresses: h1, h11"
@@ -447,21 +451,19 @@ def test_an_address_that_was_mistyped_is_taken_back(project: Project) -> None:
         (b" " * 70_000, "is no token of a host: it is too large"),
     ],
 )
-def test_join_refuses_what_is_no_token(project: Project, text: bytes, sentence: str) -> None:
+def test_join_refuses_an_invalid_token(project: Project, text: bytes, sentence: str) -> None:
     (project.root / "x.token").write_bytes(text)
     assert sentence in refused(project, "join", str(project.root / "x.token"))
     assert list(project.folder.iterdir()) == []
 
 
-def test_join_refuses_a_file_that_is_not_there(project: Project) -> None:
+def test_join_refuses_a_missing_file(project: Project) -> None:
     assert refused(project, "join", "h2.token") == (
         "there is no file h2.token; `teamctl hosts add NAME` on the broker's host writes it"
     )
 
 
-def test_join_refuses_an_expired_and_a_mixed_up_certificate(
-    project: Project, tmp_path: Path
-) -> None:
+def test_join_refuses_expired_and_mismatched_certificates(project: Project, tmp_path: Path) -> None:
     town = Town.found(tmp_path, {"default": ["h1", "h2"]})
     whole = json.loads(town.broker.issue(town.record, "default", "h2").encode())
     old = town.issue("default", "h2", valid=past())
@@ -477,17 +479,17 @@ def test_join_refuses_an_expired_and_a_mixed_up_certificate(
 
 
 def admitted(project: Project, port: int) -> list[str]:
-    """Return why the broker does not let a machine in, by its own keys; nothing where it does."""
+    """Return why the broker refuses a machine with its own keys; empty if it accepts it."""
     keys = Keys(project.paths)
     certificates = Certificates(keys.cert, keys.key, keys.ca)
     return asyncio.run(find_trouble([f"tls://localhost:{port}"], certificates))
 
 
 @pytest.mark.slow
-def test_a_removal_that_was_cut_short_ends_with_the_next_try(
+def test_an_interrupted_removal_is_completed_by_the_next_attempt(
     project: Project, second: Project
 ) -> None:
-    """The record is written first: it names the host no more, and the broker still admits it."""
+    """The record is written first: it lacks the host, which the running broker still admits."""
     with joined(project, second) as port:
         before = configuration(project).read_bytes()
         broker = BrokerFolder(Keys(project.paths).broker)
@@ -500,10 +502,10 @@ def test_a_removal_that_was_cut_short_ends_with_the_next_try(
         assert "does not admit this host" in admitted(second, port)[0]
 
 
-def test_a_broker_that_was_started_by_hand_is_no_broker_that_does_not_run(
+def test_a_manually_started_broker_counts_as_running(
     project: Project,
 ) -> None:
-    """It is not known by its command line: whoever was removed would be let in all the same."""
+    """Its command line is not recognized, so a removed host would still be admitted."""
     port = init(project, "h2")
     folder = configuration(project).parent
     argv = [find_program(), "-c", configuration(project).name]
@@ -518,8 +520,10 @@ def test_a_broker_that_was_started_by_hand_is_no_broker_that_does_not_run(
 
 
 @pytest.mark.slow
-def test_who_joins_again_keeps_its_own_way_to_the_broker(project: Project, second: Project) -> None:
-    """The near end of a tunnel, or what the file said before there was one address more."""
+def test_a_host_that_joins_again_keeps_its_own_broker_address(
+    project: Project, second: Project
+) -> None:
+    """For example the local end of a tunnel, or the address from before another was added."""
     with joined(project, second) as port:
         for argv in (
             ("init", "--renew", "--address", "127.0.0.9"),
@@ -534,8 +538,8 @@ def test_who_joins_again_keeps_its_own_way_to_the_broker(project: Project, secon
         assert admitted(second, port) == []
 
 
-def test_add_says_how_to_get_another_token(project: Project) -> None:
-    """It was lost on the way, or `add` was cut short before it was written."""
+def test_adding_a_host_twice_explains_how_to_get_another_token(project: Project) -> None:
+    """The token was lost, or `add` was interrupted before it was written."""
     init(project, "h2")
     Path(token(project)).unlink()
     assert refused(project, "add", "h2") == (
@@ -547,14 +551,14 @@ def test_add_says_how_to_get_another_token(project: Project) -> None:
 @pytest.mark.parametrize(
     "argv", [("--listen", "[:::::]:4222"), ("--listen", "10.0.0.999:4222"), ("--address", "a..b")]
 )
-def test_init_refuses_an_address_that_no_machine_has(
-    project: Project, argv: tuple[str, ...]
-) -> None:
+def test_init_refuses_an_impossible_address(project: Project, argv: tuple[str, ...]) -> None:
     assert "is no name or number of " in refused(project, "init", *argv)
     assert list(project.folder.iterdir()) == []
 
 
-def test_join_says_one_line_about_a_broker_that_refuses(project: Project, second: Project) -> None:
+def test_join_prints_one_line_about_a_broker_that_refuses_it(
+    project: Project, second: Project
+) -> None:
     port = init(project, "h2")
     with serving(configuration(project), port):
         kept = second.root / "h2.token"

@@ -1,4 +1,4 @@
-"""Teams over several hosts on one machine: a folder, a teamd and a postman for each host."""
+"""Teams on several hosts on one machine: a folder, a teamd and a postman for each host."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.waiting import wait_until
 
 @dataclass(slots=True)
 class Hosts:
-    """Hosts of one team, and their broker.
+    """The hosts of one team, and their broker.
 
     Attributes:
         projects: by the names of the hosts.
-        port: the broker's, which listens on loopback without TLS.
+        port: the broker's loopback port, without TLS.
     """
 
     folder: Path
@@ -32,19 +32,19 @@ class Hosts:
     _broker: subprocess.Popen[bytes] | None = None
 
     def on(self, host: str, *words: str) -> Ended:
-        """Run `teamctl` on a host, however that ends."""
+        """Run `teamctl` on a host, with any exit status."""
         return self.projects[host].run("teamctl", *words)
 
     def json(self, host: str, *words: str) -> Any:
-        """Run a command of `teamctl` that must succeed; return its document."""
+        """Run a command of `teamctl` that must succeed; return its JSON."""
         return json.loads(self.projects[host].do("teamctl", *words, "--json"))
 
     def states(self, host: str) -> dict[str, str]:
-        """Return how the other hosts are, as one of them sees it."""
+        """Return the states of the other hosts as one host sees them."""
         return {one["name"]: one["state"] for one in self.json(host, "hosts")["hosts"]}
 
     def wait_for(self, host: str, other: str, state: str) -> None:
-        """Wait until one host sees another in a state, as all its faces are told of it."""
+        """Wait until one host's view shows another host in a state."""
         seen = FarHosts(self.projects[host].paths, host)
 
         def so() -> bool:
@@ -53,7 +53,7 @@ class Hosts:
         wait_until(so, what=f"{other} is {state}")
 
     def start_broker(self) -> None:
-        """Start the broker; it runs to the end, or until it is killed."""
+        """Start the broker; it runs until the end or until it is killed."""
         self._broker = self._brokers.enter_context(plain(self.folder, self.port))
 
     def signal_broker(self, number: int) -> None:
@@ -62,7 +62,7 @@ class Hosts:
         self._broker.send_signal(number)
 
     def kill_broker(self) -> None:
-        """Kill the broker, and all that it holds with it."""
+        """Kill the broker, which loses all its data."""
         assert self._broker is not None
         self._broker.kill()
         self._broker.wait()
@@ -72,12 +72,12 @@ class Hosts:
 def hosts(
     folder: Path, names: Sequence[str] = ("h1", "h2"), *, allow: str = "", started: bool = True
 ) -> Iterator[Hosts]:
-    """Set hosts up, whose teammates play scripts; each teamd runs, unless told otherwise.
+    """Set up hosts whose teammates follow scripts.
 
     Args:
-        folder: for all of it.
+        folder: the folder for all hosts.
         names: of the hosts.
-        allow: what stands in `[hosts]` besides.
+        allow: further lines of `[hosts]`.
         started: whether each teamd is started.
     """
     port = free_port()

@@ -1,4 +1,4 @@
-"""Two machines and a wire between them that does what a test says: all files are real."""
+"""Two machines and a simulated wire that the test controls; all files are real."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from teamd.postman.link import Link
 from teamd.postman.outgoing import WINDOW_LINES, Outgoing
 
 MOST_ROUNDS: Final = 60
-BATCH_LINES: Final = 3  # few, so that what came is dealt with in several rounds
+BATCH_LINES: Final = 3  # few, so that received lines need several rounds
 
 
 class Killed(BaseException):
-    """The process was killed there."""
+    """The process was killed at this point."""
 
 
 @dataclass(slots=True)
 class Fuse:
-    """Kills at the so-manieth effect on files; 0 for never."""
+    """Kills the process at the nth effect on files; 0 for never."""
 
     left: int = 0
 
     def burn(self) -> None:
-        """Be killed here, if this is where."""
+        """Count an effect, and raise `Killed` at the chosen one."""
         if self.left:
             self.left -= 1
             if not self.left:
@@ -42,12 +42,12 @@ class Fuse:
 
 @dataclass(slots=True)
 class DeadlyCursor(CursorFile):
-    """A cursor whose writer may be killed before and after it is written."""
+    """A cursor whose writer may be killed before or after the write."""
 
     fuse: Fuse = field(default_factory=Fuse)
 
     def write(self, cursor: Cursor) -> None:
-        """Write, or be killed at that."""
+        """Write, and possibly be killed before or after."""
         self.fuse.burn()
         CursorFile.write(self, cursor)
         self.fuse.burn()
@@ -55,7 +55,7 @@ class DeadlyCursor(CursorFile):
 
 @dataclass(slots=True)
 class Inbox:
-    """A receiver whose mail is a file of lines, and which knows an id when it is told to look."""
+    """A receiver that stores ids in a file, and skips known ids if lines are suspected."""
 
     path: Path
     fuse: Fuse
@@ -73,11 +73,11 @@ class Inbox:
         self.fuse.burn()
 
     def act(self, _: str, line: dict[str, Any]) -> None:
-        """Note what was asked for."""
+        """Record the request."""
         self.asked.append(line["id"])
 
     def ids(self) -> list[str]:
-        """Return the ids of all mail, in its order."""
+        """Return the ids of all mail in order."""
         if not self.path.exists():
             return []
         return [json.loads(line) for line in self.path.read_text().splitlines()]
@@ -88,10 +88,10 @@ class Side:
     """One machine.
 
     Attributes:
-        out: the frames that it has sent and nobody has got.
+        out: the frames that it has sent and that are not delivered yet.
         acknowledged: the ids that its senders were told are safe.
-        halves: of the link; a test may break one.
-        unsent: the ids that were lost with the folder before anybody else may have known of them.
+        halves: the classes for the halves of the link; a test may use broken ones.
+        unsent: the ids that were lost with the folder before the other side may have got them.
         forgotten: the ids of mail that was lost with the folder.
     """
 
@@ -114,17 +114,16 @@ class Side:
 
     @property
     def paths(self) -> TeamPaths:
-        """Its team."""
         return TeamPaths(self.folder / ".team")
 
     @property
     def inbox(self) -> Inbox:
-        """Whatever arrived here."""
+        """The receiver of mail on this machine."""
         return Inbox(self.folder / "inbox", self.fuse, self.asked)
 
     @property
     def outbox(self) -> Outbox:
-        """Whatever is on its way to the other one."""
+        """The outbox for the other machine."""
         return Outbox(self.paths, self.far, durable=False, max_bytes=1 << 16)
 
     def begin(self) -> None:
@@ -161,7 +160,7 @@ class Side:
         return made
 
     def copy(self, to: Path) -> None:
-        """Keep a copy of the folder."""
+        """Copy the folder."""
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(self.folder, to)
 
@@ -173,7 +172,7 @@ class Side:
         return {line["message"]["id"] for line in lines if line["kind"] == MAIL}
 
     def come_back(self, copy: Path, now: float) -> None:
-        """Go on with a copy of the folder, as if nothing had been since."""
+        """Continue with a copy of the folder, without any later changes."""
         self.link.close()
         waited, had = self.waiting(), set(self.inbox.ids())
         shutil.rmtree(self.folder)
@@ -192,7 +191,7 @@ class World:
     """Two machines.
 
     Attributes:
-        halves: of both links; a test may break one.
+        halves: the classes for the halves of both links; a test may use broken ones.
     """
 
     folder: Path
@@ -207,24 +206,23 @@ class World:
 
     @property
     def sides(self) -> tuple[Side, Side]:
-        """Both."""
         return self.left, self.right
 
     def other(self, side: Side) -> Side:
-        """Return the one across the wire."""
+        """Return the machine at the other end of the wire."""
         return self.right if side is self.left else self.left
 
     def connect(self) -> None:
-        """Connect both to the broker."""
+        """Connect both machines to the broker."""
         for side in self.sides:
             side.link.connected(self.now)
 
     def look(self, side: Side) -> None:
-        """Have a postman look at its outbox."""
+        """Make a postman check its outbox."""
         self.do(side, lambda: side.link.look(self.now))
 
     def hear(self, side: Side, *payloads: bytes) -> None:
-        """Have frames come to a side, in one round."""
+        """Deliver frames to a side in one round."""
 
         def hear() -> None:
             for payload in payloads:
@@ -234,7 +232,7 @@ class World:
         self.do(side, hear)
 
     def do(self, side: Side, deed: Any) -> None:
-        """Do something, and start the postman again if it is killed at that."""
+        """Call `deed`, and restart the postman if it is killed by that."""
         try:
             deed()
         except Killed:
@@ -247,7 +245,7 @@ class World:
             self.do(side, lambda side=side: side.link.due(self.now))
 
     def exchange(self) -> bool:
-        """Have all frames arrive in order; return whether there were any."""
+        """Deliver all frames in order; return whether there were any."""
         moved = False
         for side in self.sides:
             frames, side.out[:] = list(side.out), []
@@ -257,7 +255,7 @@ class World:
         return moved
 
     def heal(self) -> None:
-        """Let time pass on a good wire until nothing moves."""
+        """Let time pass on a reliable wire until nothing moves."""
         for side in self.sides:
             side.fuse.left = 0
             self.look(side)
@@ -270,6 +268,6 @@ class World:
         raise AssertionError("the two never come to rest")
 
     def close(self) -> None:
-        """Give descriptors back."""
+        """Close the descriptors."""
         for side in self.sides:
             side.link.close()

@@ -1,6 +1,6 @@
-"""Power cuts of one host: all its processes end at once, and its disk keeps what was synced.
+"""Power cuts of one host: all its processes end at once, and its disk keeps synced data.
 
-What was not is lost, kept or torn, by the model of `tests.process.powercut.disk`.
+Unsynced data is lost, kept or torn, by the model of `tests.process.powercut.disk`.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from tests.process.powercut.disk import (
 )
 
 _TEAM: Final = ".team"
-_LOGS: Final = "logs"  # are recorded nowhere, and told for tests only: they stay
+_LOGS: Final = "logs"  # not recorded and only for test output, so kept
 _END_SECONDS: Final = 10.0
-_BY_CHANCE: Final = 0.5  # of all cuts: of each file and folder something else is left
+_BY_CHANCE: Final = 0.5  # the share of cuts that choose separately for each file and folder
 
 
 class Power:
     """The power of one host.
 
     Args:
-        project: nothing of it runs yet; what stands in its folder is safe.
-        chance: decides what a cut leaves.
+        project: a project without running processes; the files in its folder count as synced.
+        chance: chooses the data that a cut leaves.
     """
 
     def __init__(self, project: Project, chance: Random) -> None:
@@ -49,9 +49,9 @@ class Power:
 
     @contextmanager
     def between(self) -> Iterator[bool]:
-        """Say whether no process is in the middle of a recorded call, and let none begin one.
+        """Yield whether no process is inside a recorded call, and prevent new calls in the block.
 
-        What a process was killed in the middle of would be done and not recorded.
+        A call that is killed in the middle would take effect without being recorded.
         """
         with self._recording.log.open("ab") as log:
             try:
@@ -62,10 +62,10 @@ class Power:
                 yield True
 
     def cut(self, others: Sequence[int]) -> None:
-        """Cut it, and have the disk as it may stand then; nothing runs afterwards.
+        """Cut the power, and put the disk into a possible state; no process runs afterwards.
 
         Args:
-            others: processes besides teamd and those under it.
+            others: processes besides teamd and its descendants.
         """
         with self._recording.log.open("ab") as log:
             fcntl.flock(log, fcntl.LOCK_EX)
@@ -85,7 +85,7 @@ class Power:
         return {place: data for place, data in state.items() if not is_of_commands(place)}
 
     def _put(self, state: State) -> None:
-        """Let a state be all that is there; what was there before is kept for whoever looks."""
+        """Replace all files by a state; the former files are kept for debugging."""
         self._cuts += 1
         folder, before = self._project.folder, self._project.root / f"before-cut-{self._cuts}"
         before.mkdir()
@@ -98,7 +98,7 @@ class Power:
         self._recording = Recording(self._project)
 
     def _kill_all(self, others: Sequence[int]) -> None:
-        """Kill all without letting any of them see another's end."""
+        """Kill all processes, without any of them noticing that another has ended."""
         roots = [psutil.Process(pid) for pid in others]
         if (teamd := pidfile.supervisor(self._project.paths)) is not None:
             roots.append(psutil.Process(teamd.pid))

@@ -1,4 +1,4 @@
-"""The wire between one host and the broker, which a test cuts, holds back and leaves half open."""
+"""The connection between one host and the broker, which a test can cut, hold and half-close."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Final, Self
 from tests.hosts.brokers import free_port
 
 _PART_BYTES: Final = 1 << 16
-_AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: the other end is told by a reset
+_AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: the other end gets a reset
 _LONGEST_SECONDS: Final = 5.0
 
 
 class Wire(Enum):
-    """What becomes of bytes."""
+    """How bytes are treated."""
 
     WHOLE = auto()
     CUT = auto()  # connections end, and new ones end at once
-    HALF_OPEN = auto()  # one end still stands, and all that it says is lost
-    HELD = auto()  # bytes arrive once it is whole again, however late
+    HALF_OPEN = auto()  # one end stays open, and all data from it is lost
+    HELD = auto()  # bytes arrive when the connection is whole again
 
 
 class Relay:
-    """Passes connections on to a broker, as the wire is at the moment.
+    """Passes connections on to a broker, in the current state of the wire.
 
     Attributes:
-        port: of loopback, which the host takes for the broker's.
+        port: the loopback port that the host uses as the broker's.
 
     Args:
         broker: the broker's port.
@@ -58,7 +58,7 @@ class Relay:
             thread.join(_LONGEST_SECONDS)
 
     def turn(self, wire: Wire) -> None:
-        """Make the wire so. What was half open before stays dead: its end must notice by itself."""
+        """Set the state of the wire. Half-open connections stay dead: their end must notice it."""
         with self._changed:
             self._wire = wire
             ends = {Wire.CUT: self._near | self._far, Wire.HALF_OPEN: set(self._far)}
@@ -70,7 +70,7 @@ class Relay:
         while True:
             try:
                 near, _ = self._listener.accept()
-            except OSError:  # it is closed
+            except OSError:  # the listener is closed
                 return
             with self._changed:
                 self._near.add(near)
@@ -105,7 +105,7 @@ class Relay:
         self._swallow(to)
 
     def _swallow(self, near: socket.socket) -> None:
-        """Take all that is said, and tell nobody."""
+        """Receive and drop all data."""
         with suppress(OSError):
             while near.recv(_PART_BYTES):
                 pass

@@ -1,4 +1,4 @@
-"""What happens to the wires of a world, by a seed."""
+"""Random network faults in a world, by a seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.hosts.campaign.world import World
 
 @dataclass(slots=True)
 class Weather:
-    """Cuts wires, leaves them half open and holds them back, one after the other."""
+    """Cuts, half-opens and holds wires, one fault after another."""
 
     world: World
     chance: random.Random

@@ -1,4 +1,4 @@
-"""Three hosts at work, whose wires are cut and whose processes are killed, all by a seed."""
+"""Three working hosts whose wires are cut and whose processes are killed, all by a seed."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ CREWS: Final = {
     "h2": ("ben", "bea", "bob", "bud"),
     "h3": ("cal", "cay", "cid", "coy"),
 }
-POWERED: Final = ("h1", "h2")  # hosts whose power is cut
-# What is confirmed is taken out of so small an outbox again and again.
+POWERED: Final = ("h1", "h2")  # hosts with power cuts
+# Small, so that confirmed lines are removed from the outbox often.
 _SETTINGS: Final = """\
 [hosts]
 name = "{host}"
@@ -47,43 +47,43 @@ _TRIES: Final = 3  # on each host
 
 @dataclass(slots=True)
 class Host:
-    """One machine: a folder and a home of its own, and its wire to the broker."""
+    """A machine: its folder and home, and its connection to the broker."""
 
     name: str
     project: Project
     campaign: Campaign
     relay: Relay
     others: tuple[str, ...]
-    power: Power | None  # that is cut now and then
+    power: Power | None  # if its power is cut during the test
 
     @property
     def left(self) -> int:
-        """How many lines wait for the others."""
+        """The number of lines that wait for the other hosts."""
         return sum(waiting(self.project.paths, other) for other in self.others)
 
     @property
     def sees_all(self) -> bool:
-        """Whether it reaches all the others."""
+        """Whether it reaches all other hosts."""
         views = {view.name: view.state for view in read_views(self.project.paths)}
         return all(views.get(other) is HostState.REACHABLE for other in self.others)
 
     def postman(self) -> Identity | None:
-        """Return its postman, if there is one now."""
+        """Return its postman, if it has one now."""
         path = HostPlaces(self.project.paths).postman
         holders = locks._holders(path) if path.exists() else set()
         return next((Identity.of(pid) for pid in holders), None)
 
 
 class World:
-    """Hosts and their broker, which keeps nothing on any disk: a kill of it loses all it has.
+    """Hosts and their broker, which stores nothing: a kill loses all its data.
 
     Attributes:
-        hosts: by their names.
-        happened: cuts of wires and of power, links left half open or held back.
+        hosts: by name.
+        happened: the counts of wire faults and power cuts.
 
     Args:
-        folder: for all of it.
-        seed: for all that is left to chance.
+        folder: the folder for all files.
+        seed: for all random choices.
         crews: the teammates of each host.
     """
 
@@ -117,19 +117,19 @@ class World:
 
     @property
     def killed(self) -> Counter[str]:
-        """The kills by whom they hit."""
+        """The kills by the kind of process."""
         counts = [host.campaign.killed for host in self.hosts.values()]
         return sum(counts, self._brokers_killed)
 
     def begin(self) -> None:
-        """Let everybody on all hosts begin to work, once all are there to be written to."""
+        """Start the work on all hosts, once all teammates exist and can get mail."""
         for host in self.hosts.values():
             host.campaign.enrol()
         for host in self.hosts.values():
             host.campaign.work()
 
     def kill(self, wanted: Place) -> None:
-        """Kill somebody on one of the hosts at a place, or elsewhere where nobody comes there."""
+        """Kill a process on a host at a place, or elsewhere if none gets to that place."""
         hosts = [host for host in self.hosts.values() if not _leaves_traces(host, wanted)]
         self._chance.shuffle(hosts)
         kill = self._kill_postman if wanted.startswith("postman") else self._kill_member
@@ -137,7 +137,7 @@ class World:
             hosts[0].campaign.kill(Place.ELSEWHERE)
 
     def kill_any_postman(self) -> None:
-        """Kill a postman, wherever it is."""
+        """Kill the postman of a random host."""
         host = self._chance.choice([*self.hosts.values()])
         self._kill_postman(host, None)
 
@@ -154,14 +154,14 @@ class World:
         )
 
     def cut_power(self) -> None:
-        """Cut the power of a host, and have it start again."""
+        """Cut the power of a host, and restart the host."""
         host = self._chance.choice([host for host in self.hosts.values() if host.power])
         assert host.power is not None
         host.campaign.go_down(host.power.cut)
         self.happened["power cut"] += 1
 
     def kill_broker(self) -> None:
-        """Kill the broker, and start another one that knows nothing."""
+        """Kill the broker, and start another one without data."""
         assert self._broker is not None
         self._broker.kill()
         self._broker.wait()
@@ -169,17 +169,17 @@ class World:
         self._brokers_killed["broker"] += 1
 
     def freeze_broker(self, *, frozen: bool) -> None:
-        """Stop the broker, so that all links are half open, or let it go on."""
+        """Stop the broker, which leaves all connections half-open, or continue it."""
         assert self._broker is not None
         self._broker.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def settle(self) -> None:
-        """Heal all wires, let everybody come to rest, and have all mail read."""
+        """Repair all wires, wait until all teammates are idle, and read all mail."""
         hosts = self.hosts.values()
         for host in hosts:
             host.campaign.hush()
         wait_until(lambda: all(host.sees_all for host in hosts), timeout_seconds=30, what="sight")
-        while True:  # what arrives wakes its receivers up
+        while True:  # arriving mail wakes its receivers
             wait_until(
                 lambda: not any(host.left for host in hosts),
                 timeout_seconds=_SETTLE_SECONDS,
@@ -193,7 +193,7 @@ class World:
             host.campaign.read()
 
     def acknowledged(self) -> set[Sent]:
-        """Return all that a sender was told is sent, by full addresses."""
+        """Return all messages that were acknowledged to their senders, by full address."""
         return {
             (_full(to, host.name), content)
             for host in self.hosts.values()
@@ -201,7 +201,7 @@ class World:
         }
 
     def delivered(self) -> Counter[Sent]:
-        """Return how often each message stands in its receiver's conversation."""
+        """Return how often each message occurs in its receiver's conversation."""
         return Counter(
             {
                 (_full(name, host.name), content): times
@@ -211,7 +211,7 @@ class World:
         )
 
     def crossed(self) -> int:
-        """Return how many of them are from another host."""
+        """Return the number of acknowledged messages to other hosts."""
         far = {
             (to, content)
             for host in self.hosts.values()
@@ -221,12 +221,12 @@ class World:
         return len(far)
 
     def reports(self) -> list[str]:
-        """Return what hosts say could not be made good: no kill and no cut is a reason for any."""
+        """Return reports of unresolved problems: no kill or cut may cause any."""
         views = (view for host in self.hosts.values() for view in read_views(host.project.paths))
         return [f"{view.name}: {one.text}" for view in views for one in view.reports]
 
     def out_of_order(self) -> list[str]:
-        """Return messages behind a later one of their sender, in one conversation."""
+        """Return messages that follow a later one of their sender, in one conversation."""
         return [
             found
             for host in self.hosts.values()
@@ -262,7 +262,7 @@ class World:
 
 
 def find_out_of_order(contents: Sequence[str]) -> list[str]:
-    """Return those of a conversation that come behind a later one; each ends in `-NUMBER`."""
+    """Return the messages of a conversation that follow a later one; each ends in `-NUMBER`."""
     last: dict[str, int] = {}
     found = []
     for content in contents:
@@ -276,12 +276,12 @@ def find_out_of_order(contents: Sequence[str]) -> list[str]:
 
 
 def _leaves_traces(host: Host, wanted: Place) -> bool:
-    """Return whether the test itself would write into a folder whose writers are recorded."""
+    """Return whether the test itself would write into a folder with recorded writers."""
     return host.power is not None and wanted is Place.DRAIN
 
 
 def _allow(others: Sequence[str]) -> str:
-    """Return settings that name the other hosts, so that they are known before they are heard."""
+    """Return settings that name the other hosts, so that they are known before they connect."""
     names = ", ".join(f'"{other}"' for other in others)
     return f"allow = {{ spawn = [{names}] }}\n"
 
