@@ -52,16 +52,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """Something that one member asks another to approve: a plan, a permission, or a shutdown.
+    """A request of one member for another's approval: a plan, a permission, or a shutdown.
 
     Attributes:
         asker: the member that asked and gets the answer; `from` in JSON.
         to: the only member that may answer; for a permission the person.
-        approvers: agents that may answer a permission, too, by the settings of its asker.
+        approvers: agents that may also answer a permission, by the settings of its asker.
         asked: in seconds since the epoch, as are `deadline` and `answered`.
         sent: whether the request was delivered to `to`.
         told: whether the answer was delivered to the asker.
-        listeners: agents that are yet to be mailed how it ends.
+        listeners: agents that are still to get mail about the end.
         settled: whether teamd has acted on the answer, if that is needed.
         task: for a plan: the task of the asker.
         answered_by: the member that answered.
@@ -117,7 +117,7 @@ class Approval:
 
     @property
     def what(self) -> str:
-        """The exact command or plan that is to be approved, without advice."""
+        """The exact command or plan to approve, without advice."""
         tool, given = self.extra.get(_TOOL), self.extra.get(_INPUT)
         if not isinstance(tool, str) or not isinstance(given, dict):
             return self.content
@@ -133,7 +133,7 @@ class Approval:
 
     @property
     def owes_mail(self) -> bool:
-        """Whether mail about its end is yet to be sent; an expired one must be settled first."""
+        """Whether mail about its end is not yet sent; an expired approval must be settled first."""
         if self.is_open or (self.status is Verdict.EXPIRED and not self.settled):
             return False
         return not self.told or bool(self.listeners)
@@ -213,7 +213,7 @@ def describe_call(tool: str, arguments: Mapping[str, str]) -> dict[str, Any]:
 
 
 def find_waiting(approvals: Iterable[Approval], asker: str, *kinds: Kind) -> Approval | None:
-    """Return the first open approval of these kinds that a member has asked for."""
+    """Return the first open approval of these kinds that a member has requested."""
     return next(
         (
             one
@@ -228,8 +228,8 @@ def id_of(key: str, secret: str) -> str:
     """Return the id of a tool call's approval, which is the same if the call is repeated.
 
     Args:
-        key: that of the call; other members may know it from the ids of mail.
-        secret: that of the conversation, so that other members cannot predict the id.
+        key: the key of the call; other members may know it from the ids of mail.
+        secret: the secret of the conversation, so that other members cannot predict the id.
     """
     return hmac.digest(secret.encode(), key.encode(), "sha256").hex()[: 2 * _ID_BYTES]
 

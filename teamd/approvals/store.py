@@ -35,7 +35,7 @@ KEPT_SECONDS: Final = 30 * 86_400.0  # after the answer
 _MOST_NAMED: Final = 5
 _LONGEST_REASON: Final = 10_000  # characters
 _PASSING: Final = frozenset({Kind.SHUTDOWN, Kind.PERMISSION})
-# The mail is not deliverable: the receiver has left the team, or the text is not valid mail.
+# The mail cannot be delivered: the receiver has left the team, or the text is not valid mail.
 _PROBLEMS: Final = (BadName, NotAMessage, UnknownTeam, UnknownTeammate)
 
 
@@ -100,7 +100,7 @@ class Approvals:
         return self._tell(self._change(approval_id, answered, by=by))
 
     def join(self, approval_id: str, who: str) -> Approval:
-        """Mail one more agent how it ends; at once if it is answered already.
+        """Mail the end of an approval to one more agent; at once if it is already answered.
 
         Raises:
             NoSuchApproval: it does not exist.
@@ -149,7 +149,7 @@ class Approvals:
         return self._change(approval_id, lambda approval: replace(approval, always=False))
 
     def withdraw(self, asker: str, kind: Kind, *, but: str = "") -> None:
-        """Expire all approvals of a kind that a member has asked for, except `but`."""
+        """Expire all approvals of a kind that a member has requested, except `but`."""
         for approval in self.open_ones():
             if (approval.asker, approval.type) == (asker, kind) and approval.id != but:
                 self.expire(approval.id)
@@ -165,10 +165,10 @@ class Approvals:
         return self._read(self._paths.request(approval_id))
 
     def match(self, beginning: str) -> Approval:
-        """Return the approval with this id, or the only one whose id begins so, as git does.
+        """Return the approval with this id, or the only one whose id starts with it, as git does.
 
         Raises:
-            NoSuchApproval: none matches, or several; the sentence names open ones.
+            NoSuchApproval: none matches, or several; the message names open ones.
         """
         exact = self.find(beginning)
         if exact is not None:

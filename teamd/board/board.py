@@ -1,4 +1,4 @@
-"""The task board: one file a task, changed by one writer at a time.
+"""The task board: one file per task, changed by one writer at a time.
 
 The mail about a change is written into the same file as the change (`untold`), delivered, and then
 removed from the file. If a writer is killed in between, the next writer delivers the mail again,
@@ -139,7 +139,7 @@ class Board:
         return task if task is not None and rules.is_claimed(task, claim) else None
 
     def note_kill(self, task_id: str, claim: str) -> None:
-        """Record that the checker of a claim was killed, maybe by the check itself."""
+        """Record that the checker of a claim was killed, possibly by the check itself."""
         with self._writing() as (tasks, _):
             task = tasks.by_id.get(task_id)
             if task is not None and rules.is_claimed(task, claim):
@@ -150,14 +150,15 @@ class Board:
     ) -> Task | None:
         """Complete a task after its check has passed, or return it; `None` for another claim.
 
-        The mail about it is in the same write, so that a kill neither doubles nor loses it.
+        The mail about it is written together with the task, so that a kill neither doubles nor
+        loses it.
 
         Args:
-            task_id: the task's.
+            task_id: the id of the task.
             claim: the claim that was checked.
-            attempt: the run; `None` if there is no check any more.
+            attempt: the run; `None` if the check was removed.
             output: the end of the check's output.
-            most: the lead gets mail after so many failures.
+            most: the number of failures after which the lead gets mail.
         """
         with self._writing() as (before, _):
             task = before.by_id.get(task_id)
@@ -187,11 +188,11 @@ class Board:
         """Take open tasks from owners that are gone.
 
         Args:
-            gone: returns why an owner is gone, or `None` for one that is not.
+            gone: returns why an owner is gone, or `None` if it is not.
         """
 
         def left(tasks: Tasks) -> list[tuple[Task, str]]:
-            # A task that its owner has marked done is still checked.
+            # A task that its owner has marked done is checked nevertheless.
             held = (t for t in tasks.by_id.values() if t.status is not TaskStatus.CHECKING)
             owned = [t for t in held if t.status.open and t.owner]
             return [(task, why) for task in owned if (why := gone(task.owner)) is not None]
@@ -205,7 +206,7 @@ class Board:
             ]
 
     def flush(self) -> bool:
-        """Deliver the mail that killed writers have left; return whether all is delivered."""
+        """Deliver the mail that killed writers have left; return whether all of it is delivered."""
         if not any(task.untold for task in self.read().by_id.values()):
             return False
         with self._writing() as (tasks, _):  # which delivers that mail first
@@ -283,7 +284,7 @@ class Board:
         told = replace(task, untold=())
         with suppress(StoreError):
             for message in task.untold:
-                with suppress(NotAMessage):  # over a limit that was lowered since
+                with suppress(NotAMessage):  # above a limit that was lowered since
                     self.post.mailbox(message.to).put(message)
             self._write(told)
             return told

@@ -68,7 +68,7 @@ class Tasks:
         return self.by_id[wanted]
 
     def blockers(self, task: Task) -> tuple[str, ...]:
-        """Return the ids that a task waits for: those of open or damaged tasks."""
+        """Return the ids of the open or damaged tasks for which a task waits."""
         return tuple(
             other
             for other in task.blocked_by
@@ -76,7 +76,7 @@ class Tasks:
         )
 
     def with_task(self, task: Task) -> Tasks:
-        """Return a copy that contains this task."""
+        """Return a copy with this task."""
         return Tasks({**self.by_id, task.id: task}, self.damaged)
 
     def freed_since(self, before: Tasks) -> list[Task]:
@@ -129,7 +129,7 @@ def read_all(paths: TeamPaths) -> Tasks:
 class TaskFiles:
     """The files of one board; a file that has not changed is not read again.
 
-    Each change of the board reads all tasks under the lock, and finished tasks stay for ever.
+    Each change of the board reads all tasks under the lock, and finished tasks stay forever.
     """
 
     def __init__(self, paths: TeamPaths) -> None:
@@ -184,7 +184,7 @@ class TaskFiles:
                 regular = path.is_file()
             if regular:  # the caller may try again
                 raise
-            raise _Damaged(str(error)) from error  # a folder of that name, say
+            raise _Damaged(str(error)) from error  # for example a folder of that name
         try:
             return None if content is None else Task.decode(content, named=task_id)
         except ValueError as error:
@@ -219,8 +219,8 @@ def _version(entry: os.DirEntry[str]) -> _Version | None:
 def _settled(version: _Version, now: int) -> bool:
     """Return whether any later change of a file will give it another version.
 
-    The kernel's timestamps advance in ticks, and inodes are used again: a file that changed a
-    moment ago may change once more without a difference. git calls such a file "racily clean".
+    The kernel's timestamps advance in ticks, and inodes are reused. So a file that changed a moment
+    ago may change again without a different version. Git calls such a file "racily clean".
     """
     return max(version[-2:]) < now - _TICK_NANOSECONDS
 
@@ -229,8 +229,8 @@ def next_id(folder: Path, fd: int) -> str:
     """Return an id that was never used, not even by a task whose file was removed.
 
     Args:
-        folder: that of the tasks.
-        fd: the locked file, in which `note_id` has stored the last id.
+        folder: the folder of the tasks.
+        fd: the locked file in which `note_id` has stored the last id.
     """
     last = 0
     with suppress(ValueError):  # empty at first, or torn or edited
@@ -242,5 +242,5 @@ def next_id(folder: Path, fd: int) -> str:
 def note_id(fd: int, task_id: str) -> None:
     """Store the id of a new task, in case its file is removed."""
     with suppress(OSError):  # a full disk: its file has the id as well
-        os.ftruncate(fd, 0)  # in place: the lock is on this very file
+        os.ftruncate(fd, 0)  # in place, because the lock is on this inode
         os.pwrite(fd, f"{task_id}\n".encode(), 0)

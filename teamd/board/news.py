@@ -53,10 +53,10 @@ def failure_mail(task: Task, to: str, output: str, most: int) -> Iterator[Messag
     """Yield mail about the last failed check.
 
     Args:
-        task: the task after it.
+        task: the task after the check.
         to: its owner or maker.
         output: the end of the check's output.
-        most: the lead gets mail after so many failures, and after as many more again.
+        most: the lead gets mail after this many failures, and again after each further `most`.
     """
     said = f"The end of its output:\n\n{output}" if output else "It wrote nothing."
     ended = rules.describe(task.attempts[-1])
@@ -76,7 +76,7 @@ def failure_mail(task: Task, to: str, output: str, most: int) -> Iterator[Messag
 
 
 def find_claimers(team: Team, changed: frozenset[str], before: Tasks, tasks: Tasks) -> list[str]:
-    """Return the members that may start a task by themselves since these tasks have changed."""
+    """Return the members that may start a task themselves after a change of these tasks."""
     there = tasks.by_id.values()
     told = [task for task in there if not changed.isdisjoint((task.id, *task.blocked_by))]
     free = [task for task in told if task.status is TaskStatus.PENDING and not tasks.blockers(task)]

@@ -1,4 +1,4 @@
-"""The rules of the board: which member may change a task in which way, or a sentence why not."""
+"""The rules of the board: which member may change a task in which way."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def claim_for(task: Task, *, owner: str, tasks: Tasks) -> Task:
 
 
 def apply_change(task: Task, change: Change, *, who: str, tasks: Tasks, check: str = "") -> Task:
-    """Return the task after a change that the member `who` wants.
+    """Return a task after a change by a member.
 
     Args:
         task: the task before it.
@@ -171,10 +171,10 @@ def release(task: Task, why: str) -> Task:
 
 
 def free_for(task: Task, *, name: str, role: str, tasks: Tasks) -> bool:
-    """Return whether a teammate may start a task by itself.
+    """Return whether a teammate may start a task without being assigned to it.
 
-    It must be pending, unblocked, for its role, and free or its own. A task that the teammate has
-    returned is left to others: otherwise it would claim and return the task for ever.
+    The task must be pending, unblocked, for its role, and free or its own. A task that the teammate
+    has returned is left to others: otherwise it would claim and return the task forever.
     """
     return (
         task.status is TaskStatus.PENDING
@@ -203,7 +203,7 @@ def clean_subject(text: str) -> str:
 
 
 def _checked_by(task: Task, command: str, who: str) -> str:
-    """Return a check that the member `who` may set for a task."""
+    """Return a check if the member may set it for a task."""
     if who not in _LEADING and who.lower() != task.created_by.lower():
         maker = task.created_by or LEAD
         others = "" if maker == LEAD else " or lead"
@@ -270,7 +270,7 @@ def resolve_owner(paths: TeamPaths, name: str) -> str:
 
 
 def gone_from(team: Team) -> Callable[[str], str | None]:
-    """Return a function that says why an owner is gone; it returns `None` for one that is not."""
+    """Return a function that returns why an owner is gone, or `None` if it is not."""
 
     def why(owner: str) -> str | None:
         if owner.lower() in _LEADING:
@@ -302,7 +302,7 @@ def _moved(task: Task, change: Change, who: str, tasks: Tasks) -> Task:
         return task
     if change.status is None and not task.status.open:
         raise TaskRefused(f"task {task.id} is {task.status}; set its status to pending as well")
-    status = change.status or TaskStatus.PENDING  # a new owner starts the task itself
+    status = change.status or TaskStatus.PENDING  # a new owner starts the task
     owner = _usual_owner(task, status, who) if change.owner is None else change.owner
     under_way = (TaskStatus.COMPLETED, TaskStatus.CHECKING)
     if owner == task.owner and (status is task.status or (status, task.status) == under_way):

@@ -67,17 +67,17 @@ class Task:
     Attributes:
         owner: the member that has the task; empty without one.
         blocked_by: ids of the tasks that must be done before.
-        role: only teammates of this role claim the task by themselves; empty for every role.
+        role: only teammates of this role may claim the task unasked; empty for every role.
         created: in seconds since the epoch, as is `updated`.
         check: the command that must exit with 0 before the task is completed, besides the team's.
-        proven: whether the check has passed; `None` if there was no check.
+        proven: whether the check has passed; `None` without a check.
         attempts: the runs of its check.
-        notes: changes that teamd made by itself.
-        given_back: former owners that returned it and do not claim it again by themselves.
+        notes: changes that teamd made automatically.
+        given_back: former owners that returned it and must not claim it again unasked.
         key: the call that made it, so that a repeated call does not make a second task.
         claim: identifies the work that is being checked.
-        kills: how often the checker of this claim was killed, maybe by the check itself.
-        untold: mail about the last change that is yet to be delivered.
+        kills: the number of times the checker of this claim was killed, possibly by the check.
+        untold: mail about the last change that is not yet delivered.
         extra: keys of other programs, kept unchanged.
     """
 
@@ -127,7 +127,7 @@ class Task:
         """Read a file; every key except the subject may be missing.
 
         Args:
-            content: that of the file.
+            content: the content of the file.
             named: the id in the file's name.
 
         Raises:

@@ -36,7 +36,7 @@ class Account:
 
     @classmethod
     def of_call(cls, usage: Usage, usd: Decimal | None) -> Account:
-        """Return the use of one call; its cost is `None` if the price is not known."""
+        """Return the use of one call; its cost is `None` if the price is unknown."""
         return cls(
             calls=1,
             input_tokens=usage.total_input_tokens,
@@ -106,7 +106,7 @@ class Reservation:
 
     Attributes:
         process: the process that makes the call; if it has died, its use stays unknown.
-        usd: `None` if the model's price is not known.
+        usd: `None` if the model's price is unknown.
         day: the local day that the call counts for; the ledger sets it. For a refused call it is
             the day or month whose limit refused it, empty for a limit without a period.
     """

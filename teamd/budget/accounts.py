@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from teamd.settings import Settings
 
 
-# The errors that a line can cause which is damaged or a record of a later version.
+# The errors that a damaged line, or a record of a later version, can cause.
 DAMAGED: Final = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
 )  # fmt: skip
@@ -50,7 +50,7 @@ class Uses:
         self.held[reservation.id] = reservation
 
     def close(self, reservation: Reservation, account: Account) -> None:
-        """Replace the reservation of a call by the use of the call."""
+        """Replace the reservation of a call by its use."""
         del self.held[reservation.id]
         self.charge(reservation.teammate, account)
 
@@ -88,11 +88,11 @@ def read_used(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The limits in force, 0 for none, and the prices that the person has set.
+    """The limits in force (0 for no limit) and the prices that the person has set.
 
     Attributes:
         usd_per_day_is_default: whether the person has not set that limit and the server is on this
-            machine or its network. Then the limit ignores calls whose price is not known.
+            machine or its network. Then the limit ignores calls whose price is unknown.
     """
 
     teammate_tokens: int = 0
@@ -116,7 +116,7 @@ class Terms:
 
     @property
     def of_money(self) -> str | None:
-        """The first limit on money that needs every price to be known, if there is one."""
+        """The first limit on money that needs every price to be known, if any."""
         named = {"teammate_usd": self.teammate_usd, "team_usd": self.team_usd}
         named["team_usd_per_month"] = self.team_usd_per_month
         if not self.usd_per_day_is_default:
@@ -125,7 +125,7 @@ class Terms:
 
     @property
     def unpriced_limit(self) -> str | None:
-        """The limit on money that forbids a call whose price is not known, if there is one.
+        """The limit on money that forbids a call with an unknown price, if any.
 
         If a limit on tokens bounds such calls as well, they are allowed.
         """
@@ -133,7 +133,7 @@ class Terms:
         return None if any(tokens) else self.of_money
 
     def bound(self, wanted: Reservation) -> bool:
-        """Return whether a limit applies to such a call."""
+        """Return whether a limit applies to a call."""
         return any(getattr(self, one.name) and _amount(wanted, one.unit) for one in LIMITS)
 
     def encode(self) -> dict[str, Any]:
@@ -177,12 +177,12 @@ class Accounts(Uses):
         return sum(self.used.values(), NOTHING)
 
     def hold(self, reservation: Reservation) -> None:
-        """Reserve the most that a call may take; its teammate's calls are not refused any more."""
+        """Reserve the most that a call may take, and forget that its teammate was refused."""
         Uses.hold(self, reservation)  # `super` does not work in a class with slots
         self.refused.pop(reservation.teammate, None)
 
     def apply_calls(self, calls: Iterable[Any]) -> None:
-        """Apply records of calls that were decoded, see `records.load_decoder`."""
+        """Apply decoded records of calls, see `records.load_decoder`."""
         for call in calls:
             if call.kind == "reserve":
                 self.hold(Reservation.of(call))
@@ -197,7 +197,7 @@ class Accounts(Uses):
             self.days[day] = self.days.get(day, NOTHING) + account
 
     def close(self, reservation: Reservation, account: Account) -> None:
-        """Replace the reservation of a call by the use of the call."""
+        """Replace the reservation of a call by its use."""
         Uses.close(self, reservation, account)
         self.charge_day(reservation.day, account)
 
@@ -214,11 +214,11 @@ class Accounts(Uses):
         return lifted
 
     def refusal(self, wanted: Reservation) -> Refusal | None:
-        """Return why a call must not be made now, if so."""
+        """Return why a call must not be made now, or `None`."""
         return next(iter(self.refusals(wanted)), None)
 
     def refusals(self, wanted: Reservation) -> list[Refusal]:
-        """Return all reasons against a call; those that do not pass by themselves come first."""
+        """Return all reasons against a call; those that time does not resolve come first."""
         if wanted.usd is None and (money := self.terms.unpriced_limit):
             return [refuse_unpriced(wanted.model, money)]
         found = (self._over(limit, wanted) for limit in LIMITS if getattr(self.terms, limit.name))
@@ -230,7 +230,7 @@ class Accounts(Uses):
         return most + self.raised.get((limit.name, of), Decimal(0)) if most else most
 
     def _over(self, limit: Limit, wanted: Reservation) -> Refusal | None:
-        """Return why one limit forbids a call, if it does."""
+        """Return why one limit forbids a call, or `None`."""
         of, unit = _whom(limit, wanted), limit.unit
         most, asked = self.most(limit, of), _amount(wanted, unit)
         if not asked:

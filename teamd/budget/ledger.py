@@ -1,8 +1,8 @@
 """The ledger `.team/ledger.jsonl`: each model call is reserved before it and settled after it.
 
 A process that dies between the two records of a call leaves an open reservation, which counts in
-full. It is settled in full once another call does not fit beside it, or once the file has grown
-long; a long file is replaced by one with the sums and the open reservations.
+full. It is settled in full when another call does not fit beside it, or when the file has grown
+long. A long file is replaced by one with the sums and the open reservations.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _HEAD_BYTES: Final = 64
 
 @dataclass(eq=False)
 class Ledger:
-    """One process's view of the ledger; it reads the records of other processes as they come.
+    """A process's view of the ledger, which reads the records of other processes as they come.
 
     Attributes:
         path: the file, which is also the lock.
         longest_bytes: a longer file is replaced by its sums.
-        is_alive: whether a process still runs, so that it will settle its reservations.
+        is_alive: whether a process still runs and so will settle its reservations.
         today: returns the local day.
     """
 
@@ -50,13 +50,15 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self._accounts = Accounts()
-        self._owed: dict[str, Account | None] = {}  # finished calls that are yet to be settled
+        self._owed: dict[str, Account | None] = {}  # finished calls that are not yet settled
         self._head = b""
         self._offset = 0
-        self._named = b""  # the head of the file whose name is known to be on disk
+        self._named = b""  # the start of the file whose name is known to be on disk
 
     def read(self) -> Accounts:
-        """Return all accounts; calls of dead processes count in full. Nothing is locked or written.
+        """Return all accounts; calls of dead processes count in full.
+
+        Takes no lock and writes nothing.
 
         Raises:
             StoreError: the ledger cannot be read.
@@ -105,13 +107,13 @@ class Ledger:
             self._settle_owed(fd)
             wanted = self._dated(price(wanted, self._accounts.terms))
             # A reservation counts the same before and after it is settled in full. So dead
-            # processes are looked for only if the call does not fit.
+            # processes are searched only if the call does not fit.
             refusal = self._accounts.refusal(wanted)
             if refusal is not None and self._bury(fd):
                 refusal = self._accounts.refusal(wanted)
             if refusal is None:
                 self._add(fd, {"record": "reserve", **wanted.encode()}, durable=False)
-                # On disk before the call: money that a power cut forgot would be spent again.
+                # Sync before the call: after a power cut, an unsynced use would be spent again.
                 # Without a limit the record is only for `usage`, and the call does not wait.
                 if self._accounts.terms.bound(wanted):
                     locks.release(fd)  # one sync covers the reservations of several processes
@@ -130,16 +132,16 @@ class Ledger:
         with suppress(StoreError), self._locked() as fd:
             self._settle_owed(fd)
             if os.fstat(fd).st_size > self.longest_bytes:
-                self._bury(fd)  # otherwise their reservations would be kept for ever
+                self._bury(fd)  # otherwise their reservations would be kept forever
                 self._replace()
 
     def standing_refusal(
         self, name: str, price: Callable[[Reservation, Terms], Reservation] = lambda kept, _: kept
     ) -> Refusal | None:
-        """Return why a teammate whose call was refused would be refused again, if so.
+        """Return why a teammate whose call was refused would be refused again, or `None`.
 
         Args:
-            name: the teammate's.
+            name: the name of the teammate.
             price: adds today's price to the call.
         """
         with self._locked() as fd:
@@ -153,16 +155,15 @@ class Ledger:
         more: Mapping[str, Decimal],
         price: Callable[[Reservation, Terms], Reservation] = lambda kept, _: kept,
     ) -> tuple[list[Raise], Refusal | None]:
-        """Raise the limits that stop a teammate; nothing is raised unless it can continue then.
+        """Raise the limits that stop a teammate, if it can then continue; otherwise raise none.
 
         Args:
-            name: the teammate's.
-            more: by how much, by unit: `usd`, `tokens`.
+            name: the name of the teammate.
+            more: the amount by unit: `usd`, `tokens`.
             price: as for `standing_refusal`.
 
         Returns:
-            The raises, which are on disk; without any, the limit that stops the teammate, if
-            there is one.
+            The raises, which are on disk. Without any, the limit that stops the teammate, if any.
         """
         with self._locked() as fd:
             self._bury(fd)
@@ -174,7 +175,7 @@ class Ledger:
             if left:
                 return [], next(one for one in standing if one.key == left[0].key)
             self._add_all(fd, ({"record": "raised", **one.encode()} for one in raises))
-            self._sync(fd)  # if it got lost, the person would have to raise the limit again
+            self._sync(fd)  # if it were lost, the person would have to raise the limit again
             return raises, None
 
     def let_go(self, name: str) -> None:
@@ -213,10 +214,10 @@ class Ledger:
         return replace(wanted, day=self._day())
 
     def _day(self) -> str:
-        """Return the local day, but never one before the oldest day that is kept.
+        """Return the local day, but never a day before the oldest day that is kept.
 
-        If the clock is set back, calls count for a day whose sum is known, never for a day whose
-        sum was removed and would start at 0 again.
+        After the clock was set back, calls must count for a day whose sum is known. The sum of a
+        removed day would start at 0 again.
         """
         known, today = self._accounts.days, self.today()
         return max(today, min(known)) if len(known) >= KEPT_DAYS else today
@@ -229,7 +230,7 @@ class Ledger:
         return bool(orphans)
 
     def _settle_owed(self, fd: int) -> None:
-        """Settle the finished calls of this process; one lost in a power cut counts in full."""
+        """Settle the finished calls of this process; a call lost in a power cut counts in full."""
         for call, account in list(self._owed.items()):
             if (kept := self._accounts.held.get(call)) is not None:
                 self._settle(fd, kept, account or kept.in_full())
@@ -247,7 +248,7 @@ class Ledger:
             yield fd
 
     def _catch_up(self, fd: int) -> None:
-        # Every file begins with a random number, which tells a new file from the old one.
+        # Every file starts with a random number, which tells a new file from the old one.
         head, size = os.pread(fd, _HEAD_BYTES, 0), os.fstat(fd).st_size
         if not head.startswith(self._head) or size < self._offset:
             self._accounts = Accounts()
@@ -257,7 +258,7 @@ class Ledger:
         elif size == self._offset:
             return
         new = files.read_descriptor(fd, self._offset)
-        whole = new.rfind(b"\n") + 1  # the next writer ends a line that a killed one left torn
+        whole = new.rfind(b"\n") + 1  # the next writer completes the line of a killed writer
         apply(self._accounts, new[:whole])
         self._offset += whole
         if len(self._head) < _HEAD_BYTES:

@@ -1,4 +1,4 @@
-"""The records of the ledger: one JSON object a line.
+"""The records of the ledger: one JSON object per line.
 
 `terms`: the limits in force. `reserve`: the most that a call may use, before it is made. `settle`:
 its use. `refused`: a call was not made. `resumed`: it may be tried again. `raised`: a person has
@@ -26,7 +26,7 @@ from teamd.budget.refusals import Raise
 
 _DECODER: Final = json.JSONDecoder(parse_float=Decimal)
 _MODULE: Final = "msgspec"
-_STRAY_NEWLINE: Final = re.compile(rb"\n(?:(?<!}\n)|(?!{|\Z))")  # one that is not between objects
+_STRAY_NEWLINE: Final = re.compile(rb"\n(?:(?<!}\n)|(?!{|\Z))")  # not between objects
 
 
 def encode(record: dict[str, Any]) -> bytes:

@@ -61,8 +61,8 @@ class Raise:
     """A person's raise of a limit above the value in `team.toml`.
 
     Attributes:
-        limit: the limit's name.
-        of: the teammate, day or month that it is raised for; empty for the team and all time.
+        limit: the name of the limit.
+        of: the teammate, day or month whose limit is raised; empty for the team and all time.
     """
 
     limit: str
@@ -84,7 +84,7 @@ class Raise:
         return cls(limit=str(record["limit"]), of=str(record["of"]), amount=amount)
 
     def sentence(self) -> str:
-        """Say what was raised, by how much and for whom or when."""
+        """Describe the raise: the limit, the amount, and the teammate or period."""
         scope = f" for {self.of}" if self.of else ""
         return f"limits.{self.limit} is raised by {in_words(self.amount, self.unit)}{scope}"
 
@@ -94,14 +94,14 @@ class Refusal:
     """Why a call is not made.
 
     Attributes:
-        key: the limit's, such as `limits.team_usd`.
+        key: the key of the limit, such as `limits.team_usd`.
         why: the reason, without a remedy.
         remedy: the change of `team.toml` that would help.
         limit: the limit; `None` if raising a limit would not help.
         of: the teammate, day or month that it is about; empty for the team and all time.
-        lacking: by how much the limit is too low.
+        lacking: the amount by which the limit is too low.
         until: the end of the limit's period, in seconds since the epoch, if the call fits then.
-        passing: whether the call may fit soon, once calls under way have used less than reserved.
+        passing: whether the call may fit soon, when calls under way have used less than reserved.
     """
 
     key: str
@@ -115,7 +115,7 @@ class Refusal:
 
     @property
     def rank(self) -> int:
-        """The order of refusals: 0 for one that does not pass by itself."""
+        """The order of refusals: 0 for those that time does not resolve."""
         return 2 if self.passing else int(self.until is not None)
 
     @property
@@ -129,7 +129,7 @@ class Refusal:
         return Raise(limit=self.limit.name, of=self.of, amount=amount)
 
     def command(self, name: str) -> str:
-        """Return the command that lets a teammate go on; it raises the limit where there is one."""
+        """Return the command that lets a teammate continue; it raises the limit if there is one."""
         resume = f"teamctl resume {name}"
         if self.limit is None:
             return resume
@@ -196,7 +196,7 @@ def refuse(limit: Limit, of: str, figures: Figures) -> Refusal:
 
 
 def refuse_unpriced(model: str, key: str) -> Refusal:
-    """Make the refusal of a call whose price is not known, under a limit on money."""
+    """Make the refusal of a call with an unknown price, under a limit on money."""
     quoted = '"' + model.replace("\\", r"\\").replace('"', r"\"") + '"'
     return Refusal(
         key=key,
@@ -217,10 +217,10 @@ def _figure(amount: Decimal, unit: str) -> str:
 
 
 def _round_up(amount: Decimal, unit: str) -> str:
-    """Return an amount for a command line: whole dollars are easy to type and last a few calls."""
+    """Round an amount up for a command: whole dollars are easy to type and last a few calls."""
     return str(amount.quantize(_WHOLE, rounding=ROUND_UP) if unit == USD else int(amount))
 
 
 def _rounded(amount: Decimal) -> Decimal:
-    """Round up to a cent, or below a dollar to a millionth: a limit of this amount must suffice."""
+    """Round up to a cent, or below a dollar to a millionth: the amount must suffice as a limit."""
     return amount.quantize(_CENT if amount >= 1 or not amount else _FINE, rounding=ROUND_UP)

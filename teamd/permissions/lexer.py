@@ -15,7 +15,7 @@ METACHARACTERS: Final = frozenset(" \t\n;&|()<>")
 PROCESS_SUBSTITUTIONS: Final = ("<(", ">(")
 _PARAMETER: Final = re.compile(r"\$(?:[A-Za-z_]\w*|[0-9@*#?$!-])", re.ASCII)
 # Names in an index or an offset are left out: bash computes with their values and runs the command
-# substitutions in them. So are `${x@P}` and nested expansions.
+# substitutions in them. The same is true for `${x@P}` and nested expansions.
 _BRACED: Final = re.compile(
     r"\$\{[!#]?(?:[A-Za-z_]\w*|[0-9]+|[@*#?$!-])(?:\[(?:[@*]|[0-9]+)\])?"
     r"(?:(?::?[-+=?]|[%#/^,])[^{}$`'\"\\()<>@\n]*|:[0-9: -]*)?\}",
@@ -52,17 +52,17 @@ class Word:
 
     @property
     def hides(self) -> bool:
-        """Return whether bash would run a substitution in it if bash evaluated the word."""
+        """Return whether bash would run a substitution in the word if it evaluated the word."""
         return "$(" in self.text or "`" in self.text
 
 
 @dataclass(slots=True)
 class Draft:
-    """A simple command that is being read, see `SimpleCommand`."""
+    """A partly read simple command, see `SimpleCommand`."""
 
     words: list[str | None] = field(default_factory=list)
     plain: bool = True
-    texts: list[str] = field(default_factory=list)  # filled when the line has ended
+    texts: list[str] = field(default_factory=list)  # filled at the end of the line
     settings: list[str] = field(default_factory=list)
 
     @property
@@ -301,7 +301,7 @@ class Lexer(ABC):
             raise Unresolvable
 
     def redirect(self, draft: Draft) -> bool:
-        """Read a redirection if there is one here; return whether there was."""
+        """Read a redirection if one starts here; return whether one did."""
         found = _REDIRECTION.match(self.text, self.at)
         if found is None:
             return False
@@ -353,7 +353,7 @@ class Lexer(ABC):
 
 
 def refuse_hidden(word: Word) -> None:
-    """Refuse a word whose substitution bash might run later, such as in an index."""
+    """Refuse a word whose substitution bash might run later, for example in an index."""
     if word.hides:
         raise Unresolvable
 

@@ -20,7 +20,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# They run a text or a file as commands, or change what later words mean.
+# They run a text or a file as commands, or change the meaning of later words.
 _OPAQUE: Final = _names(
     "sh bash rbash dash ash zsh ksh mksh fish csh tcsh pwsh busybox "  # shells
     "eval . source trap alias let mapfile readarray compgen complete bind enable hash fc shopt "
@@ -103,7 +103,7 @@ _GIT_COMMANDS: Final = _names(
     "symbolic-ref tag update-index update-ref var verify-commit verify-tag version whatchanged "
     "worktree write-tree"
 )
-# None of their options names a program.
+# No option of these commands names a program.
 _GIT_INERT: Final = _names(
     "add annotate blame branch checkout cherry-pick commit describe log merge mv notes reset "
     "restore revert rm shortlog show stash status switch tag"
@@ -129,7 +129,7 @@ def mentions(command: SimpleCommand, wanted: tuple[str, ...]) -> bool:
 
     Other words, such as options, may come between them.
     """
-    texts = list(command.settings)  # `PAGER=… git log` runs one, whatever the program
+    texts = list(command.settings)  # `PAGER=… git log` runs that program
     if command.words and not _is_inert(command.words):
         texts += [word for word in command.words[1:] if word is not None]
         texts += command.texts
@@ -163,7 +163,7 @@ def _hides(command: SimpleCommand) -> bool:
 
 
 def _inner(command: SimpleCommand) -> Iterator[SimpleCommand]:
-    """Yield the commands that a command runs, one level below it."""
+    """Yield the commands that a command runs directly."""
     if not command.words or command.words[0] is None:
         return
     name = program(command.words[0])

@@ -40,7 +40,7 @@ class _Match(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A tool call, as far as rules look at it.
+    """The parts of a tool call that rules match.
 
     Attributes:
         command: the command, for a tool that runs commands.
@@ -54,7 +54,7 @@ class Call:
 
     @property
     def tools(self) -> frozenset[str]:
-        """The names by which rules match it: `background_run` counts as `bash`, too."""
+        """The names by which rules match it: `background_run` also counts as `bash`."""
         return frozenset({self.tool, BASH} if self.tool in list_guarded("command") else {self.tool})
 
 
@@ -116,7 +116,7 @@ def _matches_path(rule: Permission, path: str | None) -> bool:
     pattern = _translate(rule.path)
     if re.fullmatch(pattern, path) is not None:
         return True
-    # On a file system that ignores case another spelling is the same file.
+    # On a file system that ignores case, another spelling names the same file.
     return rule.then != "allow" and re.fullmatch(pattern, path, re.IGNORECASE) is not None
 
 
@@ -161,8 +161,8 @@ def _then(rule: Permission) -> Decision:
 def _match(rule: Permission, seen: Sequence[SimpleCommand]) -> _Match:
     """Return whether a rule matches a command.
 
-    A rule that allows covers only the command exactly as it is written, so neither another program
-    of that name nor a variable that is set for it.
+    A rule that allows covers only the command exactly as written, so neither another program of
+    that name nor a variable that is set for it.
     """
     if rule.command is None:
         return _Match.YES

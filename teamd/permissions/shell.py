@@ -23,7 +23,7 @@ LONGEST: Final = 100_000  # characters
 _DEEPEST: Final = 30
 # Bash uses some of them internally, and commands do not need them.
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-# A command, or text that can be read as one, follows these words.
+# A command, or text that can be read as a command, follows these words.
 _PASSED: Final = frozenset(
     {"if", "then", "elif", "else", "fi", "do", "done", "while", "until", "!", "{", "}", "time"}
     | {"-p", "--", "esac"}  # the first two are options of `time`
@@ -190,7 +190,7 @@ class _Script(Lexer):
         return None
 
     def _prefixed(self, draft: Draft) -> bool:
-        """Read a redirection or an assignment in front of the command, if there is one."""
+        """Read a redirection or an assignment before the command, if there is one."""
         if found := _DESCRIPTOR.match(self.text, self.at):
             self.at = found.end()
         if self.redirect(draft):

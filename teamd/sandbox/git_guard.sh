@@ -1,8 +1,8 @@
 #!/bin/bash
 # Replaces git in the sandbox. In a shared folder it refuses a command that would change a protected
-# file before git moves anything: git itself fails half way and moves HEAD all the same. In copies too
-# it keeps `clean` and `stash -u` from the empty folders that the sandbox mounts. This is for the
-# teammate's convenience alone: the mounts protect the files, however git is called.
+# file before git starts: git itself would fail halfway and still move HEAD. It also excludes the
+# empty folders that the sandbox mounts from `clean` and `stash -u`, in copies as well. This is only
+# for the teammate's convenience: the mounts protect the files in any case.
 real=$TEAMD_REAL_GIT words=("$@") before=()
 while (( ${#words[@]} )); do
   case ${words[0]} in
@@ -40,7 +40,7 @@ differ() { refuse "$(ask diff --name-only "$@" -- "${specs[@]}")"; }
 touched() { refuse "$(ask log -m --format= --name-only "$@" -- "${specs[@]}")"; }
 says() { [[ " ${words[*]:1} " == *" $1 "* ]]; }
 
-# What git would try in vain to remove: the empty folders in the places of what is missing.
+# The empty folders mounted at missing protected paths, which git cannot remove.
 readarray -t empty < <(
   cd "$TEAMD_WORKSPACE" || exit
   for place in "${places[@]}"; do
@@ -73,13 +73,13 @@ for word in "${words[@]:1}"; do
   esac
   names+=("$word")
   found=$(ask rev-parse -q --verify "$word") && found=$(ask rev-parse -q --verify "$found^{commit}")
-  if [ -z "$found" ] && [ ! -e "$word" ]; then  # git makes a branch of the one that a remote has
+  if [ -z "$found" ] && [ ! -e "$word" ]; then  # git creates the branch from a remote
     found=$(ask for-each-ref --count=1 --format='%(objectname)' "refs/remotes/*/$word")
   fi
   if [ -n "$found" ]; then commits+=("$found"); else paths=yes; fi
 done
 case $verb in
-  merge | rebase)  # of the branch that this one follows
+  merge | rebase)  # without a commit: the upstream branch
     if [ -z "${commits[*]}" ] && ! [[ ${words[1]} =~ ^--(abort|continue|skip|quit|edit-todo)$ ]]; then
       found=$(ask rev-parse -q --verify '@{u}') && commits=("$found")
     fi
@@ -87,7 +87,7 @@ case $verb in
 esac
 
 case $verb in
-  # With paths HEAD stays, and git names the file that it cannot write.
+  # With paths HEAD does not move, and git names the file that it cannot write.
   checkout | switch) [ -n "$paths" ] || for one in "${commits[@]}"; do differ HEAD "$one"; done ;;
   reset)
     case " ${words[*]:1} " in

@@ -49,7 +49,7 @@ class Document:
 def _shown(value: object) -> str:
     try:
         return str(value)
-    except ValueError:  # a number of thousands of digits, as Python guards against
+    except ValueError:  # a number of thousands of digits, which Python refuses to convert
         return ""
 
 
@@ -81,8 +81,9 @@ def _fields(front: str) -> dict[str, Any]:
     try:
         found = yaml.safe_load(front)
     except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError, TypeError):
-        # PyYAML's constructors raise the last three, for `!!bool maybe`, for example. Many files
-        # have `description: Use when: …`, which is not YAML but which other readers accept.
+        # PyYAML's constructors raise the last three errors, for example for `!!bool maybe`. Many
+        # files contain `description: Use when: …`, which is not YAML but which other readers
+        # accept.
         found = dict(_plain(front))
     return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
 

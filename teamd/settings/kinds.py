@@ -1,6 +1,6 @@
-"""The kinds of values that settings have, and the rules by which a value allows more than another.
+"""The kinds of setting values, and the rules by which one value allows more than another.
 
-A kind checks a value, says what it must be and turns it into the value that the program uses.
+A kind checks a value, describes valid values and converts a value for the program.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from teamd.messages import LEAD, NAME, check_name
 from teamd.model_server.facts import EFFORTS
 
 MAX_WHOLE: Final = 2**31 - 1
-MAX_TOKENS: Final = 10**15  # over a year they are more than `MAX_WHOLE`
+MAX_TOKENS: Final = 10**15  # the tokens of a year exceed `MAX_WHOLE`
 MAX_USD: Final = 1_000_000_000
-MAX_SECONDS: Final = 1_000_000  # eleven days; the clocks of select(2) and poll(2) end at 24
-HOST_REQUESTS: Final = ("spawn", "shutdown", "interrupt")  # what one host may ask of another
+MAX_SECONDS: Final = 1_000_000  # eleven days; select(2) and poll(2) accept at most 24
+HOST_REQUESTS: Final = ("spawn", "shutdown", "interrupt")  # from one host to another
 SHOWN_CHARACTERS: Final = 60
 _SHOWN_NUMBER: Final = 10**18
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -45,7 +45,7 @@ def printable(text: str) -> str:
 
 
 def bare(key: str) -> str:
-    """Return a key as TOML spells it: in quotes only where it needs them."""
+    """Return a key as TOML spells it, in quotes only if necessary."""
     return key if _BARE_KEY.fullmatch(key) else quoted(key)
 
 
@@ -56,7 +56,7 @@ def shown(value: object) -> str:
             return quoted(value)
         case bool():
             return str(value).lower()
-        case int() if abs(value) >= _SHOWN_NUMBER:  # Python may refuse to spell it
+        case int() if abs(value) >= _SHOWN_NUMBER:  # Python may refuse to convert it to text
             return "a number of that size"
         case int() | float():
             return str(value)
@@ -70,13 +70,12 @@ class Wrong(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """A kind of values.
+    """A kind of value.
 
     Attributes:
         must_be: describes such a value, after the words `must be`.
         fits: whether a value is of this kind; it may raise `Wrong` to say more.
-        make: turns a value that fits into the one that the program uses, given the folder that
-            paths are relative to.
+        make: converts a valid value for the program, given the folder to which paths are relative.
     """
 
     must_be: str
@@ -84,7 +83,7 @@ class ValueKind:
     make: Callable[[Any, Path], Any] = lambda value, _: value
 
     def read(self, value: Any, folder: Path) -> Any:
-        """Return the value that the program uses.
+        """Return the converted value.
 
         Raises:
             Wrong: the value is not of this kind.
@@ -155,7 +154,7 @@ def _existing(noun: str, is_one: Callable[[int], bool]) -> ValueKind:
             exists = False
             with suppress(FileNotFoundError, NotADirectoryError):
                 exists = is_one(path.stat().st_mode)
-        except (OSError, ValueError, RuntimeError) as error:  # too long; a NUL; links in a circle
+        except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, or circular links
             raise Wrong(f"must be {must_be}, not {shown(value)}") from error
         if not exists:
             where = printable(str(path))
@@ -240,10 +239,10 @@ def _is_place(path: str) -> bool:
 
 
 def _make_absolute(path: str, folder: Path) -> Path:
-    # Without `..`: a folder's parents are compared by their names.
+    # Without `..`, because the parents of a folder are compared by name.
     try:
         return Path(os.path.normpath(folder / Path(path).expanduser()))
-    except RuntimeError as error:  # no such user, or one without a home
+    except RuntimeError as error:  # an unknown user, or a user without a home folder
         raise Wrong("has a path with `~`, and that home is not known; write it out") from error
 
 
@@ -292,7 +291,7 @@ SANDBOX: Final = _one_of("auto", "bubblewrap", "external", "off")
 THEN: Final = _one_of("allow", "ask", "deny")
 
 TEXT: Final = ValueKind("non-empty text", _is_text)
-COMMAND: Final = ValueKind("non-empty text", _is_text)  # which teamd runs outside the sandbox
+COMMAND: Final = ValueKind("non-empty text", _is_text)  # a file that teamd runs outside the sandbox
 CHECK: Final = ValueKind(
     'a command such as "pytest -q", or "" for none', lambda value: value == "" or _is_text(value)
 )
@@ -326,7 +325,7 @@ VARIABLES: Final = ValueKind(
 
 FOLDER: Final = _existing("folder", stat.S_ISDIR)
 FILE: Final = _existing("file", stat.S_ISREG)
-# It need not exist: without it mail to other hosts waits, and all else goes on.
+# It need not exist: without it only mail to other hosts waits.
 PEM: Final = ValueKind(
     "the path of a file",
     lambda value: isinstance(value, str) and bool(value.strip("\0 ")),
@@ -344,10 +343,10 @@ PLACES: Final = _list_of(
 PATTERNS: Final = _list_of(
     'a list of relative patterns of paths in the workspace, such as ["tests/**", ".ci/**"]',
     _is_place,
-    lambda path, _: os.path.normpath(path),  # git takes no `./`
+    lambda path, _: os.path.normpath(path),  # git does not accept `./`
 )
 
-# A name, with a star for all before its first dot, and a port.
+# A name, in which a star matches all text before the first dot, and a port.
 HOST_NAMES: Final = _list_of(
     'a list of host names, such as ["docs.example.org", "*.example.org", "localhost:8080"]',
     lambda name: re.fullmatch(
@@ -377,8 +376,8 @@ class Key:
         kind: checks its values.
         about: explains it in `team.toml`.
         example: is shown there if it has no default.
-        loosens: whether one value allows more than another, for a setting that guards; such
-            a value counts only in a file that the person has confirmed.
+        loosens: for a protective setting: whether one value allows more than another. Such a value
+            counts only in a file that the person has confirmed.
     """
 
     kind: ValueKind
@@ -437,17 +436,17 @@ def added(value: Collection[str], base: Collection[str]) -> bool:
 
 
 def removed(value: Collection[str] | None, base: Collection[str] | None) -> bool:
-    """A list without an entry that the other has."""
+    """A list that lacks an entry of the other."""
     return not set(value or ()) >= set(base or ())
 
 
 def replaced(value: object, base: object) -> bool:
-    """Another value in place of one that guards."""
+    """A different value of a protective setting."""
     return bool(base) and value != base
 
 
 def outside(value: Path, base: Path) -> bool:
-    """A folder that is not within another, or is hidden there, as `.git` and `.vscode` are."""
+    """A folder that is not within another, or hidden there, like `.git` and `.vscode`."""
     if not value.is_relative_to(base):
         return True
     return any(part.startswith(".") for part in value.relative_to(base).parts)
@@ -459,10 +458,10 @@ def allows(value: object, _base: object) -> bool:
 
 
 def disables_sandbox(value: object, _base: object) -> bool:
-    """No sandbox around commands, whatever the reason."""
+    """A value that removes the sandbox around commands."""
     return value in ("external", "off")
 
 
 def switched_off(value: object, base: object) -> bool:
-    """A guard that was on."""
+    """A protection that was on."""
     return bool(base) and not value

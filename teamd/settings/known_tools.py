@@ -1,4 +1,4 @@
-"""The tools that teammates may have, as settings, permissions and faces know them.
+"""The tools that teammates may have, as known to settings, permissions and user interfaces.
 
 Each tool is a class in `teamd.tools`, which takes its name from here. This module imports nothing,
 so that a command which only reads settings loads no tool.
@@ -15,11 +15,12 @@ class KnownTool:
     """A tool without its code.
 
     Attributes:
-        verb: how a face describes a call, followed by the value of `about`; empty for `uses NAME`.
-        about: the argument that says what a call is about.
+        verb: how an interface describes a call, followed by the value of `about`; empty for `uses
+            NAME`.
+        about: the argument that identifies a call for people.
         guards: whether rules may name its `command` or its `path`; empty for neither.
         basic: whether it belongs to the small set of `[model] tools = "basic"`.
-        aliases: what role files of other programs call it.
+        aliases: its names in role files of other programs.
     """
 
     verb: str = ""
@@ -72,10 +73,10 @@ BASIC_TOOLS: Final = frozenset(name for name, tool in TOOLS.items() if tool.basi
 
 
 def list_guarded(argument: str) -> tuple[str, ...]:
-    """Return the tools whose `command` or `path` a rule may be about."""
+    """Return the tools whose `command` or `path` a rule may match."""
     return tuple(name for name, tool in TOOLS.items() if tool.guards == argument)
 
 
 def resolve_alias(alias: str) -> tuple[str, ...]:
-    """Return the tools that a role file means by a name; one that is not known stays as it is."""
+    """Return the tools that a role file means by a name; an unknown name is returned unchanged."""
     return tuple(name for name, tool in TOOLS.items() if alias in tool.aliases) or (alias,)

@@ -1,4 +1,4 @@
-"""From the bytes of `team.toml` to `Settings`: every value is checked, every mistake a sentence."""
+"""Parses the bytes of `team.toml` into `Settings`; every value is checked."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def parse(data: bytes, *, path: Path, default_folder: Path | None = None) -> Set
     """Return the settings in these bytes; paths in them are relative to the folder of `path`.
 
     Args:
-        data: the contents of the file.
-        path: names the file in the mistakes.
-        default_folder: the base of paths that are not given, if it is not that folder.
+        data: the content of the file.
+        path: the path of the file, for error messages.
+        default_folder: the base of paths that are not set, if it is not the folder of `path`.
 
     Raises:
-        SettingsError: with every mistake.
+        SettingsError: it lists every mistake.
     """
     validation = Validation(path.parent, default_folder or path.parent)
     settings = validation.settings(_document(data, path))
@@ -78,7 +78,7 @@ def read_file(path: Path) -> bytes | None:
         why = f"it is a link to {path.readlink()}, which does not exist; repair or remove the link"
         raise SettingsError(path, [why]) from error
     except IsADirectoryError as error:
-        if not any(path.iterdir()):  # the placeholder of a sandbox: there is no file
+        if not any(path.iterdir()):  # the placeholder of a sandbox, in place of a missing file
             return None
         raise SettingsError(path, ["it is a folder; name a file of settings"]) from error
     except OSError as error:
@@ -86,7 +86,7 @@ def read_file(path: Path) -> bytes | None:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # a pipe of that name may never have a writer
+    return os.open(path, flags | os.O_NONBLOCK)  # opening a pipe of that name could wait forever
 
 
 def _refuse_strange(status: os.stat_result, path: Path) -> None:
@@ -100,7 +100,7 @@ def _refuse_strange(status: os.stat_result, path: Path) -> None:
 def _document(data: bytes, path: Path) -> dict[str, Any]:
     if not data:
         return {}
-    import tomllib  # noqa: PLC0415 -- not for short commands in a team without a file
+    import tomllib  # noqa: PLC0415 -- not needed by short commands in a team without a file
 
     if len(data) > MAX_FILE_BYTES:
         raise SettingsError(path, [f"it is larger than {MAX_FILE_BYTES} bytes; shorten it"])
@@ -111,7 +111,7 @@ def _document(data: bytes, path: Path) -> dict[str, Any]:
         raise SettingsError(path, [f"it is not UTF-8 (at line {line}); save it as such"]) from error
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(path, [f"it is not TOML: {error}"]) from error
-    except ValueError as error:  # Python refuses to read a number of thousands of digits
+    except ValueError as error:  # Python refuses to convert a number of thousands of digits
         raise SettingsError(path, ["a number in it has too many digits; shorten it"]) from error
     except RecursionError as error:
         raise SettingsError(path, ["its lists or tables are nested too deeply"]) from error
@@ -121,7 +121,7 @@ class Validation:
     """Checks one document.
 
     Attributes:
-        mistakes: a sentence for each, with the key in front.
+        mistakes: one sentence for each, starting with the key.
     """
 
     def __init__(self, folder: Path, default_folder: Path) -> None:
@@ -211,14 +211,14 @@ class Validation:
             yield table, f" (in [[{name}]] number {number})"
 
     def _row(self, section: str, shape: type[Any], table: dict[str, Any], where: str) -> Any:
-        """Return a table as `shape`; `None` if a value that it must have is missing or wrong."""
+        """Return a table as `shape`; `None` if a required value is missing or wrong."""
         values = self._values(section, shape, table, where)
         return shape(**values) if values.keys() >= set(_required_of(shape)) else None
 
     def _values(
         self, section: str, shape: type[Any], table: dict[str, Any], where: str = ""
     ) -> dict[str, Any]:
-        """Return the values that are right; `where` ends the sentences about the others."""
+        """Return the valid values; `where` ends the sentences about the others."""
         declared = keys_of(shape)
         values: dict[str, Any] = {}
         for key, value in table.items():
@@ -246,7 +246,7 @@ def _given(document: dict[str, Any]) -> frozenset[str]:
 
 
 def _never_matches(rule: Permission) -> str | None:
-    """Return why no call can match a rule, with the key in front; such a guard guards nothing."""
+    """Return a sentence, starting with the key, if no call can match a rule; else `None`."""
     if not _any_of(TOOLS, rule.tool):
         near = _nearest(rule.tool, TOOLS)
         hint = f"did you mean {near}?" if near else f"there are: {', '.join(TOOLS)}"

@@ -1,4 +1,4 @@
-"""The settings in force: those of the file, except loosening ones that nobody has confirmed."""
+"""The settings in force: those of the file, without loosening settings that are not confirmed."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _MOST_KEYS: Final = 12  # in one sentence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loosened:
-    """A setting by which a file allows more than the default, or than what was trusted before.
+    """A setting by which a file allows more than the default, or than it allowed when last trusted.
 
     Attributes:
-        key: as `changes` names it; that of a whole table where all of it waits for trust.
+        key: its key as in `changes`, or the key of a table that waits for trust as a whole.
         value: the value in the file.
-        instead: the value in force while the file is not trusted; `None` for nothing.
+        instead: the value in force while the file is not trusted; `None` for no value.
     """
 
     key: str
@@ -59,7 +59,7 @@ class SettingsFile:
     Attributes:
         data: the bytes that were parsed; `None` if the file does not exist.
         trusted: whether the person has confirmed these bytes.
-        loosened: the settings in them that count only then.
+        loosened: the settings that count only if the file is trusted.
     """
 
     path: Path
@@ -73,7 +73,7 @@ class Reading:
     """The settings in force and their sources.
 
     Attributes:
-        files: those that were read, the team's own first.
+        files: the files that were read, the team's own first.
     """
 
     settings: Settings
@@ -81,16 +81,16 @@ class Reading:
 
     @property
     def shared(self) -> Reading:
-        """The same for a named team without a file: `[hosts]` belongs to the project's team."""
+        """The result for a named team without a file: `[hosts]` belongs to the project's team."""
         return replace(self, settings=replace(self.settings, hosts=HostSettings()))
 
     @property
     def waiting(self) -> tuple[Loosened, ...]:
-        """The settings that are not in force, since the person has not confirmed their file."""
+        """The settings that are not in force because the person has not confirmed their file."""
         return tuple(one for file in self.files if not file.trusted for one in file.loosened)
 
     def explain_waiting(self, config: str | Path | None) -> str:
-        """Return the sentence about the settings that wait for trust; empty if none does.
+        """Return the sentence about the settings that wait for trust; empty if none do.
 
         Args:
             config: the file that `--config` names, for the command in the sentence.
@@ -114,18 +114,18 @@ def load(path: Path, *, folder: Path) -> Settings:
 
 
 def read(path: Path, *, folder: Path) -> Reading:
-    """Return the settings of a file, with the defaults for those that it leaves out.
+    """Return the settings of a file, with defaults for missing ones.
 
-    A setting that loosens counts only if the person has confirmed the very bytes that are read
-    here. If the file of a named team has no other sections than its teammates and hosts, the
-    project's file decides about the rest.
+    A setting that loosens counts only if the person has confirmed exactly the bytes that are read
+    here. If the file of a named team contains only teammates and hosts, the project's file decides
+    about the other sections.
 
     Args:
         path: the file; it may be missing.
-        folder: the base of the default workspace if there is no file.
+        folder: the base of the default workspace if the file does not exist.
 
     Raises:
-        SettingsError: with every mistake, or why the file cannot be read.
+        SettingsError: it lists every mistake, or says why the file cannot be read.
     """
     data = read_file(path)
     # The default workspace of a named team is the project's, not its own folder.
@@ -141,7 +141,7 @@ def read(path: Path, *, folder: Path) -> Reading:
 
 
 def _judge(path: Path, data: bytes | None, default_folder: Path | None) -> Reading:
-    """Return the settings in a file's bytes that count by what the person has confirmed of it."""
+    """Return the settings of a file that count, given the content that the person has confirmed."""
     found = parse(data or b"", path=path, default_folder=default_folder)
     default = parse(b"", path=path, default_folder=default_folder)
     last = TrustStore().find(path)
@@ -155,7 +155,7 @@ def _judge(path: Path, data: bytes | None, default_folder: Path | None) -> Readi
 def _parse_before(data: bytes, path: Path, default: Settings) -> Settings | None:
     """Return the settings that the person has confirmed, as far as they are still valid.
 
-    A folder in them may be gone; the others still limit the file of today.
+    A folder in them may be gone; the other settings still limit the present file.
     """
     try:
         found = parse_leniently(data, path=path, default_folder=default.team.workspace)
@@ -182,7 +182,7 @@ def confine(
         kept[name] = confining.section(name, getattr(found, name), getattr(default, name), last)
     for name in TABLES:
         kept[name] = confining.table(name, getattr(found, name), getattr(before, name, None))
-    # A file cannot remove a confirmed rule that guards.
+    # A file cannot remove a confirmed rule that protects.
     confirmed: tuple[Permission, ...] = () if before is None else before.permissions
     guards = tuple(rule for rule in confirmed if rule.then != "allow")
     kept["permissions"] = guards + tuple(one for one in kept["permissions"] if one not in guards)

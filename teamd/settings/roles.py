@@ -35,8 +35,8 @@ class Role:
     """The contents of a role file.
 
     Attributes:
-        model: `None` for that of the team.
-        effort: that of its model; `None` for that of the team.
+        model: `None` for the model of the team.
+        effort: the effort of its model; `None` for that of the team.
         tools: the tools of the workspace that it may use; `None` for all.
         dropped: tools of any kind that it lacks.
         basic: whether it has only the basic tools; `None` leaves that to `[model] tools`.
@@ -74,7 +74,7 @@ def mistakes(folders: Iterable[Path]) -> list[SettingsError]:
 
 
 def find(role: str, folders: Iterable[Path]) -> Role | None:
-    """Return the role from the first folder that has its file, if one has.
+    """Return the role from the first folder that has its file; `None` without one.
 
     Raises:
         SettingsError: the file is wrong or cannot be read.
@@ -109,4 +109,4 @@ def _role(document: front_matter.Document) -> Role:
 def _known(tools: Iterable[str]) -> Iterable[str]:
     for tool in tools:
         plain = tool.partition("(")[0].strip()  # the permissions in `Bash(git *)` are ignored
-        yield from resolve_alias(plain)  # a tool that is not here grants nothing
+        yield from resolve_alias(plain)  # an unknown tool grants nothing

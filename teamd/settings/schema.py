@@ -332,7 +332,7 @@ class ToolOverrides:
 
 
 def common_tool_settings(one: ToolSettings, other: ToolSettings) -> ToolSettings:
-    """Return the settings that allow only what both allow."""
+    """Return tool settings that allow only calls that both allow."""
     walled = other if one.sandbox in ("external", "off") else one
     return replace(
         one,
@@ -383,7 +383,7 @@ class Permission:
 class PriceSettings:
     """One `[prices."model-name"]`, in USD per million tokens."""
 
-    input: float = field(  # a lower price is a higher limit: all of the table waits
+    input: float = field(  # a lower price is a higher limit, so the whole table waits
         metadata=key(kinds.RATE, "USD per million tokens that are sent", loosens=always)
     )
     output: float = field(metadata=key(kinds.RATE, "and per million of the reply"))
@@ -418,7 +418,7 @@ class Settings:
     given: frozenset[str] = field(default=frozenset(), compare=False)
 
     def places_allowed_to(self, name: str) -> list[str]:
-        """Return the protected places that a rule allows a teammate to write."""
+        """Return the protected paths that a rule allows a teammate to write."""
         return [
             rule.path
             for rule in self.permissions

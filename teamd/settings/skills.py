@@ -14,7 +14,7 @@ from teamd.errors import SettingsError
 from teamd.settings import front_matter
 
 FILE_NAME: Final = "SKILL.md"
-_LONGEST_DESCRIPTION: Final = 1024  # characters; the specification's bound
+_LONGEST_DESCRIPTION: Final = 1024  # characters, a limit of the specification
 _MOST_FILES: Final = 200
 
 
@@ -62,7 +62,7 @@ def find(folders: Iterable[Path]) -> tuple[list[Skill], list[SettingsError]]:
     mistakes: list[SettingsError] = []
     for folder in folders:
         paths = folder.glob(f"*/{FILE_NAME}")
-        for path in sorted(path for path in paths if path.is_file()):  # to open a FIFO would hang
+        for path in sorted(path for path in paths if path.is_file()):  # opening a FIFO would hang
             try:
                 skill = _skill(front_matter.read(path))
             except SettingsError as error:

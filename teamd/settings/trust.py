@@ -1,8 +1,8 @@
 """The settings files that the person has confirmed with `teamctl trust`.
 
-They are recorded outside of every project, in the person's state folder, one entry for each path.
-An entry has a hash of the path, the target of a symbolic link and the content; and the content
-itself, since a later, unconfirmed content may only tighten it.
+They are recorded outside of every project, in the person's state folder, with one entry for each
+path. An entry contains a hash of the path, the target of a symbolic link and the content. It also
+contains the content itself, because later, unconfirmed content may only tighten it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Confirmed:
 
     Attributes:
         place: its path, without links in the folders.
-        hashes: of the contents that count, the last one first; empty once it was revoked.
+        hashes: the hashes of the contents that count, the last one first; empty after `forget`.
         content: the content that was confirmed last.
-        time: of the confirmation, in seconds since the epoch.
+        time: when it was confirmed, in seconds since the epoch.
     """
 
     place: str
@@ -99,11 +99,11 @@ class TrustStore:
         Args:
             path: the settings file.
             data: its content, now or soon.
-            earlier: a content that still counts, for a file that is about to be replaced: the
-                process may be killed before or after that.
+            earlier: another content that still counts, if the file is about to be replaced, because
+                the process may be killed before or after that.
 
         Raises:
-            StoreError: the entry cannot be written; the sentence has a remedy.
+            StoreError: the entry cannot be written; the message has a remedy.
         """
         contents = [data] if earlier is None else [data, earlier]
         self._put(path, tuple(hash_of(path, one) for one in contents), data)

@@ -21,8 +21,8 @@ def with_keys(old: bytes, section: str, keys: Mapping[str, Any], *, path: Path) 
     Args:
         old: the content of the file; empty for a new one.
         section: the name of a table.
-        keys: TOML values; those that the file has already are left.
-        path: names the file in the sentences; it is not touched.
+        keys: TOML values; keys that the file already has with this value stay as they are.
+        path: the path of the file, for messages; it is not opened.
 
     Raises:
         SettingsError: the file is wrong, has another value for a key, or would be wrong.
@@ -135,7 +135,7 @@ def with_teammate(old: bytes, teammate: Teammate, *, path: Path) -> bytes:
     Args:
         old: the content of the file; empty for a new one.
         teammate: the teammate to add.
-        path: names the file in the sentences, and its folder; it is not touched.
+        path: the path of the file, for messages and its folder; it is not opened.
 
     Raises:
         SettingsError: the file is wrong, or would be with this teammate.
@@ -147,7 +147,7 @@ def with_teammate(old: bytes, teammate: Teammate, *, path: Path) -> bytes:
     try:
         parse(new, path=path)
     except SettingsError as error:
-        if isinstance(error.__cause__, ValueError):  # each part is TOML, but not the sum
+        if isinstance(error.__cause__, ValueError):  # each part is TOML, but not both together
             why = "its teammates are in `teammate = […]`; write each under a [[teammate]]"
             raise SettingsError(path, [why]) from error
         raise
@@ -155,7 +155,7 @@ def with_teammate(old: bytes, teammate: Teammate, *, path: Path) -> bytes:
 
 
 def _appendix(old: bytes, teammate: Teammate, path: Path) -> bytes:
-    """Return the new table, with the line ends of the old bytes."""
+    """Return the new table, with the line endings of the old bytes."""
     default = {one.name: one.default for one in fields(teammate)}
     given = {key: value for key, value in asdict(teammate).items() if value != default[key]}
     # In a multi-line string TOML may read \r\n as \n, so a text with \r\n is put on one line.
@@ -165,7 +165,7 @@ def _appendix(old: bytes, teammate: Teammate, path: Path) -> bytes:
         text = ("\n" if old.endswith(b"\n") else "\n\n") + text
     try:
         encoded = text.encode()
-    except UnicodeEncodeError as error:  # half a surrogate pair, from an argument that is no UTF-8
+    except UnicodeEncodeError as error:  # half a surrogate pair, from an argument that is not UTF-8
         raise SettingsError(path, ["a teammate's words must be UTF-8; correct them"]) from error
     return encoded.replace(b"\n", b"\r\n") if b"\r\n" in old else encoded
 
