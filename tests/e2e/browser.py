@@ -1,4 +1,4 @@
-"""Debian's chromium, as tests drive it."""
+"""Drive Debian's chromium in tests."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from tests.waiting import wait_until
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that runs.
+    """A running server of the page.
 
     Attributes:
-        link: as it was printed.
-        pid: of its process.
+        link: the printed link.
+        pid: the server's process.
     """
 
     link: str
@@ -49,7 +49,7 @@ class Server:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The same, to connect to."""
+        """The address and port as a pair, to connect to."""
         name, _, port = self.host.partition(":")
         return name, int(port)
 
@@ -70,13 +70,12 @@ class Server:
             return response.status, headers, response.read()
 
     def get(self, path: str) -> Any:
-        """Return a document."""
         status, _, content = self.ask(f"/api/{path}")
         assert status == 200, content
         return json.loads(content)
 
     def act(self, what: str, /, **values: Any) -> tuple[int, str]:
-        """Have something done; return the status and the sentence."""
+        """Send an action; return the status and the sentence."""
         status, _, content = self.ask(f"/api/do/{what}", body=json.dumps(values))
         found = json.loads(content)
         return status, found.get("text") or found["error"]
@@ -85,7 +84,7 @@ class Server:
     def opened(
         self, path: str, *, body: str | None = None, headers: dict[str, str] | None = None
     ) -> Iterator[HTTPResponse]:
-        """Send a request, and keep the answer open."""
+        """Send a request and return its open response."""
         connection = HTTPConnection(*self.address, timeout=20)
         try:
             given = self.headers if headers is None else headers
@@ -96,7 +95,7 @@ class Server:
             connection.close()
 
     def send(self, content: bytes) -> bytes:
-        """Send bytes, and return all that comes until the server closes."""
+        """Send bytes; return all bytes that arrive until the server closes."""
         with socket.create_connection(self.address, timeout=20) as made:
             made.sendall(content)
             return b"".join(iter(lambda: made.recv(1 << 16), b""))
@@ -115,12 +114,11 @@ def events(response: HTTPResponse) -> Iterator[dict[str, Any]]:
 
 
 class _Tunnel(BaseRequestHandler):
-    """Passes bytes on in both directions, as `ssh -L` does."""
+    """Forwards bytes in both directions, as `ssh -L` does."""
 
     to: ClassVar[tuple[str, int]]
 
     def handle(self) -> None:
-        """Serve one connection."""
         with socket.create_connection(self.to, timeout=20) as there:
             back = Thread(target=_pass_on, args=(there, self.request), daemon=True)
             back.start()
@@ -138,7 +136,7 @@ def _pass_on(begin: socket.socket, end: socket.socket) -> None:
 
 @contextmanager
 def tunnel(to: tuple[str, int], *, begin: tuple[str, int] = ("127.0.0.1", 0)) -> Iterator[int]:
-    """Lead a port of its own to another one until the end of the block; yield its number."""
+    """Forward a local port to an address until the end of the block; yield the port."""
     kind = type("Tunnel", (_Tunnel,), {"to": to})
     with ThreadingTCPServer(begin, kind) as server:
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -148,7 +146,7 @@ def tunnel(to: tuple[str, int], *, begin: tuple[str, int] = ("127.0.0.1", 0)) ->
 
 @contextmanager
 def served(project: Project, *options: str) -> Iterator[Server]:
-    """Run `teamctl web` until the end of the block; it ends as it should."""
+    """Run `teamctl web` until the end of the block, and check that it ends cleanly."""
     with project.serving("teamctl", "web", *options) as (pid, link):
         yield Server(link, pid)
 
@@ -166,7 +164,7 @@ _CONTROLS: Final = frozenset(
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
-    """Serves an empty folder, and says nothing."""
+    """Serves an empty folder, and logs nothing."""
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
@@ -201,28 +199,27 @@ class Browser:
 
     @property
     def text(self) -> str:
-        """All that can be read."""
+        """All visible text."""
         return str(self.run("return document.body.innerText"))
 
     def see(self, words: str) -> None:
-        """Wait until something can be read."""
+        """Wait until these words are visible."""
         wait_until(lambda: words in self.text, what=f"the page shows {words!r}")
 
     def miss(self, words: str) -> None:
-        """Wait until a text has disappeared."""
+        """Wait until these words have disappeared."""
         wait_until(lambda: words not in self.text, what=f"the page shows {words!r} no more")
 
     def find(self, selector: str) -> WebElement:
-        """Wait for an element."""
         wait_until(lambda: self.all(selector), what=f"the page has {selector}")
         return self.all(selector)[0]
 
     def all(self, selector: str) -> list[WebElement]:
-        """Return the elements that a selector finds now."""
+        """Return all elements that match a selector now."""
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def press(self, name: str) -> None:
-        """Press the button of that name."""
+        """Press the button with this name."""
         self.run(
             "[...document.querySelectorAll('button')]"
             ".find((one) => one.ariaLabel === arguments[0] || one.textContent === arguments[0])"
@@ -231,17 +228,17 @@ class Browser:
         )
 
     def resize(self, width: int) -> None:
-        """Give the page another width."""
+        """Resize the window to another width."""
         facts = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         self._command("Emulation.setDeviceMetricsOverride", **facts)
 
     def prefer(self, *, dark: bool) -> None:
-        """Prefer dark or light colours, as a person sets it for all pages."""
+        """Prefer dark or light colours, as the browser's global setting does."""
         wanted = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._command("Emulation.setEmulatedMedia", features=[wanted])
 
     def inject(self, script: str) -> None:
-        """Run a script past the page's policy, as the browser's own tools do."""
+        """Run a script outside the page's policy, as the browser's developer tools do."""
         self._command("Runtime.evaluate", expression=script)
 
     def wait_for_script(self, promise: str) -> Any:
@@ -254,7 +251,7 @@ class Browser:
 
     def settle(self) -> None:
         """Wait until the page has drawn its state."""
-        while self.wait_for_script(_DRAWN):  # what was loaded is drawn in a frame of its own
+        while self.wait_for_script(_DRAWN):  # each load is drawn in its own frame
             self.miss("Loading …")
 
     def nameless(self) -> list[str]:
@@ -269,7 +266,7 @@ class Browser:
         ]
 
     def reached_by_tab(self, most: int) -> int:
-        """Press Tab so often; return how many different controls had the focus."""
+        """Press Tab this many times; return the number of different controls that had the focus."""
         self.run(_NOTE_FOCUS)
         ActionChains(self.driver, duration=0).send_keys(Keys.TAB * most).perform()
         return int(self.run("return window.reached.size"))
@@ -302,7 +299,7 @@ class Browser:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start the browser, and end it."""
+    """Start the browser, and quit it at the end."""
     programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
     if sys.platform != "linux":
         pytest.skip("Debian's chromium is for Linux")

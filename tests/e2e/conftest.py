@@ -1,4 +1,4 @@
-"""A browser, and the page of a team that runs."""
+"""A browser, and the page of a running team."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ def server(busy: Project) -> Iterator[Server]:
 def page(
     browser: Browser, server: Server, request: pytest.FixtureRequest, opened_after: dict[str, int]
 ) -> Iterator[Browser]:
-    """The page at its first view; the test ends without errors in the console.
+    """The page at its first view; the test fails if the console shows errors at the end.
 
-    Loading takes most of a second. So the page of the test before is reused, unless that
+    Loading takes most of a second. So the page of the previous test is reused, unless that test
     opened another one or failed.
     """
     failed = request.session.testsfailed
     browser.resize(1280)
     if browser.opened != server.link or opened_after.get(server.link) != failed:
-        browser.open("about:blank")  # a page before this one may ask a server that is gone
+        browser.open("about:blank")  # the previous page may poll a server that has ended
         browser.complaints()
         browser.open(server.link)
         opened_after[server.link] = failed
@@ -72,11 +72,11 @@ def page(
 
 @pytest.fixture(scope="module")
 def opened_after() -> dict[str, int]:
-    """After how many failures of other tests each link was opened."""
+    """For each opened link, the number of failures of other tests at that time."""
     return {}
 
 
 def asked(project: Project) -> list[dict[str, Any]]:
-    """Return the open requests for a permission."""
+    """Return the open permission requests."""
     found = json.loads(project.do("teamctl", "requests", "--json"))["requests"]
     return [one for one in found if one["type"] == "permission_request"]

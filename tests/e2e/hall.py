@@ -1,4 +1,4 @@
-"""A person who watches the demo in a project, and checks that it leaves nothing."""
+"""A person who watches the demo in a project, and checks that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Hall:
         return self.project.run("teamctl", "demo", "--fast", *arguments, cwd=cwd)
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a demo, to be read from while it plays."""
+        """Start a demo whose output is read while it plays."""
         pipe = subprocess.PIPE
         return self.project.begin("teamctl", "demo", *arguments, stdout=pipe, stderr=pipe)
 
     def hide_git(self) -> None:
-        """Have a PATH without it: the demo ends before its copy of a repository."""
+        """Set a PATH without git; the demo then ends before its copy of a repository."""
         programs = self.project.root / "programs"
         programs.mkdir()
         where = f"/usr/local/bin:/usr/bin:/bin:{PROGRAMS}"
@@ -44,7 +44,7 @@ class Hall:
         self.project.environment["PATH"] = str(programs)
 
     def altered(self, *changes: tuple[str, str]) -> str:
-        """A copy of the story with other words in it; the first place of each counts."""
+        """Return a copy of the story with the first occurrence of some words replaced."""
         text = STORY.read_text(encoding="utf-8")
         for old, new in changes:
             assert old in text
@@ -52,7 +52,7 @@ class Hall:
         return str(self.project.write("story.toml", text))
 
     def assert_cleared(self) -> None:
-        """No process and no folder is left."""
+        """Check that no process and no folder is left."""
         assert self.project.survivors() == {}
         assert list(self.temporary.iterdir()) == []
         assert list(TrustStore(self.project.environment).confirmed()) == []
@@ -60,13 +60,13 @@ class Hall:
 
 @contextmanager
 def opened(project: Project) -> Iterator[Hall]:
-    """A hall in a project whose model server is never asked."""
+    """Yield a hall in a project whose model server is never called."""
     yield Hall(project)
     assert not project.server.requests, "the demo has asked a model"
 
 
 def read_until(stream: IO[str] | None, words: str) -> str:
-    """Read lines up to one with these words in it."""
+    """Read lines up to the first that contains these words; return them."""
     assert stream is not None
     lines: list[str] = []
     while words not in (line := stream.readline()):

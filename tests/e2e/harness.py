@@ -1,4 +1,4 @@
-"""A project folder of its own, the installed commands in it, and a strict server behind them."""
+"""A separate project folder, the installed commands in it, and a strict server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.strict.replies import Answer, say
 from tests.strict.server import StrictServer, by_name
 from tests.waiting import wait_until
 
-PROGRAMS: Final = Path(sys.executable).parent  # not resolved: those of a virtual environment
+PROGRAMS: Final = Path(sys.executable).parent  # not resolved: the programs of a virtual environment
 LONGEST_SECONDS: Final = 60.0
 SIGHTED: Final = pytest.mark.skipif(
     os.geteuid() != 0, reason="to an ordinary user processes of teamd's show nothing of themselves"
@@ -40,7 +40,7 @@ SIGHTED: Final = pytest.mark.skipif(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a command ended, and all it wrote."""
+    """A command's exit status and output."""
 
     status: int
     stdout: str
@@ -55,40 +55,39 @@ class Ended:
 
 
 class Stage:
-    """A model whose plays may be set while the server runs; the default is `Nothing to do`."""
+    """A model whose turns can be set while the server runs; the default is `Nothing to do`."""
 
     def __init__(self) -> None:
         self._models: dict[str, Model] = {}
 
     def act(self, name: str, model: Model) -> None:
-        """Answer all further requests of a teammate by this function."""
+        """Answer all further requests of a teammate with this function."""
         self._models[name] = model
 
     def play(self, name: str, *turns: Answer | Model) -> None:
-        """Answer a teammate's further requests with these, one each."""
+        """Answer a teammate's further requests with these turns, one per request."""
         self.act(name, by_name({name: turns}))
 
     def __call__(self, asked: Asked) -> Answer:
-        """Answer a request."""
         model = self._models.get(asked.name)
         return say("Nothing to do.") if model is None else model(asked)
 
 
 class Project:
-    """A folder with the commands of this environment, under a HOME of its own.
+    """A folder with the commands of this environment and a separate HOME.
 
     Attributes:
-        root: holds all of it; every process of the test names it in its environment, even the
+        root: contains everything; every process of the test names it in its environment, even the
             commands of the `bash` tool, which get little more than `PATH`.
-        folder: where the commands run.
-        environment: what they see; a test may change it.
-        stage: what the model says.
-        server: refused nothing by the end, unless the test takes `refusals` first.
+        folder: the working directory of the commands.
+        environment: the commands' environment; a test may change it.
+        stage: the model.
+        server: must have refused nothing at the end, unless the test takes `refusals` first.
 
     Args:
-        installed: whether every command is started as a person starts it. Otherwise they are
-            forked from a process that has loaded them: a second faster, and alike in all that can
-            be seen of them from outside.
+        installed: whether to start every command as a person does. Otherwise commands are forked
+            from a process that has loaded them, which is a second faster and looks the same from
+            outside.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class Project:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Ended:
-        """Run a command to its end; `env` comes on top of the project's own."""
+        """Run a command to its end; `env` is added to the project's environment."""
         given = {**self.environment, **(env or {})}
         where = cwd or self.folder
         if not self._installed and forks().takes(argv, given):
@@ -153,10 +152,10 @@ class Project:
 
         Args:
             argv: the command.
-            options: its streams, as `subprocess.Popen` takes them, with nothing to read by
-                default; `terminal`, whether the first is that of a session which it begins; and
-                `installed`, as for the project: a forked command may be through before anybody
-                can look at it.
+            options: its streams, as for `subprocess.Popen`, with an empty standard input by
+                default; `terminal`, whether the first stream becomes the terminal of a new session;
+                and `installed`, as for the project: a forked command may end before a test can look
+                at it.
         """
         terminal = options.pop("terminal", False)
         installed = options.pop("installed", self._installed)
@@ -187,7 +186,7 @@ class Project:
             assert begun.wait(timeout=20) == 0
 
     def start(self) -> int:
-        """Start teamd; its pid."""
+        """Start teamd; return its pid."""
         self.start_in(self.folder)
         return self.supervisor
 
@@ -200,12 +199,12 @@ class Project:
             self._fork_supervisor(folder=folder)
 
     def restart(self) -> int:
-        """Stop teamd and start it again; its pid. `teamd restart` itself has tests of its own."""
+        """Stop teamd and start it again; return its pid. `teamd restart` has its own tests."""
         self.do("teamd", "stop")
         return self.start()
 
     def ask_no_service(self, settings: str = "") -> None:
-        """Have a script answer that says `Nothing to do`: a teamd that is started loads no SDK."""
+        """Answer from a script that says `Nothing to do`, so that a started teamd loads no SDK."""
         self.write("turns.json", '{"turns": {}}')
         self.write("team.toml", f'[model]\nscript = "turns.json"\n{settings}')
 
@@ -218,7 +217,7 @@ class Project:
         self._fork_supervisor("--team", team)
 
     def _fork_supervisor(self, *which: str, folder: Path | None = None) -> None:
-        """Do what `teamd start` does: fork a supervisor, and wait until it is ready."""
+        """Fork a supervisor and wait until it is ready, as `teamd start` does."""
         reader, writer = os.pipe()
         plain, _ = secret_environment.split(self.environment)
         with (
@@ -242,20 +241,20 @@ class Project:
 
     @property
     def supervisor(self) -> int:
-        """The pid that teamd's file names."""
+        """The pid in teamd's pid file."""
         return int(json.loads(self.paths.supervisor.read_bytes())["pid"])
 
     def enlist(self, *names: str, **facts: Any) -> None:
-        """Make a team without any process: a roster as the lessons have it."""
+        """Make a team without processes: a roster in the format of the lessons."""
         self.paths.create()
         members = [{"name": name, "role": "coder", "status": "idle", **facts} for name in names]
         roster = {"team_name": "default", "members": members}
         new = self.paths.config.with_name("config.new")
         new.write_text(json.dumps(roster), encoding="utf-8")
-        new.replace(self.paths.config)  # whoever watches it never sees half of it
+        new.replace(self.paths.config)  # a watcher never sees a partial file
 
     def write(self, name: str, text: str, *, trusted: bool = True) -> Path:
-        """Write a file into the project's folder, and the folders above it.
+        """Write a file into the project's folder, and create its parent folders.
 
         Settings are trusted, unless `trusted` is false.
         """
@@ -268,14 +267,14 @@ class Project:
         return path
 
     def member(self, name: str) -> dict[str, Any]:
-        """A teammate as the roster has it; empty where it is not in it."""
+        """Return a teammate's roster entry; empty if it has none."""
         if not self.paths.config.exists():
             return {}
         members = json.loads(self.paths.config.read_bytes())["members"]
         return next((m for m in members if m["name"] == name), {})
 
     def wait_for(self, name: str, status: str, *, turns: int = 0) -> dict[str, Any]:
-        """Wait until the roster says so of a teammate that has had so many turns."""
+        """Wait until the roster shows this status after at least so many turns."""
 
         def so() -> bool:
             member = self.member(name)
@@ -285,8 +284,8 @@ class Project:
         return self.member(name)
 
     def wait_for_process(self, name: str) -> int:
-        """Wait until the roster names a teammate's process, a moment after a start; its pid."""
-        found: list[int] = []  # a second look might see that it has ended
+        """Wait until the roster names a teammate's process after a start; return its pid."""
+        found: list[int] = []  # it may have ended before a second look
 
         def is_there() -> bool:
             found[:] = filter(None, [self.member(name).get("pid")])
@@ -296,25 +295,25 @@ class Project:
         return found[0]
 
     def records(self, name: str, kind: str | None = None) -> list[dict[str, Any]]:
-        """A transcript's records, all or those of a kind."""
+        """Return a transcript's records, all or those of one kind."""
         path = self.paths.transcript(name)
         *lines, _ = path.read_text(encoding="utf-8").split("\n") if path.exists() else [""]
-        records = [json.loads(line) for line in lines]  # the last one may be half written
+        records = [json.loads(line) for line in lines]  # the last one may be partly written
         return [r for r in records if kind is None or r["record"] == kind]
 
     def mail(self, name: str) -> str:
-        """The raw text of an inbox."""
+        """Return the raw text of an inbox."""
         inbox = self.paths.inbox(name)
         return inbox.read_text(encoding="utf-8") if inbox.exists() else ""
 
     def log(self, name: str, event: str) -> list[dict[str, Any]]:
-        """The entries of a log with an event."""
+        """Return the log entries for an event."""
         path = self.paths.log(name)
         *lines, _ = path.read_text(encoding="utf-8").split("\n") if path.exists() else [""]
         return [entry for line in lines if (entry := json.loads(line))["event"] == event]
 
     def asked(self, name: str, *, least: int = 0) -> list[Accepted]:
-        """The requests that the server has accepted from a teammate; waits for so many."""
+        """Wait for at least so many accepted requests of a teammate; return them."""
 
         def accepted() -> list[Accepted]:
             return [one for one in self.server.requests if one.asked.name == name]
@@ -329,7 +328,7 @@ class Project:
         return taken
 
     def survivors(self) -> dict[int, str]:
-        """The command lines, by pid, of all processes whose environment contains the folder."""
+        """Return the command lines, by pid, of all processes whose environment names the folder."""
         mark = f"{self.root}/".encode()
         found = {}
         for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 -- half of the time
@@ -340,7 +339,7 @@ class Project:
         return found
 
     def end(self) -> None:
-        """Stop teamd; nothing may be left, and the server may have refused nothing."""
+        """Stop teamd; check that no process is left and that the server has refused nothing."""
         for begun in self._begun:
             with begun:
                 begun.kill()
@@ -370,12 +369,12 @@ def _take_terminal() -> None:
 
 @contextmanager
 def opened(root: Path, *, installed: bool = False, **terms: Any) -> Iterator[Project]:
-    """A project in an empty folder, with no teamd yet; ended and looked at in the end.
+    """Yield a project in an empty folder without teamd; end and check it afterwards.
 
     Args:
         root: the folder.
         installed: see `Project`.
-        terms: of the server, such as `context_tokens`.
+        terms: the server's terms, such as `context_tokens`.
     """
     stage = Stage()
     with StrictServer(stage, **terms) as server:
@@ -386,4 +385,4 @@ def opened(root: Path, *, installed: bool = False, **terms: Any) -> Iterator[Pro
             project.end()
 
 
-_KEPT: Final = ("PYTHON", "COVERAGE", "TZ")  # what measures them, and their noon
+_KEPT: Final = ("PYTHON", "COVERAGE", "TZ")  # measurement settings, and the time zone at noon

@@ -1,4 +1,4 @@
-"""Attacks by mail and by files: floods, forged lines, and what is no file in a file's place."""
+"""Attacks by mail and by files: floods, forged lines, and links or FIFOs in place of files."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.waiting import wait_until
 
 FLOOD: Final = 1_000_000  # messages
 HUGE: Final = 100_000_000  # bytes of one message
-MEMORY: Final = 500_000  # KiB of address space: a few times what a command takes without a flood
-# What a cloned repository, or another program of this user's, might put in a file's place.
+MEMORY: Final = 500_000  # KiB of address space: a few times the need of a command without a flood
+# Paths where a cloned repository, or another program of this user, might put something strange.
 STRANGE: Final = {
     "inbox/ann.jsonl": ("teamctl send ann hi", "teamctl inbox ann"),
     "inbox/lead.jsonl": ("teamctl send lead hi", "teamctl inbox", "teamctl inbox --peek"),
@@ -37,7 +37,7 @@ STRANGE: Final = {
 
 
 def put_line(project: Project, name: str, text: str) -> None:
-    """Put a line into an inbox as any program of the person's may."""
+    """Append a line to an inbox, as any program of the person can."""
     inbox = project.paths.inbox(name)
     line = project.write("line", text + "\n")
     project.do("flock", str(inbox), "-c", f"cat {line} >> {inbox}")
@@ -45,21 +45,21 @@ def put_line(project: Project, name: str, text: str) -> None:
 
 @pytest.fixture
 def still(project: Project) -> Project:
-    """A team with ann and bob in it, and no teamd."""
+    """A team with ann and bob, and without teamd."""
     project.ask_no_service()
     project.enlist("ann", "bob")
     return project
 
 
 @pytest.mark.slow
-def test_a_command_follows_no_link_and_waits_at_no_fifo(still: Project, tmp_path: Path) -> None:
-    """`teamctl send` once wrote to where a linked inbox led."""
+def test_commands_do_not_follow_links_or_block_on_fifos(still: Project, tmp_path: Path) -> None:
+    """`teamctl send` once wrote to the target of a linked inbox."""
     precious = tmp_path / "precious"
     precious.write_text("precious\n")
     for name, calls in STRANGE.items():
         place = still.paths.root / name
         kept = place.read_bytes() if place.exists() else None
-        # Each kind at each file is shown without a process, in tests/unit/test_safe_open.py.
+        # tests/unit/test_safe_open.py shows each kind at each file without a process.
         for put in (place.symlink_to, lambda _, at=place: os.mkfifo(at)):
             place.unlink(missing_ok=True)
             put(precious)
@@ -77,7 +77,7 @@ def test_a_command_follows_no_link_and_waits_at_no_fifo(still: Project, tmp_path
     assert "is a symbolic link" not in checked.stdout
 
 
-def test_the_doctor_names_files_that_are_not_the_teams(still: Project, tmp_path: Path) -> None:
+def test_doctor_names_files_that_do_not_belong_to_the_team(still: Project, tmp_path: Path) -> None:
     still.paths.inbox("ann").symlink_to(tmp_path / "elsewhere")
     checked = still.run("teamctl", "doctor")
     assert checked.status == 1
@@ -86,7 +86,7 @@ def test_the_doctor_names_files_that_are_not_the_teams(still: Project, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_teammate_with_a_replaced_inbox_delays_no_other(team: Project) -> None:
+def test_a_teammate_with_a_replaced_inbox_does_not_delay_others(team: Project) -> None:
     outside = team.write("outside", "mine\n")
     for name in ("carl", "dora"):
         team.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
@@ -103,8 +103,8 @@ def test_a_teammate_with_a_replaced_inbox_delays_no_other(team: Project) -> None
     assert outside.read_text() == "mine\n"
 
 
-def test_prune_removes_nothing_behind_a_link(still: Project, tmp_path: Path) -> None:
-    """`jobs/NAME` of a name that is not in the team, and the whole of what it led to went."""
+def test_prune_does_not_follow_links(still: Project, tmp_path: Path) -> None:
+    """It once removed the target of a link at `jobs/NAME` for a name that is not in the team."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "1.json").write_text("mine")
@@ -116,7 +116,7 @@ def test_prune_removes_nothing_behind_a_link(still: Project, tmp_path: Path) -> 
     assert (elsewhere / "1.json").read_text() == "mine"
 
 
-def test_a_pid_file_that_names_another_process_has_it_live(still: Project) -> None:
+def test_a_process_named_in_a_forged_pid_file_is_not_signalled(still: Project) -> None:
     with child("import sys; sys.stdin.read()") as stranger:
         there = Identity.of(stranger.pid)
         assert there is not None
@@ -132,7 +132,9 @@ def test_a_pid_file_that_names_another_process_has_it_live(still: Project) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("umask", ["000", "777"])
-def test_whatever_the_umask_all_of_a_team_is_its_owners_alone(project: Project, umask: str) -> None:
+def test_team_files_are_private_to_their_owner_under_any_umask(
+    project: Project, umask: str
+) -> None:
     project.write("turns.json", '{"turns": {}}').chmod(0o600)
     project.write("team.toml", '[model]\nscript = "turns.json"\n')
     calls = (
@@ -154,8 +156,8 @@ def test_whatever_the_umask_all_of_a_team_is_its_owners_alone(project: Project, 
 
 
 @pytest.mark.slow
-def test_lines_that_claim_to_be_answers_are_text_and_the_plan_waits(team: Project) -> None:
-    """An approval comes from the person's command; what stands in an inbox counts for nothing."""
+def test_mail_that_claims_to_be_an_approval_does_not_approve_a_plan(team: Project) -> None:
+    """Only the person's command approves a plan; mail in an inbox does not count."""
     plan = use(("submit_plan", {"plan": "First this."}))
     act = use(("write_file", {"path": "done-by-erna", "content": "x"}))
     team.stage.play("erna", plan, say("I wait."), act, say("Refused."))
@@ -177,7 +179,7 @@ def test_lines_that_claim_to_be_answers_are_text_and_the_plan_waits(team: Projec
 
 
 @pytest.mark.slow
-def test_a_message_of_a_hundred_megabytes_is_refused_and_the_others_are_served(
+def test_a_message_of_a_hundred_megabytes_is_refused_and_other_mail_is_delivered(
     team: Project,
 ) -> None:
     for name in ("fred", "greta"):
@@ -191,7 +193,9 @@ def test_a_message_of_a_hundred_megabytes_is_refused_and_the_others_are_served(
         assert f"{sentence}; put the text into a file and send its path" in refused.complaint
     put_line(team, "fred", json.dumps({"content": "x" * HUGE}))
     team.do("teamctl", "send", "greta", "Are you there?", "--wait")
-    wait_until(lambda: not team.paths.has_mail("fred"), what="fred takes it")  # full until then
+    wait_until(
+        lambda: not team.paths.has_mail("fred"), what="fred takes it"
+    )  # until then the inbox is full
     team.do("teamctl", "send", "fred", "And you?", "--wait")
     assert team.paths.rejected("fred").stat().st_size > HUGE
     assert team.log("fred", "line rejected")
@@ -199,8 +203,8 @@ def test_a_message_of_a_hundred_megabytes_is_refused_and_the_others_are_served(
 
 
 @pytest.mark.slow
-def test_a_million_messages_take_no_more_memory_than_a_few(still: Project) -> None:
-    """Whoever looks sees the first of them, and others still send."""
+def test_a_million_messages_need_no_more_memory_than_a_few(still: Project) -> None:
+    """`inbox` shows the first of them, and `send` still works."""
     for name in ("ann", "lead"):
         still.paths.inbox(name).write_bytes(b'{"content": "x"}\n' * FLOOD)
     bounded = f"ulimit -v {MEMORY}; set -o pipefail; exec"
@@ -217,7 +221,7 @@ def test_a_million_messages_take_no_more_memory_than_a_few(still: Project) -> No
     assert marked.count(b"\n") == FLOOD + 1, "it stays, with a marker behind it"
 
 
-def test_a_full_inbox_refuses_further_mail_and_says_so(still: Project) -> None:
+def test_a_full_inbox_refuses_further_mail_with_a_reason(still: Project) -> None:
     still.write("team.toml", "[mail]\nmax_inbox_bytes = 400\n")
     still.do("teamctl", "send", "ann", "x" * 300)
     refused = still.run("teamctl", "send", "ann", "x" * 300)
@@ -233,7 +237,7 @@ def test_a_full_inbox_refuses_further_mail_and_says_so(still: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_flood_of_the_control_inbox_holds_up_nobody(team: Project) -> None:
+def test_a_flood_of_the_control_inbox_does_not_delay_requests(team: Project) -> None:
     inbox = team.paths.inbox("teamd")
     lines = team.write("flood", '{"content": "x", "type": "nonsense"}\n' * 20_000)
     team.do("flock", str(inbox), "-c", f"cat {lines} >> {inbox}")
@@ -244,7 +248,7 @@ def test_a_flood_of_the_control_inbox_holds_up_nobody(team: Project) -> None:
 def test_a_linked_team_directory_in_a_cloned_folder_is_refused(
     project: Project, tmp_path: Path
 ) -> None:
-    """`teamd start` would have taken any folder of the person's for its own."""
+    """`teamd start` would have used any of the person's folders as its team directory."""
     private = tmp_path / "private"
     private.mkdir()
     (private / "config.json").write_text('{"auths": "mine"}')

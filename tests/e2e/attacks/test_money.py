@@ -1,4 +1,4 @@
-"""Agents that spend for nothing: a default team stops at its day's limit, and talk at its end."""
+"""Agents that waste money: a default team stops at its daily limit, and idle talk is held."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ HELD: Final = "did nothing but write mail"
 
 
 def towards(other: str, *, text: str = "", work: bool = False) -> Model:
-    """Answer mail by mail, and once it is sent by a word; work comes before that, where wanted.
+    """Answer each mail with mail, and end the turn once it is sent; with `work`, use a tool first.
 
-    Mail may come with the result of a call, to one that was killed meanwhile.
+    A teammate that was killed may get mail together with the result of its call.
     """
 
     def answer(asked: Asked) -> Answer:
@@ -75,12 +75,12 @@ def play(project: Project, first: str, second: str, **facts: Any) -> None:
 
 
 def wakes(project: Project, name: str) -> int:
-    """How often a teammate was woken by mail."""
+    """Return how often mail has woken a teammate."""
     return len(project.records(name, "ended")) - 1  # its prompt woke it as well
 
 
 def resting(project: Project, *names: str) -> bool:
-    """Whether none of them has anything to do."""
+    """Return whether all these teammates are at rest."""
     kinds = [[record["record"] for record in project.records(name)][-1:] for name in names]
     quiet = all(kind in (["ended"], ["noticed"]) for kind in kinds)
     return quiet and not any(
@@ -90,12 +90,12 @@ def resting(project: Project, *names: str) -> bool:
 
 
 def held(project: Project, name: str) -> bool:
-    """Whether mail of a teammate is held: its count is full, whoever was told so."""
+    """Return whether a teammate's mail is held: its count is full, even if another was told."""
     return wakes(project, name) >= MOST
 
 
 def test_two_teammates_that_thank_each_other_stop_and_the_lead_is_told_once(team: Project) -> None:
-    """Also when one of them is killed meanwhile; what waits is read once a person wakes it."""
+    """One of them is killed meanwhile; held mail is read once a person wakes the teammate."""
     play(team, "alice", "bob")
     wait_until(lambda: wakes(team, "bob") >= MOST // 2, what="they talk")
     os.kill(team.wait_for_process("alice"), signal.SIGKILL)
@@ -105,7 +105,7 @@ def test_two_teammates_that_thank_each_other_stop_and_the_lead_is_told_once(team
     assert team.mail("lead").count(HELD) == 1
     (name,) = [one for one in ("alice", "bob") if team.records(one, "held")]
     other = "alice" if name == "bob" else "bob"
-    # It was idle before, without a reason: the roster says so a moment after the transcript.
+    # It was already idle without a reason; the roster is updated shortly after the transcript.
     wait_until(lambda: HELD in (team.member(name)["reason"] or ""), what="the roster tells why")
     assert HELD in team.do("teamctl", "team")
     assert team.mail(other).count('"mail_held"') <= 1, "its sender is told once"
@@ -118,8 +118,8 @@ def test_two_teammates_that_thank_each_other_stop_and_the_lead_is_told_once(team
     wait_until(lambda: not team.mail(name), what="all of it is read")
 
 
-def test_the_same_thanks_again_and_again_are_one_message(team: Project) -> None:
-    """They stop by themselves; nobody has to be told."""
+def test_a_repeated_thank_you_is_delivered_once(team: Project) -> None:
+    """The two stop without a notice to the lead."""
     play(team, "carol", "dave", text="Thanks!")
     wait_until(lambda: team.records("carol", "result")[1:], what="she has said it twice")
     wait_until(lambda: resting(team, "carol", "dave"), what="both rest")
@@ -132,7 +132,7 @@ def test_the_same_thanks_again_and_again_are_one_message(team: Project) -> None:
 
 
 @pytest.mark.slow
-def test_two_that_work_are_never_held(team: Project) -> None:
+def test_mail_between_two_working_teammates_is_never_held(team: Project) -> None:
     """One look at the board in each wake is enough."""
     play(team, "eve", "fay", work=True)
     wait_until(lambda: wakes(team, "fay") > MOST + 2, timeout_seconds=60, what="they go on")
@@ -143,8 +143,8 @@ def test_two_that_work_are_never_held(team: Project) -> None:
 
 
 @pytest.mark.parametrize("sender", ["alice", "lead", "lead@other", "teamd", "root"])
-def test_no_agent_raises_a_limit(sender: str, team: Project) -> None:
-    """Whose process writes the request names its sender; only the person's command is heard."""
+def test_no_agent_can_raise_a_limit(sender: str, team: Project) -> None:
+    """The request names its sender; only a request from the person's command is accepted."""
     team.do("teamctl", "spawn", "gus", "coder", "Go.", "--wait")
     before = Ledger(team.paths.ledger).read().raised
     request = ControlRequest.within(
@@ -168,7 +168,7 @@ def test_no_agent_raises_a_limit(sender: str, team: Project) -> None:
 @pytest.mark.parametrize(
     "arguments", [{"usd": 0}, {"usd": -1}, {"usd": "1"}, {"usd": True}, {"tokens": 1.5}], ids=str
 )
-def test_a_raise_by_no_amount_is_refused(arguments: dict[str, Any], team: Project) -> None:
+def test_raising_a_limit_by_nothing_is_refused(arguments: dict[str, Any], team: Project) -> None:
     team.do("teamctl", "spawn", "gus", "coder", "Go.", "--wait")
     asked = {"name": "gus", **arguments}
     reply = control.ask(team.paths, "resume", asked, timeout_seconds=30)
@@ -179,12 +179,12 @@ def test_a_raise_by_no_amount_is_refused(arguments: dict[str, Any], team: Projec
 
 
 @pytest.mark.parametrize("option", ["--usd=0", "--usd=-1", "--usd=x", "--tokens=0", "--tokens=1.5"])
-def test_a_raise_by_no_amount_is_wrong_usage(option: str, team: Project) -> None:
+def test_raising_a_limit_by_an_invalid_amount_is_wrong_usage(option: str, team: Project) -> None:
     assert team.run("teamctl", "resume", "gus", option).status == 2
 
 
 def billed(project: Project) -> float:
-    """What the server has answered, in USD: the truth that no ledger can bend."""
+    """Return the cost in USD by the server's own count, independent of the ledger."""
     usages: list[dict[str, Any]] = [
         one.message["usage"] for one in project.server.requests if one.message is not None
     ]
@@ -192,24 +192,24 @@ def billed(project: Project) -> float:
 
 
 def stopped(project: Project) -> bool:
-    """Whether all are paused."""
+    """Return whether both teammates are paused."""
     return all(project.member(name).get("status") == "paused" for name in ("alice", "bob"))
 
 
 def has_asked(project: Project, calls: int) -> bool:
-    """Whether more calls than these were made."""
+    """Return whether the server has received more requests than `calls`."""
     return len(project.server.requests) > calls
 
 
 def work_for_ever(asked: Asked) -> Answer:
-    """Call a tool again and again, at a dollar or less a reply, and never in the same way."""
+    """Call a tool again and again, never with the same input, at a dollar or less per reply."""
     call = ("task_get", {"task_id": str(len(asked.turns))})
     return say(calls=[call], usage={"output_tokens": random.randint(20, 90)})
 
 
 @pytest.mark.slow
-def test_a_default_team_spends_no_more_than_its_days_limit_under_kills(project: Project) -> None:
-    """By the server's count; then it goes on by itself at midnight, or when a person says so."""
+def test_a_default_team_stays_within_its_daily_limit_despite_kills(project: Project) -> None:
+    """The server counts. The team continues at midnight, or when a person raises the limit."""
     project.write("team.toml", DEAR)
     project.start()
     for name in ("alice", "bob"):
@@ -217,7 +217,7 @@ def test_a_default_team_spends_no_more_than_its_days_limit_under_kills(project: 
         project.do("teamctl", "spawn", name, "coder", "Work.")
     for calls in (3, 6, 9):
         wait_until(partial(has_asked, project, calls), what="calls are made")
-        with suppress(ProcessLookupError):  # it ended by itself meanwhile
+        with suppress(ProcessLookupError):  # it ended on its own meanwhile
             os.kill(project.wait_for_process(random.choice(["alice", "bob"])), signal.SIGKILL)
     wait_until(lambda: stopped(project), timeout_seconds=60, what="the limit stops them")
     assert LIMIT - 6 < billed(project) <= LIMIT
@@ -240,7 +240,7 @@ def test_a_default_team_spends_no_more_than_its_days_limit_under_kills(project: 
 
 
 def raise_as_told(project: Project, name: str, reason: str) -> float:
-    """Type the command that the sentence at the limit names; return by how much it raises."""
+    """Run the command that the limit's message suggests; return the amount of the raise."""
     command = re.search(rf"`(teamctl resume {name} --usd (\d+))` raises it for today", reason)
     assert command is not None, reason
     raised = float(command[2])
@@ -251,7 +251,7 @@ def raise_as_told(project: Project, name: str, reason: str) -> float:
 
 
 def check_usage(project: Project, raised: float) -> None:
-    """See that a raise outlived the restart, and that it is shown."""
+    """Check that a raise outlived the restart and is shown."""
     total = json.loads(project.do("teamctl", "usage", "--json"))["total"]
     assert (total["usd_per_day_limit"], total["usd_per_day_raised"]) == (LIMIT + raised, raised)
     assert total["usd_today"] >= billed(project) - 0.01
@@ -261,15 +261,15 @@ def check_usage(project: Project, raised: float) -> None:
 
 
 def has_paused(project: Project, times: int) -> bool:
-    """Whether ann has been paused so often."""
+    """Return whether ann has been paused at least so often."""
     return [one["outcome"] for one in project.records("ann", "ended")].count("paused") >= times
 
 
 @pytest.mark.slow
-def test_a_day_begins_anew_in_the_morning_and_not_when_the_clock_goes_back(
+def test_a_daily_limit_resets_the_next_day_and_not_when_the_clock_goes_back(
     project: Project,
 ) -> None:
-    """Where it is 26 hours later it is another day; back where it was, the day is as full."""
+    """A time zone 26 hours ahead starts a new day; in the old zone the day's use still counts."""
     evening, morning = {"TZ": "EVENING12"}, {"TZ": "MORNING-14"}
     settings = "[model]\nmax_tokens = 300\n[limits]\nteam_tokens_per_day = 20000\n"
     project.write("team.toml", settings)
@@ -293,10 +293,10 @@ def test_a_day_begins_anew_in_the_morning_and_not_when_the_clock_goes_back(
     assert len(project.server.requests) == calls
 
 
-def test_a_model_of_unknown_price_is_refused_where_the_person_limits_money(
+def test_a_model_of_unknown_price_is_refused_under_a_limit_on_money(
     project: Project,
 ) -> None:
-    """By the command and in the mail of a declared teammate, until tokens are bounded as well."""
+    """`spawn` refuses it, mail reports a declared teammate's, until tokens are limited too."""
     from dataclasses import replace  # noqa: PLC0415 -- for this alone
 
     from tests.strict.server import MODELS  # noqa: PLC0415 -- the same
@@ -322,10 +322,10 @@ def test_a_model_of_unknown_price_is_refused_where_the_person_limits_money(
     project.wait_for("ann", "idle", turns=1)
 
 
-def test_a_model_without_a_known_price_starts_in_a_default_team_and_the_person_is_told(
+def test_a_model_of_unknown_price_starts_in_a_default_team_with_a_warning(
     project: Project,
 ) -> None:
-    """No local model has a price; which limit bounds it, the person hears at once."""
+    """Local models have no price; the warning names the limit to set."""
     from dataclasses import replace  # noqa: PLC0415 -- for this alone
 
     from tests.strict.server import MODELS  # noqa: PLC0415 -- the same

@@ -1,4 +1,4 @@
-"""Nothing runs that a rule forbids, and nothing that is to be asked before the person allows it."""
+"""Forbidden calls never run; calls that need permission run only once the person allows them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ then = "deny"
 
 
 def prepare(project: Project, settings: str = "") -> None:
-    """Put the rules and a program into place that writes down each of its runs."""
+    """Write the rules, and a program that records each of its runs."""
     project.write("team.toml", settings + RULES)
     project.write("deploy", '#!/bin/sh\necho "$*" >> deployed\n').chmod(0o755)
     project.write("secret/key", "hush")
@@ -45,7 +45,7 @@ def prepare(project: Project, settings: str = "") -> None:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """A team with rules; each test takes names of its own."""
+    """A team with rules; each test uses its own names."""
     with opened(tmp_path_factory.mktemp("guarded")) as project:
         prepare(project)
         project.start()
@@ -57,13 +57,13 @@ def deploy(what: str) -> Call:
 
 
 def deployed(project: Project, what: str) -> int:
-    """How often that was deployed."""
+    """Return how often it was deployed."""
     file = project.folder / "deployed"
     return file.read_text().split().count(what) if file.exists() else 0
 
 
 def waiting(project: Project, name: str) -> str:
-    """Wait until a teammate waits for a permission; the id of its request."""
+    """Wait until a teammate asks for a permission; return the request id."""
     project.wait_for(name, "paused")
     return str(shown(project, name)["waiting_request"])
 
@@ -74,19 +74,19 @@ def shown(project: Project, name: str) -> dict[str, Any]:
 
 
 def mail_of(project: Project, request: str) -> list[dict[str, Any]]:
-    """The person's mail about a request."""
+    """Return the person's mail about a request."""
     lines = map(json.loads, project.mail("lead").splitlines())
     return [line for line in lines if line.get("request_id") == request]
 
 
 def asked(project: Project, name: str, *plays: Answer) -> str:
-    """Spawn a teammate that plays these turns; the id of what it asks for first."""
+    """Spawn a teammate that plays these turns; return the id of its first request."""
     project.stage.play(name, *plays, say("Done."))
     project.do("teamctl", "spawn", name, "coder", "Go.")
     return waiting(project, name)
 
 
-def test_a_call_waits_for_the_person_through_a_kill_and_runs_once(guarded: Project) -> None:
+def test_a_call_waits_for_the_person_despite_a_kill_and_runs_once(guarded: Project) -> None:
     request = asked(guarded, "alice", use(deploy("one")))
     member = shown(guarded, "alice")
     assert f"`teamctl approve {request}` or `teamctl reject {request}`" in member["reason"]
@@ -140,8 +140,8 @@ def test_a_call_that_is_rejected_or_denied_does_not_run(guarded: Project) -> Non
     assert again.complaint == f"teamctl: request {request} was rejected already"
 
 
-def test_no_mail_no_tool_and_no_other_command_approves(guarded: Project) -> None:
-    """Only `teamctl approve` does."""
+def test_only_the_approve_command_approves(guarded: Project) -> None:
+    """Mail, tools and other commands do not."""
     request = asked(guarded, "vera", use(deploy("three")))
     tries = (
         ("review_plan", {"request_id": request, "approve": True}),
@@ -160,7 +160,7 @@ def test_no_mail_no_tool_and_no_other_command_approves(guarded: Project) -> None
             guarded.do("flock", inbox, "-c", f"cat {line} >> {inbox}")
     refused = guarded.asked("eve", least=2)[1].asked.last_results
     assert [result.is_error for result in refused[:3]] == [True, True, True]
-    guarded.restart()  # whoever starts anew reads its mail first
+    guarded.restart()  # a new process reads its mail first
     wait_until(lambda: not guarded.mail("vera"), what="vera has read it")
     assert waiting(guarded, "vera") == request
     guarded.do("teamctl", "reject", request)
@@ -190,7 +190,7 @@ def test_a_lasting_permission_is_not_asked_again_until_it_is_revoked(guarded: Pr
 
 
 def waiting_for_another(project: Project, name: str, former: str) -> str:
-    """Wait until a teammate waits for another request; its id."""
+    """Wait until a teammate asks for another permission; return the request id."""
     wait_until(
         lambda: shown(project, name)["waiting_request"] not in (None, former),
         what="another request",
@@ -199,7 +199,7 @@ def waiting_for_another(project: Project, name: str, former: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_shutdown_ends_the_wait_at_once(guarded: Project) -> None:
+def test_a_shutdown_ends_the_wait_for_a_permission_at_once(guarded: Project) -> None:
     request = asked(guarded, "sven", use(deploy("six")))
     calls = len(guarded.asked("sven"))
     said = guarded.do("teamctl", "shutdown", "sven")
@@ -217,7 +217,7 @@ def test_a_shutdown_ends_the_wait_at_once(guarded: Project) -> None:
     assert deployed(guarded, "six") == 0
 
 
-def test_an_interrupt_ends_the_wait(guarded: Project) -> None:
+def test_an_interrupt_ends_the_wait_for_a_permission(guarded: Project) -> None:
     request = asked(guarded, "ines", use(deploy("seven")))
     order = ControlRequest.within(10.0, "interrupt", arguments={"name": "ines"})
     control.submit(guarded.paths, order)
@@ -226,7 +226,7 @@ def test_an_interrupt_ends_the_wait(guarded: Project) -> None:
     assert deployed(guarded, "seven") == 0
 
 
-def test_always_is_for_permissions(guarded: Project) -> None:
+def test_always_is_only_accepted_for_permissions(guarded: Project) -> None:
     guarded.stage.play("paul", use(("submit_plan", {"plan": "This."})), say("I wait."))
     guarded.do("teamctl", "spawn", "paul", "coder", "Go.", "--plan", "--wait")
     request = shown(guarded, "paul")["waiting_request"]
@@ -237,7 +237,7 @@ def test_always_is_for_permissions(guarded: Project) -> None:
 
 
 def leading(asked: Asked) -> Answer:
-    """Answer alice's request, try an unknown one, have a subagent deploy, then ask itself."""
+    """Answer alice's request, try an unknown one, have a subagent deploy, then ask for itself."""
     results = asked.last_results
     found = re.findall(r'type="permission_request" request_id="([^"]+)"', asked.heard)
     if not results:
@@ -252,7 +252,7 @@ def leading(asked: Asked) -> Answer:
 
 
 @pytest.mark.slow
-def test_a_lead_agent_with_that_right_answers_others_and_never_itself(project: Project) -> None:
+def test_a_lead_agent_with_the_right_to_answer_never_answers_itself(project: Project) -> None:
     prepare(project, '[tools]\napprovers = ["lead"]\n')
     project.stage.act("lead", leading)
     project.stage.play("subagent", use(deploy("by-subagent")), say("I could not."))

@@ -1,4 +1,4 @@
-"""What a teammate cannot do with its tools, seen through the real commands and the service."""
+"""The limits of a teammate's tools, tested through the real commands and the service."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ from tests.waiting import wait_until
 
 
 def bash(command: str) -> tuple[str, dict[str, str]]:
-    """A call of the tool."""
     return ("bash", {"command": command})
 
 
 def results(project: Project, name: str) -> list[str]:
-    """What the model read last."""
+    """Return the tool results that the model read last."""
     return [result.text for result in project.asked(name, least=1)[-1].asked.last_results]
 
 
 def names(project: Project) -> set[str]:
-    """What stands in the workspace."""
+    """Return the names of the files in the workspace."""
     return {path.name for path in project.folder.iterdir()}
 
 
-def test_a_teammate_changes_nothing_but_its_workspace(project: Project) -> None:
+def test_a_teammate_changes_only_its_workspace(project: Project) -> None:
     outside = project.root / "outside"
     outside.mkdir()
     project.stage.play(
@@ -118,14 +117,14 @@ def test_without_bubblewrap_a_team_can_talk_and_runs_no_command(bare: Project) -
 
 
 @pytest.mark.parametrize("kind", ["off", "external"])
-def test_without_a_sandbox_every_start_says_so(project: Project, kind: str) -> None:
+def test_without_a_sandbox_every_start_warns(project: Project, kind: str) -> None:
     project.write("team.toml", f'[tools]\nsandbox = "{kind}"\n')
     started = project.run("teamd", "start")
     assert started.stderr.startswith(f"teamd: sandbox {kind}: commands run with your rights")
 
 
-def test_a_teammate_that_is_killed_leaves_no_placeholder(project: Project) -> None:
-    """Its commands end with it, and its supervisor puts the workspace right."""
+def test_a_killed_teammate_leaves_no_placeholders(project: Project) -> None:
+    """Its commands end with it, and its supervisor cleans up the workspace."""
     planting = "git init -q; echo evil > .git/hooks/pre-commit; touch begun; sleep 1000"
     project.stage.play("ann", use(bash(planting)), say("Killed?"))
     project.start()
@@ -140,8 +139,8 @@ def test_a_teammate_that_is_killed_leaves_no_placeholder(project: Project) -> No
     assert taken["names"] == [".git/hooks/pre-commit"]
 
 
-def test_a_job_cannot_make_a_repository(project: Project) -> None:
-    """It may run for hours, in which nobody would look at the hooks in it."""
+def test_a_job_cannot_create_a_repository(project: Project) -> None:
+    """A job may run for hours, during which the repository's hooks would go unnoticed."""
     project.stage.play(
         "ann",
         use(("background_run", {"command": "git init -q && echo evil > .git/hooks/pre-commit"})),
@@ -154,7 +153,7 @@ def test_a_job_cannot_make_a_repository(project: Project) -> None:
 
 
 def names_in(group: Cgroup) -> set[str]:
-    """The names of the programs in a control group."""
+    """Return the names of the programs in a control group."""
     names = set[str]()
     for pid in (group.path / "cgroup.procs").read_text().split():
         with suppress(OSError):  # it has just ended
@@ -162,7 +161,7 @@ def names_in(group: Cgroup) -> set[str]:
     return names
 
 
-def test_a_team_that_was_stopped_leaves_no_control_group(project: Project) -> None:
+def test_a_stopped_team_leaves_no_control_group(project: Project) -> None:
     project.stage.play("ann", use(bash("true"), ("background_run", {"command": "sleep 100"})))
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
@@ -181,8 +180,8 @@ SESSION_KEYRING: Final = -3
 
 @pytest.mark.slow
 @pytest.mark.installed
-def test_a_key_of_the_persons_session_is_not_found(project: Project) -> None:
-    """Tokens of kerberos and ecryptfs, say, which no mount hides; see keyrings(7)."""
+def test_keys_of_the_persons_session_keyring_are_hidden(project: Project) -> None:
+    """For example tokens of Kerberos and eCryptfs, which no mount can hide; see keyrings(7)."""
     add, request = SYSTEM_CALLS[os.uname().machine]
     name = f"teamd-{project.root.name}"
     words = (b"user", name.encode(), b"secret", 6, SESSION_KEYRING)
@@ -198,10 +197,9 @@ def test_a_key_of_the_persons_session_is_not_found(project: Project) -> None:
 
 
 class Page(BaseHTTPRequestHandler):
-    """Answers everything."""
+    """A web page that answers every request."""
 
     def do_GET(self) -> None:
-        """Answer."""
         self.send_response(200)
         self.end_headers()
 
@@ -218,7 +216,7 @@ def port() -> Iterator[int]:
         server.shutdown()
 
 
-def test_hosts_that_are_named_are_reached_and_no_others(project: Project, port: int) -> None:
+def test_only_named_hosts_can_be_reached(project: Project, port: int) -> None:
     project.write("team.toml", f'[tools]\nhosts = ["localhost:{port}"]\n')
     project.write(
         "fetch.py", "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).status)"

@@ -1,8 +1,8 @@
-"""The key stays in memory: it is searched wherever a process or a file of a team shows anything.
+"""The key stays in memory: the tests search everything that a team's processes and files show.
 
-A team at work reads environments, prints a file that holds the key, mails it, is refused by a
-server that repeats it, and crashes. The key is the strict server's only one, so each reply proves
-that it arrived.
+A working team reads environments, prints a file that holds the key, mails it, is refused by a
+server that repeats it, and crashes. The strict server accepts only this key, so each reply proves
+that the key arrived.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ class Repeats:
     """A server that refuses a request, and repeats the key in its sentence."""
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:
-        """Refuse it."""
         wire.error(ApiError(401, "authentication_error", f"x-api-key {KEY}, {exchange} is unknown"))
 
 
 @pytest.fixture(scope="module")
 def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """A team that `teamd start` has started with the key in its environment."""
+    """A team started by `teamd start` with the key in its environment."""
     root = tmp_path_factory.mktemp("secrets")
     with opened(root, keys=(KEY,)) as project:
         project.write("key.txt", f"the key is {KEY}\n")
@@ -53,12 +52,12 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 
 def results(team: Project, name: str) -> list[str]:
-    """What the tools of a teammate have answered, by its transcript."""
+    """Return the results of a teammate's tools, from its transcript."""
     return [record["content"] for record in team.records(name, "result")]
 
 
 def processes(team: Project) -> dict[int, bytes]:
-    """What all processes show of their environment and their command line."""
+    """Return the environment and the command line of every process, as /proc shows them."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -71,9 +70,9 @@ def processes(team: Project) -> dict[int, bytes]:
 
 
 def written(team: Project) -> dict[Path, str]:
-    """All that files of the project hold, but for what a model said and for the test's own."""
+    """Return the contents of the project's files, except model replies and the test's own files."""
     found = {}
-    # Not `rglob`: the folders that hold places for a command come and go meanwhile.
+    # Not `rglob`: the folders of mount points for commands appear and disappear meanwhile.
     for above, _, names in os.walk(team.root):
         for path in (Path(above, name) for name in {*names} - {"key.txt", "AGENTS.md"}):
             if path.is_file():
@@ -84,14 +83,14 @@ def written(team: Project) -> dict[Path, str]:
 
 
 def holds_key(text: str) -> bool:
-    """Whether a text shows the key, as it is or encoded."""
+    """Return whether a text contains the key, plain or encoded."""
     encoded = base64.b64encode(KEY.encode()).decode()[:-4]
     return any(form in text for form in (KEY, encoded, KEY.encode().hex()))
 
 
 def test_the_key_is_in_no_environment_and_no_command_line(team: Project) -> None:
-    """Of teamd, of its teammates and of their commands; the server got it all the same."""
-    # Not before the person's own command has ended, which has the key in its environment.
+    """Of teamd, its teammates and their commands; the server receives the key all the same."""
+    # Wait until the person's own command has ended, since its environment contains the key.
     command = f"until [ -e look ]; do sleep 0.05; done; {LOOK}"
     team.stage.play("alice", use(("bash", {"command": command})))
     team.do("teamctl", "spawn", "alice", "clerk", "Look.")
@@ -104,12 +103,12 @@ def test_the_key_is_in_no_environment_and_no_command_line(team: Project) -> None
     shown_by = processes(team)
     assert team.member("alice")["pid"] in shown_by
     assert [pid for pid, text in shown_by.items() if KEY.encode() in text] == []
-    if os.geteuid() == 0:  # nobody else sees anything
+    if os.geteuid() == 0:  # other users cannot read it
         assert b"ANTHROPIC_BASE_URL" in shown_by[team.supervisor], "the rest of it is there"
 
 
-def test_no_prompt_is_in_a_command_line(team: Project) -> None:
-    """Everybody on the machine can read those."""
+def test_prompts_are_in_no_command_line(team: Project) -> None:
+    """Every user of the machine can read command lines."""
     team.stage.play("ann", use(("bash", {"command": "touch begun; sleep 1000"})))
     team.do("teamctl", "spawn", "ann", "clerk", "-", stdin=f"{PROMPT}, {KEY}")
     wait_until((team.folder / "begun").exists, what="her command runs")
@@ -120,7 +119,7 @@ def test_no_prompt_is_in_a_command_line(team: Project) -> None:
 
 @pytest.mark.slow
 def test_the_key_is_masked_in_the_output_of_tools(team: Project) -> None:
-    """At once, in a job, at a cut, in an error, encoded, and in what one passes on to others."""
+    """In a direct result, in a job, at a cut, in an error, encoded, and in mail to others."""
     slowly = "for c in $(fold -w 5 key.txt); do printf %s $c; sleep 0.01; done"
     team.stage.play(
         "bob",
@@ -152,8 +151,8 @@ def test_the_key_is_masked_in_the_output_of_tools(team: Project) -> None:
     assert [path for path, text in written(team).items() if holds_key(text)] == []
 
 
-def test_mail_with_the_key_reaches_no_model(team: Project) -> None:
-    """From a person's command, and from those whose environment does not tell it."""
+def test_mail_with_the_key_is_masked_before_a_model_reads_it(team: Project) -> None:
+    """Mail from a person's command, also from one that does not have the key in its environment."""
     team.stage.play("eve", say("Ready."), say("Read."), say("Read on."))
     team.do("teamctl", "spawn", "eve", "clerk", "Wait.", "--wait")
     line = json.dumps({"content": f"foreign {KEY}", "from": "script", "summary": KEY})
@@ -166,7 +165,7 @@ def test_mail_with_the_key_reaches_no_model(team: Project) -> None:
     def last() -> str:
         return json.dumps(team.asked("eve")[-1].body)
 
-    # The second may come after the first was taken, and then waits for the turn behind it.
+    # The second may arrive after the first was taken; then it waits for the next turn.
     wait_until(lambda: last().count(f"personal {MASK}") == 2, what="eve has read both")
     asked = last()
     assert f"foreign {MASK}" in asked
@@ -185,8 +184,8 @@ def test_a_server_that_repeats_the_key_is_quoted_without_it(team: Project) -> No
     assert [path for path, text in written(team).items() if holds_key(text)] == []
 
 
-def test_a_crash_leaves_no_memory_behind(team: Project) -> None:
-    """However large a core file may be, there is none; who comes next has the key again."""
+def test_a_crash_leaves_no_core_file(team: Project) -> None:
+    """Not even with a raised limit on core files; the next process has the key again."""
     team.stage.play("gus", say("Ready."), say("Here again."))
     team.do("teamctl", "spawn", "gus", "clerk", "Go.", "--wait")
     pid = team.wait_for("gus", "idle")["pid"]
@@ -202,7 +201,7 @@ def test_a_crash_leaves_no_memory_behind(team: Project) -> None:
 
 
 def test_the_key_outlives_a_reload_and_the_masks_follow_the_settings(team: Project) -> None:
-    """`teamd reload` hands nothing over, and reads what may be secret too."""
+    """`teamd reload` passes no key, and reads the list of secrets again."""
     team.write("team.toml", '[model]\nheaders = { X-Gateway = "gateway-pass-5577" }\n')
     team.do("teamd", "reload")
     team.stage.play("hal", use(("bash", {"command": "cat team.toml key.txt"})))
@@ -214,10 +213,10 @@ def test_the_key_outlives_a_reload_and_the_masks_follow_the_settings(team: Proje
 
 
 @pytest.mark.slow
-def test_a_service_manager_s_teamd_starts_anew_without_the_key_in_its_environment(
+def test_teamd_under_a_service_manager_restarts_without_the_key_in_its_environment(
     project: Project,
 ) -> None:
-    """With its pid, so that who has started it still knows it, and is told when it is ready."""
+    """It keeps its pid, so the service manager still knows it and gets its readiness message."""
     address = str(project.root / "manager")
     secret = {"HTTPS_PROXY": f"http://me:{KEY}@127.0.0.1:9", "NOTIFY_SOCKET": address}
     project.environment |= {**secret, "PLAIN": "seen"}

@@ -1,4 +1,4 @@
-"""A hostile team.toml: of a repository that was cloned, or of an agent that rewrote it."""
+"""A hostile team.toml, from a cloned repository or rewritten by an agent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WAITING = (
 
 @pytest.fixture(scope="module")
 def thief() -> Iterator[StrictServer]:
-    """A server of somebody else's, that would take any key and any conversation."""
+    """A stranger's server, which would accept any key and any conversation."""
     with StrictServer(lambda _: say("Thank you.")) as server:
         yield server
         assert server.requests == []
@@ -69,7 +69,7 @@ def hostile(project: Project, thief: StrictServer) -> str:
 
 
 def shows_itself(project: Project, name: str) -> list[str]:
-    """Have a teammate call the tools that tell what it works with; return their results."""
+    """Have a teammate call the tools that reveal its settings; return their results."""
     calls = (("bash", {"command": "pwd; echo key $ANTHROPIC_API_KEY"}),)
     project.stage.play(name, use(*calls), say("Seen."))
     said = project.do("teamctl", "spawn", name, "coder", "Go.", "--wait")
@@ -80,7 +80,7 @@ def shows_itself(project: Project, name: str) -> list[str]:
 def test_a_cloned_repository_sends_no_key_elsewhere_and_runs_nothing(
     cloned: Project, thief: StrictServer
 ) -> None:
-    """Its server, command, headers and script do nothing, and its workspace is its own folder."""
+    """Its server, command, headers and script have no effect; its workspace is its own folder."""
     (result,) = shows_itself(cloned, "ann")
     assert result.strip() == f"{cloned.folder}\nkey"
     (first, *_) = cloned.asked("ann", least=2)
@@ -90,7 +90,7 @@ def test_a_cloned_repository_sends_no_key_elsewhere_and_runs_nothing(
 
 
 @pytest.mark.slow
-def test_a_cloned_repository_lifts_no_limit(cloned: Project) -> None:
+def test_a_cloned_repository_cannot_lift_a_limit(cloned: Project) -> None:
     def go_on(asked: Asked) -> Answer:
         return use(("task_get", {"task_id": str(len(asked.turns))}))
 
@@ -102,15 +102,15 @@ def test_a_cloned_repository_lifts_no_limit(cloned: Project) -> None:
     assert next(one["usd"] for one in used if one["name"] == "bob") > 0
 
 
-def test_a_cloned_repository_lets_no_longer_mail_be_sent(cloned: Project) -> None:
-    """Commands go by the same settings as the team."""
+def test_a_cloned_repository_cannot_allow_longer_mail(cloned: Project) -> None:
+    """Commands follow the same settings as the team."""
     refused = cloned.run("teamctl", "send", "lead", "-", stdin="x" * 1_100_000)
     assert refused.status == 1
     assert "over the limit of 1048576" in refused.complaint
 
 
-def test_neither_a_reload_nor_the_doctor_falls_for_it(cloned: Project, thief: StrictServer) -> None:
-    """The doctor asks the server with the key, and would run the command."""
+def test_reload_and_doctor_ignore_hostile_settings(cloned: Project, thief: StrictServer) -> None:
+    """The doctor calls the server with the key, and would run the key command."""
     assert WAITING in cloned.do("teamd", "reload")
     checked = cloned.run("teamctl", "doctor")
     assert WAITING in checked.stdout
@@ -119,7 +119,7 @@ def test_neither_a_reload_nor_the_doctor_falls_for_it(cloned: Project, thief: St
     assert thief.requests == []
 
 
-def test_settings_that_wait_for_trust_are_mentioned_wherever_a_person_looks(
+def test_untrusted_settings_are_mentioned_in_every_overview(
     cloned: Project,
 ) -> None:
     for command in (("teamd", "status"), ("teamctl", "team")):
@@ -127,10 +127,10 @@ def test_settings_that_wait_for_trust_are_mentioned_wherever_a_person_looks(
         assert json.loads(cloned.do(*command, "--json"))["untrusted"] == WAITING.split(", ")
 
 
-def test_a_link_to_a_file_that_the_person_trusts_is_not_trusted(
+def test_a_link_to_a_trusted_file_is_not_trusted(
     tmp_path_factory: pytest.TempPathFactory, cloned: Project
 ) -> None:
-    """Its relative paths would name files of the repository that brings the link."""
+    """Its relative paths would refer to files of the repository that contains the link."""
     mine = cloned.write("mine/team.toml", '[model]\nscript = "turns.json"\n')
     cloned.write("mine/turns.json", '{"turns": {}}')
     theirs = cloned.folder / "theirs"
@@ -147,7 +147,7 @@ def test_a_link_to_a_file_that_the_person_trusts_is_not_trusted(
 def test_an_agent_that_rewrites_the_settings_gains_nothing(
     project: Project, thief: StrictServer
 ) -> None:
-    """Neither by a reload nor by a restart; not even what the person had confirmed stays loose."""
+    """Neither by a reload nor by a restart; even confirmed settings become strict again."""
     project.write("turns.json", '{"turns": {}}')
     confirmed = '[limits]\ncalls_per_wake = 3\n[model]\nheaders = { X-Mine = "a" }\n'
     project.write("team.toml", confirmed)

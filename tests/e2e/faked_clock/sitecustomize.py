@@ -1,7 +1,7 @@
-"""Sleeps for so long instead of until a moment, which libfaketime answers with EINVAL.
+"""Make sleeps relative, since libfaketime answers absolute ones with EINVAL.
 
-Python sleeps by `clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME)`, so each of its sleeps would fail
-under libfaketime 0.9.10, as where two processes want the same lock.
+Python sleeps with `clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME)`, so each of its sleeps would
+fail under libfaketime 0.9.10, for example when two processes want the same lock.
 """
 
 from __future__ import annotations

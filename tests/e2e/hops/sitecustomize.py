@@ -1,9 +1,9 @@
-"""Records which functions of teamd a message passes at each station of its way.
+"""Record which functions of teamd a message passes at each station of its way.
 
 Python imports this module at the start of every process whose PYTHONPATH names its folder. A
 station is a call that hands the message on: a write or a read of a file in the team directory, a
-fork, a name for a process that waits for one, a task, the SDK's call of the model. With `HOPS` in
-the environment, each of them appends a line to that file: the station, and the functions of the
+fork, the assignment of a name to a spare process, a task, the SDK's call of the model. With `HOPS`
+in the environment, each call appends a line to that file: the station, and the functions of the
 program on the stack, outermost first.
 """
 
@@ -16,7 +16,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-_REPOSITORY = __file__.rpartition("/tests/")[0]  # which may be named `teamd` itself
+_REPOSITORY = __file__.rpartition("/tests/")[0]  # the repository may itself be named `teamd`
 _OURS = re.compile(re.escape(_REPOSITORY) + r"/((?:teamd|teamctl)/.*)\.py$")
 _FILES = re.compile(r"/\.team/(inbox|transcripts|config)|/(\.teamd-)")
 _SDK = "/anthropic/_base_client.py"
@@ -41,7 +41,7 @@ def _trace(frame: FrameType, event: str, argument: Any) -> None:
 
 
 def _path(fd: int) -> str:
-    with suppress(OSError):  # what a profiler raises ends it
+    with suppress(OSError):  # an exception in a profiler would disable it
         return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 -- of a descriptor
     return ""
 

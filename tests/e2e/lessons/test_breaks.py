@@ -1,4 +1,4 @@
-"""What breaks where an agent leads: its mail, its tokens, its memory, and its own end."""
+"""Failures specific to an agent as lead: its mail, its tokens, its memory, and its own end."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.waiting import wait_until
 SPAWN = ("spawn_teammate", {"name": "bob", "role": "tester", "prompt": "Wait."})
 
 
-def test_inbox_eats_no_mail_of_the_lead(project: Project) -> None:
-    """The lessons' `/inbox` drains what the agent that leads has still to read."""
+def test_the_inbox_command_does_not_take_mail_of_the_lead(project: Project) -> None:
+    """The lessons' `/inbox` drains mail that the leading agent has not read yet."""
     project.start()
     project.stage.play("lead", say("Here I am."))
     project.do("teamctl", "chat", "Hello.")
@@ -55,8 +55,8 @@ def test_mail_for_the_person_is_seen_after_the_agent_that_led_has_gone(project: 
     assert [[way["stage"] for way in found] for found in ways] == [["delivered"]] * 4
 
 
-def test_idle_notices_burn_no_tokens_of_the_lead(project: Project) -> None:
-    """Who is idle is so in the roster; nobody is written to."""
+def test_idle_teammates_cost_the_lead_no_tokens(project: Project) -> None:
+    """The roster shows that a teammate is idle; no mail is sent."""
     project.stage.act("lead", told(("Have him", use(SPAWN))))
     project.start()
     project.do("teamctl", "chat", "Have him.")
@@ -71,7 +71,7 @@ def test_idle_notices_burn_no_tokens_of_the_lead(project: Project) -> None:
 
 
 def test_an_idle_teammate_is_not_taken_for_dead(project: Project) -> None:
-    """The lead sees that it is idle, and another spawn wakes the same one."""
+    """The lead sees that it is idle, and another spawn wakes the same teammate."""
     project.start()
     project.stage.play("lead", use(SPAWN), say("So."))
     project.do("teamctl", "chat", "Have bob.")
@@ -87,8 +87,8 @@ def test_an_idle_teammate_is_not_taken_for_dead(project: Project) -> None:
     assert [m["name"] for m in members] == ["lead", "bob"]
 
 
-def test_the_compacted_lead_knows_its_team(project: Project) -> None:
-    """Whatever its summary leaves out, who is in the team is told beside it."""
+def test_the_lead_knows_its_team_after_a_compaction(project: Project) -> None:
+    """The members are listed next to the summary, which may leave them out."""
     project.start()
     project.stage.play("lead", use(SPAWN), say("So."), say("We talked."), say("I know them."))
     project.do("teamctl", "chat", "Have bob.")
@@ -101,8 +101,8 @@ def test_the_compacted_lead_knows_its_team(project: Project) -> None:
     assert "You are 'lead', role: lead, a member of the team 'default'" in heard
 
 
-def test_the_person_answers_for_the_agent_that_leads(project: Project) -> None:
-    """A plan goes to the agent; who is in front of it may still decide."""
+def test_the_person_can_answer_for_the_agent_that_leads(project: Project) -> None:
+    """A plan goes to the agent, but the person may still decide."""
     project.start()
     project.do("teamctl", "chat", "Hello.")
     plan = ("submit_plan", {"plan": "One step."})
@@ -123,7 +123,7 @@ def test_the_person_answers_for_the_agent_that_leads(project: Project) -> None:
 
 
 def test_the_person_is_told_when_the_lead_agent_fails(project: Project) -> None:
-    """Nobody else would: its own mail is read by nobody now."""
+    """Otherwise the failure would go unnoticed, since the agent no longer reads its mail."""
     project.write("team.toml", "[supervision]\ncrashes = 1\n")
     project.start()
     project.do("teamctl", "chat", "Hello.")
@@ -146,15 +146,17 @@ def test_the_person_is_told_when_the_lead_agent_fails(project: Project) -> None:
     assert project.do("teamctl", "chat", "Go on.") == "I am back.\n"
 
 
-def test_an_agent_that_leads_and_is_paused_says_so_and_goes_on(project: Project) -> None:
-    """A limit is the person's to raise."""
+def test_a_leading_agent_that_is_paused_says_so_and_continues_once_resumed(
+    project: Project,
+) -> None:
+    """Only the person can raise a limit."""
     project.write("team.toml", "[limits]\nteammate_tokens = 100\n")
     project.start()
     refused = project.run("teamctl", "chat", "Hello.")
     assert refused.status == 1
     assert "lead is paused" in refused.complaint
     assert "teammate_tokens" in refused.complaint
-    project.wait_for("lead", "paused")  # it says so to the chat first, and then to teamd
+    project.wait_for("lead", "paused")  # it tells the chat first, and then teamd
     assert "lead is paused: " in project.do("teamctl", "inbox")
     sent = project.run("teamctl", "send", "lead", "And now?")
     assert "lead is paused; the message waits" in sent.complaint

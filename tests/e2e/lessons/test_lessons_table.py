@@ -1,7 +1,7 @@
-"""The lessons' table, row by row, and what breaks in others: each has its test.
+"""The lessons' table: each row, and each known failure of other products, has its test.
 
-A row is shown by one test of its name, over real processes and the strict server; of what breaks,
-much is shown better by many kills or by counting system calls than by one story.
+A row is shown by one test with its name, over real processes and the strict server. Many of the
+failures are shown better by repeated kills or by counting system calls than by one story.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ BREAKS: Final = {
     ),
     "a typo in the name": ("test_a_refusal_is_one_sentence_and_writes_nothing",),
     "`/inbox`": (
-        "test_inbox_eats_no_mail_of_the_lead",
+        "test_the_inbox_command_does_not_take_mail_of_the_lead",
         "test_the_inbox_drains_only_the_persons_own_mail_and_keeps_what_was_read",
     ),
     "plan approval": (
@@ -91,13 +91,13 @@ COMPLAINTS: Final = {
         "test_a_killed_supervisor_takes_its_teammates_along",
         "test_no_process_outlives_teamd_and_its_teammates_killed_at_once",
     ),
-    "idle notices that burn the lead's tokens": ("test_idle_notices_burn_no_tokens_of_the_lead",),
+    "idle notices that burn the lead's tokens": ("test_idle_teammates_cost_the_lead_no_tokens",),
     "an idle teammate taken for dead and spawned again": (
         "test_an_idle_teammate_is_not_taken_for_dead",
         "test_a_waiting_teammate_is_not_stuck",
     ),
     "the compacted lead forgetting its team": (
-        "test_the_compacted_lead_knows_its_team",
+        "test_the_lead_knows_its_team_after_a_compaction",
         "test_a_compacted_teammate_does_not_forget_its_team",
     ),
     "'prompt is too long' bricking a teammate": (
@@ -119,13 +119,13 @@ def test_each_row_has_one_test_of_its_name(row: str) -> None:
 
 @pytest.mark.parametrize("what", [*BREAKS, *COMPLAINTS])
 def test_each_break_and_each_complaint_has_its_tests(what: str) -> None:
-    """Whoever renames one is reminded of what it stands for."""
+    """Fails if a test of the table is renamed, as a reminder of its purpose."""
     assert set((BREAKS | COMPLAINTS)[what]) <= set(_tests(TESTS))
 
 
 @cache
 def _tests(folder: Path) -> list[str]:
-    """The names of all tests in the files of a folder."""
+    """Return the names of all tests in a folder's files."""
     trees = (ast.parse(path.read_bytes()) for path in folder.rglob("test_*.py"))
     nodes = (node for tree in trees for node in tree.body)
     return [node.name for node in nodes if isinstance(node, ast.FunctionDef)]

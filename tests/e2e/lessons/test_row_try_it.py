@@ -11,7 +11,7 @@ from tests.waiting import wait_until
 
 
 def test_try_it(project: Project) -> None:
-    """The lines of the lessons, said to an agent that leads, and by a person."""
+    """The example prompts of the lessons, given to a leading agent and by a person."""
     spawn = "spawn_teammate"
     alice = {"name": "alice", "role": "coder", "prompt": "Send bob a message."}
     bob = {"name": "bob", "role": "tester", "prompt": "Wait for mail."}
@@ -74,7 +74,7 @@ def test_two_agree_on_an_api_without_the_lead(team: Project) -> None:
     for name in ("frontend", "backend"):
         team.wait_for(name, "idle")
         assert {m["from"] for r in team.records(name, "mail") for m in r["messages"]} == {
-            "lead",  # whose prompt began it
+            "lead",  # its prompt started the exchange
             "backend" if name == "frontend" else "frontend",
         }
     assert team.mail("lead") == ""

@@ -1,4 +1,4 @@
-"""Rows of the lessons' table about mail: how it is kept, delivered, and what there is of it."""
+"""Rows of the lessons' table about mail: storage, delivery, and kinds of messages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_mailbox(project: Project) -> None:
 
 
 def test_delivery(team: Project) -> None:
-    """The inbox is looked at before every model call; in idle the teammate wakes by mail."""
+    """The inbox is checked before every model call; mail wakes an idle teammate."""
 
     def dora(asked: Asked) -> Answer:
         calls = len(team.asked("dora"))
@@ -80,7 +80,7 @@ def test_delivery(team: Project) -> None:
 
 
 def test_messages(project: Project) -> None:
-    """`message`, `broadcast`, shutdown and plan with their answers; the set is open."""
+    """`message`, `broadcast`, shutdown and plan with their answers; other kinds may follow."""
 
     def reject(found: re.Match[str]) -> Answer:
         answer = {"request_id": found[1], "approve": False, "reason": "busy"}
@@ -123,7 +123,7 @@ def test_messages(project: Project) -> None:
 
 
 def test_broadcast(project: Project) -> None:
-    """Everybody but the sender, whether that is a teammate, an agent that leads, or the person."""
+    """Everyone but the sender, which may be a teammate, a leading agent, or the person."""
     lines = (
         ("Tell all", use(("broadcast", {"content": "From the agent."}))),
         ("From the agent|sent to", say("They know.")),

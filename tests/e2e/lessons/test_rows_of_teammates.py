@@ -1,4 +1,4 @@
-"""Rows of the lessons' table about one teammate: its life, what is known of it, and its bounds."""
+"""Rows of the lessons' table about a single teammate: its life, its records, and its limits."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_identity(team: Project) -> None:
 
 
 def test_rounds(team: Project) -> None:
-    """At most 50 model calls a wake by default; then idle, and said so."""
+    """At most 50 model calls per wake by default; then the teammate is idle and says so."""
     team.stage.act("rob", lambda asked: use(("task_get", {"task_id": str(len(asked.turns))})))
     team.do("teamctl", "spawn", "rob", "runner", "Run for ever.")
     wait_until(lambda: len(team.asked("rob")) >= 50, timeout_seconds=60, what="fifty calls")
@@ -108,8 +108,8 @@ def test_rounds(team: Project) -> None:
 
 
 def test_compaction(tmp_path: Path) -> None:
-    """Old results first, then a summary; all stays on disk; it still knows who it is."""
-    room = 8500  # tokens; a few results are kept, and those before them are worth clearing
+    """Old results go first, then a summary; the disk keeps all; the teammate knows its name."""
+    room = 8500  # tokens; a few results are kept, and earlier ones are worth clearing
     with stories.small(tmp_path, f"context_tokens = {room}", context_tokens=room) as project:
         project.stage.act("alice", stories.steps(20))
         project.start()
@@ -135,7 +135,7 @@ def test_compaction(tmp_path: Path) -> None:
 
 
 def test_shutdown(project: Project) -> None:
-    """Request, approval or rejection with a reason, out of its loop; also for a whole team."""
+    """Request, approval or rejection with a reason, in its own loop; also for a whole team."""
     project.start()
     project.stage.act("sid", answering("sid", (False, "in mid-task"), (True, "all is done")))
     at_work(project, "sid")
@@ -161,7 +161,7 @@ def test_shutdown(project: Project) -> None:
 
 
 def test_plans(team: Project) -> None:
-    """A teammate submits a plan, the lead rejects it with feedback, and approves the next."""
+    """A teammate submits a plan; the lead rejects it with feedback, and approves the next."""
     write = ("write_file", {"path": "mended", "content": "so"})
     lines = (
         (r"Mend it\.", use(write, ("submit_plan", {"plan": "Be quick."}))),

@@ -1,4 +1,4 @@
-"""Rows of the lessons' table about who leads, and about several teams."""
+"""Rows of the lessons' table about leads, and about several teams."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_several_teams(project: Project) -> None:
 
 
 def _deleted(project: Project) -> tuple[int, str]:
-    """Ask for the deletion while wanda works, and let her come to her next model call."""
+    """Ask for the deletion while wanda works, and let her reach her next model call."""
     inbox = project.folder / ".teams" / "web" / "inbox" / "wanda.jsonl"
     status, *texts = ask_at_work(project, "wanda", "delete", "web", inbox=inbox)
     said = "".join(texts)

@@ -1,4 +1,4 @@
-"""Rows of the lessons' table about tools: which there are for whom, and each used for real."""
+"""Rows of the lessons' table about tools: the tools of each role, each used for real."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.strict.exchange import Accepted
 from tests.strict.replies import Answer, Call, say, use
 from tests.waiting import wait_until
 
-FIXED_TOKENS: Final = 2100  # of tools and system prompt, which each request pays for
+FIXED_TOKENS: Final = 2100  # of tools and system prompt, paid with each request
 EVERYBODYS: Final[tuple[Call, ...]] = (
     ("bash", {"command": "echo made by bash > made"}),
     ("read_file", {"path": "made"}),
@@ -43,7 +43,7 @@ ANSWERS: Final = (
 
 
 def test_teammates_tools(project: Project) -> None:
-    """Bash, files, tasks, mail and what came to them: by name, by input, and each for real."""
+    """Bash, files, tasks, mail and later additions: each by name, by input, and used for real."""
     project.stage.act(
         "tom",
         told(
@@ -73,7 +73,7 @@ HOLD: Final = (
 
 @pytest.mark.slow
 def test_leads_tools(project: Project) -> None:
-    """Those, and whatever leads others: a story of one lead, one planner and another team."""
+    """The teammates' tools and those for leading, used by a lead, a planner and another team."""
     fetch = ("task", {"prompt": "Find the number."})
     later = ("task", {"prompt": "Find the number.", "background": True})
     wes = {"name": "wes", "role": "guard", "prompt": "Wait."}
@@ -168,13 +168,13 @@ def test_one_task_tool_three_modes(project: Project) -> None:
 
 
 def used(project: Project, name: str) -> set[str]:
-    """The tools that somebody has called."""
+    """Return the tools that a teammate has called."""
     replies = project.records(name, "reply")
     return {b["name"] for r in replies for b in r["content"] if b["type"] == "tool_use"}
 
 
 def _assert_used(project: Project, accepted: Accepted) -> None:
-    """Each of everybody's tools has answered as it should."""
+    """Check that each common tool has given the expected result."""
     results = accepted.asked.last_results[: len(EVERYBODYS)]
     assert [r.name for r in results] == [name for name, _ in EVERYBODYS]
     for result, words in zip(results, ANSWERS, strict=True):
@@ -187,7 +187,7 @@ def _assert_used(project: Project, accepted: Accepted) -> None:
 
 
 def _assert_it_leaves(project: Project, name: str) -> None:
-    """Somebody at work approves of its shutdown at its next model call."""
+    """Check that a working teammate approves its shutdown at its next model call."""
     asking = project.begin("teamctl", "shutdown", name, "--timeout", "50")
     wait_until(lambda: "shutdown_request" in project.mail(name), what="the request")
     project.write(f"go-{name}", "")
