@@ -27,9 +27,10 @@ _PERMISSIONS: Final = 0o777  # new content does not inherit setuid, as with writ
 def rewrite(path: Path, data: bytes, *, confirm: Callable[[], None] = lambda: None) -> None:
     """Replace a file's content; keep its owner, group, mode, extended attributes and hard links.
 
-    If possible, a new file with the same properties replaces the old one by a rename, so that
-    readers and crashes leave the old or the new content, never a part. Otherwise the content is
-    written into the file itself, and a reader or a crash can leave a part of it. This happens when:
+    If possible, a new file with the same properties replaces the old one by a rename. Readers see,
+    and crashes leave, the old or the new content, never a part. Otherwise the content is written
+    into the file itself, and a reader can see, or a crash can leave, a part of it. This happens
+    when:
 
     - the file has hard links: after a rename those would still have the old content;
     - its owner, group or attributes cannot be given to a new file: an ordinary user edits another

@@ -1,8 +1,8 @@
 """Open a team's files safely: regular files of this user, without hard or symbolic links.
 
-Otherwise a user who can write to a team directory, or who supplied it, could make a
-command read or write any file of this user, or block forever on a FIFO. Files are checked through
-the open descriptor. Folders are checked just before, since only this user can change them.
+Otherwise a user who can write to a team directory, or who supplied it, could make a command read or
+write any file of this user, or block forever on a FIFO. Files are checked through the open
+descriptor. Folders are checked just before, since only this user can change them.
 """
 
 from __future__ import annotations

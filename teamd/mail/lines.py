@@ -21,7 +21,7 @@ from teamd.errors import NotAMessage, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.messages import MAX_MESSAGE_BYTES, Message, moment_of, new_id
 
-# A whole line: a message may have any key.
+# Matches whole lines only, because a message may have any key.
 _MARKER: Final = re.compile(rb'{"taken_as": "([^"\\]*)"}\s*')
 _LONGEST_NAME: Final = 64  # a longer name is not a marker's
 # A marker between two newlines. The second newline is not consumed: another marker may follow it.

@@ -228,7 +228,7 @@ class MailRouter:
     def persons(self) -> list[Mailbox]:
         """Return the person's inboxes, with the current one last.
 
-        The other one may contain mail from a time when an agent led the team or did not.
+        The inbox `user` may still contain mail from when an agent led the team.
         """
         person = self.person()
         return [self.mailbox(name) for name in dict.fromkeys((USER, person))]

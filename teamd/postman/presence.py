@@ -233,7 +233,7 @@ class HostPresence:
         return found | ({self.name} if self._echoes >= _RETURNS else set())
 
     def left(self, host: str, boot: str, deadline: float, now: float) -> float | None:
-        """Return at least how many seconds of our clock remain until a deadline by another clock.
+        """Return a lower bound, by our clock, of the seconds until a deadline by another host's.
 
         It is `None` while that clock is unknown because this host has just started to hear it.
 
