@@ -43,7 +43,7 @@ from tests.waiting import until
 REST_SECONDS: Final = 300.0
 MINUTE: Final = 60.0
 HOUR: Final = 3600.0
-# the allowed delay of an attempt, including the ticks of the server's clock
+# The allowed delay of an attempt, including the ticks of the server's clock.
 SOON_SECONDS: Final = 5.0
 
 
@@ -172,7 +172,7 @@ class Busy:
     asked: Callable[[float], str]
 
     def strike(self, wire: Wire, exchange: Exchange) -> None:
-        """Send the error, with its end rounded up to a full second."""
+        """Send the error, with a second added to its end for rounding."""
         Status(self.status, retry_after=self.asked(self.end + 1)).strike(wire, exchange)
 
 
@@ -291,7 +291,7 @@ async def rest_through(
         assert end is not None, "it is tried again without a person"
         for left in ((end - time.time()) / 2, 30.0, 10.0):
             if told:
-                # mail is no reason to ask a server that has announced the end
+                # Mail does not make the teammate ask a server that has announced the end.
                 life.send("Are you there?")
             clock.leap(end - time.time() - left)
             await settle()

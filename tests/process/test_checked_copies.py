@@ -201,7 +201,7 @@ def test_planted_code_does_not_run_in_any_process_of_the_person(scene: Scene) ->
     for hook in ("pre-commit", "post-commit", "post-index-change", "reference-transaction"):
         path = scene.folder / ".git/hooks" / hook
         path.parent.mkdir(exist_ok=True)
-        # inside the sandbox it cannot write there
+        # Inside the sandbox the hook cannot write the mark.
         path.write_text(f"#!/bin/sh\ntouch {mark}\nexit 0\n")
         path.chmod(0o755)
     mend(scene)

@@ -116,7 +116,7 @@ def test_a_missing_key_is_reported_with_the_remedy(monkeypatch: pytest.MonkeyPat
 def test_a_key_that_does_not_fit_into_a_header_is_reported(
     monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
-    """For example from a file with Windows line ends.
+    """An env file may have Windows line ends.
 
     "Connection error." after ten tries is no help.
     """

@@ -137,7 +137,7 @@ def test_files_written_during_a_discard_are_still_there_or_kept(
 ) -> None:
     """A teammate keeps writing; each of its files can be read somewhere afterwards."""
     commit(copy.folder, "mine", a="mine\n")
-    discard(paths, "alice", force=True)  # creates changes that can be restored
+    discard(paths, "alice", force=True)  # this discard has a commit to undo
     ended = threading.Event()
     written: list[str] = []
 

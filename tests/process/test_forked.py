@@ -139,7 +139,7 @@ def test_a_teamd_started_by_a_forked_command_is_forked_too(project: Project) -> 
     project.do("teamd", "start")
     supervisor = project.supervisor
     assert psutil.Process(supervisor).ppid() == server().pid
-    # the spare process for the next teammate
+    # The spare process for the next teammate is a child too.
     ready = {one.pid for one in psutil.Process(supervisor).children()}
     assert {*project.survivors()} - ready == {supervisor}
     assert "teamd start --foreground --ready-fd" in project.survivors()[supervisor]

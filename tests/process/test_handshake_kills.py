@@ -35,7 +35,7 @@ BUSY: Final = "touch busy-{name}; until [ -e go-{name} ]; do sleep 0.1; done"
 REQUEST: Final = re.compile(r'type="shutdown_request" request_id="([^"]+)"')
 VICTIMS: Final = ("teammate", "supervisor", "teamctl")
 STEPS: Final = ("asked", "read", "answered")
-# with the answers: approve or reject
+# Each step with one answer: whether the teammate approves.
 SOME: Final = tuple(zip(STEPS, (True, False, True), strict=True))
 EVERY: Final = tuple(itertools.product(STEPS, (True, False)))
 
@@ -126,7 +126,7 @@ class Round:
             "teamctl": self.teamctl.pid,
         }
         if (pid := pids[self.victim]) is not None:
-            # a teammate that has answered may already have ended
+            # A teammate that has answered may already have ended.
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.killed = True
@@ -188,7 +188,7 @@ def test_every_handshake_ends_whichever_process_is_killed_at_whichever_step(
     told = [m["request_id"] for m in shown if m["type"] == "shutdown_response"]
     assert len(told) == len(set(told))
     assert json.loads(project.do("teamctl", "requests", "--json"))["requests"] == []
-    # after a kill of the supervisor they all wait for their timeouts at the same time
+    # After kills of the supervisor all commands wait for their timeouts at the same time.
     for one in rounds:
         one.status()
     ended = time.monotonic() - begun

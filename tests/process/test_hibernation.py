@@ -160,7 +160,7 @@ def test_a_hibernating_teammate_is_shut_down_and_spawned_like_any_other(sleepy: 
     spawn(sleepy, "fay")
     hibernated(sleepy, "fay", times=2)
     sleepy.do("teamctl", "spawn", "fay", "clerk", "Once more.", "--wait")
-    # an idle teammate shuts down without a model call
+    # An idle teammate shuts down without a model call.
     assert len(sleepy.asked("fay", least=3)) == 3
     hibernated(sleepy, "fay", times=3)
     killed = sleepy.run("teamctl", "shutdown", "fay", "--force")

@@ -121,7 +121,7 @@ def _log(paths: TeamPaths) -> Path:
 
 
 def _spread(found: Sequence[T], most: int | None) -> Sequence[T]:
-    """Return at most `most` elements, each from the middle of its section: the ends are boring."""
+    """Return at most `most` elements, each from the middle of its section, not its ends."""
     if most is None:
         return found
     step = max(1, -(-len(found) // most))

@@ -1,4 +1,4 @@
-"""Concurrent writers and restarting readers of one inbox: no message is lost, torn or reordered."""
+"""Many writers, restarting readers, one inbox: no message is lost, torn, doubled or reordered."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.e2e.harness import Project
 from tests.queues import PAIRS_CHECK, Worker, Yard, changes, go_on
 from tests.waiting import wait_until
 
-_WAIT_SHARE = 0.7  # share of skipped kills; without it, every kill would hit the begin of a merge
+_WAIT_SHARE = 0.7  # share of skipped kills; without it, every kill would hit the start of a merge
 
 
 def processes_below(pid: int) -> list[int]:

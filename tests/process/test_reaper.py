@@ -204,7 +204,7 @@ def test_a_command_that_stops_its_reaper_still_has_its_time_limit(folder: Path) 
     with asking(folder, "kill -STOP $PPID; setsid sleep 1000 & sleep 1000", 1) as asker:
         begun = time.monotonic()
         assert asker.said().startswith("[ended after 1 s, its time limit")
-        # the reaper continues, and need not be killed after 10 s
+        # The reaper continues, and need not be killed after 10 s.
         assert time.monotonic() - begun < 8
         assert marked(folder) == {}
 

@@ -35,9 +35,9 @@ def stuck(project: Project) -> bool:
 
 @pytest.mark.slow
 def test_a_teammate_stopped_at_work_is_reported_once_per_stop(project: Project) -> None:
-    """Without waiting for the hour of its command.
+    """The report does not wait for the hour of the command.
 
-    Afterwards it may continue as if nothing happened.
+    After the stop, the teammate may continue as if nothing had happened.
     """
     pid = in_a_command(project, REPORT)
     for episode in (1, 2):

@@ -65,7 +65,7 @@ def test_exactly_one_of_several_simultaneous_starts_runs(project: Project) -> No
             assert errors.count("\n") == 1
     served = {pid for pid, line in project.survivors().items() if "--foreground" in line}
     assert project.supervisor is not None
-    # the spare process for the next teammate
+    # The spare process for the next teammate is a child too.
     ready = {one.pid for one in psutil.Process(project.supervisor).children()}
     assert served - ready == {project.supervisor}
 
@@ -129,7 +129,7 @@ def test_the_supervisor_outlives_the_terminal_that_started_it(project: Project) 
     pid = project.wait_for("ann", "idle")["pid"]
     os.close(master)
     assert session.wait(20) == -signal.SIGHUP
-    # a Ctrl-C there does not reach it either
+    # A Ctrl-C in the terminal does not reach its session either.
     assert os.getsid(project.supervisor) == project.supervisor
     assert project.do("teamctl", "spawn", "ann", "coder", "Still there?", "--wait")
     assert project.wait_for("ann", "idle")["pid"] == pid

@@ -131,7 +131,7 @@ def test_top_uses_at_most_one_percent_of_a_core_for_100_resting_teammates(paths:
 
 
 def test_a_flood_of_messages_does_not_fill_the_memory(paths: TeamPaths) -> None:
-    """Show an inbox and a conversation while each gets 100 messages a second."""
+    """Show a conversation that gets 100 messages a second."""
     member = {"name": "alice", "role": "coder", "status": "working"}
     paths.config.write_text(json.dumps({"team_name": "default", "members": [member]}))
     with opened(paths) as screen:

@@ -182,7 +182,7 @@ def test_reading_pages_leaves_every_inbox_unchanged(server: Server, project: Pro
 
 
 def test_the_events_match_team_json_and_resume(server: Server, project: Project) -> None:
-    # a second reader, so that the server keeps its events
+    # The second reader makes the server keep its events.
     with server.opened("/api/events") as held:
         next(events(held))
         with server.opened("/api/events") as stream:

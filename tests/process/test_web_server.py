@@ -134,7 +134,7 @@ def test_a_socket_file_is_accessible_to_its_owner_only(project: Project) -> None
     project.enlist("alice")
     file = project.folder / "page.sock"
     with served(project, "--socket", str(file)) as server:
-        # the host that a browser sends with `ssh -L 8080:page.sock`
+        # A browser sends this host with `ssh -L 8080:page.sock`.
         assert server.host == "127.0.0.1:8080"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         asked = f"GET /api/session HTTP/1.0\r\nHost: {server.host}\r\n"

@@ -61,7 +61,7 @@ class Send:
         return "send"
 
     def check(self, paths: TeamPaths, ended: Ended, injection: Injection) -> None:
-        """Check that the mail is there if it was acknowledged, and else only if it was late."""
+        """Check that acknowledged mail is there, and other mail at most after a late failure."""
         well = ended.check(injection)
         found = conversation(paths)
         if well:
@@ -141,7 +141,7 @@ class RosterWrite:
         return "roster write"
 
     def check(self, paths: TeamPaths, ended: Ended, injection: Injection) -> None:
-        """Check that the change is written if it was acknowledged, and else only if it was late."""
+        """Check that an acknowledged change is there, and another at most after a late failure."""
         well = ended.check(injection)
         turns = Roster(paths).read().get("bob").turns
         if well:

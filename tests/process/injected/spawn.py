@@ -21,7 +21,7 @@ from tests.process.injected.operations import enlist
 from tests.waiting import wait_until
 
 SUPERVISE: Final = HERE / "supervise.py"
-# in the answer to a request that a killed supervisor had taken
+# Part of the answer to a request that a killed supervisor had taken.
 UNKNOWN: Final = "whether it was done"
 _LONG_SECONDS: Final = 600.0
 

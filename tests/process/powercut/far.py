@@ -92,7 +92,7 @@ def _receive(paths: TeamPaths, contents: Sequence[str], to: str) -> None:
 
 
 def settle(links: Links, last: int = 0) -> HelloFrame:
-    """Answer the first question of the postman, as a host without any mail."""
+    """Answer the postman's first frame as a host that has received no mail yet."""
     links.start([FAR])
     links.connected(0.0)
     said: dict[str, Any] = json.loads(links.sent()[0][1])
@@ -108,7 +108,7 @@ def settle(links: Links, last: int = 0) -> HelloFrame:
 
 def _links(paths: TeamPaths) -> Links:
     HostPlaces(paths).create()
-    # lines are removed from the outbox once they take up much of that
+    # Confirmed lines are removed from the outbox once they take up much of this size.
     hosts = HostSettings(name="h1", outbox_bytes=2048)
     settings = replace(Settings(), hosts=hosts)
     journal = Journal(paths.log("postman"), "postman")

@@ -208,7 +208,7 @@ class Judge:
     def _hear_senders(self) -> None:
         """Record all mail that was reported as sent.
 
-        For agents, the reports in their transcripts.
+        The transcripts of agents contain these reports.
         """
         for records in self._records.values():
             calls: dict[str, Any] = {}

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 _DIRECTLY = ("fsync", "fdatasync")
 SYNCS = (*_DIRECTLY, "sync", "sync_directory", "sync_names", "make_durable", "make_safe_directory")
-# functions of `files` that write and sync
+# Functions of `files` that write and sync.
 WRITES = ("append", "append_alone", "replace", "replace_by_parts")
 _OURS = re.compile(r"/(team(?:d|ctl)/.*)")
-# the first also covers `.teams/` and files that are written aside
+# The first entry also covers `.teams/` and files that are written aside.
 _RECORDED = (".team", "team.toml", "deep")
 
 _ASKED = {*SYNCS, *WRITES, "append_locked", "_write_named", "_write_aside"}
