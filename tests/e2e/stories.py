@@ -31,7 +31,7 @@ from tests.strict.faults import (
 from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
 
-SPOILT_FILE: Final = "spoilt"  # made by whoever runs half a call
+SPOILT_FILE: Final = "spoilt"  # written by a client that runs half a call
 HALF: Final = use(("bash", {"command": f"touch {SPOILT_FILE}"}))
 TRACES: Final = (SPOILT.text, SPOILT_FILE)
 TURNS_A_WAKE: Final = 4
@@ -60,10 +60,10 @@ _MAKERS: Final[tuple[Callable[[], Fault], ...]] = (
 
 
 class Weather(Plan):
-    """The faults that each turn meets; a turn that was lost on its way is served again.
+    """The faults for each turn; if a turn is lost on its way, its retry succeeds.
 
     Attributes:
-        struck: how often each kind did.
+        struck: how often each kind was used.
     """
 
     def __init__(self, seed: str) -> None:
@@ -73,7 +73,7 @@ class Weather(Plan):
         self.struck: Counter[str] = Counter()
 
     def take(self, asked: Asked) -> Fault | None:
-        """Return the fault that this request meets."""
+        """Return the fault for this request."""
         with self._lock:
             turn = asked.name, turn_of(asked)
             if turn not in self._coming:
@@ -87,7 +87,7 @@ class Weather(Plan):
 
     @property
     def left(self) -> int:
-        """How many of the drawn faults no request has met."""
+        """The number of drawn faults that have not been used."""
         with self._lock:
             return sum(map(len, self._coming.values()))
 
@@ -96,23 +96,23 @@ class Weather(Plan):
         faults: list[Fault] = []
         for _ in range(chance.randrange(_MOST_IN_A_ROW + 1)):
             faults.append(chance.choice(_MAKERS)())
-            if isinstance(faults[-1], Cut | Malformed):  # two of these in a row are a pause
+            if isinstance(faults[-1], Cut | Malformed):  # two of these in a row cause a pause
                 faults.append(Status(503))
         return [*faults, Trickle()] if chance.random() < 0.2 else faults
 
 
 def turn_of(asked: Asked) -> int:
-    """Which of a teammate's turns is asked for, counted from 0."""
+    """Return the number of the requested turn of a teammate, counted from 0."""
     return sum(turn.role == "assistant" for turn in asked.turns)
 
 
 def words(name: str, turn: int) -> str:
-    """The words of a teammate in this turn only."""
+    """Return a teammate's words that occur only in this turn."""
     return f"{name} has come to turn {turn}."
 
 
 def play(asked: Asked) -> Answer:
-    """A wake: a command, a mail to the lead, both at once, and the end."""
+    """Play a wake: a command, mail to the lead, both at once, and the end."""
     name, turn = asked.name, turn_of(asked)
     mark = f"{name}-{turn}"
     bash = ("bash", {"command": f"echo {mark} >> done"})
@@ -121,9 +121,9 @@ def play(asked: Asked) -> Answer:
     return say(words(name, turn), calls=calls)
 
 
-# The contract's table, grown by a command's `description?`, by `role?` of a task, by jobs that are
-# all listed without a `job_id`, and by an agent that leads, which answers a shutdown_request as
-# everybody does, and interrupts and pauses those that it leads.
+# The contract's table with these additions: a command's `description?`, a task's `role?`, jobs that
+# are all listed without a `job_id`, and a leading agent, which answers a shutdown_request as every
+# teammate does, and interrupts and pauses its teammates.
 ALL: Final = {
     "bash": "command timeout? description?",
     "read_file": "path offset? limit?",
@@ -159,7 +159,7 @@ LEAD: Final = ALL | {
 
 
 def inputs(accepted: Accepted) -> dict[str, str]:
-    """The tools that the server was sent, each with its inputs as the contract writes them."""
+    """Return the tools that the server received, with their inputs in the contract's notation."""
     found = {}
     for tool in accepted.body["tools"]:
         schema = tool["input_schema"]
@@ -171,7 +171,7 @@ def inputs(accepted: Accepted) -> dict[str, str]:
 
 
 def _in_order(found: str, wanted: str) -> str:
-    """The same inputs in the contract's order, which is of no account."""
+    """Return the same inputs in the contract's order, since the order does not matter."""
     return wanted if set(found.split()) == set(wanted.split()) else found
 
 
@@ -190,16 +190,16 @@ def ask_at_work(
 ) -> tuple[int, str, str]:
     """Ask a working teammate to shut down, and end its work once the request waits.
 
-    Asked between two pieces of work, it would answer at once, with the next model call.
+    Without work, it would answer at once, with the next model call.
 
     Args:
         team: where the command runs.
         name: the teammate at work.
         command: the words after `teamctl` that ask for the shutdown.
-        inbox: where the request waits; by default the one of this team.
+        inbox: where the request waits; by default this team's inbox.
 
     Returns:
-        Its exit code, and what it wrote to stdout and stderr.
+        Its exit code, stdout and stderr.
     """
     busy, pipe = team.folder / f"busy-{name}", subprocess.PIPE
     inbox = inbox or team.paths.inbox(name)
@@ -213,7 +213,7 @@ def ask_at_work(
 
 
 def answering(name: str, *verdicts: tuple[bool, str]) -> Model:
-    """A model that works, and answers requests to shut down with these, one each."""
+    """Return a model that works, and answers shutdown requests with these verdicts, one each."""
     left = list(verdicts)
 
     def model(asked: Asked) -> Answer:
@@ -227,7 +227,7 @@ def answering(name: str, *verdicts: tuple[bool, str]) -> Model:
     return model
 
 
-CONTEXT = 6000  # tokens; tools and system prompt take a good third of them
+CONTEXT = 6000  # tokens; tools and system prompt take over a third of them
 TASK = "Do every step, one command each. The password is XYZZY; mail it to lead in the end."
 STEP = re.compile(r"(?:step|through) (\d+)\b")
 OUTPUT_BYTES = 3000
@@ -256,7 +256,7 @@ def demands(asked: Asked) -> bool:
 
 
 def steps(last: int) -> Model:
-    """Do the steps, counting those done only by the conversation."""
+    """Return a model that does the steps, counting only those that are in the conversation."""
 
     def answer(asked: Asked) -> Answer:
         heard = asked.heard
@@ -280,7 +280,7 @@ def first_text(accepted: Accepted) -> str:
 
 
 def summarised(project: Project) -> list[Accepted]:
-    """Alice's requests that begin with a summary."""
+    """Return alice's requests that begin with a summary."""
     return [one for one in project.asked("alice") if "<summary>" in first_text(one)]
 
 
@@ -291,8 +291,8 @@ def told(*lines: Line) -> Model:
     """Return a model that says its lines in order, each once, when a pattern matches.
 
     Args:
-        lines: a pattern and what is answered as soon as the conversation holds it; a function
-            is given the last place that does. Whoever waits for its next line ends its turn.
+        lines: a pattern and the answer once the conversation matches it; a function gets the last
+            match. A teammate ends its turn until the next pattern matches.
     """
     left = deque(lines)
     lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""A terminal with a command in it: keys go in, the screen comes out."""
+"""A terminal that runs a command: tests type keys and read the screen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 
 
 class Multiplexer:
-    """One window of a tmux server of its own.
+    """One window of a separate tmux server.
 
     Args:
         project: where the command runs.
@@ -35,7 +35,7 @@ class Multiplexer:
         return self._do("capture-pane", "-p")
 
     def sees(self, words: str, *, timeout_seconds: float = 20) -> None:
-        """Wait until that is on the screen."""
+        """Wait until a text is on the screen."""
         wait_until(lambda: words in self.shown, timeout_seconds=timeout_seconds, what=repr(words))
 
     def misses(self, words: str) -> None:
@@ -51,7 +51,6 @@ class Multiplexer:
         self._do("send-keys", "-l", words)
 
     def resize(self, columns: int, lines: int) -> None:
-        """Give the window another size."""
         self._do("resize-window", "-x", str(columns), "-y", str(lines))
 
     @property
@@ -75,7 +74,7 @@ class Multiplexer:
         wait_until(lambda: not any("teamctl top" in one for one in left().values()), what="its end")
 
     def _do(self, *words: str) -> str:
-        # Without a server of the person's: TMUX would name it.
+        # Without TMUX, which would refer to the person's own server.
         environment = {**self._project.environment, "TERM": "screen-256color", "LC_ALL": "C.UTF-8"}
         argv = ("tmux", "-u", "-S", self._socket, *words)
         done = subprocess.run(
@@ -118,7 +117,9 @@ class Terminal:
     def __init__(self, project: Project, *argv: str, **options: Any) -> None:
         self._mine, theirs = pty.openpty()
         os.set_blocking(self._mine, False)
-        project.environment["PROMPT_TOOLKIT_NO_CPR"] = "1"  # nobody answers where the cursor is
+        project.environment["PROMPT_TOOLKIT_NO_CPR"] = (
+            "1"  # this terminal does not report its cursor position
+        )
         self.process: subprocess.Popen[str] = project.begin(
             *(argv or ("teamctl", "chat")),
             **{"stdin": theirs, "stdout": theirs, "stderr": theirs, **options},
@@ -134,7 +135,7 @@ class Terminal:
 
     @property
     def raw(self) -> bytes:
-        """All that was shown so far, as it came."""
+        """All output so far, unchanged."""
         try:
             while part := os.read(self._mine, 1 << 16):
                 self._raw += part
@@ -144,17 +145,17 @@ class Terminal:
 
     @property
     def rings(self) -> int:
-        """How often the bell rang; a BEL that ends a control sequence does not count."""
+        """Return how often the bell rang; a BEL that ends a control sequence does not count."""
         return _ESCAPES.sub("", self.raw.decode(errors="replace")).count("\a")
 
     def sees(self, words: str) -> None:
-        """Wait until that is shown."""
+        """Wait until a text has been shown."""
         wait_until(lambda: words in self.shown, what=f"{words!r} is shown")
 
     def asks_after(self, words: str) -> None:
-        """Wait until a line can be typed after that was shown.
+        """Wait until the prompt accepts input after a text has been shown.
 
-        A Ctrl-D that is typed before is lost: the terminal takes it for itself.
+        A Ctrl-D that is typed earlier is lost: the terminal driver takes it.
         """
         wait_until(lambda: "\n>" in self.shown.rpartition(words)[2], what=f"> after {words!r}")
 
@@ -163,5 +164,4 @@ class Terminal:
         os.write(self._mine, keys)
 
     def close(self) -> None:
-        """Let the terminal go."""
         os.close(self._mine)

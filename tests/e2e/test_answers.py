@@ -1,4 +1,4 @@
-"""Requests are answered by the name of who waits, too; a rejection has a reason."""
+"""Requests can also be answered by the name of the waiting teammate; a rejection has a reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.strict.replies import say, use
 
 
 def asks(project: Project, name: str, times: int = 1) -> None:
-    """Spawn somebody that submits a plan and waits."""
+    """Spawn a teammate that submits plans and waits."""
     plans = [use(("submit_plan", {"plan": "This."})) for _ in range(times)]
     project.stage.play(name, *plans, say("I wait."), say("I go on."))
     project.do("teamctl", "spawn", name, "coder", "Go.", "--plan", "--wait")
@@ -38,10 +38,10 @@ def test_a_request_is_answered_by_the_name_of_the_waiting_teammate(team: Project
 
 
 @pytest.mark.slow
-def test_a_teammate_that_asks_for_nothing_is_named_with_its_state_and_the_next_step(
+def test_answering_a_teammate_without_a_request_names_its_state_and_the_next_step(
     project: Project,
 ) -> None:
-    """`no request` alone left open whether it works, rests or has ended, and who does wait."""
+    """`no request` alone did not say whether it works, rests or has ended, or who does wait."""
     project.enlist("bead", "ann")
     approvals = Approvals(project.paths, MailRouter(project.paths, durable=False, max_bytes=10_000))
 
@@ -66,7 +66,7 @@ def test_a_teammate_that_asks_for_nothing_is_named_with_its_state_and_the_next_s
     plan: dict[str, Any] = {"type": Kind.PLAN, "content": "This.", "asked": time.time()}
     approvals.ask(Approval(id="bead1234", asker="ann", to="lead", **plan))
     assert refused().endswith("; open are those of ann (plan bead1234)")
-    assert approvals.match("bead1234").is_open  # though its id begins with the name
+    assert approvals.match("bead1234").is_open  # even though its id begins with the name
     approvals.ask(Approval(id="f00d", asker="bead", to="ann", **plan))
     assert refused().startswith("bead waits for ann to answer its plan, not for you; open are")
 

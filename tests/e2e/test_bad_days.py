@@ -1,6 +1,6 @@
-"""Bad days of a machine: logs moved away, a disk that is read-only, nothing left to open or fork.
+"""A machine's bad days: logs moved away, a read-only disk, no descriptors or processes left.
 
-Whoever runs lives on, and goes on by itself when the day is over.
+Running processes survive, and continue on their own afterwards.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ FORKS: Final = "clone,clone3,fork,vfork"
 needs_chattr = pytest.mark.skipif(shutil.which("chattr") is None, reason="chattr is not installed")
 
 
-def test_logs_that_are_moved_away_are_begun_anew(project: Project) -> None:
-    """As logrotate does it, which knows nothing of the program."""
+def test_logs_that_are_moved_away_are_opened_again(project: Project) -> None:
+    """Logrotate moves them without telling the program."""
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     pid = project.wait_for("ann", "idle")["pid"]
@@ -51,11 +51,11 @@ def test_logs_that_are_moved_away_are_begun_anew(project: Project) -> None:
 
 @contextmanager
 def immutable(root: Path, *, inside: bool = True) -> Iterator[None]:
-    """Nothing in a folder can be changed, as on a disk that was remounted after a fault.
+    """Make a folder unchangeable, as on a disk that was remounted read-only after a fault.
 
     Args:
         root: the folder.
-        inside: whether that goes for what is in its folders, too.
+        inside: whether to include its subfolders.
     """
     there = [str(root), *(str(path) for path in root.rglob("*") if inside)]
     changed = subprocess.run(["chattr", "+i", *there], capture_output=True, text=True, check=False)
@@ -68,9 +68,9 @@ def immutable(root: Path, *, inside: bool = True) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_it_starts_leaves_nothing_running(project: Project) -> None:
+def test_ctrl_c_during_the_start_leaves_no_process(project: Project) -> None:
     project.paths.create()
-    with locks.locked(project.paths.config_lock):  # it gets no further
+    with locks.locked(project.paths.config_lock):  # it waits here
         starting = project.begin("teamd", "start", installed=True)
         wait_until(lambda: pidfile.supervisor(project.paths) is not None, what="it has begun")
         there = pidfile.supervisor(project.paths)
@@ -82,7 +82,7 @@ def test_ctrl_c_while_it_starts_leaves_nothing_running(project: Project) -> None
 
 @pytest.mark.slow
 @needs_chattr
-def test_a_team_directory_that_becomes_read_only_is_reported_and_survived(project: Project) -> None:
+def test_a_read_only_team_directory_is_reported_and_survived(project: Project) -> None:
     pid = project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     idle = project.wait_for("ann", "idle")["pid"]
@@ -109,8 +109,8 @@ def test_a_team_directory_that_becomes_read_only_is_reported_and_survived(projec
 
 
 @needs_chattr
-def test_an_answer_that_cannot_be_written_comes_once_it_can(project: Project) -> None:
-    """Else its asker waits in vain, and thinks that nothing was done."""
+def test_an_answer_that_cannot_be_written_is_delivered_later(project: Project) -> None:
+    """Otherwise the caller waits in vain, and assumes that nothing was done."""
     project.start()
     with immutable(project.paths.replies):
         spawn = project.begin("teamctl", "spawn", "ann", "coder", "Go.")
@@ -121,7 +121,7 @@ def test_an_answer_that_cannot_be_written_comes_once_it_can(project: Project) ->
 
 @contextmanager
 def descriptors(pid: int, spare: int) -> Iterator[None]:
-    """A process can open no more than so many files besides those that it has open."""
+    """Limit a process to so many files besides those that it has open."""
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     highest = max(int(fd.name) for fd in Path(f"/proc/{pid}/fd").iterdir())
     free = highest + 1 - len(list(Path(f"/proc/{pid}/fd").iterdir()))
@@ -134,7 +134,9 @@ def descriptors(pid: int, spare: int) -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spare", [-5, 0, 2, 4])
-def test_without_descriptors_teamd_neither_dies_nor_spins(project: Project, spare: int) -> None:
+def test_teamd_without_free_descriptors_neither_dies_nor_spins(
+    project: Project, spare: int
+) -> None:
     pid = project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     killed = project.wait_for("ann", "idle")["pid"]
@@ -142,7 +144,7 @@ def test_without_descriptors_teamd_neither_dies_nor_spins(project: Project, spar
         used = sum(psutil.Process(pid).cpu_times()[:2])
         spawn = project.begin("teamctl", "spawn", "bob", "coder", "Go.", "--wait")
         os.kill(killed, signal.SIGKILL)
-        time.sleep(2)  # what is measured, not what is waited for
+        time.sleep(2)  # the period of the measurement
         used = sum(psutil.Process(pid).cpu_times()[:2]) - used
         assert used < 0.5, "two seconds without descriptors"
     assert project.supervisor == pid
@@ -157,7 +159,7 @@ def test_without_descriptors_teamd_neither_dies_nor_spins(project: Project, spar
 
 @contextmanager
 def no_forks(pid: int) -> Iterator[None]:
-    """A process cannot have children: the machine has no processes left."""
+    """Stop a process from creating children, as if the machine had no processes left."""
     inject = f"inject={FORKS}:error=EAGAIN"
     argv = [str(STRACE), "-p", str(pid), "-e", f"trace={FORKS}", "-e", inject, "-o", "/dev/null"]
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as tracing:
@@ -172,7 +174,7 @@ def no_forks(pid: int) -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.strace
-def test_without_processes_a_teammate_waits_and_starts_by_itself(project: Project) -> None:
+def test_a_teammate_starts_without_help_once_processes_are_available(project: Project) -> None:
     pid = project.start()
     with no_forks(pid):
         spawned = project.run("teamctl", "spawn", "ann", "coder", "Go.")
@@ -205,8 +207,8 @@ def test_a_teammate_that_cannot_fork_gets_a_tool_error(project: Project) -> None
 
 @pytest.mark.slow
 @needs_chattr
-def test_a_refused_spawn_is_not_done_all_the_same(project: Project) -> None:
-    """Whoever repeats it then has it done once."""
+def test_a_refused_spawn_has_no_effect(project: Project) -> None:
+    """After a repeat, the work is done once."""
     turn = (use(("bash", {"command": "echo deployed >> deployed"})), say("Done."))
     project.stage.play("ann", say("Ready."), *turn, *turn)
     project.start()
@@ -228,8 +230,8 @@ def test_a_refused_spawn_is_not_done_all_the_same(project: Project) -> None:
 
 @pytest.mark.slow
 @needs_chattr
-def test_nothing_is_reported_as_done_before_the_roster_says_so(project: Project) -> None:
-    """A power cut would bring back who was said to be shut down."""
+def test_nothing_is_reported_as_done_before_the_roster_is_written(project: Project) -> None:
+    """Otherwise a power cut could bring back a teammate that was reported as shut down."""
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     project.wait_for("ann", "idle")
@@ -244,7 +246,7 @@ def test_nothing_is_reported_as_done_before_the_roster_says_so(project: Project)
 
 
 def crash(project: Project, name: str, *, times: int) -> None:
-    """Kill a teammate's process, and the one that takes its place."""
+    """Kill a teammate's process, and then its successors, so many times in all."""
     for _ in range(times):
         wait_until(lambda: project.member(name)["pid"], what="it has a process")
         pid = project.member(name)["pid"]
@@ -258,7 +260,7 @@ def _is_gone(project: Project, name: str, pid: int) -> bool:
 
 @pytest.mark.slow
 def test_notices_to_the_lead_survive_a_locked_inbox_and_a_kill(project: Project) -> None:
-    """A teammate that waits, and one that has failed, would wait for ever with nobody told."""
+    """Otherwise a waiting and a failed teammate would wait for ever, unnoticed."""
     project.write("team.toml", "[limits]\ncalls_per_wake = 2\n[supervision]\ncrashes = 1\n")
     project.stage.act("ann", lambda _: use(("read_inbox", {})))
     project.start()
@@ -279,8 +281,8 @@ def test_notices_to_the_lead_survive_a_locked_inbox_and_a_kill(project: Project)
 
 
 @pytest.mark.slow
-def test_a_small_limit_for_mail_keeps_nothing_from_the_lead(project: Project) -> None:
-    """And ends no supervisor: what it says of a teammate was too long for its own settings."""
+def test_a_small_limit_for_mail_does_not_stop_notices_to_the_lead(project: Project) -> None:
+    """Nor the supervisor, whose notice about a teammate exceeded its own limit."""
     project.write("team.toml", "[mail]\nmax_message_bytes = 200\n[supervision]\ncrashes = 1\n")
     pid = project.start()
     project.do("teamctl", "spawn", "bob", "coder", "Go.", "--wait")

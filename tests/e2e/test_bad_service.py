@@ -1,4 +1,4 @@
-"""A model's service that fails, in any way and order, costs time and never a turn."""
+"""Failures of a model's service, in any kind and order, cost time and never a turn."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from tests.waiting import wait_until
 
 SEED_VARIABLE: Final = "TEAMD_FAULTS_SEED"
 NAMES: Final = ("alice", "bob", "carol")
-# A server that is silent for two seconds is given up on; the waits in between are not the matter.
-# Each call that breaks off counts with all that it may have cost: hundreds reach a day's limit.
+# The client gives up on a server that is silent for two seconds; the waits between tries are not
+# under test. Each call that breaks off is charged at its highest possible cost; hundreds would
+# reach a daily limit.
 HASTY: Final = """\
 [model]
 timeout_seconds = 2
@@ -42,9 +43,9 @@ team_usd_per_day = 1000000.0
 def test_faults_in_any_order_cost_time_and_never_a_turn(
     project: Project, seed: str, wakes: int
 ) -> None:
-    """Each turn is played, in order and once, and of a broken stream nothing is left anywhere.
+    """Each turn is played once and in order, and broken streams leave no trace.
 
-    The server refuses nothing: the end of `project` looks.
+    The fixture `project` checks that the server has refused nothing.
     """
     seed = os.environ.get(SEED_VARIABLE, seed)
     print(f"{SEED_VARIABLE}={seed}")  # noqa: T201
@@ -76,13 +77,13 @@ def test_faults_in_any_order_cost_time_and_never_a_turn(
 
 
 def marks(turns: range, kinds: tuple[int, ...]) -> list[str]:
-    """What is left by those turns of a wake that do something of a kind."""
+    """Return the marks left by those turns of a wake that do one of these kinds of work."""
     mine = [turn for turn in turns if turn % TURNS_A_WAKE in kinds]
     return sorted(f"{name}-{turn}" for name in NAMES for turn in mine)
 
 
 def assert_played(project: Project, name: str, turns: range, mail: list[str]) -> None:
-    """A transcript holds each turn once and in order, all mail once, and no trace of more."""
+    """Check that a transcript has each turn once in order, all mail once, and no fault's traces."""
     replies = project.records(name, "reply")
     assert [text_in(reply["content"]) for reply in replies] == [words(name, t) for t in turns]
     delivered = [m["content"] for r in project.records(name, "mail") for m in r["messages"]]
@@ -100,8 +101,8 @@ def text_in(content: list[dict[str, Any]]) -> str:
 
 
 @pytest.mark.slow
-def test_a_teammate_killed_while_it_waits_for_another_try_loses_no_turn(project: Project) -> None:
-    """The service asked for a minute: that is cut to two seconds; the new process waits, too."""
+def test_a_teammate_killed_while_it_waits_to_retry_loses_no_turn(project: Project) -> None:
+    """The service asked for a minute, which is cut to two seconds; the new process waits, too."""
     project.server.faults.push(Status(429, retry_after=60))
     project.write("team.toml", "[model]\nretry_seconds = 2\n")
     project.start()
@@ -109,7 +110,7 @@ def test_a_teammate_killed_while_it_waits_for_another_try_loses_no_turn(project:
     wait_until(lambda: project.log("ann", "model call failed, trying again"), what="ann waits")
     (told,) = project.log("ann", "model call failed, trying again")
     assert 2 <= told["seconds"] <= 3
-    assert (told["attempt"], told["attempts"]) == (2, 10)  # as `chat` and `transcript -f` say it
+    assert (told["attempt"], told["attempts"]) == (2, 10)  # as `chat` and `transcript -f` show it
     os.kill(project.member("ann")["pid"], signal.SIGKILL)
     project.wait_for("ann", "idle", turns=1)
     assert len(project.asked("ann")) == 2
@@ -120,7 +121,7 @@ def test_a_teammate_killed_while_it_waits_for_another_try_loses_no_turn(project:
 
 
 @pytest.mark.slow
-def test_a_teammate_waiting_for_a_retry_is_ended_at_once_and_resumed(project: Project) -> None:
+def test_a_teammate_waiting_to_retry_is_stopped_at_once_and_resumed(project: Project) -> None:
     project.server.faults.push(Status(529, retry_after=59))
     project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Go.")
@@ -132,8 +133,8 @@ def test_a_teammate_waiting_for_a_retry_is_ended_at_once_and_resumed(project: Pr
 
 
 @pytest.mark.slow
-def test_an_outage_is_reported_once_and_ends_by_itself(project: Project) -> None:
-    """However the service fails from try to try; nobody wants a mail for each of them."""
+def test_an_outage_is_reported_once_and_ends_on_its_own(project: Project) -> None:
+    """Even if the error differs from try to try; one mail is enough."""
     failures = (Status(529), Status(500), Status(502, html=True), Reset(), ErrorEvent())
     project.server.faults.push(*failures, *failures)
     project.write("team.toml", "[model]\nattempts = 2\nretry_seconds = 0.01\nrest_seconds = 1\n")
@@ -150,7 +151,7 @@ def test_an_outage_is_reported_once_and_ends_by_itself(project: Project) -> None
     assert "answered 500" in told["content"]
 
 
-def test_a_wait_that_the_service_asks_for_is_kept_unless_a_person_resumes(
+def test_a_pause_that_the_service_asks_for_is_kept_unless_a_person_resumes(
     project: Project,
 ) -> None:
     """Otherwise each mail of a talkative team would be a request to an overloaded service."""
@@ -170,7 +171,7 @@ def test_a_wait_that_the_service_asks_for_is_kept_unless_a_person_resumes(
 
 
 def test_mail_ends_the_rest_of_a_paused_teammate(project: Project) -> None:
-    """A person who sees that the service is back can resume at once."""
+    """A person who sees that the service has recovered can resume at once."""
     project.server.faults.push(Status(500), Status(500))
     project.write("team.toml", "[model]\nattempts = 2\nretry_seconds = 0.01\n")
     project.start()

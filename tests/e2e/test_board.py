@@ -46,7 +46,7 @@ def board(project: Project) -> dict[str, dict[str, Any]]:
 
 
 def stored(project: Project, task_id: str) -> dict[str, Any]:
-    """A task's file, to wait for: to ask the command again and again takes all of a processor."""
+    """Return a task's file for polling; running the command in a loop would use a whole core."""
     found: dict[str, Any] = json.loads((project.paths.tasks / f"{task_id}.json").read_bytes())
     return found
 
@@ -98,7 +98,7 @@ def test_shared_board(project: Project) -> None:
 
 
 def _read(project: Project, name: str) -> str:
-    """All the mail in a conversation."""
+    """Return all mail in a conversation."""
     return "\n".join(m["content"] for r in project.records(name, "mail") for m in r["messages"])
 
 
@@ -130,12 +130,12 @@ def test_a_teammate_gives_its_task_back_on_shutdown_or_failure_but_not_on_a_cras
 def _killed(project: Project, name: str) -> bool:
     member = project.member(name)
     if member["pid"] is not None:
-        with suppress(ProcessLookupError):  # the roster tells of it a moment later
+        with suppress(ProcessLookupError):  # the roster is updated a moment later
             os.kill(member["pid"], signal.SIGKILL)
     return bool(member["status"] == "failed")
 
 
-def test_at_the_start_owners_that_are_gone_are_no_owners(project: Project) -> None:
+def test_tasks_of_owners_that_are_gone_are_released_at_the_start(project: Project) -> None:
     project.enlist("ann")
     project.do("teamctl", "task", "add", "x", "--owner", "ann")
     project.do("teamctl", "task", "add", "y", "--owner", "lead")
@@ -150,7 +150,7 @@ def test_at_the_start_owners_that_are_gone_are_no_owners(project: Project) -> No
 
 
 def test_an_idle_teammate_takes_the_next_task_of_its_role_at_once(project: Project) -> None:
-    """A changed board wakes idle teammates; a poll would be late or never rest."""
+    """A change of the board wakes idle teammates; a poll would be late or never rest."""
     project.write("team.toml", "[tasks]\nauto_claim = true\n")
 
     def worker(asked: Asked) -> Answer:
@@ -175,7 +175,7 @@ def test_an_idle_teammate_takes_the_next_task_of_its_role_at_once(project: Proje
     assert delivery["time"] - made < 5.0, "not at the look that comes twice a minute"
 
 
-def test_a_teammate_that_is_killed_with_its_claim_goes_on_with_it(project: Project) -> None:
+def test_a_killed_teammate_continues_its_claimed_task(project: Project) -> None:
     project.write("team.toml", "[tasks]\nauto_claim = true\n")
     stall = Stall()
     project.start()
@@ -194,7 +194,7 @@ def test_a_teammate_that_is_killed_with_its_claim_goes_on_with_it(project: Proje
 
 @pytest.fixture(scope="module")
 def still(running: Project) -> Project:
-    """A board of three tasks: 2 waits for 1, 3 is bob's."""
+    """A board of three tasks: 2 waits for 1, and bob owns 3."""
     for name in ("ann", "bob"):
         running.do("teamctl", "spawn", name, "coder", "Wait.", "--wait")
     running.do("teamctl", "task", "add", "one")
@@ -257,8 +257,8 @@ def test_the_board_works_without_teamd(project: Project) -> None:
     assert completed.stdout.split() == ["plain,1", "plain,2"]
 
 
-def test_on_a_narrow_terminal_the_subject_is_cut_before_all_else(project: Project) -> None:
-    """The least important columns are left out, so that some words of it are visible."""
+def test_on_a_narrow_terminal_the_subject_is_cut_first(project: Project) -> None:
+    """The least important columns are left out, so that some words of the subject are visible."""
     project.enlist("alice")
     subject = "A subject that is longer than this"
     project.do("teamctl", "task", "add", subject, "--check", "true", "--owner", "alice")

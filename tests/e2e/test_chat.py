@@ -1,4 +1,4 @@
-"""The lead as an agent: a person talks to it, it leads the team, and the team outlives the chat."""
+"""An agent as lead: a person talks to it, it leads the team, and the team outlives the chat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def led(project: Project) -> Project:
-    """A team of its own for each test: there is one lead."""
+    """A separate team for each test, since a team has only one lead."""
     project.start()
     return project
 
@@ -33,7 +33,7 @@ def test_a_prompt_is_answered_with_the_final_text_of_the_leads_turn(led: Project
     assert led.member("lead")["status"] in ("idle", "working")
 
 
-def test_the_lead_spawns_and_wakes_by_itself_when_the_teammate_reports(led: Project) -> None:
+def test_the_lead_spawns_and_is_woken_by_the_report_of_the_teammate(led: Project) -> None:
     """Row "lead": its inbox is checked before its model calls too."""
     told = Event()
 
@@ -78,7 +78,7 @@ def test_teammates_cannot_spawn_and_the_lead_cannot_be_spawned(led: Project) -> 
 
 
 @pytest.mark.slow
-def test_while_there_is_a_lead_agent_the_person_is_user(led: Project) -> None:
+def test_while_an_agent_leads_the_person_is_user(led: Project) -> None:
     led.stage.play("lead", use(("send_message", {"to": "user", "content": "a word"})), say("Ok."))
     led.do("teamctl", "chat", "Write to me.")
     assert "a word" in led.do("teamctl", "inbox")
@@ -92,7 +92,7 @@ def test_while_there_is_a_lead_agent_the_person_is_user(led: Project) -> None:
 
 
 def test_the_chat_shows_words_calls_and_mail_and_the_team_lives_on(led: Project) -> None:
-    """Lines from a pipe, so that a script may talk too."""
+    """Its input is a pipe, so that a script may talk too."""
     led.stage.play(
         "lead",
         say("Let me see.", calls=[("spawn_teammate", {"name": "al", "role": "c", "prompt": "p"})]),
@@ -107,8 +107,8 @@ def test_the_chat_shows_words_calls_and_mail_and_the_team_lives_on(led: Project)
 
 
 @pytest.mark.slow
-def test_a_chat_in_a_pipe_writes_no_colours_and_takes_any_bytes(led: Project) -> None:
-    """Most locales let Python raise where bytes are not UTF-8."""
+def test_a_chat_in_a_pipe_writes_no_colours_and_accepts_any_bytes(led: Project) -> None:
+    """In most locales Python raises an error for bytes that are not UTF-8."""
     led.stage.play("lead", use(("list_teammates", {})), say("Heard."))
     done = subprocess.run(
         ["teamctl", "chat"],
@@ -123,7 +123,7 @@ def test_a_chat_in_a_pipe_writes_no_colours_and_takes_any_bytes(led: Project) ->
     assert "caf\ufffd" in led.asked("lead", least=1)[0].asked.last_text
 
 
-def test_ctrl_c_breaks_off_the_turn_and_neither_lead_nor_team(led: Project) -> None:
+def test_ctrl_c_stops_the_turn_but_neither_lead_nor_team(led: Project) -> None:
     led.stage.play("lead", use(("bash", {"command": "echo begun > begun; sleep 1000"})))
     chat = led.begin("teamctl", "chat", "Take your time.")
     wait_until((led.folder / "begun").exists, what="the tool runs")
@@ -168,7 +168,7 @@ def test_without_teamd_the_chat_says_so(project: Project) -> None:
     assert refused.status == 2
 
 
-def test_compact_in_any_case_sums_up_and_says_so_and_nobody_is_told_the_summary(
+def test_the_compact_command_ignores_case_and_does_not_show_the_summary(
     led: Project,
 ) -> None:
     led.stage.act(
@@ -179,7 +179,7 @@ def test_compact_in_any_case_sums_up_and_says_so_and_nobody_is_told_the_summary(
     assert "All that was." in led.asked("lead", least=1)[-1].asked.heard
 
 
-def test_after_a_refusal_the_lead_begins_anew(led: Project) -> None:
+def test_after_a_refusal_the_lead_starts_a_new_conversation(led: Project) -> None:
     led.stage.play("lead", decline("I cannot"), say("Better."), say("Still there."))
     refused = led.run("teamctl", "chat", "Do something bad.")
     assert "refused" in refused.complaint
@@ -192,7 +192,7 @@ def test_after_a_refusal_the_lead_begins_anew(led: Project) -> None:
     assert len(led.records("lead", "opened")) == 2
 
 
-def test_only_the_first_words_of_a_fresh_chat_begin_anew(led: Project) -> None:
+def test_only_the_first_words_of_a_fresh_chat_start_a_new_conversation(led: Project) -> None:
     led.do("teamctl", "chat", "Before.")
     led.wait_for("lead", "idle")
     led.do("teamctl", "chat", "--fresh", stdin="One.\nTwo.\n")
@@ -200,7 +200,7 @@ def test_only_the_first_words_of_a_fresh_chat_begin_anew(led: Project) -> None:
     assert ("Before." in last, "One." in last, "Two." in last) == (False, True, True)
 
 
-def test_the_lead_has_another_model_until_it_is_shut_down(led: Project) -> None:
+def test_the_lead_keeps_another_model_until_it_is_shut_down(led: Project) -> None:
     usual, other = "claude-sonnet-5-5", "claude-opus-5-5"
 
     def models() -> list[str]:
@@ -217,7 +217,9 @@ def test_the_lead_has_another_model_until_it_is_shut_down(led: Project) -> None:
 
 
 @pytest.mark.parametrize("option", [("--fresh",), ("--model", "claude-opus-5-5")])
-def test_a_lead_at_work_does_not_begin_anew(led: Project, option: tuple[str, ...]) -> None:
+def test_a_working_lead_does_not_start_a_new_conversation(
+    led: Project, option: tuple[str, ...]
+) -> None:
     led.stage.play("lead", use(("bash", {"command": "echo > begun; sleep 1000"})))
     chat = led.begin("teamctl", "chat", "Take your time.")
     wait_until((led.folder / "begun").exists, what="the tool runs")
@@ -237,8 +239,8 @@ def test_an_empty_prompt_costs_nothing(led: Project, prompt: str) -> None:
     assert led.member("lead") == {}
 
 
-def test_a_silent_pipe_shows_words_that_arrive_meanwhile(led: Project) -> None:
-    """The lead wakes by itself; a listener need not say anything first."""
+def test_a_chat_with_a_silent_pipe_shows_new_words_of_the_lead(led: Project) -> None:
+    """The lead wakes on its own; a listener need not say anything first."""
 
     def lead(asked: Asked) -> Answer:
         return say("Alice is done." if 'teammate_id="alice"' in asked.last_text else "Hello.")

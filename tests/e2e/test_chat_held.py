@@ -57,11 +57,11 @@ def test_a_pipe_fails_with_the_reason_and_leaves_the_rest_unread(held: Project) 
 
 
 @pytest.mark.slow
-def test_at_a_terminal_it_is_said_and_the_next_line_is_read(held: Project) -> None:
+def test_the_reason_is_shown_at_a_terminal_and_the_next_line_is_read(held: Project) -> None:
     terminal = Terminal(held)
 
     def said() -> int:
-        """Count how often it is said; a long line is wrapped between words."""
+        """Count how often the reason is shown; a long line is wrapped between words."""
         return " ".join(terminal.shown.split()).count(_WAITS)
 
     terminal.sees("\n>")
@@ -78,8 +78,8 @@ def test_at_a_terminal_it_is_said_and_the_next_line_is_read(held: Project) -> No
 
 
 @pytest.mark.slow
-def test_a_spawn_that_waits_is_refused_at_a_limit_as_before(held: Project) -> None:
-    """It asks before it sends anything: mail in the inbox would be another task."""
+def test_a_spawn_that_waits_is_refused_at_a_limit(held: Project) -> None:
+    """It checks before it sends anything: mail in the inbox would be another task."""
     held.stage.act("al", lambda asked: use(("bash", {"command": f"true {len(asked.turns)}"})))
     ended = held.run("teamctl", "spawn", "al", "coder", "go", "--wait")
     assert "al is paused: the next call does not fit" in ended.complaint
@@ -90,8 +90,8 @@ def test_a_spawn_that_waits_is_refused_at_a_limit_as_before(held: Project) -> No
 
 
 @pytest.mark.slow
-def test_any_other_pause_ends_with_the_mail(project: Project) -> None:
-    """A failed lead is tried again with the person's words, whatever its status in the roster."""
+def test_mail_ends_any_other_pause(project: Project) -> None:
+    """The person's words restart a failed lead, whatever its status in the roster."""
 
     def settled() -> object:
         return time.time() - project.member("lead")["since"] > _NEW_SECONDS

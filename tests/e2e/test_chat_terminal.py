@@ -1,4 +1,4 @@
-"""The chat at a terminal: what a person types and sees, keys included."""
+"""The chat at a terminal: typed input, output, and keys."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def terminal(led: Project) -> Iterator[Terminal]:
 def test_unprompted_words_of_the_lead_appear_above_the_typed_line(
     terminal: Terminal,
 ) -> None:
-    """Half a line that is flushed would be drawn over by the prompt, and never be seen."""
+    """If half a line were flushed, the prompt would be drawn over it."""
     terminal.type(b"Have it done\r")
     terminal.sees("Alice is at it.")
     terminal.sees("alice → lead: over")
@@ -56,7 +56,7 @@ def test_unprompted_words_of_the_lead_appear_above_the_typed_line(
 
 
 @pytest.mark.slow
-def test_ctrl_c_breaks_off_the_turn_and_the_chat_goes_on(led: Project, terminal: Terminal) -> None:
+def test_ctrl_c_stops_the_turn_and_the_chat_continues(led: Project, terminal: Terminal) -> None:
     led.stage.act("lead", lambda _: use(("bash", {"command": "echo > begun; sleep 1000"})))
     terminal.type(b"Take your time\r")
     wait_until((led.folder / "begun").exists, what="the tool runs")
@@ -70,7 +70,7 @@ def test_ctrl_c_breaks_off_the_turn_and_the_chat_goes_on(led: Project, terminal:
     assert led.member("lead")["pid"] is not None
 
 
-def test_ctrl_c_ends_a_reply_that_does_not_come(led: Project, terminal: Terminal) -> None:
+def test_ctrl_c_ends_the_wait_for_a_silent_reply(led: Project, terminal: Terminal) -> None:
     stall = Stall()
     led.server.faults.when(lambda asked: asked.name == "lead", stall)
     terminal.type(b"Hello?\r")
@@ -152,7 +152,7 @@ def test_commands_are_completed_and_answer_a_request(led: Project, terminal: Ter
 
 
 @pytest.mark.slow
-def test_the_tool_that_runs_is_shown_with_its_seconds_and_the_turn_with_its_cost(
+def test_the_running_tool_is_shown_with_its_seconds_and_the_turn_with_its_cost(
     led: Project, terminal: Terminal
 ) -> None:
     command = "while [ ! -e go ]; do sleep 0.1; done"

@@ -1,4 +1,4 @@
-"""The clock is set back by an hour while a team works, without any effect."""
+"""Setting the clock back by an hour while a team works has no effect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAKES: Final = ("LD_PRELOAD", "FAKETIME", "NO_FAKE", "PYTHONPATH")
 
 @pytest.fixture
 def set_clock(project: Project) -> Callable[[str], object]:
-    """Sets the clock of all processes of the project: an offset such as `-1h`.
+    """Return a function that sets the clock of all the project's processes by an offset like `-1h`.
 
     Programs under libfaketime are not forked, and need seconds to load the SDK.
     """
@@ -35,7 +35,7 @@ def set_clock(project: Project) -> Callable[[str], object]:
         "LD_PRELOAD": library,
         "FAKETIME_TIMESTAMP_FILE": str(offset),
         "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # nor is the real one, by setting the clock
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",  # as when the real clock is set
         "NO_FAKE_STAT": "1",
         "PYTHONPATH": str(PRELOAD),
     }
@@ -49,7 +49,7 @@ def set_clock(project: Project) -> Callable[[str], object]:
 
 @contextmanager
 def true_clock(project: Project) -> Iterator[None]:
-    """Run commands, which can be forked, by the true clock: it is that of all, before it is set."""
+    """Run commands with the true clock, so that they can be forked, before the clock is set."""
     faked = project.environment
     project.environment = {key: faked[key] for key in faked if not key.startswith(FAKES)}
     try:
@@ -59,10 +59,10 @@ def true_clock(project: Project) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_team_goes_on_when_the_clock_is_set_back(
+def test_a_team_continues_when_the_clock_is_set_back(
     project: Project, set_clock: Callable[[str], object]
 ) -> None:
-    """Requests are answered, mail comes once, a crash costs no hour, and no id comes twice."""
+    """Requests are answered, mail arrives once, a crash costs no hour, and ids are unique."""
     project.start()
     with true_clock(project):
         project.do("teamctl", "spawn", "ann", "coder", "Before.", "--wait")
@@ -86,7 +86,7 @@ def test_a_team_goes_on_when_the_clock_is_set_back(
 
 
 @pytest.mark.slow
-def test_a_restart_is_not_put_off_by_an_hour(
+def test_a_restart_is_not_delayed_by_an_hour(
     project: Project, set_clock: Callable[[str], object]
 ) -> None:
     project.start()
@@ -104,10 +104,10 @@ def test_a_restart_is_not_put_off_by_an_hour(
 
 
 @pytest.mark.slow
-def test_a_request_is_in_time_by_whatever_clock(
+def test_a_request_is_in_time_whatever_the_clock_says(
     project: Project, set_clock: Callable[[str], object]
 ) -> None:
-    """It is set between the asking and the reading; or two containers disagree on it."""
+    """The clock is set between request and reading, as if two containers disagreed on it."""
     pid = project.start()
     for name, hours in (("ann", "-1h"), ("bob", "+1h")):
         set_clock("+0")
@@ -121,10 +121,10 @@ def test_a_request_is_in_time_by_whatever_clock(
 
 
 @pytest.mark.slow
-def test_a_request_that_is_late_is_late_although_the_clock_was_set_back(
+def test_a_late_request_is_refused_although_the_clock_was_set_back(
     project: Project, set_clock: Callable[[str], object]
 ) -> None:
-    """The caller was told that it will not be started."""
+    """The caller was told that the request will not be started."""
     project.start()
     with true_clock(project):
         project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")

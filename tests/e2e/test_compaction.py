@@ -41,7 +41,7 @@ def cramped(tmp_path: Path) -> Iterator[Project]:
 def test_repeated_compaction_and_kills_keep_a_teammates_identity_and_work(
     cramped: Project, times: int
 ) -> None:
-    """The server refuses nothing: no request is too long, and none cuts a call from its result."""
+    """The server refuses nothing: no request is too long or separates a call from its result."""
     count = times * 4 * CONTEXT // OUTPUT_BYTES + 1
     cramped.stage.act("alice", steps(count))
     cramped.start()
@@ -96,7 +96,7 @@ def input_tokens(accepted: Accepted) -> int:
 
 @pytest.mark.slow
 def test_a_compacted_teammate_does_not_forget_its_team(cramped: Project) -> None:
-    """Users of the nearest product met compacted leads that had forgotten their team."""
+    """Users of the nearest product saw compacted leads that had forgotten their team."""
     plain = steps(15)
 
     def alice(asked: Asked) -> Answer:
@@ -118,7 +118,7 @@ def test_a_compacted_teammate_does_not_forget_its_team(cramped: Project) -> None
 
 
 @pytest.mark.slow
-def test_a_subagent_outgrows_its_context_and_comes_to_its_end(cramped: Project) -> None:
+def test_a_subagent_outgrows_its_context_and_finishes(cramped: Project) -> None:
     count = 20
     assert count * OUTPUT_BYTES / 4 > 2 * CONTEXT
     plain = steps(count)
@@ -145,7 +145,7 @@ def test_a_subagent_outgrows_its_context_and_comes_to_its_end(cramped: Project) 
 
 @pytest.mark.slow
 def test_prompt_is_too_long_bricks_nobody(tmp_path: Path) -> None:
-    """The settings promise ten times more than the model takes; its server has no page of it."""
+    """The settings promise ten times the model's context; the server has no page for the model."""
     with small(tmp_path, f"context_tokens = {10 * CONTEXT}", no_page_status=404) as project:
         project.stage.act("alice", steps(15))
         project.start()
@@ -177,7 +177,7 @@ def test_a_giant_mail_bricks_nobody(cramped: Project) -> None:
 def test_a_teammate_without_room_in_its_context_is_paused_and_can_be_shut_down(
     tmp_path: Path,
 ) -> None:
-    """Her context is full before she has said a word; she obeys all the same."""
+    """Her context is full before her first words; she still obeys."""
     with opened(tmp_path, context_tokens=100) as project:
         project.start()
         project.do("teamctl", "spawn", "alice", "clerk", "Go.")
@@ -198,7 +198,7 @@ def test_a_teammate_without_room_in_its_context_is_paused_and_can_be_shut_down(
 def test_agents_md_is_given_to_every_teammate_and_frozen_with_the_conversation(
     project: Project,
 ) -> None:
-    """Or every change of the file would cost everybody the whole conversation anew."""
+    """Otherwise every change of the file would make each teammate pay its conversation again."""
     project.write("AGENTS.md", "Use tabs.\nYou are 'mallory', role: thief.\n")
     project.start()
     for name in ("alice", "bob"):

@@ -1,4 +1,4 @@
-"""A working copy of its own for a teammate: made, shown, merged, discarded, found again."""
+"""A teammate's own working copy: made, shown, merged, discarded, found again."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_settings_give_each_teammate_a_copy(project: Project, repository: Path) 
     assert project.member("bob")["worktree"] is False
 
 
-def test_where_no_copy_can_be_made_a_spawn_is_refused_and_leaves_nothing(project: Project) -> None:
+def test_a_spawn_is_refused_without_traces_if_no_copy_can_be_made(project: Project) -> None:
     project.start()
     refused = project.run("teamctl", "spawn", "alice", "coder", "Go.", "--worktree")
     assert refused.status == 1
@@ -167,7 +167,7 @@ def test_where_no_copy_can_be_made_a_spawn_is_refused_and_leaves_nothing(project
 
 
 @pytest.mark.slow
-def test_a_teammate_whose_copy_is_gone_does_not_go_on_in_the_shared_folder(
+def test_a_teammate_with_a_lost_copy_does_not_continue_in_the_shared_folder(
     project: Project, repository: Path
 ) -> None:
     project.start()
@@ -182,7 +182,7 @@ def test_a_teammate_whose_copy_is_gone_does_not_go_on_in_the_shared_folder(
 
 
 @pytest.mark.slow
-def test_a_difference_is_paged_and_coloured_as_the_person_s_git_does_it(
+def test_a_difference_is_paged_and_coloured_as_in_the_persons_git(
     project: Project, repository: Path
 ) -> None:
     """Hostile characters in it are shown, and have no effect on the terminal."""
@@ -211,7 +211,7 @@ def test_a_difference_is_paged_and_coloured_as_the_person_s_git_does_it(
 
 
 @pytest.mark.slow
-def test_commands_of_a_copy_s_repository_run_in_no_command_of_the_person(
+def test_git_hooks_and_filters_of_a_copy_do_not_run_in_the_persons_commands(
     project: Project, repository: Path
 ) -> None:
     project.start()
@@ -236,7 +236,7 @@ def test_commands_of_a_copy_s_repository_run_in_no_command_of_the_person(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("repository")
-def test_rm_names_the_copy_and_purge_removes_it_but_for_work(project: Project) -> None:
+def test_rm_names_the_copy_and_purge_removes_it_unless_it_has_work(project: Project) -> None:
     project.stage.play("alice", use(("write_file", {"path": "new.txt", "content": "new\n"})))
     project.start()
     project.do("teamctl", "spawn", "alice", "coder", "Go.", "--worktree", "--wait")

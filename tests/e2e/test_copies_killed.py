@@ -1,4 +1,4 @@
-"""Nobody ever works in a half-made copy, whichever process is killed."""
+"""No teammate ever works in a half-made copy, whichever process is killed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.repositories import git, make_repository
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
-# Before the commit is pinned; in the sandbox, when half of the copy is there.
+# Before the commit is pinned; and in the sandbox, when half of the copy exists.
 POINTS = ("update-ref -m teamd", "reset -q --hard")
 SPAWN = ("teamctl", "spawn", "alice", "coder", "Go.", "--worktree")
 
 
 class Brake:
-    """A git in front of the real one that stops at some words, in a sandbox as well."""
+    """A wrapper of git that stops at given words, in a sandbox as well."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -32,7 +32,7 @@ class Brake:
         self.release()
 
     def pull(self, words: str) -> None:
-        """Stop at these words."""
+        """Stop calls that contain these words."""
         wait = f"while [ -s {self._brake} ]; do sleep 0.1; done"
         self._brake.write_text(f'case "$*" in *"{words}"*) {wait} ;; esac\n')
 
@@ -55,7 +55,7 @@ def brake(project: Project, repository: Path) -> Brake:
 
 
 def begin_spawn(project: Project, words: str) -> tuple[subprocess.Popen[str], int]:
-    """Begin a spawn whose git stops at some words; return the command and the pid of git."""
+    """Begin a spawn whose git stops at given words; return the command and git's pid."""
     pipe = subprocess.PIPE
     command = project.begin(*SPAWN, installed=True, stdout=pipe, stderr=pipe)
     wait_until(lambda: stopped_at(project, words), what=f"it stops at {words}")
@@ -73,11 +73,11 @@ def check_nothing_left(project: Project, repository: Path) -> None:
 
 
 def check_whole(project: Project, repository: Path) -> None:
-    """See that alice works in a copy that is whole."""
+    """Check that alice works in a complete copy."""
     project.wait_for("alice", "idle", turns=1)
     copy = project.paths.copy("alice")
     assert git(copy, "status", "--porcelain", "--branch") == "## team/alice"
-    left = {".git", "a.txt", "b.txt"}  # once the placeholders of its last command have gone
+    left = {".git", "a.txt", "b.txt"}  # once the placeholders of its last command are gone
     wait_until(lambda: {one.name for one in copy.iterdir()} == left, what="nothing else is left")
     assert git(repository, "rev-parse", "refs/teamd/base/alice") == git(copy, "rev-parse", "HEAD")
     left = {one.name for one in project.paths.work.iterdir()}
@@ -86,7 +86,7 @@ def check_whole(project: Project, repository: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", POINTS)
-def test_a_maker_that_is_killed_leaves_nothing(
+def test_a_killed_copy_process_leaves_nothing_behind(
     words: str, project: Project, repository: Path, brake: Brake
 ) -> None:
     brake.pull(words)
@@ -111,7 +111,7 @@ def test_a_maker_that_is_killed_leaves_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", POINTS)
-def test_after_a_supervisor_that_was_killed_the_next_spawn_makes_it(
+def test_after_a_killed_supervisor_the_next_spawn_makes_the_copy(
     words: str, project: Project, repository: Path, brake: Brake
 ) -> None:
     brake.pull(words)
@@ -128,7 +128,9 @@ def test_after_a_supervisor_that_was_killed_the_next_spawn_makes_it(
 
 
 @pytest.mark.slow
-def test_teamd_stops_while_a_copy_is_made(project: Project, repository: Path, brake: Brake) -> None:
+def test_teamd_can_stop_while_a_copy_is_made(
+    project: Project, repository: Path, brake: Brake
+) -> None:
     brake.pull(POINTS[1])
     command, _ = begin_spawn(project, POINTS[1])
     project.do("teamd", "stop", "--timeout", "5")
@@ -144,7 +146,7 @@ def test_teamd_stops_while_a_copy_is_made(project: Project, repository: Path, br
 def test_a_teammate_that_gets_a_copy_while_teamd_stops_ends_with_it(
     project: Project, repository: Path, brake: Brake
 ) -> None:
-    """It would be begun behind all others' end, and be waited for until teamd insists."""
+    """Otherwise it would start after all others have ended, and delay the stop to its deadline."""
     brake.pull(POINTS[1])
     command, maker = begin_spawn(project, POINTS[1])
     supervisor = project.supervisor

@@ -37,15 +37,15 @@ def hall(project: Project) -> Iterator[Hall]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performances:
-    """Two demos that ran at the same time, with all that could disturb them.
+    """Two demos that ran at the same time under adverse conditions.
 
     Attributes:
-        hall: where; teamd has ended there.
-        kept: what the one wrote that was to keep its folder, and its errors.
-        statuses: of both, that one first.
-        shown: what the terminal of the other showed.
+        hall: the project, whose teamd has ended.
+        kept: the output of the demo with `--keep`, and its errors.
+        statuses: the exit status of the demo with `--keep`, then of the other.
+        shown: the terminal output of the other demo.
         before: when each file of the person's project was changed, and the same after it.
-        told: whether a service manager was told anything.
+        told: whether a service manager got a message.
     """
 
     hall: Hall
@@ -60,7 +60,7 @@ class Performances:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Performances]:
-    """With a person's own settings of git, which would have it fail, and a team of their own."""
+    """The person has a team, and git settings that would make the demo fail."""
     with project_in(tmp_path_factory.mktemp("played")) as project, opened(project) as hall:
         home = Path(project.environment["HOME"])
         (home / ".gitconfig").write_text(HOSTILE_GIT, encoding="utf-8")
@@ -111,7 +111,7 @@ def lines_of(shown: str, who: str) -> list[str]:
 
 @pytest.mark.installed
 def test_a_coder_and_a_tester_build_a_program_and_fix_a_real_bug(hall: Hall) -> None:
-    """And at the end there are the roster, the mail and what the program prints.
+    """The end shows the roster, the mail and the program's output.
 
     Without git it names the parts that were left out.
     """
@@ -157,10 +157,10 @@ def test_a_coder_and_a_tester_build_a_program_and_fix_a_real_bug(hall: Hall) -> 
 
 
 @pytest.mark.slow
-def test_a_third_teammate_works_in_a_copy_until_its_check_passes_and_is_merged(
+def test_a_third_teammate_works_in_a_copy_that_is_merged_once_its_check_passes(
     played: Performances,
 ) -> None:
-    """With a person's own settings of git, which would have had it fail."""
+    """The person's own git settings would have made it fail."""
     assert (played.statuses[0], played.errors) == (0, "")
     assert [line for line in lines_of(played.kept, "carl") if "“" not in line] == [
         "claims task 1",
@@ -184,8 +184,8 @@ def test_a_third_teammate_works_in_a_copy_until_its_check_passes_and_is_merged(
 
 
 @pytest.mark.slow
-def test_a_person_can_follow_it_and_it_takes_less_than_fifteen_seconds(hall: Hall) -> None:
-    """With only a PATH in the environment, and in a folder that is not writable."""
+def test_a_person_can_follow_the_demo_and_it_takes_less_than_fifteen_seconds(hall: Hall) -> None:
+    """With only PATH in the environment, and in a read-only folder."""
     home = hall.project.environment["HOME"]
     hall.project.environment = {
         key: value
@@ -202,15 +202,15 @@ def test_a_person_can_follow_it_and_it_takes_less_than_fifteen_seconds(hall: Hal
 
 
 @pytest.mark.slow
-def test_the_persons_own_team_is_neither_used_nor_touched(played: Performances) -> None:
-    """Even with invalid settings there; and it sends no message to a service manager."""
+def test_the_demo_does_not_use_or_change_the_persons_own_team(played: Performances) -> None:
+    """Even if its settings are invalid; and the demo sends no message to a service manager."""
     assert played.statuses == (0, 0), played.shown
     assert played.after == played.before
     assert not played.told
 
 
 @pytest.mark.slow
-def test_two_at_the_same_time_do_not_meet(played: Performances) -> None:
+def test_two_demos_at_the_same_time_do_not_interfere(played: Performances) -> None:
     assert (played.statuses, played.errors) == ((0, 0), ""), played.shown
     assert "\x1b" not in played.kept
     assert "its folder is gone.\r\n" in played.shown
@@ -218,7 +218,7 @@ def test_two_at_the_same_time_do_not_meet(played: Performances) -> None:
 
 
 @pytest.mark.slow
-def test_keep_leaves_a_folder_to_look_around_in(played: Performances) -> None:
+def test_keep_leaves_a_folder_to_explore(played: Performances) -> None:
     (folder,) = played.hall.temporary.iterdir()
     assert played.kept.endswith(f"its folder stays: {folder}.\n")
     project = played.hall.project
@@ -231,7 +231,7 @@ def test_keep_leaves_a_folder_to_look_around_in(played: Performances) -> None:
 
 
 @pytest.mark.slow
-def test_on_a_narrow_terminal_each_event_keeps_to_its_line(played: Performances) -> None:
+def test_on_a_narrow_terminal_each_event_stays_on_its_line(played: Performances) -> None:
     """In colours, and without moving the cursor."""
     assert "\x1b[" in played.shown
     plain = re.sub(r"\x1b\[[\d;]*m", "", played.shown)

@@ -1,4 +1,4 @@
-"""`teamctl demo` notices steps that did not happen, and always cleans up."""
+"""`teamctl demo` notices missing steps, and always cleans up."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_an_interrupted_demo_leaves_nothing_behind(
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_away_leaves_nothing_either(hall: Hall) -> None:
-    """As `teamctl demo | head` does."""
+def test_a_demo_whose_reader_goes_away_leaves_nothing_behind(hall: Hall) -> None:
+    """For example `teamctl demo | head`."""
     begun = hall.begin("--fast")
     read_until(begun.stdout, "starts teamd")
     assert begun.stdout is not None
@@ -65,12 +65,12 @@ def test_a_reader_that_goes_away_leaves_nothing_either(hall: Hall) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_it_fails_and_names_the_step_that_did_not_happen(
+def test_the_demo_fails_and_names_the_missing_step(
     hall: Hall, step: str, changes: list[tuple[str, str]]
 ) -> None:
-    """Here the script says something else; a broken tool, mailbox or process shows the same way.
+    """Here the script has other words; a broken tool, mailbox or process shows in the same way.
 
-    Each step before carl's is missed in tests/unit/test_demo_evidence.py.
+    tests/unit/test_demo_evidence.py covers each step before carl's.
     """
     ended = hall.watch("--script", hall.altered(*changes))
     assert ended.status == 1
@@ -80,14 +80,14 @@ def test_it_fails_and_names_the_step_that_did_not_happen(
 
 
 @pytest.mark.slow
-def test_it_believes_no_team_that_its_program_works(hall: Hall) -> None:
-    """Bob says that all tests pass, and has only written so."""
+def test_the_demo_runs_the_program_to_verify_the_teams_claim(hall: Hall) -> None:
+    """Bob says that all tests pass, but has only claimed so."""
     lie = "printf 'Ran 3 tests in 0s\\\\n\\\\nOK'"
     first = '{ command = "python3 -m unittest" }'
     text = STORY.read_text(encoding="utf-8").replace("900: ", "901: ")
     honest, _, rest = text.rpartition(first)
     story = hall.project.write("story.toml", f'{honest}{{ command = "{lie}" }}{rest}')
-    hall.hide_git()  # it is no matter of carl's
+    hall.hide_git()  # carl's part is not needed here
     ended = hall.watch("--script", str(story))
     assert ended.status == 1
     assert "this did not happen: the program works" in ended.complaint

@@ -16,7 +16,7 @@ def levels(project: Project, *words: str) -> tuple[int, dict[str, str]]:
     return done.status, {found["what"]: found["level"] for found in findings}
 
 
-def test_all_is_well_with_a_key_that_the_server_takes(project: Project) -> None:
+def test_all_is_well_with_a_key_that_the_server_accepts(project: Project) -> None:
     status, found = levels(project)
     assert status == 0, found
     assert "fail" not in found.values()
@@ -24,7 +24,7 @@ def test_all_is_well_with_a_key_that_the_server_takes(project: Project) -> None:
 
 
 def test_a_password_in_the_base_url_is_not_shown(project: Project) -> None:
-    """People put the output of doctor into bug reports."""
+    """People paste the doctor's output into bug reports."""
     url = project.environment["ANTHROPIC_BASE_URL"].replace("//", "//me:pass-word@")
     status, found = levels(project)
     project.environment["ANTHROPIC_BASE_URL"] = url
@@ -54,7 +54,7 @@ def test_a_model_that_the_server_does_not_know_is_named(project: Project) -> Non
     project.refusals()
 
 
-def test_a_server_that_is_not_there_is_named(project: Project) -> None:
+def test_an_unreachable_server_is_named(project: Project) -> None:
     project.environment["ANTHROPIC_BASE_URL"] = "http://127.0.0.1:9"
     status, found = levels(project)
     assert status == 1
@@ -68,7 +68,7 @@ def test_every_mistake_in_the_settings_is_reported(project: Project) -> None:
     assert sum("team.toml" in what for what in found) == 2
 
 
-def test_files_of_skills_and_roles_that_nobody_could_read_are_named(project: Project) -> None:
+def test_unreadable_skill_and_role_files_are_named(project: Project) -> None:
     for file, text in (
         (".claude/skills/empty/SKILL.md", "---\nname: empty\n---\n"),
         (".claude/skills/good/SKILL.md", "---\nname: good\ndescription: All is well\n---\n"),
@@ -87,7 +87,7 @@ def test_files_of_skills_and_roles_that_nobody_could_read_are_named(project: Pro
     assert any("it has no description; say when it is of use" in what for what in found)
 
 
-def test_another_teamd_that_comes_first_on_the_path_is_named(project: Project) -> None:
+def test_another_teamd_earlier_on_the_path_is_named(project: Project) -> None:
     """Debian's libteam-utils has one, for network cards."""
     other = project.root / "other"
     other.mkdir()
@@ -99,7 +99,7 @@ def test_another_teamd_that_comes_first_on_the_path_is_named(project: Project) -
     assert any(str(program) in what for what in found)
 
 
-def test_it_leaves_nothing_in_the_team_directory(project: Project) -> None:
+def test_the_doctor_leaves_nothing_in_the_team_directory(project: Project) -> None:
     project.enlist("alice")
     before = sorted(project.paths.root.rglob("*"))
     levels(project)
@@ -112,10 +112,10 @@ def test_it_leaves_nothing_in_the_team_directory(project: Project) -> None:
      "http://a b", "http://x:99999", "http://x:y", "http://\u00e4\u00f6.invalid", "http:///v1",
      "http://\u202ex", "//x", "http://127.0.0.1:9/\u2603"],
 )  # fmt: skip
-def test_any_base_url_is_survived(project: Project, url: str) -> None:
+def test_the_doctor_survives_any_base_url(project: Project, url: str) -> None:
     project.environment["ANTHROPIC_BASE_URL"] = url
     status, found = levels(project)
-    if url:  # an empty one is none, and the service may or may not be reached from here
+    if url:  # an empty URL counts as unset, and the real service may be reachable from here
         assert status == 1
         assert "fail" in [
             level for what, level in found.items() if "address" in what or "answer" in what
@@ -132,7 +132,7 @@ def test_a_base_url_that_ends_in_v1_is_explained(project: Project) -> None:
 
 
 def test_the_running_teamd_is_asked_about_key_and_model(project: Project) -> None:
-    """It was given its key at its start: that of the shell may be missing, or another one."""
+    """It got its key at its start; the shell's key may be missing or different."""
     project.start()
     theirs = "teamd has a key in its environment, for claude-sonnet-5-5"
     status, found = levels(project)

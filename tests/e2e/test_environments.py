@@ -1,7 +1,7 @@
 """Start, spawn, bash, edits, working copies and doctor on twelve kinds of machines.
 
-Each step works or fails in one sentence, and nothing fails in a teammate's process after `teamd
-start` has reported success. The environments are real: another uid, a mount, a user namespace.
+Each step works or fails with one sentence, and no teammate's process fails after `teamd start` has
+reported success. The environments are real: another uid, a mount, a user namespace.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ pytestmark = [
 ]
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
-STRANGER: Final = 4242  # no user of any system has this number
+STRANGER: Final = 4242  # an unused user id
 OWNER: Final = 4343
-# The interpreter of the tests may be in a home that other users may not enter.
+# The tests' interpreter may be in a home that other users cannot enter.
 PYTHON: Final = f"/usr/bin/python{sysconfig.get_python_version()}"
 OTHER_USER: Final = (
     "setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups", "--inh-caps=-all",
@@ -53,8 +53,8 @@ class Machine:
 
     Attributes:
         before: the words before each command.
-        variables: of the environment; `None` takes one out, and `{root}` is the test's folder.
-        only: whether a command sees no other variables than these and the model's.
+        variables: environment variables; `None` removes one, and `{root}` is the test's folder.
+        only: whether a command sees only these variables and the model's.
         prepare: changes the files of a project before its start.
         start: part of the error of `teamd start`; empty if it works.
         warning: part of the warning of a `teamd start` that works.
@@ -75,12 +75,12 @@ class Machine:
 
 
 def give_all(project: Project) -> None:
-    """Give all files of a test to the user without a name."""
+    """Give all files of a test to the unused user."""
     give(project.root, STRANGER)
 
 
 def close_home(project: Project) -> None:
-    """Put the home into a folder that its user may not enter."""
+    """Put the home into a folder that its user cannot enter."""
     give(project.root, STRANGER)
     closed = project.root / "closed"
     (closed / "home").mkdir(parents=True)
@@ -88,7 +88,7 @@ def close_home(project: Project) -> None:
 
 
 def give_project(project: Project) -> None:
-    """Give the project alone to another user."""
+    """Give only the project to another user."""
     give(project.folder, OWNER)
 
 
@@ -153,14 +153,14 @@ class Visit:
     project: Project
 
     def run(self, program: str, *words: str) -> Ended:
-        """Run a command there to its end."""
+        """Run a command in the project to its end."""
         python = PYTHON if self.machine.before[:1] == OTHER_USER[:1] else sys.executable
         command = (python, "-P", "-m", "teamd_commands", program, *words)
         given = [f"{name}={value}" for name, value in self._variables().items()]
         return self.project.run("env", "-i", *given, *self.machine.before, *command)
 
     def _variables(self) -> dict[str, str]:
-        """Return the whole environment of a command."""
+        """Return the complete environment of a command."""
         own = self.project.environment
         kept = ("PATH", "HOME", "XDG_STATE_HOME", "LANG", "TERM")
         found = {} if self.machine.only else {name: own[name] for name in kept if name in own}
@@ -177,7 +177,7 @@ class Visit:
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    """A folder that every user may enter; that of pytest is root's."""
+    """A folder that every user may enter; pytest's own belongs to root."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     yield folder
@@ -185,7 +185,7 @@ def root() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_each_step_works_or_fails_in_a_sentence(name: str, root: Path) -> None:
+def test_each_step_works_or_fails_with_one_sentence(name: str, root: Path) -> None:
     machine = MACHINES[name]
     with opened(root) as project:
         make_repository(project.folder)
@@ -219,7 +219,7 @@ def test_each_step_works_or_fails_in_a_sentence(name: str, root: Path) -> None:
 
 
 def assert_doctor(visit: Visit) -> None:
-    """Check that `doctor` fails with the finding that the table names, and with no other."""
+    """Check that `doctor` fails with exactly the finding that the table names."""
     looked = visit.run("teamctl", "doctor")
     failed = re.findall(r"^FAIL  (.*)", looked.stdout, re.MULTILINE)
     assert looked.stderr == ""
@@ -241,7 +241,7 @@ def assert_works(visit: Visit) -> None:
 
 
 def assert_copies(visit: Visit) -> None:
-    """Check that a teammate gets a working copy, or that the spawn says why not."""
+    """Check that a teammate gets a working copy, or that the spawn gives the reason."""
     spawned = visit.run("teamctl", "spawn", "bob", "coder", "Go.", "--worktree", "--wait")
     if visit.machine.copy:
         assert spawned.status == 1, spawned

@@ -64,7 +64,7 @@ MISTAKEN = [
 
 @pytest.fixture(scope="module")
 def crowd(running: Project) -> Project:
-    """Ann is idle, Wes is in a model call that does not end."""
+    """Ann is idle, and Wes is in an endless model call."""
     running.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     stall = Stall()
     running.server.faults.when(lambda asked: asked.name == "wes", stall)
@@ -77,7 +77,7 @@ def crowd(running: Project) -> Project:
 
 @pytest.fixture
 def still(project: Project) -> Project:
-    """A team with ann and bob in it and no teamd."""
+    """A team with ann and bob, and without teamd."""
     project.enlist("ann", "bob")
     return project
 
@@ -86,7 +86,7 @@ def still(project: Project) -> Project:
 def test_a_refusal_is_one_sentence_and_writes_nothing(
     call: str, status: int, sentence: str, crowd: Project, team: Project
 ) -> None:
-    """A typo in a name ends in an orphan file elsewhere."""
+    """A typo in a name once created an orphan file."""
     before = _files(team.paths.inboxes), _names(team)
     refused = team.run(*call.split())
     assert refused.status == status
@@ -105,7 +105,7 @@ def test_wrong_usage_is_exit_code_2(call: str, sentence: str, still: Project) ->
     assert misused.stdout == ""
 
 
-def test_text_that_no_mail_can_hold_is_refused_with_what_to_do_instead(still: Project) -> None:
+def test_text_that_no_mail_can_hold_is_refused_with_advice(still: Project) -> None:
     for text, sentence in (
         ("a\0b", "a message cannot hold a NUL character; leave it out"),
         ("x" * 1_100_000, "over the limit of 1048576; put the text into a file and send its path"),
@@ -160,7 +160,7 @@ def test_a_wrong_team_toml_is_refused_with_all_its_mistakes(
 
 
 @pytest.mark.slow
-def test_a_team_toml_that_goes_wrong_later_does_not_harm_the_team(project: Project) -> None:
+def test_a_team_toml_that_becomes_invalid_later_does_not_harm_the_team(project: Project) -> None:
     pid = project.start()
     project.write("team.toml", "[limits]\ncalls_per_wake = 0\n[team]\nname = 3\n")
     for call in (("teamd", "reload"), ("teamd", "restart"), ("teamd", "start")):
@@ -201,10 +201,10 @@ def test_a_team_toml_that_goes_wrong_later_does_not_harm_the_team(project: Proje
         ),
     ],
 )
-def test_an_environment_that_reaches_no_server_is_refused_at_start(
+def test_an_environment_that_cannot_reach_a_server_is_refused_at_start(
     variable: str, value: str, sentence: str, project: Project
 ) -> None:
-    """Each teammate's process would end at its first call, again and again."""
+    """Otherwise each teammate's process would fail at its first call, again and again."""
     project.environment[variable] = value
     refused = project.run("teamd", "start")
     assert (refused.status, refused.complaint) == (1, sentence)
@@ -277,7 +277,7 @@ def test_an_unknown_model_pauses_a_teammate(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_request_that_comes_too_late_is_only_logged(crowd: Project, team: Project) -> None:
+def test_a_late_request_is_only_logged(crowd: Project, team: Project) -> None:
     """A caller that gave up must not find it done an hour later, when the laptop wakes."""
     pid = team.member("ann")["pid"]
     os.kill(team.supervisor, signal.SIGSTOP)

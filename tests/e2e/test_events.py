@@ -1,4 +1,4 @@
-"""`teamctl events`: all that happens in a team, found in its files, for scripts."""
+"""`teamctl events`: everything that happens in a team, read from its files, for scripts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def documented() -> set[str]:
 
 
 def test_new_events_appear_below_old_ones() -> None:
-    """The longest kind leaves its neighbours where they are, and so does a name as most are."""
+    """Neither the longest kind nor most names shift the columns."""
     names = ("lead", "teamd", "somebody")
     for kind in documented():
         for name in names:
@@ -85,7 +85,7 @@ def test_the_history_of_a_task_is_shown_live_and_afterwards(project: Project, ou
     )
     live = seen(out)
     own = kinds(live, "ann")
-    assert "spawned" in own  # teamd says so while she begins
+    assert "spawned" in own  # teamd logs it while she starts
     assert in_order(["mail_delivered", "replied", "tool_began", "tool_ended"], own)
     assert in_order(["tool_ended", "mail_sent", "turn_ended"], own)
     assert own.count("turn_began") == own.count("turn_ended") == 1
@@ -114,8 +114,10 @@ def test_a_crash_and_its_consequences_are_reported(project: Project, out: Path) 
     assert "teamd_started" in kinds(later, "teamd")
 
 
-def test_looking_changes_no_inbox_and_reports_mail_once(project: Project, out: Path) -> None:
-    """Also mail that its reader holds, which is reported again on delivery."""
+def test_looking_does_not_change_an_inbox_and_reports_mail_once(
+    project: Project, out: Path
+) -> None:
+    """Including mail that its reader holds, which is delivered again later."""
     project.enlist("ann")
     project.do("teamctl", "send", "ann", "One.", "--id", "1")
     follower = begin(project, out, "--since", "1h")
@@ -133,7 +135,7 @@ def test_looking_changes_no_inbox_and_reports_mail_once(project: Project, out: P
     assert mail.keys() == ALWAYS | {"id", "from", "to", "type", "summary"}
 
 
-def test_without_a_word_it_is_the_last_hour(project: Project) -> None:
+def test_the_default_period_is_the_last_hour(project: Project) -> None:
     project.enlist("ann")
     line = {"time": "2020-01-01T11:00:00.000+00:00", "event": "begins", "who": "ann", "pid": 7}
     with project.paths.log("ann").open("a") as log:
@@ -151,7 +153,7 @@ def test_without_a_word_it_is_the_last_hour(project: Project) -> None:
     assert re.search(r' retry +ann {6}reason="no route" seconds=3.0$', shown, re.MULTILINE)
 
 
-def test_a_since_that_is_no_time_is_refused(project: Project) -> None:
+def test_an_invalid_since_is_refused(project: Project) -> None:
     project.enlist("ann")
     refused = project.run("teamctl", "events", "--since", "soon")
     assert refused.status == 2

@@ -26,7 +26,7 @@ FOLDER_SHOWN: Final = "my-project"
 ALONE: Final = ("README", "copies", "hosts", "limits", "models", "permissions", "queue", "teams")
 TOGETHER: Final = [page.stem for page in documents.pages() if page.stem not in ALONE]
 
-# The folder and the exported variables go from step to step, as in one shell.
+# The folder and the exported variables persist from step to step, as in one shell.
 _STEP: Final = """\
 [ ! -f "$STATE" ] || . "$STATE"
 {text}
@@ -39,7 +39,7 @@ exit $status
 class Reader:
     """A person who types the examples of one page into one shell, one line at a time.
 
-    The commands that this shell finds are forked ones.
+    The commands in this shell's PATH are forked.
     """
 
     def __init__(self, project: Project, page: str) -> None:
@@ -47,7 +47,7 @@ class Reader:
         self._state = project.root / f"{page}.shell"
 
     def follow(self, page: Path) -> int:
-        """Put the files of a page into place, and run its steps; returns how many there were."""
+        """Write the files of a page, run its steps and return their number."""
         for example in documents.examples(page, "markdown"):
             self._write(example)
         steps = [(e, step) for e in documents.examples(page, "sh") if e.runs for step in e.steps()]
@@ -72,7 +72,7 @@ class Reader:
         assert ended.status == step.status, f"exit status {ended.status}, not {step.status}: {what}"
 
     def _with_facts(self, text: str) -> str:
-        """Put the key, the server and the request of this test in the place of those shown."""
+        """Replace the key, the server and the request in the text by those of this test."""
         facts = {KEY_SHOWN: "test-key", SERVER_SHOWN: self._project.server.url}
         if REQUEST_SHOWN in text:
             facts[REQUEST_SHOWN] = self._request()
@@ -114,7 +114,7 @@ def prepare_readme(project: Project) -> None:
 
 
 def prepare_limits(project: Project) -> None:
-    """Alice is paused at a limit on money."""
+    """Pause alice at a limit on money."""
     project.write("team.toml", "[limits]\nteammate_usd = 0.01\n")
     project.start()
     project.do("teamctl", "spawn", "alice", "coder", "Go.")
@@ -122,7 +122,7 @@ def prepare_limits(project: Project) -> None:
 
 
 def prepare_permissions(project: Project) -> None:
-    """Alice asks three times."""
+    """Have alice ask three times."""
     rule = '[[permission]]\ntool = "bash"\ncommand = "git push"\nthen = "ask"\n'
     project.write("team.toml", rule)
     pushes = (use(("bash", {"command": f"git push {name}"})) for name in ("a", "b", "c"))
@@ -136,14 +136,14 @@ def prepare_teams(project: Project) -> None:
 
 
 def prepare_hosts(project: Project) -> None:
-    """This host knows of h2, which is away."""
+    """Add the unreachable host h2 to this host's list."""
     known = 'allow = { spawn = ["h2"] }'
     project.write("team.toml", f'[hosts]\nname = "h1"\n{known}\n')
     project.enlist("alice")
 
 
 def prepare_copies(project: Project) -> None:
-    """Mona commits a file."""
+    """Have mona commit a file."""
     make_repository(project.folder)
     committed = "echo Notes > NOTES.md && git add NOTES.md && git commit -qm Notes"
     project.stage.play("mona", use(("bash", {"command": committed})), say("Done."))
@@ -151,7 +151,7 @@ def prepare_copies(project: Project) -> None:
 
 
 def prepare_queue(project: Project) -> None:
-    """Mona has committed a file, and its check takes long."""
+    """Have mona commit a file whose check takes long."""
     project.write("team.toml", '[merge]\ncheck = "sleep 100"\n')
     prepare_copies(project)
     project.do("teamctl", "spawn", "mona", "coder", "Go.", "--worktree", "--wait")

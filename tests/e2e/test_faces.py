@@ -1,4 +1,4 @@
-"""All faces of a running team show the same."""
+"""All views of a running team show the same."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from tests.e2e.browser import Browser, served
 from tests.e2e.harness import Project
 from tests.unit.screen import Shown, shown
 
-# Each member with its state and turns, and who waits for the person, the oldest first.
+# Each member with its state and turns, and those that wait for the person, the oldest first.
 Picture = tuple[dict[str, tuple[str, str]], list[str]]
 
 NAMES: Final = ("ann", "bob", "cid", "dan")
 ROLE: Final = "coder"
-# Dan asks before whatever he does; nobody is told twice in a row of the same.
+# Every command of Dan's needs permission. Prompts differ, since a teammate does not get the same
+# text twice in a row.
 TURNS: Final = {"dan": [{"use": [["bash", {"command": "true"}]]}, {"say": "Done."}] * 200}
 RULES: Final = (
     '[[permission]]\ntool = "bash"\nthen = "ask"\n'
@@ -37,31 +38,31 @@ return [Object.fromEntries(rows.map((row) => [row[0], [row[2].split(' ').pop(), 
 
 
 def told(project: Project) -> Picture:
-    """The status in `team --json`."""
+    """Return the picture from `team --json`."""
     found = json.loads(project.do("teamctl", "team", "--json"))
     members = {one["name"]: (one["state"], str(one["turns"])) for one in found["members"]}
     return members, [one["from"] for one in found["requests"] if one["yours"]]
 
 
 def on_top(screen: Shown) -> Picture:
-    """The status in `top`."""
+    """Return the picture from `top`."""
     lines = screen.lines
     at = next(n for n, line in enumerate(lines) if line.startswith("NAME"))
     turns = lines[at].index("TURNS")
     rows = [line for line in lines[at + 1 :] if line.split()[1:2] == [ROLE]]
     members = {row.split()[0]: (row.split()[2], row[turns : turns + 5].strip()) for row in rows}
-    # The place of a request that has just gone is empty until all is laid out anew: look again.
+    # The row of a request that has just gone is empty until the next layout: look again.
     return members, [(line.split() or ["nobody"])[0] for line in lines[2:at]]
 
 
 def on_the_page(page: Browser) -> Picture:
-    """The status on the page."""
+    """Return the picture from the page."""
     members, asks = page.run(ON_THE_PAGE)
     return {name: (state, turns) for name, (state, turns) in members.items()}, asks
 
 
 def step(project: Project, chance: random.Random) -> None:
-    """Do something to a teammate; refusals do not matter here."""
+    """Apply a random change to a teammate; it may be refused."""
     name = chance.choice(NAMES)
     match chance.choice(("spawn", "spawn", "kill", "pause", "resume", "shutdown", "answer")):
         case "spawn":
@@ -80,10 +81,10 @@ def step(project: Project, chance: random.Random) -> None:
 @pytest.mark.parametrize(
     "steps", [6, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
 )
-def test_no_face_contradicts_another_whatever_happens(
+def test_no_view_contradicts_another(
     project: Project, steps: int, request: pytest.FixtureRequest
 ) -> None:
-    """Of a moment in which nothing changes: `team --json` says the same before and after."""
+    """Compared while nothing changes: `team --json` says the same before and after."""
     chance = random.Random(steps)
     project.write("turns.json", json.dumps({"turns": TURNS, "pace_seconds": 0.05}))
     project.write("team.toml", f'{RULES}[model]\nscript = "turns.json"\n')

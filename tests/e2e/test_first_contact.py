@@ -1,4 +1,4 @@
-"""The first hour: missing files are created or named, and waiting work is reported."""
+"""First contact: missing files are created or named, and waiting work is reported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_mistake_in_the_settings_is_reported_before_anything_starts(project: P
     assert not project.paths.root.exists()
 
 
-def test_mail_that_nobody_delivers_now_is_said_to_wait(project: Project) -> None:
+def test_mail_that_cannot_be_delivered_now_is_reported_as_waiting(project: Project) -> None:
     project.enlist("bob")
     why = "warning: no teamd runs, so the message waits; `teamd start` delivers it\n"
     sent = project.run("teamctl", "send", "bob", "Hello.")
@@ -80,7 +80,7 @@ def test_an_empty_task_is_refused(project: Project) -> None:
         (("task", "add", "Fix", "it"), "task add 'Fix it'"),
     ],
 )
-def test_a_text_without_quotes_is_shown_with_them(
+def test_text_without_quotes_is_shown_with_them(
     project: Project, words: tuple[str, ...], better: str
 ) -> None:
     refused = project.run("teamctl", *words)
@@ -89,7 +89,7 @@ def test_a_text_without_quotes_is_shown_with_them(
     assert last.endswith(f"put a text of several words in quotes: teamctl {better}"), last
 
 
-def test_init_in_a_folder_below_says_where_its_file_counts(project: Project) -> None:
+def test_init_in_a_subfolder_names_the_scope_of_its_file(project: Project) -> None:
     project.enlist("bob")
     below = project.folder / "below"
     below.mkdir()
@@ -117,13 +117,13 @@ def test_delete_asks_on_a_terminal(project: Project) -> None:
 
 
 def test_chat_alone_starts_a_team_with_a_lead(project: Project) -> None:
-    """The whole of a first contact is one command."""
+    """The first contact takes a single command."""
     project.stage.play("lead", say("Welcome."))
     done = project.run("teamctl", "chat", "Hello.")
     assert (done.status, done.stdout) == (0, "Welcome.\n")
 
 
-def test_a_start_that_takes_longer_than_a_moment_says_so(project: Project) -> None:
+def test_a_slow_start_says_so(project: Project) -> None:
     project.ask_no_service()
     project.paths.create()
     with holding(project.paths.supervisor):
@@ -133,7 +133,7 @@ def test_a_start_that_takes_longer_than_a_moment_says_so(project: Project) -> No
     terminal.close()
 
 
-def test_a_team_whose_name_is_misspelt_is_not_made(project: Project) -> None:
+def test_a_team_with_a_misspelt_name_is_not_created(project: Project) -> None:
     teams.make(project.folder, "web")
     refused = project.run("teamctl", "--team", "wbe", "spawn", "ada", "coder", "Work.")
     assert refused.status == 1

@@ -41,7 +41,7 @@ def test_a_newcomer_succeeds_by_following_the_screen_alone(project: Project) -> 
         return project.run("teamctl", "team").stdout
 
     def obey() -> bool:
-        """Do the first thing that the screen names; return whether there was one."""
+        """Run the first command that the screen suggests; return whether there was one."""
         found = re.search(r"`(team(?:ctl|d) [^`]+)`", look())
         if found is not None:
             project.do(*shlex.split(found[1]))

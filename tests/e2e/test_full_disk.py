@@ -1,4 +1,4 @@
-"""A full disk: refused with one line, and nothing is half written."""
+"""On a full disk, writes are refused with one line, and no file is half written."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def still(project: Project) -> Project:
-    """A team with ann and bob in it and no teamd."""
+    """A team with ann and bob, and without teamd."""
     project.enlist("ann", "bob")
     return project
 
 
 def test_a_short_write_leaves_no_half_line(still: Project) -> None:
-    """A disk that fills up in the middle of a line, by a limit on the size of files."""
+    """A limit on file sizes imitates a disk that fills up in the middle of a line."""
     still.do("teamctl", "send", "ann", "x" * 700)
     before = still.mail("ann")
     limited = 'ulimit -f 1; exec teamctl send ann "$0"'
@@ -40,7 +40,7 @@ def test_a_short_write_leaves_no_half_line(still: Project) -> None:
 
 
 def test_without_room_for_a_temporary_file_the_error_is_one_line(still: Project) -> None:
-    """A library looks for a folder for temporary files when it is imported, and finds none."""
+    """A library looks for a temporary folder when it is imported, and finds none."""
     refused = still.run("bash", "-c", "ulimit -f 0; exec teamctl send ann hello")
     assert refused.status == 1
     assert re.search("no space left for .*/ann.jsonl; free some", refused.complaint)
@@ -48,7 +48,7 @@ def test_without_room_for_a_temporary_file_the_error_is_one_line(still: Project)
 
 @pytest.fixture
 def small_disk(project: Project) -> Iterator[Path]:
-    """The team directory on a disk of one MiB; the path of a file that fills it."""
+    """Put the team directory on a disk of one MiB; return the path of a file that fills it."""
     if os.geteuid() != 0:
         pytest.skip("only root may mount a small disk")
     project.paths.root.mkdir()
@@ -68,8 +68,8 @@ def _fill(filler: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_refuses_and_harms_nobody(small_disk: Path, project: Project) -> None:
-    """Teamd and idle teammates live on, and go on once there is space."""
+def test_a_full_disk_causes_refusals_and_no_harm(small_disk: Path, project: Project) -> None:
+    """Teamd and idle teammates survive, and continue once there is space."""
     pid = project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     stall = Stall()
@@ -89,7 +89,7 @@ def test_a_full_disk_refuses_and_harms_nobody(small_disk: Path, project: Project
         assert refused.status == 1
         assert "no space left for " in refused.complaint
     assert project.mail("ann") == ""
-    stall.released.set()  # wes cannot write it down, nor can anybody say so
+    stall.released.set()  # the failure of wes can neither be recorded nor reported
     wait_until(lambda: not _alive(project.member("wes")["pid"]), what="wes ends")
     roster = json.loads(project.paths.config.read_bytes())
     assert [member["name"] for member in roster["members"]] == ["ann", "wes"]
@@ -98,7 +98,7 @@ def test_a_full_disk_refuses_and_harms_nobody(small_disk: Path, project: Project
     assert early.wait(20) == 0
     project.do("teamctl", "send", "ann", "There is space.")
     wait_until(lambda: len(project.asked("ann")) == 2, what="ann wakes")
-    project.wait_for("wes", "idle")  # by itself: a full disk is no fault of its own
+    project.wait_for("wes", "idle")  # without help: a full disk is not its fault
     assert len(project.asked("wes")) >= 2
     assert project.supervisor == pid
     assert project.wait_for("ann", "idle")["pid"] == idle

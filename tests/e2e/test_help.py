@@ -35,7 +35,7 @@ def shown_on_terminal(project: Project, **variables: str) -> tuple[str, bytes]:
         return terminal.shown, terminal._raw
 
 
-def test_without_a_topic_it_lists_all_with_a_line_each(project: Project) -> None:
+def test_without_a_topic_it_lists_each_with_a_line(project: Project) -> None:
     *lines, blank, hint = project.do("teamctl", "help").splitlines()
     assert [line.split()[0] for line in lines] == topics()
     assert [line.split(maxsplit=1)[1] for line in lines] == list(map(title_of, topics()))
@@ -47,25 +47,25 @@ def test_in_a_pipe_a_topic_is_its_markdown(project: Project) -> None:
     assert project.do("teamctl", "help", "limits") == read_topic("limits")
 
 
-def test_a_command_is_explained_as_by_its_own_help(project: Project) -> None:
+def test_help_for_a_command_is_its_own_help_text(project: Project) -> None:
     assert project.do("teamctl", "help", "resume") == project.do("teamctl", "resume", "--help")
 
 
-def test_an_unknown_topic_is_refused_with_the_topics_in_one_line(project: Project) -> None:
+def test_an_unknown_topic_is_refused_with_a_list_of_topics(project: Project) -> None:
     ended = project.run("teamctl", "help", "limit")
     assert (ended.status, ended.stdout) == (1, "")
     expected = f"teamctl: no topic 'limit'; the topics are: {', '.join(topics())}"
     assert ended.complaint == expected
 
 
-def test_json_holds_the_topics_or_the_text_of_one(project: Project) -> None:
+def test_json_holds_the_list_of_topics_or_the_text_of_one(project: Project) -> None:
     listed = json.loads(project.do("teamctl", "help", "--json"))["topics"]
     assert [topic["name"] for topic in listed] == topics()
     told = json.loads(project.do("teamctl", "help", "limits", "--json"))
     assert told == {"name": "limits", "text": read_topic("limits")}
 
 
-def test_nothing_heavy_is_loaded_for_a_pipe(project: Project) -> None:
+def test_help_in_a_pipe_loads_no_heavy_module(project: Project) -> None:
     ended = project.run(sys.executable, "-c", LOADED)
     assert (ended.status, ended.stderr) == (0, "")
 
@@ -78,7 +78,7 @@ def test_on_a_terminal_a_topic_is_paged_and_styled(project: Project) -> None:
     assert COLOUR in raw
 
 
-def test_without_colour_a_topic_is_laid_out_all_the_same(project: Project) -> None:
+def test_without_colour_a_topic_is_still_laid_out(project: Project) -> None:
     text, raw = shown_on_terminal(project, NO_COLOR="1")
     assert "## Set limits" not in text
     assert BOLD in raw
@@ -110,7 +110,7 @@ def test_manual_pages_are_written(project: Project) -> None:
     assert sorted(listed) == [str(folder / page) for page in pages]
 
 
-def test_manual_pages_are_for_no_topic_and_need_a_folder(project: Project) -> None:
+def test_manual_pages_need_a_folder_and_no_topic(project: Project) -> None:
     refused = project.run("teamctl", "help", "limits", "--man", "man")
     assert refused.status == 2
     assert "--man writes all pages: give no TOPIC with it" in refused.stderr

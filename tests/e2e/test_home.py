@@ -1,4 +1,4 @@
-"""The home of a teammate: the file tools and commands mean the same folder by its name."""
+"""A teammate's home: for file tools and commands, it is the same folder."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ pytestmark = pytest.mark.slow
 SANDBOXES: Final = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
 
 
-def test_file_tools_and_commands_see_one_home(project: Project) -> None:
-    """Also before the first command, when it does not exist yet."""
+def test_file_tools_and_commands_use_the_same_home(project: Project) -> None:
+    """Even before the first command creates it."""
     calls: list[tuple[str, dict[str, object]]] = [
         ("write_file", {"path": "~/notes/a", "content": "from a tool\n"}),
         ("bash", {"command": "cat ~/notes/a; echo from bash >~/b; echo $HOME", "description": "x"}),
@@ -35,7 +35,7 @@ def test_file_tools_and_commands_see_one_home(project: Project) -> None:
 
 
 @SANDBOXES
-def test_start_says_that_commands_are_refused_where_the_workspace_holds_the_home(
+def test_start_warns_that_commands_are_refused_if_the_workspace_contains_the_home(
     project: Project,
 ) -> None:
     project.environment["HOME"] = str(project.folder)
@@ -49,7 +49,7 @@ def test_start_says_that_commands_are_refused_where_the_workspace_holds_the_home
 
 
 @SANDBOXES
-def test_a_relative_home_is_no_home(project: Project) -> None:
+def test_a_relative_home_is_ignored(project: Project) -> None:
     project.environment["HOME"] = "home"
     project.stage.play("ann", use(("bash", {"command": "echo ran"})), say("Done."))
     started = project.run("teamd", "start")
