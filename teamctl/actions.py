@@ -1,4 +1,4 @@
-"""The person's actions on a team: the one list behind the commands, `top` and the page."""
+"""The person's actions on a team, shared by the commands, `top` and the web page."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from teamd.messages import USER, Message, check_name, new_id
 from teamd.team import teams
 from teamd.team.roster import Roster
 
-_GRACE_SECONDS: Final = 10.0  # as `teamctl shutdown` gives
-_MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answer
+_GRACE_SECONDS: Final = 10.0  # the default of `teamctl shutdown`
+_MARGIN_SECONDS: Final = 10.0  # from the deadline until the kill and the answer
 _KINDS: Final[dict[str, str]] = {
     Kind.PLAN: "plan",
     Kind.SHUTDOWN: "shutdown",
@@ -40,7 +40,7 @@ class Outcome:
     Attributes:
         text: a sentence for the person.
         data: the facts, as `--json` prints them.
-        exit_code: of the command.
+        exit_code: the exit status of the command.
     """
 
     text: str
@@ -64,7 +64,7 @@ class Outcome:
         return found
 
     def sentence(self) -> str:
-        """Return all of it as one sentence.
+        """Return the whole result as one sentence.
 
         Raises:
             TeamError: the action was refused.
@@ -113,10 +113,10 @@ class TeamActions:
         """Start or wake a teammate.
 
         Args:
-            name: the teammate's.
-            role: the teammate's.
+            name: the name of the teammate.
+            role: its role.
             prompt: its next task.
-            options: `model`, `effort`, `fresh`, `plan` and `worktree`, as the command has them.
+            options: `model`, `effort`, `fresh`, `plan` and `worktree`, as in the command.
         """
         check_name(name)
         facts = {"name": name, "role": role, "prompt": without_secrets(prompt)}
@@ -130,9 +130,9 @@ class TeamActions:
         """Ask a teammate to end, or end it.
 
         Args:
-            name: the teammate's; `None` for all teammates.
+            name: the name of the teammate; `None` for all teammates.
             force: whether to kill it at once, without asking.
-            seconds: how long it has to answer before it is ended.
+            seconds: the time to answer before it is killed.
         """
         whom = {"all": True} if name is None else {"name": name}
         asked = {**whom, "seconds": seconds, "force": force}
@@ -145,11 +145,10 @@ class TeamActions:
         return Outcome(text, reply.data, reply.exit_code)
 
     def interrupt(self, name: str, text: str = "") -> Outcome:
-        """End the turn that runs; the teammate reads the text next, if there is one."""
+        """Interrupt the current turn; the teammate then reads the text, if any."""
         return self._ask("interrupt", {"name": name, "text": without_secrets(text).strip()})
 
     def pause(self, name: str) -> Outcome:
-        """Hold a teammate until it is resumed."""
         return self._ask("pause", {"name": name})
 
     def resume(self, name: str, **more: float) -> Outcome:
@@ -242,7 +241,7 @@ def print_answer(host: str, text: str, *, as_json: bool) -> None:
 
 
 def ensure_running(choice: TeamOptions, *, no_start: bool) -> TeamPaths:
-    """Return the team that is meant, after starting its teamd unless `no_start` is set.
+    """Return the chosen team, after starting its teamd unless `no_start` is set.
 
     Progress goes to standard error, since the output belongs to the command.
 
@@ -260,7 +259,7 @@ def ensure_running(choice: TeamOptions, *, no_start: bool) -> TeamPaths:
     if not choice.without_settings(paths):
         choice.settings(paths)  # report a mistake before anything is created
     _say(f"no teamd runs for {paths.root}; starting it")
-    import asyncio  # noqa: PLC0415 -- 40 ms, only where a teamd is started
+    import asyncio  # noqa: PLC0415 -- 40 ms, only to start a teamd
 
     for line in asyncio.run(teams.start(paths, file if choice.config else None)):
         _say(line)

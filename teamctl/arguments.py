@@ -1,4 +1,4 @@
-"""The arguments of commands: options, and names that the shell completes."""
+"""The arguments of commands: options, and names for shell completion."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from teamd.messages import LEAD, TEAMD, USER
 from teamd.secret_environment import secrets_in
 from teamd.team.roster import Roster
 
-_MOST_BYTES: Final = 1 << 24  # of standard input, which may have no end
+_MOST_BYTES: Final = 1 << 24  # a limit, because standard input may be endless
 
 
 def text_or_stdin(argument: str) -> str:
@@ -112,7 +112,7 @@ Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 REQUEST_SECONDS: Final = 30.0  # until the supervisor answers
-COPY_SECONDS: Final = 600.0  # the same, if it makes a working copy first
+COPY_SECONDS: Final = 600.0  # for a request that makes a working copy first
 
 fresh_option = click.option(
     "--fresh", is_flag=True, help="Begin a new conversation; the transcript keeps the old one."

@@ -1,4 +1,4 @@
-"""All events of a team by time, since a moment and as they happen."""
+"""All events of a team by time: past events since a moment, and new ones as they happen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TranscriptEvents:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._tools: dict[str, str] = {}  # of calls without a result
+        self._tools: dict[str, str] = {}  # the calls without a result
         self._begun: dict[str, float] = {}
         self._in_turn = False
 
@@ -63,7 +63,7 @@ class TranscriptEvents:
         return Event(record.time, kind, self._name, facts)
 
     def _begin(self, moment: float) -> Iterator[Event]:
-        """Yield the beginning of a turn, unless one is under way. The person has no turns."""
+        """Yield the start of a turn, unless one is under way; the person has no turns."""
         if not self._in_turn and self._name != "user":
             self._in_turn = True
             yield Event(moment, EventKind.TURN_BEGAN, self._name)
@@ -119,7 +119,7 @@ class LogEvents:
         self._crashed: set[str] = set()
 
     def events(self, entry: dict[str, Any]) -> Iterator[Event]:
-        """Yield the event of an entry; other entries concern the program alone."""
+        """Yield the event of an entry; other entries concern only the program."""
         try:
             kind = EventKind[LoggedEvent(str(entry.get("event"))).name]
         except ValueError:
@@ -140,10 +140,10 @@ _TAKEN: Final = ".taken.jsonl"
 
 
 class MailEvents:
-    """Finds the messages that were sent, each once.
+    """Finds sent messages and reports each once.
 
-    It reads the inboxes without a lock, and may miss a message that its receiver took first. Such
-    a message is reported by `unless_told` once it is in the conversation.
+    It reads the inboxes without a lock, and may miss a message that its receiver took first. Such a
+    message is reported by `unless_told` when it is in the conversation.
     """
 
     def __init__(self, paths: TeamPaths) -> None:
@@ -159,7 +159,7 @@ class MailEvents:
                 continue
             for line in self._files.setdefault(path, GrowingFile(path)).lines():
                 message = message_in(parse(line))
-                if message is not None and message.id:  # without an id it gets one when it is read
+                if message is not None and message.id:  # otherwise its reader adds one
                     yield from self.unless_told(mail_sent_event(message, to))
 
     def unless_told(self, event: Event) -> Iterator[Event]:
@@ -172,7 +172,7 @@ class MailEvents:
             yield event
 
 
-# An event for each thing on a board, by the thing's id.
+# Yields an event for each object on a board, with the id of the object.
 Shown = Iterable[tuple[str, Event]]
 
 
@@ -273,7 +273,7 @@ def _approvals(paths: TeamPaths) -> Shown:
             )
 
 
-_FARTHEST_BACK: Final = 1 << 24  # bytes: for calls and turns that began before the moment
+_FARTHEST_BACK: Final = 1 << 24  # bytes: for calls and turns that started before the moment
 
 
 class EventStream:

@@ -13,7 +13,6 @@ class LazyGroup(SuggestingGroup):
     """Imports a command's module when that command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's
-        """List all commands, in the order of a day's work."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- click's
@@ -30,7 +29,7 @@ class LazyGroup(SuggestingGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
     def describe_known(self, ctx: click.Context) -> str:  # noqa: ARG002 -- click's
-        """Return the hint where all commands are listed; there are too many for one line."""
+        """Return a hint to the list of all commands, which are too many for one line."""
         return "`teamctl --help` lists them all"
 
 

@@ -20,7 +20,7 @@ _CHUNK: Final = 1 << 18
 
 
 class GrowingFile:
-    """A file that grows, and is sometimes replaced by a new one. Each line is read once, whole.
+    """A growing file, which may be replaced by a new one. Each whole line is read once.
 
     Args:
         path: the file, which may not exist yet.
@@ -31,7 +31,7 @@ class GrowingFile:
         self._path = path
         self._start = start
         self._fd = -1
-        self._rest: list[bytes] = []  # of a line that has not ended yet
+        self._rest: list[bytes] = []  # the start of an unfinished line
 
     def lines(self) -> Iterator[bytes]:
         """Yield the new lines since the last call."""
@@ -67,7 +67,7 @@ class GrowingFile:
         if self._fd < 0 or os.fstat(self._fd).st_ino != there.st_ino:
             return True
         if there.st_size < os.lseek(self._fd, 0, os.SEEK_CUR):
-            # The disk failed, and the file lost data that was not yet on it.
+            # After a disk failure the file may have lost unsynced data.
             os.lseek(self._fd, 0, os.SEEK_END)
             self._rest = []
         return False
@@ -77,8 +77,8 @@ def lines_back(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the offsets and texts of the whole lines of a file, from the last to the first."""
     with files.opened(path) as fd:
         start = 0 if fd is None else os.fstat(fd).st_size
-        behind: list[bytes] = []  # parts of one line, the last first
-        ended = False  # whether that line has an end; an unfinished line is left out
+        behind: list[bytes] = []  # parts of one line, the last part first
+        ended = False  # whether that line is complete; an unfinished line is left out
         while fd is not None and start:
             size = min(_CHUNK, start)
             start -= size
@@ -138,7 +138,7 @@ class Watched:
         self._signals = [*os.pipe()]
         for end in self._signals:
             os.set_blocking(end, False)
-        with suppress(ValueError):  # signals come to the main thread alone
+        with suppress(ValueError):  # only the main thread gets signals
             self._before = signal.set_wakeup_fd(self._signals[1], warn_on_full_buffer=False)
         return self
 
@@ -151,7 +151,7 @@ class Watched:
             one.close()
 
     def wait(self, most_seconds: float = math.inf) -> None:
-        """Wait until a folder may have changed, for at most so many seconds."""
+        """Wait until a folder may have changed, for at most this many seconds."""
         longest = min(most_seconds, *(one.recheck_seconds for one in self._watches))
         watched = [one.fileno() for one in self._watches]
         select.select([*watched, self._signals[0]], [], [], longest)

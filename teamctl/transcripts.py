@@ -1,4 +1,4 @@
-"""Reading the conversations of teammates, one or several in order of time, also as they grow."""
+"""Reads the conversations of teammates, one or several in order of time, also as they grow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from teamd.transcript.file import is_checkpoint, parse
 
 NamedRecord = tuple[str, dict[str, Any]]  # the teammate's name, and the record as a JSON object
 
-# Records that begin an entry; calls and their results belong to the reply before them.
+# Records that start an entry; calls and their results belong to the reply before them.
 _BEGINNINGS: Final = frozenset(
     kind.kind
     for kind in (
@@ -31,7 +31,7 @@ _BEGINNINGS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """The part of the conversations that is wanted.
+    """The wanted part of the conversations.
 
     Attributes:
         last: the number of entries; `None` for all.
@@ -59,7 +59,7 @@ class Excerpt:
         return start
 
     def keep(self, found: Iterable[NamedRecord]) -> Iterable[NamedRecord]:
-        """Return the last entries of several conversations, each of which has as many."""
+        """Return the last entries of several conversations together."""
         if self.last is None:
             return found
         listed = list(found)
@@ -125,7 +125,7 @@ class Transcripts:
 
 
 class Retries:
-    """The failures of a teammate's model calls that it tries again, as they come."""
+    """Reports failed model calls of a teammate that it tries again."""
 
     def __init__(self, log: Path) -> None:
         self._growing = GrowingFile(log, end_of(log))
@@ -144,7 +144,7 @@ _RETRY: Final = json.dumps(LoggedEvent.RETRY).encode()
 
 
 def explain_retry(entry: dict[str, Any]) -> str:
-    """Return a sentence on a model call that is tried again, from a line of a log."""
+    """Return a sentence about a retried model call, from a line of a log."""
     attempt, attempts = entry.get("attempt"), entry.get("attempts")
     which = f" {attempt}/{attempts}" if attempt and attempts else ""
     return f"retrying{which}: {entry.get('reason')}, next in {entry.get('seconds')} s"

@@ -68,7 +68,7 @@ class Mask:
                 break
             parts += [data[at : found.start()], MASK.encode()]
             at = found.end()
-            if at > held_at:  # the possible start lies within this secret
+            if at > held_at:  # the possible start is inside this secret
                 held_at = len(data) - self._overlap(data[at:])
         return b"".join([*parts, data[at:held_at]]), data[held_at:]
 

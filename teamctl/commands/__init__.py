@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import click
 
 
-# By the words that call a command. A test parses each of them.
+# By command words. A test parses each example.
 EXAMPLES: Final = {
     "help": ("teamctl help limits", "teamctl help --man ~/.local/share/man/man1"),
     "demo": ("teamctl demo", "teamctl demo --keep"),
@@ -92,7 +92,7 @@ EXAMPLES: Final = {
 }
 
 
-# In the order of a day's work. The help is shown without loading any of them.
+# In the order of a day's work. The help is shown without loading the commands' modules.
 COMMANDS: Final = {
     "help": "Explain a topic, such as limits or roles, or list the topics.",
     "demo": "Watch a team build and test a small program; no key, no network.",
@@ -136,7 +136,7 @@ COMMANDS: Final = {
     "prune": "Remove old logs, and the files of names that left the team.",
 }
 
-# Files that hold more commands than the one they are named after, which is their `command`.
+# Files with more than one command; `command` is the one with the file's name.
 SHARED: Final = {
     "diff": ("merge", "discard"),
     "interrupt": ("pause",),

@@ -20,7 +20,7 @@ from teamd.copies.record import Copy
 from teamd.files.paths import TeamPaths
 from teamd.team.roster import Roster
 
-# The colour codes of git; all other control characters are escaped.
+# Git's color codes; all other control characters are escaped.
 _COLOUR: Final = re.compile(r"(\033\[[0-9;]*m)")
 _SHORT: Final = 12
 
@@ -77,7 +77,7 @@ def merge(
     text = f"merged {commits} of {name} into {done.branch}: {done.commit[:_SHORT]}"
     if not done.merged:
         text = f"{name} has committed nothing that is not in {done.branch}; nothing to merge"
-    elif squash:  # git does not know of it: the same lines, changed again, would conflict
+    elif squash:  # unknown to git: the same lines, changed again, would conflict
         text += f'; before more work `teamctl send {name} "git merge {done.commit[:_SHORT]}"`'
     choice.done = text
     facts = {"name": name, "branch": done.branch, "commit": done.commit, "merged": done.merged}
@@ -124,7 +124,7 @@ def _find(paths: TeamPaths, name: str) -> Copy:
     """Return the working copy of a member.
 
     Raises:
-        TeamError: there is no such member, or the member has no working copy.
+        TeamError: the member does not exist, or has no working copy.
     """
     return record.get(paths, Roster(paths).read().get(name).name)
 
@@ -152,6 +152,6 @@ def _encoded(lines: Iterable[str]) -> Iterator[bytes]:
 
 
 def _shown(line: bytes) -> str:
-    """Return a line of a difference as a terminal may be given it."""
+    """Return a line of a diff that is safe for a terminal."""
     parts = _COLOUR.split(line.decode(errors="replace"))
     return "".join(one if _COLOUR.fullmatch(one) else terminal.plain(one) for one in parts)

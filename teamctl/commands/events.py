@@ -25,7 +25,7 @@ _COLOURS: Final = {
     **dict.fromkeys((EventKind.RETRY, EventKind.APPROVAL_ASKED, EventKind.MAIL_HELD), "yellow"),
 }
 _KIND_WIDTH: Final = max(map(len, EventKind))
-_NAME_WIDTH: Final = 8  # of most names; the names to come are not known yet
+_NAME_WIDTH: Final = 8  # the width of most names; later names are not yet known
 
 
 @click.command()

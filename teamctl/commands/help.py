@@ -111,7 +111,7 @@ def _help_of_command(context: click.Context, name: str) -> str:
     """Return the output of `teamctl NAME --help`.
 
     Raises:
-        TeamError: there is no command or topic of that name.
+        TeamError: no command or topic has that name.
     """
     root = context.find_root()
     found = _group(context).get_command(root, name)

@@ -1,4 +1,4 @@
-"""`teamctl inbox`: takes the person's mail once it is shown, and shows a teammate's mail."""
+"""`teamctl inbox`: shows and takes the person's mail, and shows a teammate's mail."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _note(paths: TeamPaths, message: Message) -> str:
 
 
 def _taker(boxes: Boxes, paths: TeamPaths, note: Note) -> InboxReader:
-    from teamctl.mail.inbox_reader import InboxReader  # noqa: PLC0415 -- records, only where there is mail
+    from teamctl.mail.inbox_reader import InboxReader  # noqa: PLC0415 -- records, only to show mail
 
     return InboxReader(boxes, paths, note)
 

@@ -25,7 +25,7 @@ def command() -> None:
     if os.path.lexists(file):
         raise TeamError(f"{file} exists already; edit it, or move it away first")
     text = init_text().encode()
-    with suppress(StoreError):  # no setting in it loosens, so the file counts without trust
+    with suppress(StoreError):  # no setting in it loosens, so the file needs no trust
         TrustStore().confirm(file, text)
     files.replace(file, text, mode=0o644)
     click.echo(plain(f"wrote {file}; everything in it is optional"))

@@ -46,11 +46,11 @@ def command(
     paths = choice.existing()
     removed: list[tuple[Path, int]] = []
     try:
-        # Under the roster's lock no member can join whose old conversation is being removed.
+        # Under the roster's lock no member whose old conversation is being removed can join.
         with locks.locked(paths.config_lock):
             found = _found(paths, logs=logs, transcripts=transcripts)
             for path in directories.older(found, seconds=days * _DAY_SECONDS):
-                # a log that rotates just now
+                # a log that is just being rotated
                 with translate_os_errors(path), suppress(FileNotFoundError):
                     size = path.lstat().st_size
                     if not dry_run:
@@ -83,7 +83,7 @@ def _found(paths: TeamPaths, *, logs: bool, transcripts: bool) -> Iterator[Path]
 
 
 def _members(paths: TeamPaths) -> set[str]:
-    """Return the names of the team in lower case; without a roster, no file may be removed."""
+    """Return the names of the team in lower case; without a roster, files must not be removed."""
     if not paths.config.exists():
         why = f"there is no roster {paths.config}, so the files to keep are unknown"
         raise TeamError(f"{why}; `teamd start` makes one")

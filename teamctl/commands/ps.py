@@ -29,17 +29,17 @@ _NUMBERS: Final = ("PID", "UP", "CPU", "MEM")
 _SHAPE: Final = Shape(
     elastic={"COMMAND": 12, "NAME": 12}, spare=("CPU", "UP"), dispensable=("MEM", "COMMAND")
 )
-_LONGEST: Final = 160  # characters; the command of a sandbox has thousands, and --json shows all
+_LONGEST: Final = 160  # characters; a sandbox command line has thousands, and --json shows all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Process:
-    """One process of a team.
+    """A process of a team.
 
     Attributes:
         name: the teammate that it belongs to, or `teamd`.
         command: its command line; empty for teamd and the teammates themselves.
-        memory_bytes: with its share of shared memory, if this user may read that.
+        memory_bytes: including its share of shared memory, if this user may read that.
     """
 
     pid: int
@@ -106,7 +106,7 @@ def _processes(
                     memory_bytes=memory.get(process.pid) or _memory_of(process),
                 )
             below = process.children()
-        except psutil.Error:  # it has just ended, or is another user's
+        except psutil.Error:  # just ended, or another user's
             return
         for child in below:
             yield from under(child, name)

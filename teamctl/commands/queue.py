@@ -38,7 +38,7 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
     """
     if click.get_current_context().invoked_subcommand is not None:
         return
-    from teamd.merges import queue  # noqa: PLC0415 -- only where it is shown
+    from teamd.merges import queue  # noqa: PLC0415 -- only to show it
 
     there = queue.read(choice.existing()).all
     if as_json:

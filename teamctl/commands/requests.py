@@ -1,4 +1,4 @@
-"""Requests that wait for an answer, and answers: `teamctl requests`, `approve` and `reject`."""
+"""Open requests and their answers: `teamctl requests`, `approve` and `reject`."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ def _approvals(choice: TeamOptions) -> Approvals:
 def _answer(
     choice: TeamOptions, beginning: str, *, approve: bool, reason: str | None, always: bool = False
 ) -> None:
-    """Answer the request with that beginning of its id, and print the answer.
+    """Answer the request whose id starts with `beginning`, and print the answer.
 
     Raises:
-        TeamError: there is no such request, the person may not answer it, or it is closed.
+        TeamError: the request does not exist, is closed, or is not for the person.
     """
     asked = _approvals(choice)
     approval = _find(choice.existing(), asked, beginning)
@@ -119,10 +119,10 @@ def _answer(
 
 
 def _find(paths: TeamPaths, asked: Approvals, word: str) -> Approval:
-    """Return the approval of that id, or the only one that a teammate of that name waits for.
+    """Return the approval with that id, or the only one that a teammate of that name waits for.
 
     Raises:
-        TeamError: there is no such approval, or there are several.
+        TeamError: none or several match.
     """
     exact = asked.find(word)
     if exact is not None:
@@ -130,7 +130,7 @@ def _find(paths: TeamPaths, asked: Approvals, word: str) -> Approval:
     waiting = [one for one in asked.open_ones() if not one.overdue]
     yours = [one for one in waiting if one.may_be_answered_by(USER)]
     found = [one for one in yours if one.asker.lower() == word.lower()]
-    if not found:  # the name of a teammate goes before the beginning of an id
+    if not found:  # a teammate's name takes precedence over the start of an id
         _refuse_teammate(paths, word, waiting)
         return asked.match(word)
     if len(found) > 1:
@@ -149,7 +149,7 @@ def _refuse_teammate(paths: TeamPaths, name: str, waiting: Sequence[Approval]) -
         return
     seen = OverviewReader(paths, costs=False).read()
     mate = seen.find(name)
-    assert mate is not None  # noqa: S101 -- each member of the team is seen
+    assert mate is not None  # noqa: S101 -- the overview contains every member
     yours = [one for one in waiting if one.may_be_answered_by(USER)]
     asking = ", ".join(f"{one.asker} ({kind_word(one)} {one.id})" for one in yours[:_MOST_NAMED])
     others = f"open are those of {asking}" if asking else "nobody else waits for you"

@@ -22,7 +22,7 @@ from teamd.files.paths import TeamPaths
 from teamd.messages import check_name
 from teamd.team.roster import Roster
 
-# As `Conversation.key_of` makes them: otherwise bob-2's subagents would count as bob's.
+# The suffixes of `Conversation.key_of`: otherwise bob-2's subagents would count as bob's.
 _SUBAGENT_KEY: Final = r"[0-9a-f]{16}-\d+-\d+\.jsonl"
 
 
@@ -63,7 +63,7 @@ def command(choice: TeamOptions, name: str, *, purge: bool, yes: bool, as_json: 
 
 
 def _describe_copy(paths: TeamPaths, name: str) -> str:
-    """Return a clause that says where the working copy is, if there is one."""
+    """Return a clause that names the working copy, if there is one."""
     if not paths.copy(name).exists():
         return ""
     return f", and its working copy in {paths.copy(name)}"

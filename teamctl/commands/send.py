@@ -86,7 +86,7 @@ def _await_delivery(post: MailRouter, sent: Sent, message: Message, seconds: flo
     """Wait until a message is in its receiver's conversation.
 
     Raises:
-        DeadlinePassed: it is not there within so many seconds.
+        DeadlinePassed: it is not there within this many seconds.
     """
     from teamctl.mail.receipts import DeliveryWatch  # noqa: PLC0415 -- only for --wait
 
@@ -114,7 +114,7 @@ def broadcast(choice: TeamOptions, text: str, sender: str | None, *, all_hosts: 
     content = not_empty(text_or_stdin(text))
     message = Message(type="broadcast", sender=sender, to="all", content=content)
     if all_hosts:
-        post.other_hosts()  # fails before the first send if there are none
+        post.other_hosts()  # fails before the first send if there are no other hosts
     sent = post.broadcast(message)
     if all_hosts:
         sent = [*sent, *_broadcast_far(post, message)]
@@ -134,7 +134,7 @@ def _broadcast_far(post: MailRouter, message: Message) -> tuple[Sent, ...]:
 
 
 def _warn_of_rest(post: MailRouter, *receivers: str) -> None:
-    """Warn that mail waits, if no teamd runs to deliver it to agents of this team."""
+    """Warn that mail waits, if no teamd runs that delivers it to agents of this team."""
     agents = [to for to in receivers if to != post.person() and "@" not in to]
     if agents and pidfile.is_teamd_down(post.paths):
         why = "no teamd runs, so the message waits; `teamd start` delivers it"

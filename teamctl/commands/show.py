@@ -41,7 +41,7 @@ def command(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     paths = choice.existing()
     seen = OverviewReader(paths).read()
     view = seen.find(seen.team.get(name).name)
-    assert view is not None  # noqa: S101 -- each member of the team is seen
+    assert view is not None  # noqa: S101 -- the overview contains every member
     facts = {**_facts(paths, view.member), "effort": _effort(choice, paths, view.member)}
     if as_json:
         output.print_json({"member": {**view.to_json(), **facts}})

@@ -30,7 +30,7 @@ from teamd.settings import Teammate, read_file
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 from teamd.settings.trust import TrustStore
 
-_MARGIN_SECONDS: Final = 10.0  # from the deadline to the kill, and to the answer
+_MARGIN_SECONDS: Final = 10.0  # from the deadline until the kill and the answer
 
 
 @click.command(cls=TextCommand)
@@ -183,8 +183,8 @@ def _spawn_far(choice: TeamOptions, host: str, facts: dict[str, Any], *, as_json
 def _saved(choice: TeamOptions, paths: TeamPaths, facts: dict[str, Any]) -> tuple[Path, bytes]:
     """Return the file that declares this team's teammates, and its text with the new one.
 
-    A named team has its own file. The text is made before the spawn, so that a mistake costs
-    nothing. A trusted file stays trusted, before and after it is written.
+    A named team has its own file. The text is made before the spawn, so that a mistake has no
+    effect. A trusted file stays trusted, before and after it is written.
     """
     from teamd.settings.write import with_teammate  # noqa: PLC0415 -- the same
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.segment import Segment, SegmentLines
 
-_LOOK_SECONDS: Final = 1.0  # the longest between two looks: times count up, and processes may die
-_PAUSE_SECONDS: Final = 0.25  # the shortest between two looks
-_LEAST_ROWS: Final = 3  # of the table; notices leave room for them
+_LOOK_SECONDS: Final = 1.0  # at most between two looks: times count up, and processes may die
+_PAUSE_SECONDS: Final = 0.25  # at least between two looks
+_LEAST_ROWS: Final = 3  # minimum rows of the table; notices leave room for them
 # The members that need a person come first.
 _ORDER: Final = ("waiting", "failed", "paused", "retrying", "working", "idle", "shutdown")
 
@@ -66,7 +66,7 @@ def command(choice: TeamOptions, *, watched: bool, everywhere: bool, as_json: bo
 def _show_everywhere(choice: TeamOptions, seen: Overview, *, as_json: bool) -> None:
     """Show the members of other hosts as well."""
     from teamctl.mail.router import other_hosts  # noqa: PLC0415 -- the same
-    from teamctl.render import host_table  # noqa: PLC0415 -- only where there are other hosts
+    from teamctl.render import host_table  # noqa: PLC0415 -- only if there are other hosts
 
     hosts = other_hosts(choice)
     far = host_table.read_hosts(hosts, seen.team.name)
@@ -96,12 +96,12 @@ def _watch(choice: TeamOptions, paths: TeamPaths) -> None:
         while True:
             update(reader.read(choice.waiting(paths)))
             folders.wait(_LOOK_SECONDS)
-            time.sleep(_PAUSE_SECONDS)  # more changes that follow are one look
+            time.sleep(_PAUSE_SECONDS)  # combine changes that follow at once
 
 
 @contextmanager
 def _screen() -> Iterator[Callable[[Overview], None]]:
-    """Show each overview on the whole screen, in place of the one before."""
+    """Show each overview on the whole screen, replacing the previous one."""
     from rich.live import Live  # noqa: PLC0415 -- only on a terminal
 
     with Live(console=tables.console(), auto_refresh=False, screen=True) as live:
@@ -110,7 +110,7 @@ def _screen() -> Iterator[Callable[[Overview], None]]:
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """As much of the team as the terminal has room for: problems first, and a count of the rest."""
+    """As much of the team as fits the terminal: problems first, and a count of the rest."""
 
     seen: Overview
 
@@ -141,12 +141,12 @@ class Screen:
 
 
 def problems_first(views: tuple[MemberView, ...]) -> list[MemberView]:
-    """Return the members, those first that need a person."""
+    """Return the members, starting with those that need a person."""
     return sorted(views, key=lambda view: _ORDER.index("retrying" if view.retry else view.state))
 
 
 def total(seen: Overview) -> str:
-    """Return the number of members in each state, and what all of them have used."""
+    """Return the number of members in each state, and their total use."""
     states = [view.state for view in problems_first(seen.members)]
     counts = [f"{states.count(state)} {state}" for state in dict.fromkeys(states)]
     mail = sum(view.queued or 0 for view in seen.members)
@@ -173,7 +173,7 @@ def _lines() -> Iterator[Callable[[Overview], None]]:
 
 
 def changes(before: Overview, now: Overview) -> Iterator[str]:
-    """Yield a line for each member that does something else, and for each new notice."""
+    """Yield a line for each member whose activity has changed, and for each new notice."""
     clock = output.clock(time.time())
     for view in now.members:
         was = before.find(view.name)

@@ -69,10 +69,10 @@ def create(choice: TeamOptions, name: str) -> None:
     """
     home = _project(choice)
     own = choice.settings(TeamPaths(home / TEAM_FOLDER)).team.name
-    if name.lower() == own.lower():  # even before that team exists, since mail goes by names
+    if name.lower() == own.lower():  # even if it does not exist yet: mail is sent to names
         raise TeamError(f"the project's own team is called {own!r} already; take another name")
     paths = teams.make(home, name)
-    import asyncio  # noqa: PLC0415 -- 40 ms, only where a teamd is started or stopped
+    import asyncio  # noqa: PLC0415 -- 40 ms, only to start or stop a teamd
 
     asyncio.run(teams.start(paths))
     pid = pidfile.check(paths).pid

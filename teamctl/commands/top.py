@@ -1,4 +1,4 @@
-"""`teamctl top`: the team on the whole screen, with what waits for the person first."""
+"""`teamctl top`: the team on the whole screen, starting with the requests for the person."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _has_screen() -> bool:
 
 
 def _run(choice: TeamOptions, *, readonly: bool, mouse: bool) -> None:
-    seen = OverviewReader(choice.existing()).read()  # settings take a while; the watcher reads them
+    seen = OverviewReader(choice.existing()).read()  # the watcher reads the settings, which is slow
     with first.taken_terminal():
         first.draw(seen)
         from teamctl.top.app import Top  # noqa: PLC0415 -- textual takes longer than a glance

@@ -1,4 +1,4 @@
-"""`teamctl trace`: where a message is, and when it got there."""
+"""`teamctl trace`: the place and the history of a message."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _echo(lines: Iterable[str]) -> None:
 
 
 def _print_json(found: Transcripts, paths: TeamPaths, *, alone: bool, follow: bool) -> None:
-    """Print the records just as they are, also those of a later version."""
+    """Print the records unchanged, also those of a later version."""
     if follow:
         with Watched(paths.transcripts) as watched:
             look: Callable[[], Iterable[NamedRecord]] = found.first

@@ -1,4 +1,4 @@
-"""`teamctl usage`: tokens and cost of each teammate, and how much of the limits is used."""
+"""`teamctl usage`: tokens and cost of each teammate, and the used share of the limits."""
 
 from __future__ import annotations
 

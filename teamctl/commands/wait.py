@@ -58,7 +58,7 @@ def command(choice: TeamOptions, names: Sequence[str], *, timeout: float, as_jso
 
 
 def _ended(member: Member, seen: Overview) -> tuple[str, str | None]:
-    """Return the state of a teammate that rests, as in `teamctl team`, and the reason."""
+    """Return the state of a resting teammate, as in `teamctl team`, and the reason."""
     view = seen.find(member.name)
     if view is None or view.state != WAITING or view.request is None:
         return member.status, member.reason
@@ -75,7 +75,7 @@ class _Rest:
     _since: float | None = field(default=None)
 
     def look(self) -> list[Member] | None:
-        """Return the teammates once they rest.
+        """Return the teammates if all of them rest.
 
         Raises:
             NoTeamd: a teammate is at work, but no teamd runs.
@@ -97,7 +97,7 @@ def _named(paths: TeamPaths, names: Sequence[str]) -> list[Member]:
 
 
 def _at_work(paths: TeamPaths, member: Member) -> bool:
-    """Return whether the teammate works, or is about to."""
+    """Return whether the teammate works, or is about to work."""
     if member.status is not Status.IDLE:
         return member.status is Status.WORKING
     waiting = paths.has_mail(member.name) or files.size(paths.taken(member.name)) > 0

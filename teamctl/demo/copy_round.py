@@ -90,7 +90,7 @@ _STEPS: Final[tuple[tuple[str, Callable[[Evidence], bool]], ...]] = (
 )
 
 
-# Of this repository only: the demo does not use the person's name, hooks and keys.
+# Only in this repository: the demo does not use the person's name, hooks and keys.
 _SETTINGS: Final = {
     "user.name": LEAD,
     "user.email": f"{LEAD}@demo",

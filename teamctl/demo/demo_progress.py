@@ -128,12 +128,12 @@ class ProgressFollower:
     """Prints the events of some teammates until they are done.
 
     Args:
-        check: called at each look; raises to end it.
-        proof: of a task that they do, if there is one.
+        check: called at each look; raises to end the wait.
+        proof: the proof of a task of theirs, if any.
 
     Attributes:
-        records: of each teammate's transcript, so far.
-        mail: the messages to the lead, so far.
+        records: the records of each teammate's transcript so far.
+        mail: the messages to the lead so far.
         trouble: a sentence on why the work stopped; empty if it did not.
     """
 
@@ -163,7 +163,7 @@ class ProgressFollower:
             self.trouble = f"the team was not done within {REST_SECONDS:g} s"
         self.close()
         if not self.trouble:
-            # Reports go by way of the supervisor, so the roster is a moment behind.
+            # Reports pass through the supervisor, so the roster lags behind a little.
             wait_for(self._paths.root, self._agrees, timeout_seconds=AGREE_SECONDS)
 
     def close(self) -> None:

@@ -77,19 +77,19 @@ workspace = "project"
 [model]
 script = "script.json"  # instead of a model
 """
-_START_SECONDS: Final = 90.0  # more than `teamd start` itself gives teamd
-_STOP_SECONDS: Final = 60.0  # more than `teamd stop` itself takes
+_START_SECONDS: Final = 90.0  # more than `teamd start` itself waits for teamd
+_STOP_SECONDS: Final = 60.0  # more than `teamd stop` itself waits
 _RUN_SECONDS: Final = 30.0
 # Variables that name another team, another service or a key are left out.
 _FOREIGN: Final = ("TEAMD_DIR", "ANTHROPIC_", "CREDENTIALS_", "NOTIFY_", "WATCHDOG_")
 _NO_SETTINGS: Final = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 _ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_SHELL_BASE: Final = 128  # as shells tell the end by a signal
+_SHELL_BASE: Final = 128  # the shell's exit status for a signal
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A teammate in the story, with the turns of its model as the script has them."""
+    """A teammate in the story, with the scripted turns of its model."""
 
     name: str
     role: str
@@ -145,8 +145,8 @@ class Stage:
     """A folder with settings, a script and a workspace, and its teamd.
 
     Attributes:
-        kept: whether the folder stays when the demo has ended.
-        workspace: where the tools work.
+        kept: whether the folder stays after the demo.
+        workspace: the folder in which the tools work.
     """
 
     def __init__(self, folder: Path, script: str, *, kept: bool) -> None:
@@ -158,11 +158,11 @@ class Stage:
             self.workspace.mkdir()
             (folder / "script.json").write_text(script, encoding="utf-8")
             self.paths.settings.write_text(SETTINGS, encoding="utf-8")
-        self._state = {STATE_VARIABLE: str(folder / "state")}  # not the person's: it is cleared
+        self._state = {STATE_VARIABLE: str(folder / "state")}  # not the person's: it is temporary
         TrustStore(self._state).confirm(self.paths.settings, SETTINGS.encode())
 
     def start(self) -> None:
-        """Start teamd, and wait until it takes requests.
+        """Start teamd, and wait until it accepts requests.
 
         Raises:
             TeamError: it did not start.
@@ -182,7 +182,7 @@ class Stage:
         """Stop teamd, if it runs.
 
         Raises:
-            TeamError: a process is left.
+            TeamError: a process still runs.
         """
         there = pidfile.supervisor(self.paths)
         if there is None:
@@ -222,7 +222,7 @@ class Stage:
         name = f"{program} {words[0]}"
         try:
             ended = asyncio.run(ending)
-        except OSError as error:  # a TimeoutError, too
+        except OSError as error:  # also for a TimeoutError
             raise TeamError(f"the demo failed: `{name}`: {error}") from error
         if ended.status:
             said = ended.stderr.decode("utf-8", "replace").split()

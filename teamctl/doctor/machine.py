@@ -45,7 +45,7 @@ def _bash() -> Finding:
 
 
 def _own_teamd() -> Finding:
-    """Debian's libteam-utils has another program of that name."""
+    """Debian's libteam-utils contains another program named `teamd`."""
     own = Path(sys.argv[0]).resolve().parent / "teamd"
     first = shutil.which("teamd")
     if first is None:

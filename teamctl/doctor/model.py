@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 _ANSWER_SECONDS: Final = 10.0
 _MOST_SHOWN: Final = 10  # names of models in one line
-_NO_PAGE: Final = (404, 405)  # for one model: many servers have only the list
+_NO_PAGE: Final = (404, 405)  # for one model, because many servers offer only the list
 
 
 def check_model(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]:
-    """Look for a key and ask the server once about the model; costs no tokens.
+    """Look for a key and ask the server once about the model; uses no tokens.
 
     Args:
-        settings: in force here.
-        team: its teamd is asked about its key, which it got at its start.
+        settings: the settings in force here.
+        team: the team whose running teamd is asked about the key that it got at its start.
     """
     if settings.model.script is not None:
         yield Finding(Level.OK, f"the model's words come from {settings.model.script}")
@@ -62,7 +62,7 @@ def check_model(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]
         remedy = "export ANTHROPIC_API_KEY=…, or set [model] key_command in team.toml"
         yield Finding(Level.FAIL, "there is no key for the model in the environment", remedy)
         return
-    if not credentials.plausible(key):  # an error of the client would show it
+    if not credentials.plausible(key):  # an error of the client would print it
         what, _, remedy = credentials.IMPLAUSIBLE.partition("; ")
         yield Finding(Level.FAIL, what, remedy)
         return
@@ -85,7 +85,7 @@ class _Running:
     """The answer of a running teamd about its key and model; empty without a teamd.
 
     Attributes:
-        key_digest: of its key and the salt; `None` if it did not answer.
+        key_digest: the digest of its key and the salt; `None` if it did not answer.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -153,11 +153,11 @@ def _parse(said: bytes) -> Any:
 
 
 def _listed(found: Any, base: str, name: str) -> Finding:
-    """Say whether a list of models has one."""
+    """Report whether a list of models contains the model."""
     data = found.get("data") if isinstance(found, dict) else None
     entries = data if isinstance(data, list) else []
     names = [str(one["id"]) for one in entries if isinstance(one, dict) and "id" in one]
-    if {name, f"{name}:latest"} & set(names):  # a tag of Ollama's that may be left out
+    if {name, f"{name}:latest"} & set(names):  # Ollama's default tag, which may be omitted
         return Finding(Level.OK, f"{base} takes the key and lists {name}")
     if not names:
         return _unknown(base, name)

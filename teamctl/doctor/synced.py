@@ -1,4 +1,4 @@
-"""Conflict copies, which a synced drive leaves when two machines have written the same file."""
+"""Finds conflict copies, which a synced drive creates when two machines write the same file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from teamd.errors import translate_os_errors
 from teamd.files.paths import TeamPaths
 from teamd.messages import LEAD, USER
 
-# Dropbox, Nextcloud, Google Drive and iCloud add words in parentheses or behind a space, and no
-# name in a team directory has either.
+# Dropbox, Nextcloud, Google Drive and iCloud add words in parentheses or after a space. No name in
+# a team directory contains either.
 _MARKS: Final = re.compile(
     r"\.sync-conflict-\d{8}-\d{6}|_conflict-\d{8}-\d{6}|\.conflict\b|[ (]", re.IGNORECASE
 )
@@ -25,11 +25,11 @@ _REMEDY: Final = (
 
 
 def check_synced(paths: TeamPaths, members: Collection[str]) -> Iterator[Finding]:
-    """Name the conflict copies in a team directory.
+    """Report the conflict copies in a team directory.
 
     Args:
         paths: the team.
-        members: the names of its members, of which one may look like a copy of another.
+        members: the names of its members, because one name may look like a copy of another.
     """
     for path in find_conflict_copies(paths, members):
         what = f"{path} is a conflict copy of a synced drive: two machines have written that file"
@@ -37,10 +37,10 @@ def check_synced(paths: TeamPaths, members: Collection[str]) -> Iterator[Finding
 
 
 def find_conflict_copies(paths: TeamPaths, members: Collection[str]) -> list[Path]:
-    """Return the conflict copies in a team directory, as their names tell."""
+    """Return the conflict copies in a team directory, recognized by their names."""
     folders = (paths.root, *paths.folders, paths.subagents, paths.all_seen)
     with translate_os_errors(paths.root):
-        left = {lock.stem for lock in paths.lives.glob("*.lock")}  # `rm` leaves their files
+        left = {lock.stem for lock in paths.lives.glob("*.lock")}  # `rm` keeps their files
         names = {LEAD, USER, *members, *left}
         files = [one for folder in folders for one in sorted(folder.glob("*")) if one.is_file()]
         return [one for one in files if _is_conflict_copy(one, names)]

@@ -1,4 +1,4 @@
-"""The person's mail: taken once it has been shown, and kept."""
+"""The person's mail, which is shown first, and then taken and kept."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from teamd.transcript.file import Transcript, decode
 from teamd.transcript.records import Delivered, mail_in
 
 Identity: TypeAlias = tuple[str, str, str]
-# Called at each look: when a lead starts or ends, the person's mail goes to another inbox.
+# Called at each look, because another inbox gets the person's mail when a lead starts or ends.
 Boxes = Callable[[], Sequence[Mailbox]]
 Note = Callable[[Message], str]  # see `output.show_messages`
 
-# Mail is shown and taken in batches: a flood must not fill the memory.
+# Mail is shown and taken in batches, so that a flood does not fill the memory.
 _BATCH: Final = BatchLimit(messages=MOST_SHOWN, bytes=1 << 24)
 
 
 class InboxReader:
-    """Shows the person's mail, and takes it once it has been shown."""
+    """Shows the person's mail, and then takes it."""
 
     def __init__(self, boxes: Boxes, paths: TeamPaths, note: Note) -> None:
         self._boxes = boxes
@@ -42,7 +42,8 @@ class InboxReader:
     def read(self, form: MailFormat) -> int:
         """Show the new mail, and take it; return the number of messages."""
         # The batch of a killed reader comes alone, and a large inbox comes in several batches. The
-        # one document of --json holds the first batch with new mail; the next call shows more.
+        # single document of --json contains the first batch with new mail; the next call shows
+        # more.
         try:
             with locks.locked(self._turn):
                 count = 0
@@ -88,7 +89,7 @@ class InboxReader:
 
 
 class NewMailFinder:
-    """Finds the new messages in a queue of mail: it grows at the end and is taken at the front."""
+    """Finds the new messages in a mail queue, which grows at the end and is taken at the front."""
 
     def __init__(self) -> None:
         self._last: Sequence[Message] = ()

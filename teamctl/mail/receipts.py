@@ -60,11 +60,11 @@ class RecordsSinceMessage:
 
 
 class DeliveryWatch:
-    """The fate of one message that was sent.
+    """Follows one sent message.
 
     Args:
-        post: of the receiver's team.
-        message: as it was sent, with the receiver's name as the roster spells it.
+        post: the mail router of the receiver's team.
+        message: the message as sent, with the receiver's name as in the roster.
         told: the warning about its delivery that the sender has seen.
     """
 
@@ -167,11 +167,11 @@ def explain_wait(paths: TeamPaths, member: Member) -> str | None:
 
 
 class TurnEndWatch:
-    """The end of the turn in which a teammate reads a message.
+    """Waits for the end of the turn in which a teammate reads a message.
 
     Args:
         paths: the team.
-        name: the teammate's.
+        name: the name of the teammate.
         message: the id of the message.
     """
 

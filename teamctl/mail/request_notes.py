@@ -1,4 +1,4 @@
-"""The note on mail that asks for an answer: the end of its request, or the command to answer."""
+"""The note on mail that asks for an answer: how its request ended, or the command to answer."""
 
 from __future__ import annotations
 

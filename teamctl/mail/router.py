@@ -1,4 +1,4 @@
-"""The mail router, the merge queue and the approvals of the team that a command is about."""
+"""Opens the mail router, the merge queue and the approvals of a command's team."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def other_hosts(choice: TeamOptions) -> FarHosts:
 def _far_hosts(paths: TeamPaths, settings: Settings, *, durable: bool) -> FarHosts | None:
     if settings.hosts.name is None:
         return None
-    from teamd.hosts.far import FarHosts  # noqa: PLC0415 -- only where there are other hosts
+    from teamd.hosts.far import FarHosts  # noqa: PLC0415 -- only if there are other hosts
 
     return FarHosts.of(paths, settings.hosts, durable=durable)
 
 
 def team_queue(choice: TeamOptions) -> Queue:
     """Return the merge queue of the team, for changing it."""
-    from teamd.board.board import Board  # noqa: PLC0415 -- only where it is changed
+    from teamd.board.board import Board  # noqa: PLC0415 -- only to change it
     from teamd.merges.queue import Queue  # noqa: PLC0415 -- the same
 
     post = team_post(choice)
@@ -61,7 +61,7 @@ def team_queue(choice: TeamOptions) -> Queue:
 
 def all_approvals(team: TeamPaths) -> Approvals:
     """Return the approvals of a team, for reading them."""
-    from teamd.approvals.store import Approvals  # noqa: PLC0415 -- only where they are looked at
+    from teamd.approvals.store import Approvals  # noqa: PLC0415 -- only to read them
 
     return Approvals(team, MailRouter(team, durable=False, max_bytes=0))
 

@@ -57,7 +57,7 @@ _DIFF_COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The width and styles of the lines that texts become.
+    """The width and styles of output lines.
 
     Attributes:
         width: in columns; `None` for no wrapping.
@@ -106,7 +106,7 @@ class Layout:
         room = None if self.width is None else max(_NARROWEST, self.width - indent)
         if room is None or (line.isascii() and len(line) <= room and "\t" not in line):
             return [line]
-        from rich.console import Console  # noqa: PLC0415 -- 20 ms, only where a line is long
+        from rich.console import Console  # noqa: PLC0415 -- 20 ms, only for long lines
         from rich.text import Text  # noqa: PLC0415 -- the same
 
         parts = Text(line.expandtabs()).wrap(Console(width=room), room, overflow="fold")

@@ -53,7 +53,7 @@ def warn(text: str) -> None:
 
 
 class MailFormat(Enum):
-    """How mail is printed: for a person, as one document, or as a document for each message."""
+    """How to print mail: for a person, as one document, or as one document per message."""
 
     TEXT = auto()
     DOCUMENT = auto()
@@ -68,8 +68,8 @@ def show_messages(
     """Print mail.
 
     Args:
-        messages: in their order.
-        form: how.
+        messages: the messages in order.
+        form: the format.
         note: returns a line for the person about a request; called for requests only.
     """
     if form is MailFormat.DOCUMENT:
@@ -102,7 +102,7 @@ def kind_of(message: Message) -> str:
 
 
 def _of_request(message: Message) -> str:
-    """Return how a request was answered, and the id by which `teamctl approve` knows it."""
+    """Return how a request was answered, and its id for `teamctl approve`."""
     request, approve = message.extra.get("request_id"), message.extra.get("approve")
     verdict = (" approved" if approve else " rejected") if isinstance(approve, bool) else ""
     if not isinstance(request, str):

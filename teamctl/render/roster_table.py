@@ -31,7 +31,7 @@ SHAPE: Final = Shape(
     ),
     dispensable=("FOR", "DOING"),
 )  # fmt: skip
-# The end of the name of a far member is its host.
+# The end of the name of a member on another host is its host.
 _FAR_SHAPE: Final = replace(SHAPE, elastic={**SHAPE.elastic, "NAME": 22})
 _NOTICE_COLOURS: Final = {"waiting": "bright_yellow", "failed": "red", "mail": "cyan"}
 
@@ -59,7 +59,7 @@ def render_roster(seen: Overview) -> Group:
 
 
 def _draw(rows: list[list[Cell]], above: list[Cell], below: list[Cell]) -> Group:
-    from rich.console import Group  # noqa: PLC0415 -- only where something is drawn
+    from rich.console import Group  # noqa: PLC0415 -- only to draw
 
     shown = [tables.cell(*one) for one in above]
     parts: list[Any] = [*shown, roster_table(rows)] if rows else [*shown]
@@ -101,7 +101,7 @@ def note_lines(seen: Overview) -> list[Cell]:
 
 
 def _notes(seen: Overview, view: MemberView) -> Iterator[Cell]:
-    """Yield the lines about one member that its row has no column for."""
+    """Yield the lines about one member that do not fit a column."""
     member = view.member
     own = (one.kind for one in seen.notices if one.about == member.name)
     told = any(kind is not NoticeKind.REJECTED for kind in own)

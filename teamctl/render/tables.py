@@ -66,7 +66,7 @@ class Shape:
 
 def console() -> Console:
     """Return a console that is as wide as the terminal, and unbounded for a pipe."""
-    from rich.console import Console  # noqa: PLC0415 -- 20 ms, only where something is drawn
+    from rich.console import Console  # noqa: PLC0415 -- 20 ms, only to draw
 
     class PipedConsole(Console):
         """Raises on a closed pipe, for `run` to handle; rich itself would exit with status 1."""
@@ -97,11 +97,11 @@ def cell(text: str, style: str = "") -> Text:
 
 
 class FittedTable:
-    """A table that fits the width of its console as its shape says.
+    """A table that fits the width of its console by its shape.
 
     Args:
-        headings: of the columns.
-        rows: of cells, each a text and its style.
+        headings: the headings of the columns.
+        rows: rows of cells, each a text and its style.
         numbers: the headings of columns of figures.
         shape: the columns to cut or to leave out.
     """
@@ -120,7 +120,7 @@ class FittedTable:
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Table]:
         """Draw the table for a width, as rich's console protocol asks."""
-        from rich.cells import cell_len  # noqa: PLC0415 -- only where something is drawn
+        from rich.cells import cell_len  # noqa: PLC0415 -- only to draw
 
         columns = {one: [str(text) for text in texts] for one, texts in self._columns.items()}
         widths = {one: max(map(cell_len, (one, *texts))) for one, texts in columns.items()}

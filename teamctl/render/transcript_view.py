@@ -34,7 +34,7 @@ class _OpenCalls:
 
     Attributes:
         calls: the calls without a result, by id.
-        begun: the start of each, in seconds since the epoch.
+        begun: when each started, in seconds since the epoch.
     """
 
     calls: dict[str, records.Block] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class TranscriptView:
     Args:
         layout: wraps the lines.
         full: whether long results of tools are shown in full.
-        live: whether a call is shown as it begins, not with its result.
+        live: whether a call is shown when it starts, not with its result.
     """
 
     def __init__(self, layout: Layout, *, full: bool, live: bool = False) -> None:
@@ -95,7 +95,7 @@ class TranscriptView:
                 since = "" if begun is None else f", begun {output.ago(begun)} ago"
                 yield f"{_INDENT}→ no result yet{since}"
 
-    def _told(  # noqa: C901 -- one case a kind of record
+    def _told(  # noqa: C901 -- one case per kind of record
         self, name: str, speaker: _OpenCalls, record: records.Record
     ) -> Iterator[str]:
         """Yield the lines of a record that is not a call or its result."""
@@ -189,7 +189,7 @@ class TranscriptView:
     def _clipped(
         self, lines: Iterable[str], rows_of: Callable[[str], Iterable[str]] = lambda row: (row,)
     ) -> Iterator[str]:
-        """Yield the rows of lines on the screen, up to a number unless all are wanted."""
+        """Yield the rows of lines on the screen, at most a fixed number unless `full`."""
         room, more = _RESULT_ROWS, 0
         for line in lines:
             rows = list(rows_of(line)) if self._full or room else []

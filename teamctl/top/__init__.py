@@ -1,1 +1,1 @@
-"""`teamctl top`: a full-screen view of a team, which reads files and acts as the commands do."""
+"""`teamctl top`: a full-screen view of a team; it reads files and uses the commands' actions."""

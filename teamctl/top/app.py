@@ -35,7 +35,7 @@ from teamd.overview.overview import Overview, OverviewReader
 
 PAUSE_SECONDS: Final = 0.25  # between two reads
 _REST_SECONDS: Final = 2.0  # between two reads without changed files, for CPU and memory
-_REST_TIMES: Final = 200  # a pause lasts at least so many times as long as the read before it
+_REST_TIMES: Final = 200  # a pause lasts at least this many times as long as the read before it
 
 
 class FolderWatcher(Thread):
@@ -98,7 +98,7 @@ _SIGNS: Final = {"slash": "/", "question_mark": "?"}
 _TICK_SECONDS: Final = 1.0
 _CALM_TICKS: Final = 5
 _UNTRUSTED_SECONDS: Final = 10.0
-_CALM_SECONDS: Final = 0.5  # a request must keep its place so long before a key answers it
+_CALM_SECONDS: Final = 0.5  # a request must keep its place this long before a key answers it
 
 
 class Top(App[None]):

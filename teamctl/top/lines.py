@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from teamctl.top.columns import Line
 
 MOST: Final = 2000  # rows kept of a log
-# The cursor stays visible without the focus, since keys still act on its row.
+# The cursor stays visible without the focus, because keys still act on its row.
 _CURSOR: Final = {True: Style(reverse=True, bold=True), False: Style(reverse=True, dim=True)}
 
 
@@ -95,7 +95,7 @@ class RowList(ScrollView, can_focus=True):
         return len(self._strips)
 
     def fit_whole(self, most: int) -> int:
-        """Return the height of the first rows that fit whole into so many lines."""
+        """Return the height of the first rows that fit completely into this many lines."""
         ends = (*self._starts[1:], len(self._strips))
         return max((end for end in ends if end <= most), default=0)
 
@@ -107,7 +107,7 @@ class RowList(ScrollView, can_focus=True):
 
     def follow(self) -> None:
         """Scroll to the end."""
-        # Forced, since there is no scroll bar yet when rows have just outgrown the screen.
+        # Forced, because there is no scroll bar yet when rows have just outgrown the screen.
         self.scroll_end(animate=False, immediate=True, force=True)
 
     def rows_of(self, lines: Iterable[tuple[str, Line]]) -> list[Row]:

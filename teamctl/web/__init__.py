@@ -1,4 +1,4 @@
-"""The team as a web page: a server on loopback that reads files and acts as commands do.
+"""The team as a web page: a server on loopback that reads files and uses the actions of commands.
 
-It is a separate process, needs the extra `web`, and only `teamctl web` imports it.
+It is a separate process and needs the extra `web`; only `teamctl web` imports it.
 """

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MOST_STRANGERS: Final = 128  # connections without a valid token so far
-MOST_READERS: Final = 256  # connections with one
+MOST_STRANGERS: Final = 128  # connections without a valid token
+MOST_READERS: Final = 256  # connections with a valid token
 BACKLOG: Final = 256  # accepted at once, before they are counted
 STRANGER_SECONDS: Final = 15.0  # until the first request with a token
-STUCK_SECONDS: Final = 10.0  # until a reader must have read the sent data
-_DESCRIPTORS: Final = 1024  # the most that these need, including watches and files
+STUCK_SECONDS: Final = 10.0  # the time for a reader to read the sent data
+_DESCRIPTORS: Final = 1024  # the descriptors for all connections, including watches and files
 
 
 class ConnectionLimit:
@@ -101,7 +101,7 @@ class Connection(H11Protocol):
         await self._serve(scope, receive, send)
 
     def _limit(self, seconds: float | None) -> None:
-        """Close it after so many seconds; `None` cancels that."""
+        """Close it after this many seconds; `None` cancels that."""
         if self._deadline is not None:
             self._deadline.cancel()
         later = asyncio.get_running_loop().call_later
@@ -114,7 +114,7 @@ def protocol(crowd: ConnectionLimit) -> type[Connection]:
 
 
 def allow_descriptors() -> None:
-    """Raise the limit on open files as far as the limits on connections need."""
+    """Raise the limit on open files as far as the connection limits need it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -195,7 +195,7 @@ class EventLog:
             reader.offer(event)
 
     def forget(self) -> None:
-        """Forget the events, since changes are not followed from now on."""
+        """Forget the events, because changes are no longer followed."""
         self._recent.clear()
         self._number += 1  # so that the last id cannot be resumed from
 

@@ -65,7 +65,7 @@ class Tokens:
 
 
 class Json(JSONResponse):
-    """A JSON response in ASCII, since lone surrogates cannot be encoded as UTF-8."""
+    """A JSON response in ASCII, because lone surrogates cannot be encoded as UTF-8."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, separators=(",", ":")).encode()

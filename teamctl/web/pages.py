@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 1 << 18
 _WIDEST: Final = 1 << 26  # a longer line is not shown
-_HIDDEN: Final = frozenset({"secret"})  # request ids can be derived from it
+_HIDDEN: Final = frozenset({"secret"})  # the secret from which request ids are derived
 LONGEST: Final = 20_000  # characters of one text
 
 
@@ -84,7 +84,7 @@ def read_before(path: Path, end: int | None, *, size: int = WINDOW) -> LineWindo
 
 
 def read_behind(path: Path, start: int, *, size: int = WINDOW) -> LineWindow:
-    """Return the first lines after an offset, or the end of a file that has shrunk."""
+    """Return the first lines after an offset; if the file has shrunk, return its end."""
     with translate_os_errors(path):
         fd = safe_open(path, os.O_RDONLY)
         try:
@@ -153,7 +153,7 @@ _TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascri
 _MOST_POSTED: Final = 1 << 21
 _MOST_DIFF: Final = 1 << 20
 _PING_SECONDS: Final = 15
-_ACTIONS: Final = 16  # at a time; each may wait for teamd
+_ACTIONS: Final = 16  # at a time, because each may wait for teamd
 _STATUS: Final = {ExitCode.USAGE: 422, ExitCode.NO_TEAMD: 503, ExitCode.DEADLINE: 504}
 
 
@@ -261,7 +261,7 @@ class Pages:
         return Json({"text": self._paths.add_team_option(said)})
 
     def _member(self, name: str) -> str:
-        """Return the name as in the roster, so that only names of members become paths."""
+        """Return the name as in the roster, so that only members' names become paths."""
         return Roster(self._paths).read().get(name).name
 
 
@@ -317,8 +317,8 @@ async def _confess(_: Request, error: Exception) -> Response:
     return Json({"error": f"internal error ({type(error).__name__}: {error})"}, 500)
 
 
-_DRAWN_SECONDS: Final = 0.25  # between two slow reads, of processes and copies
-_MEASURED_SECONDS: Final = 2.0  # after which processes are measured again
+_DRAWN_SECONDS: Final = 0.25  # between two slow reads of processes and copies
+_MEASURED_SECONDS: Final = 2.0  # the time after which processes are measured again
 
 
 def parts(choice: TeamOptions, paths: TeamPaths, mail: TeamMail) -> list[WatchedPart]:
@@ -375,7 +375,7 @@ def _queue(paths: TeamPaths) -> dict[str, Any]:
 
 
 def _sizes(paths: TeamPaths) -> dict[str, dict[str, int]]:
-    """Return the size of each conversation and log, so that open pages read on."""
+    """Return the size of each conversation and log, so that open pages read more."""
     return {
         "transcripts": _lengths(paths.transcripts, ".jsonl"),
         "logs": _lengths(paths.logs, ".log"),

@@ -24,9 +24,9 @@ from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import PRIVATE_FILE, private_umask
 
 LOOPBACK: Final = "127.0.0.1"
-FORWARDED_PORT: Final = 8080  # in the link to a Unix socket that `ssh -L` forwards
+FORWARDED_PORT: Final = 8080  # the host name in the link to a Unix socket that `ssh -L` forwards
 _NAMES: Final = (LOOPBACK, "localhost")
-_KEEP_SECONDS: Final = 30  # of an idle connection
+_KEEP_SECONDS: Final = 30  # for an idle connection
 _END_SECONDS: Final = 1
 _LONGEST_PATH: Final = 107  # bytes of a socket's name, unix(7)
 

@@ -18,7 +18,7 @@ from teamd.errors import TeamError
 from teamd.files.watch import Watch, watch
 
 LINGER_SECONDS: Final = 10.0  # a page that reconnects in time resumes
-_SHARE: Final = 4.0  # a read is followed by a pause of so many times its duration
+_SHARE: Final = 4.0  # the pause after a read is this many times its duration
 _LOOKS: Final = 4  # reads at a time, each in a thread
 
 
@@ -30,8 +30,8 @@ class WatchedPart:
         name: the name of its events.
         look: returns the part as JSON values; called in a thread, never twice at a time.
         folders: changes in them cause a reread.
-        pause_seconds: between two reads.
-        recheck_seconds: after which it is reread without a change.
+        pause_seconds: the pause between two reads.
+        recheck_seconds: the time after which it is reread without a change.
     """
 
     name: str
@@ -54,7 +54,7 @@ class PartsWatcher:
 
     @asynccontextmanager
     async def reader(self, last_id: str) -> AsyncIterator[Reader]:
-        """Read on after the event of an id; the first reader starts the watch."""
+        """Continue after the event of an id; the first reader starts the watch."""
         if self._leaving is not None:
             self._leaving.cancel()
             self._leaving = None

@@ -171,7 +171,7 @@ class Board:
             return self._put(new, news.failure_mail(new, to, output, most))
 
     def take_next(self, role: str) -> Task | None:
-        """Claim the first task that this member may start by itself, and mail it to the member.
+        """Claim the first task that this member may start unasked, and mail it to the member.
 
         A member with a task in progress does not get another one.
         """

@@ -110,7 +110,7 @@ class Lexer(ABC):
         """Read a word.
 
         Raises:
-            Unresolvable: there is no word here, or it is not understood.
+            Unresolvable: a word does not start here, or it is not understood.
         """
         self._begin()
         start = self.at

@@ -328,7 +328,7 @@ def _is_shown_anyway(place: Path, policy: Policy) -> bool:
 def _outermost(places: Iterable[Path]) -> list[Path]:
     """Return the paths that no other path already shows: each mount takes time.
 
-    A path that is a link in another one is replaced by its target: a link is no mount point.
+    A path that is a link in another one is replaced by its target: a link cannot be mounted over.
     """
     found: dict[Path, str] = {}
     for place in sorted(places, key=lambda place: len(place.parts)):

@@ -1,10 +1,10 @@
-// What is done from the page: asked first where it cannot be undone, and said when it is done.
+// Actions from the page: confirmed first if they cannot be undone, and reported when done.
 import { act } from './api.js';
 import { button, fill, h } from './dom.js';
 
 let quiet = 0;
 
-// Say something to everybody, also to those who do not see the page.
+// Show a message; screen readers announce it.
 export function announce(text, bad = false) {
   const said = document.getElementById('said');
   clearTimeout(quiet);
@@ -13,7 +13,7 @@ export function announce(text, bad = false) {
   if (!bad) quiet = setTimeout(() => fill(said), 15000);
 }
 
-// An error is of the view that it came in.
+// Remove the error of the view that is left.
 export function forgive() {
   const said = document.getElementById('said');
   if (said.className === 'bad') fill(said);
@@ -32,7 +32,7 @@ export async function attempt(work, silent = false) {
 
 export const doing = (what, facts) => attempt(() => act(what, facts));
 
-// Show a dialog; return the word of the button that closed it, or nothing.
+// Show a dialog; return the text of the button that closed it, or an empty string.
 export function ask(title, content, words) {
   const dialog = document.getElementById('dialog');
   return new Promise((done) => {
@@ -44,10 +44,10 @@ export function ask(title, content, words) {
   });
 }
 
-// A button that stays where it is while it can do nothing, and says why.
+// A button that is disabled, with the reason as its title, if `why` is not empty.
 export function able(text, act, why, facts = {}) {
   const press = (event) => {
-    const { title } = event.currentTarget; // as it is now: a listener stays when a button is drawn anew
+    const { title } = event.currentTarget; // the present title, because a redrawn button keeps its listener
     if (title) announce(title, true);
     else act(event);
   };
@@ -60,7 +60,7 @@ export async function confirmed(question, word) {
   return (await ask(question, [], [word, 'Cancel'])) === word;
 }
 
-// A form whose fields are sent as they are, unless there is a reason why that cannot be.
+// A form whose fields are sent as an action, unless `why` gives a reason against it.
 export function form(label, fields, word, what, values, why = '') {
   const send = async (event) => {
     event.preventDefault();
@@ -78,7 +78,7 @@ export function form(label, fields, word, what, values, why = '') {
   return h('form', { onsubmit: send, 'aria-label': label }, fields, h('button', off(why), word));
 }
 
-// A message keeps its id while it is sent again, so that it arrives once.
+// A repeated message keeps its key, so that it arrives once.
 let key = '';
 let before = '';
 

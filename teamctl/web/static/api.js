@@ -1,12 +1,12 @@
-// The server: the token, requests, and the stream of events that resumes where it broke off.
+// The server: the token, requests, and the stream of events, which resumes after an interruption.
 
 const KEY = 'teamd-token';
 const PAUSES = [250, 500, 1000, 2000, 5000];
-const SILENT = 40000; // the server says something every 15 s
+const SILENT = 40000; // milliseconds; the server sends something every 15 s
 let token = '';
 try { token = sessionStorage.getItem(KEY) ?? ''; } catch { /* blocked: the link works until a reload */ }
 
-// Take the token out of a link, and out of sight.
+// Store the token of a link, and remove it from the address bar.
 export function takeToken(hash = location.hash) {
   const found = /token=([\w-]+)/.exec(hash);
   if (!found) return false;
@@ -36,7 +36,7 @@ export async function act(what, facts) {
   return (await answer(await fetch(`/api/do/${what}`, posted))).text;
 }
 
-// Follow the events for good. `told(name, value, id)` gets each, `link(state, why)` how the line is.
+// Follow the events forever. `told(name, value, id)` gets each, `link(state, why)` the connection's state.
 export async function follow(told, link) {
   let last = '';
   let failures = 0;
@@ -49,7 +49,7 @@ export async function follow(told, link) {
         last = event.id || last;
         told(event.name, event.data, event.id);
       }, () => { failures = 0; link('open'); });
-      failures = Math.max(failures, 1); // the server closed it: cut off, or ended
+      failures = Math.max(failures, 1); // the server closed the stream, or ended
     } catch (error) {
       failures += 1;
       if (error.status === 401) {
@@ -64,7 +64,7 @@ export async function follow(told, link) {
   }
 }
 
-// Wait until there is another token.
+// Wait until the token is replaced.
 async function change(used) {
   while (token === used) await new Promise((go) => { setTimeout(go, 200); });
 }

@@ -1,9 +1,9 @@
-// Elements and texts. Nothing from elsewhere is ever parsed as HTML: text nodes and attributes only.
+// Elements and texts. Untrusted text is never parsed as HTML: only text nodes and attributes are set.
 
 const CONTROLS = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
-const HARMLESS = new Set(['\n', '\t', '\u200c', '\u200d']); // joiners: emoji and Persian need them
+const HARMLESS = new Set(['\n', '\t', '\u200c', '\u200d']); // emoji and Persian need the joiners
 
-// Show what would hide words or turn their order round, as the terminal has it.
+// Escape characters that would hide or reorder text, as on the terminal.
 export function plain(text) {
   return String(text ?? '').replace(CONTROLS, (one) => {
     if (HARMLESS.has(one)) return one;
@@ -12,7 +12,7 @@ export function plain(text) {
   });
 }
 
-// Make an element: `on…` are listeners, other facts attributes, children elements or texts.
+// Make an element: facts named `on…` are listeners, others attributes; children are elements or texts.
 export function h(tag, facts = {}, ...children) {
   const [kind, ...classes] = tag.split('.');
   const made = document.createElement(kind);
@@ -48,10 +48,10 @@ export function fill(element, ...children) {
   morph(element, made);
 }
 
-const KEPT = new Set(['open', 'value', 'selected', 'checked', 'hidden']); // the reader's, once it is there
+const KEPT = new Set(['open', 'value', 'selected', 'checked', 'hidden']); // the person may have changed them
 
-// Make of `old` what `made` is, node by node: what has not changed keeps focus and selection. Things
-// in a list have a `data-key`. Listeners stay those of `old`, so they depend on names only.
+// Change `old` into `made`, node by node, so that unchanged nodes keep focus and selection. Items
+// of a list have a `data-key`. The listeners of `old` stay, so they must depend only on names.
 export function morph(old, made) {
   const other = old.nodeName !== made.nodeName || (old.nodeName === 'BUTTON' && old.textContent !== made.textContent);
   if (other) {

@@ -36,10 +36,10 @@ export const usd = (amount) => (amount === null || amount === undefined ? '?' : 
 
 export const percent = (share) => (share === null || share === undefined ? '–' : `${Math.round(share * 100)} %`);
 
-// The state as a sign and a word: never by colour alone.
+// The state as a sign and a word, never only as a color.
 export const state = (status) => h(`span.state.is-${/^[a-z]+$/.test(status) ? status : 'other'}`, {}, h('span', { 'aria-hidden': 'true' }, SIGNS[status] ?? '•'), ` ${status}`);
 
-// How long ago a moment was; it counts on by itself.
+// The time since a moment, which updates each second.
 export function ago(seconds) {
   if (!seconds) return '–';
   return h('time', { datetime: new Date(seconds * 1000).toISOString(), 'data-at': seconds }, duration(Date.now() / 1000 - seconds));

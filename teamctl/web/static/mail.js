@@ -1,4 +1,4 @@
-// The mail of the whole team, with search; and the way of one message.
+// The mail of the whole team, with search, and the steps of one message.
 import { get } from './api.js';
 import { announce } from './acts.js';
 import { field, h } from './dom.js';
@@ -42,7 +42,7 @@ function compose(members) {
   return h('section', { 'data-key': 'compose' }, h('h2', {}, 'Write'), members.map((one) => h('details', { 'data-key': one.name }, h('summary', {}, `To ${one.name}`), sendTo(one.name))));
 }
 
-// Ask anew whenever something changes, one question at a time, and show the last answer.
+// Repeat a request after each change, one request at a time, and show the last answer.
 export function latest(question, shown) {
   let asking = false;
   let again = false;
@@ -72,7 +72,7 @@ const STEPS = [
   ['delivered', 'In the conversation', (way) => (way.stage === 'delivered' ? way.file : 'the model has not read it yet')],
 ];
 
-// The stages that a message has behind it.
+// The stages that a message has reached.
 const reached = (way) => ({
   sent: true, written: true, taken: ['taken', 'delivered'].includes(way.stage), delivered: way.stage === 'delivered',
 });

@@ -1,4 +1,4 @@
-// The page: what is known, which view is shown, and what may be done from everywhere.
+// The page: the known state, the current view, and the actions of all views.
 import { follow, get, hasToken, takeToken } from './api.js';
 import { ask, attempt, announce, forgive } from './acts.js';
 import { button, fill, h } from './dom.js';
@@ -17,9 +17,9 @@ const VIEWS = {
 const KEYS = [['1 – 8', 'the views, in their order'], ['w', 'what waits for you'], ['/', 'search'], ['?', 'these keys'], ['Esc', 'close a dialog']];
 
 const $ = (id) => document.getElementById(id);
-const known = { may: false }; // the parts of the state, by their names
+const known = { may: false }; // the parts of the state by name
 let boot = '';
-let shown = null; // the view: its name, its argument, and what draws it
+let shown = null; // the current view: its name, and its functions
 let due = 0;
 
 function route() {
@@ -31,7 +31,7 @@ function decode(text) {
   try { return decodeURIComponent(text); } catch { return ''; }
 }
 
-// Show the view that the address names, from scratch.
+// Show the view in the address, drawing all of it.
 function open() {
   if (takeToken()) start();
   shown?.close?.();
@@ -87,7 +87,7 @@ function link(state) {
 
 const say = (text) => announce(text);
 
-// A new server has a new token: a page that stays open takes its link.
+// A new server has a new token, so an open page needs the new link.
 function login() {
   const place = h('input', { type: 'url', id: 'new-link', autocomplete: 'off', placeholder: 'http://127.0.0.1:…/#token=…' });
   const take = (event) => {

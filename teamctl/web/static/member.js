@@ -1,4 +1,4 @@
-// One teammate: its conversation as it grows, its mail, log and changes, and what may be done to it.
+// One teammate: its live conversation, mail, log, changes and limits, and the actions on it.
 import { get } from './api.js';
 import { able, announce, ask, confirmed, doing, form } from './acts.js';
 import { button, h } from './dom.js';
@@ -58,7 +58,7 @@ function acts(one, known) {
   ];
 }
 
-// Lines of a file that grows: its end first, what stands above on demand, what comes as it comes.
+// The lines of a growing file: its end first, earlier lines on demand, new lines as they come.
 function growing(what, sizes, draw) {
   return ({ known, name, redraw }) => {
     let [start, end, found] = [0, -1, []];
@@ -87,7 +87,7 @@ function growing(what, sizes, draw) {
   };
 }
 
-// What the bash tool notes below the output of a command that did not end well.
+// The note of the bash tool below the output of a failed command.
 const ENDED = /^\[(exit status \d+|killed by [^\]]+|ended after [^,\]]+|all of it was ended)/m;
 
 function outcome(result) {
@@ -131,7 +131,7 @@ const short = (given) => {
   return String(values.length && typeof values[0] === 'string' ? values[0] : JSON.stringify(given)).split('\n')[0].slice(0, 160);
 };
 
-// An edit is shown as what goes and what comes, a file as it will stand there, the rest as it is.
+// The input of a call: an edit as removed and added lines, other inputs as they are.
 function input({ name, input: given = {} }) {
   const lines = (text, sign, kind) => String(text ?? '').split('\n').map((line) => h(`span.${kind}`, {}, `${sign} ${line}\n`));
   if (name === 'edit_file') return [h('p', {}, h('code', {}, given.path)), h('pre', {}, lines(given.old_text, '-', 'del'), lines(given.new_text, '+', 'add'))];

@@ -1,4 +1,4 @@
-// Everybody at a glance, and what is said to all.
+// All teammates at a glance, the message to all, and the spawn form.
 import { form, once } from './acts.js';
 import { field, h, table } from './dom.js';
 import { ago, count, duration, percent, state, usd } from './format.js';
@@ -11,7 +11,7 @@ export function overview({ known }) {
 
 export const link = (name, text = name, tab = '') => h('a', { href: `#/member/${encodeURIComponent(name)}${tab}` }, text);
 
-// Why nothing can be done to a teammate by teamd, in these states of it; empty where it can.
+// The reason why teamd cannot act on a teammate, which is in one of `states`; empty if it can.
 export function refusal(team, { name, state: status } = {}, states = ['shutdown', 'failed']) {
   if (!team.teamd) return 'No teamd runs; start it with `teamd start`.';
   if (!states.includes(status)) return '';

@@ -1,9 +1,9 @@
-// Two pictures of the lessons: the roster beside its file, and when to take a subagent.
+// Two lessons: the roster beside its file, and when to use a subagent.
 import { button, h, table } from './dom.js';
 import { state } from './format.js';
 import { link } from './overview.js';
 
-// The paths of all values in a document, with the values.
+// The values of a document by path.
 function leaves(value, path = '', found = new Map()) {
   if (value !== null && typeof value === 'object') {
     const entries = Object.entries(value);
@@ -43,7 +43,7 @@ export function roster({ known, redraw }) {
   };
 }
 
-// The document as text, the values that changed marked.
+// The document as text, with changed values marked.
 function written(value, path, indent, changed) {
   if (value === null || typeof value !== 'object' || !Object.keys(value).length) {
     const text = JSON.stringify(value);

@@ -1,4 +1,4 @@
-// The board, the merge queue, and what it all costs.
+// The board, the merge queue, and the usage.
 import { h, svg, table } from './dom.js';
 import { ago, count, percent, usd } from './format.js';
 import { link } from './overview.js';
@@ -46,7 +46,7 @@ export function usage({ known }) {
   };
 }
 
-// Bars, and the same as a table for those who do not see them.
+// A bar chart, and its figures as a table for people who cannot see the bars.
 function chart(days) {
   const worth = days.some((one) => one.usd) ? (one) => one.usd ?? 0 : (one) => one.tokens;
   const most = Math.max(...days.map(worth)) || 1;

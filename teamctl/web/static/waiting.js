@@ -1,4 +1,4 @@
-// What waits for the person, oldest first, each with its answer in place.
+// The requests and notices for the person, oldest first, with the fields to answer them.
 import { able, announce, doing } from './acts.js';
 import { button, fill, h } from './dom.js';
 import { ago } from './format.js';
