@@ -30,8 +30,10 @@ def text(words: str) -> list[dict[str, Any]]:
 class Talk:
     """A conversation with a server that keeps a prompt cache.
 
-    Attributes: hour: whether its older part is cached for an hour. step_tokens: about how many
-    tokens each call adds. first_tokens: about how many tokens the first message has.
+    Attributes:
+        hour: whether its older part is cached for an hour.
+        step_tokens: about how many tokens each call adds.
+        first_tokens: about how many tokens the first message has.
     """
 
     hour: bool

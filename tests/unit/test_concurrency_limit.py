@@ -18,7 +18,8 @@ def limit(most: int) -> ConcurrencyLimit:
 class Server:
     """A server that answers `room` calls at once and refuses all others.
 
-    Attributes: refused: how many it has refused so far.
+    Attributes:
+        refused: the number of calls that it has refused so far.
     """
 
     def __init__(self, room: int) -> None:

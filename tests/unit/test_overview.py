@@ -113,7 +113,7 @@ def test_a_member_waits_for_its_open_request(paths: TeamPaths, kind: Kind, statu
 
 
 def test_a_member_at_a_limit_is_paused_despite_an_open_plan(paths: TeamPaths) -> None:
-    """An answer to the plan would not let it go on."""
+    """An answer to the plan would not end the pause."""
     add(paths, "ann", Status.PAUSED, reason="a limit")
     ask(paths, "ann", Kind.PLAN)
     assert see(paths).state == "paused"

@@ -1,4 +1,4 @@
-"""Pages of a file that end before they begin, or hold what is no text."""
+"""Pages of a file that start past its end, and binary content."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ def test_a_page_far_past_the_end_says_how_long_the_file_is(box: Toolbox, tmp_pat
     assert read(box, offset=9) == Result(text=said, is_error=True)
 
 
-def test_a_binary_file_that_begins_like_a_text_is_none(box: Toolbox, tmp_path: Path) -> None:
-    """Its first lines are shown: only a part is looked at."""
+def test_a_binary_file_that_begins_like_a_text_is_not_shown_as_text(
+    box: Toolbox, tmp_path: Path
+) -> None:
+    """Its first lines are shown: only a part of the file is examined."""
     (tmp_path / "root" / "a").write_bytes(b"x\n" * 5000 + b"\0\n")
     assert read(box, limit=1).text.startswith("     1\tx\n")
     said = "a is not UTF-8 text; look at it with bash: file, xxd, iconv"

@@ -1,4 +1,4 @@
-"""Where a team stands, how it is found, and whose it is."""
+"""The place of a team, how it is found, and its owner."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def foreign(paths: TeamPaths) -> TeamPaths:
     return paths
 
 
-def test_a_team_is_looked_for_upwards(paths: TeamPaths) -> None:
+def test_a_team_is_searched_upwards(paths: TeamPaths) -> None:
     deep = paths.home / "src" / "deep"
     deep.mkdir(parents=True)
     assert find_team.discover(deep) == paths
@@ -36,20 +36,20 @@ def test_a_team_is_looked_for_upwards(paths: TeamPaths) -> None:
     assert find_team.discover(paths.root) == paths
 
 
-def test_the_nearest_team_is_meant(paths: TeamPaths) -> None:
+def test_the_nearest_team_is_used(paths: TeamPaths) -> None:
     inner = TeamPaths(paths.home / "src" / ".team")
     inner.create()
     assert find_team.discover(inner.home) == inner
 
 
-def test_a_file_of_that_name_is_no_team(paths: TeamPaths) -> None:
+def test_a_file_of_that_name_is_not_a_team(paths: TeamPaths) -> None:
     inner = paths.home / "src"
     inner.mkdir()
     (inner / ".team").write_text("")
     assert find_team.discover(inner) == paths
 
 
-def test_without_a_team_there_is_none(tmp_path: Path) -> None:
+def test_without_a_team_none_is_found(tmp_path: Path) -> None:
     found = find_team.discover(tmp_path)
     assert found is None or tmp_path.is_relative_to(found.home.parent)
     assert not (tmp_path / ".team").exists()
@@ -58,7 +58,7 @@ def test_without_a_team_there_is_none(tmp_path: Path) -> None:
 def test_the_environment_names_a_team(
     paths: TeamPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From anywhere, and before what would be found; an option comes before both."""
+    """From any folder, and before the search; an option takes precedence over both."""
     other = TeamPaths(tmp_path / "other")
     other.create()
     monkeypatch.chdir(paths.home)
@@ -70,7 +70,7 @@ def test_the_environment_names_a_team(
     assert find_team.existing(None) == paths
 
 
-def test_a_named_team_that_is_not_there_is_a_sentence(
+def test_a_named_team_that_does_not_exist_is_reported_in_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEAMD_DIR", str(tmp_path / "missing"))
@@ -79,8 +79,8 @@ def test_a_named_team_that_is_not_there_is_a_sentence(
     assert find_team.existing_or_here(None) == TeamPaths(tmp_path / "missing")
 
 
-def test_a_new_team_is_made_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless there is one above."""
+def test_a_new_team_is_created_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless a folder above has one."""
     monkeypatch.chdir(tmp_path)
     above = find_team.discover(tmp_path)
     assert find_team.existing_or_here(None) == (above or TeamPaths(tmp_path / ".team"))
@@ -93,7 +93,7 @@ def test_a_new_team_is_made_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_team_of_another_user_is_refused(
     foreign: TeamPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its settings name programs to run; in a shared folder anybody could put one."""
+    """Its settings name programs to run; in a shared folder any user could put one."""
     words = f"belongs to user {NOBODY}, not to you"
     with pytest.raises(StoreError, match=words):
         find_team.discover(foreign.home)
@@ -107,8 +107,8 @@ def test_the_team_of_another_user_is_refused(
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-def test_only_its_owner_can_look_into_a_team(tmp_path: Path, umask: int) -> None:
-    """Mail and conversations may hold what a person would not show."""
+def test_only_its_owner_can_read_a_team(tmp_path: Path, umask: int) -> None:
+    """Mail and conversations may be private."""
     before = os.umask(umask)
     try:
         made = TeamPaths(tmp_path / ".team")
@@ -122,7 +122,7 @@ def test_only_its_owner_can_look_into_a_team(tmp_path: Path, umask: int) -> None
 
 
 def test_a_team_stays_out_of_git(paths: TeamPaths) -> None:
-    """Nothing of it is meant for a commit; what a person wrote there instead stays."""
+    """None of its files is meant for a commit; a `.gitignore` of the person stays."""
     ignore = paths.root / ".gitignore"
     assert ignore.read_bytes() == b"*\n"
     ignore.write_bytes(b"*\n!config.json\n")
@@ -130,13 +130,13 @@ def test_a_team_stays_out_of_git(paths: TeamPaths) -> None:
     assert ignore.read_bytes() == b"*\n!config.json\n"
 
 
-def test_a_place_that_is_a_file_is_a_sentence(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_team_directory_is_reported_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / ".team").write_text("")
     with pytest.raises(StoreError, match=r"\.team: File exists"):
         TeamPaths(tmp_path / ".team").create()
 
 
-def test_mail_is_seen_by_the_size_of_the_inbox(paths: TeamPaths) -> None:
+def test_mail_is_detected_by_the_size_of_the_inbox(paths: TeamPaths) -> None:
     assert not paths.has_mail("bob")
     paths.inbox("bob").write_bytes(b"")
     assert not paths.has_mail("bob")
@@ -145,7 +145,7 @@ def test_mail_is_seen_by_the_size_of_the_inbox(paths: TeamPaths) -> None:
 
 
 @pytest.mark.parametrize("home", ["", ".", "relative/home"])
-def test_a_home_that_is_not_absolute_is_none(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_is_not_absolute_is_ignored(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOME", raising=False)
     known = home_folder()
     monkeypatch.setenv("HOME", home)

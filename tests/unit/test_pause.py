@@ -11,17 +11,17 @@ def outage(words: str) -> UnusableError:
 
 
 def test_an_outage_is_one_trouble_however_it_fails() -> None:
-    """A weekend's outage is tried again every five minutes, and ends in another way each time."""
+    """During a weekend's outage a try every five minutes fails with varying errors."""
     assert len({pause_reason(outage(words)) for words in ("529", "502", "reset")}) == 1
 
 
 def test_a_conversation_that_grows_is_one_trouble() -> None:
-    """Each mail is another try, and its sentence has other figures."""
+    """Each mail causes another try, and its sentence has other figures."""
     tries = (UnusableError(f"prompt is too long: {n} > 200000") for n in (200001, 200017))
     assert len(set(map(pause_reason, tries))) == 1
 
 
-def test_a_refused_account_is_one_trouble_whatever_number_its_sentence_has() -> None:
+def test_a_refused_account_is_one_trouble_with_any_number_in_its_sentence() -> None:
     """A proxy gives each page an id of its own."""
     tries = (
         UnusableError(f"403: Ray ID {ray}", again_in_seconds=300, about="proxy") for ray in "abc"
@@ -29,7 +29,7 @@ def test_a_refused_account_is_one_trouble_whatever_number_its_sentence_has() -> 
     assert len(set(map(pause_reason, tries))) == 1
 
 
-def test_another_trouble_is_told() -> None:
+def test_another_trouble_is_reported() -> None:
     key, model = UnusableError("no key"), UnusableError("no such model")
     spent = UnusableError("no credit", again_in_seconds=300, about="account")
     reasons = [pause_reason(one) for one in (key, model, outage("529"), spent)]

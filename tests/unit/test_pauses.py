@@ -1,4 +1,4 @@
-"""A pause holds a teammate at the end of its step until somebody resumes it."""
+"""A pause holds a teammate at the end of its step until it is resumed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ DO = ("do", {"word": "a"})
 
 
 def pause(life: Life, by: str | None = "user") -> None:
-    """Write a pause into the roster, or its end, and ring, as the supervisor does."""
+    """Write a pause or its end into the roster, and ring, as the supervisor does."""
     Roster(life.paths).update(
         lambda team: team.with_member(replace(team.get("alice"), paused_by=by))
     )
     life.ring()
 
 
-def test_mail_waits_while_she_is_paused_and_is_read_once_she_is_not(tmp_path: Path) -> None:
+def test_mail_waits_during_a_pause_and_is_read_after_it(tmp_path: Path) -> None:
     life = Life(tmp_path, say("Done."))
 
     async def scenario() -> None:
@@ -43,8 +43,8 @@ def test_mail_waits_while_she_is_paused_and_is_read_once_she_is_not(tmp_path: Pa
     assert life.mailbox.peek() == []
 
 
-def test_a_step_comes_to_its_end_and_the_next_process_waits_as_well(tmp_path: Path) -> None:
-    """Her process may be killed, and teamd started again: a pause stands in the roster."""
+def test_a_running_step_is_finished_and_the_next_process_waits_as_well(tmp_path: Path) -> None:
+    """Her process may be killed and teamd restarted: the pause is in the roster."""
 
     async def paused_meanwhile(_: str) -> None:
         pause(life)
@@ -60,7 +60,7 @@ def test_a_step_comes_to_its_end_and_the_next_process_waits_as_well(tmp_path: Pa
     assert "did a" in str(life.model.last())
 
 
-def test_a_call_that_was_asked_for_meanwhile_is_not_begun(tmp_path: Path) -> None:
+def test_a_call_requested_just_before_the_pause_is_not_started(tmp_path: Path) -> None:
     life = Life(tmp_path, use(DO), say("Done."))
     replies = life.model.reply
 
@@ -75,7 +75,7 @@ def test_a_call_that_was_asked_for_meanwhile_is_not_begun(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("under_way", [True, False])
-def test_who_is_paused_is_shut_down_without_a_call_of_the_model(
+def test_a_paused_teammate_is_shut_down_without_a_model_call(
     tmp_path: Path, under_way: bool
 ) -> None:
     life = Life(tmp_path, use(DO), do=Do())
@@ -104,7 +104,7 @@ def test_who_is_paused_is_shut_down_without_a_call_of_the_model(
     assert len(life.model.asked) == int(under_way)
 
 
-def test_an_interrupt_of_who_is_paused_ends_the_turn_once_she_goes_on(tmp_path: Path) -> None:
+def test_an_interrupt_during_a_pause_ends_the_turn_after_the_resume(tmp_path: Path) -> None:
     async def paused_meanwhile(_: str) -> None:
         pause(life)
 

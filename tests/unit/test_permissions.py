@@ -59,7 +59,7 @@ def result(life: Life) -> tuple[str, bool]:
 
 
 async def until_asked(life: Life, *, before: int = 0) -> Approval:
-    """Wait until she waits once more than `before`."""
+    """Wait until there are more than `before` waits for an answer."""
     await until(lambda: life.states.count("paused") > before, what="she waits")
     return life.approvals.open_ones()[0]
 

@@ -1,4 +1,4 @@
-"""Why the broker is not reached: a sentence that says what to do, whatever went wrong."""
+"""The reason why the broker is not reached, as a sentence that names the remedy."""
 
 from __future__ import annotations
 
@@ -50,9 +50,7 @@ def tls(reason: str) -> ssl.SSLError:
         (None, "tls://h9:4222 has closed the connection"),
     ],
 )
-def test_a_broker_that_is_not_reached_is_explained(
-    error: BaseException | None, sentence: str
-) -> None:
+def test_an_unreachable_broker_is_explained(error: BaseException | None, sentence: str) -> None:
     assert sentence in explain(error, SERVER, NAME)
 
 
@@ -68,7 +66,7 @@ def test_a_broker_that_is_not_reached_is_explained(
         (None, False),
     ],
 )
-def test_what_only_a_person_can_mend_is_tried_seldom(
+def test_a_failure_that_only_a_person_can_correct_is_tried_rarely(
     error: BaseException | None, *, refused: bool
 ) -> None:
     assert is_refusal(error) is refused

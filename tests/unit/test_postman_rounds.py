@@ -1,4 +1,4 @@
-"""The postman's rounds, without a broker: what it is told, what it shows and what it forgets."""
+"""The postman's rounds without a broker: its input, the shown state, and what it forgets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DENIED: Final = 'permissions violation for publish to "roster.h1"'
 
 @dataclass
 class Rounds:
-    """A postman that never serves: a test says what comes, and when it does a round."""
+    """A postman that does not serve: a test gives its input and runs its rounds."""
 
     postman: Postman
     outboxes: Watch
@@ -51,23 +51,23 @@ class Rounds:
     log: Path
 
     def go(self) -> None:
-        """Do a round, as where both folders have something to tell."""
+        """Do a round, as if both folders had changed."""
         for watched in (self.outboxes, self.team):
             self.postman._wake(watched)
         self.postman._round(self.outboxes, self.team, self.broker)
 
     async def hear(self, host: str, *payloads: bytes) -> None:
-        """Have a host publish what it has to say, and do a round."""
+        """Have a host publish frames, and do a round."""
         for payload in payloads:
             await self.postman._hear(f"roster.{host}", payload)
         self.go()
 
     def told(self) -> set[str]:
-        """Return whom other hosts are told of."""
+        """Return the members that are published to other hosts."""
         return {member.name for member in self.postman.presence.roster.members}
 
     def seen(self, host: str) -> tuple[HostState, str] | None:
-        """Return how a face shows a host."""
+        """Return the state in which a host is shown."""
         views = {one.name: one for one in read_views(self.postman.paths)}
         return (views[host].state, views[host].why) if host in views else None
 
@@ -106,8 +106,8 @@ def hire(paths: TeamPaths) -> None:
     Roster(paths).update(lambda team: team.with_new("carl", role="clerk", status=Status.WORKING))
 
 
-def test_who_joins_before_the_roster_is_watched_is_told_of(tmp_path: Path) -> None:
-    """Other hosts would not know of carl until something else changes."""
+def test_a_member_that_joins_before_the_roster_is_watched_is_published(tmp_path: Path) -> None:
+    """Otherwise other hosts would not know of carl until another change."""
 
     async def scenario() -> None:
         async with rounds(tmp_path, before_watching=hire) as one:
@@ -117,7 +117,7 @@ def test_who_joins_before_the_roster_is_watched_is_told_of(tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
-def test_what_no_hint_told_of_is_seen_all_the_same(tmp_path: Path) -> None:
+def test_a_change_without_a_hint_is_seen_later(tmp_path: Path) -> None:
     """File systems and queues can lose a hint."""
 
     async def scenario() -> None:
@@ -134,7 +134,7 @@ def test_what_no_hint_told_of_is_seen_all_the_same(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_host_is_there_once_it_is_heard_and_why_it_is_not_follows_the_connection(
+def test_a_host_is_reachable_once_heard_and_its_absence_follows_the_connection(
     tmp_path: Path,
 ) -> None:
     async def scenario() -> None:
@@ -158,10 +158,10 @@ def test_a_host_is_there_once_it_is_heard_and_why_it_is_not_follows_the_connecti
     assert told.count('"disconnected"') == 2
 
 
-def test_what_the_broker_denies_is_logged_once_and_said_of_who_hears_nothing(
+def test_a_denial_of_the_broker_is_logged_once_and_shown_at_each_host(
     tmp_path: Path,
 ) -> None:
-    """The name in the settings is not the one of the certificate: no beat of ours gets out."""
+    """The name in the settings differs from that in the certificate: no beat of ours gets out."""
 
     async def scenario() -> None:
         async with rounds(tmp_path) as one:
@@ -184,7 +184,7 @@ def test_what_the_broker_denies_is_logged_once_and_said_of_who_hears_nothing(
     assert denied == 100, "who reads the log has other things to see"
 
 
-def test_two_machines_of_one_name_are_told_of_once(tmp_path: Path) -> None:
+def test_two_machines_of_one_name_are_reported_once(tmp_path: Path) -> None:
     async def scenario() -> list[str]:
         async with rounds(tmp_path) as one:
             twins = [far(), far()]
@@ -199,7 +199,7 @@ def test_two_machines_of_one_name_are_told_of_once(tmp_path: Path) -> None:
     assert "`teamctl hosts add NAME`" in told
 
 
-def test_what_is_no_presence_is_logged_and_nobody_is_there(tmp_path: Path) -> None:
+def test_an_invalid_presence_frame_is_logged_and_shows_no_host(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with rounds(tmp_path) as one:
             await one.hear("h2", b"{", b'{"kind": "beat"}')
@@ -209,7 +209,7 @@ def test_what_is_no_presence_is_logged_and_nobody_is_there(tmp_path: Path) -> No
     assert (tmp_path / "log").read_text().count("no presence") == 2
 
 
-def test_a_change_of_the_roster_is_what_others_are_told_next(tmp_path: Path) -> None:
+def test_a_change_of_the_roster_is_published_next(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with rounds(tmp_path) as one:
             one.go()
@@ -224,7 +224,7 @@ def test_a_change_of_the_roster_is_what_others_are_told_next(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
-def test_a_roster_that_cannot_be_kept_is_asked_for_again(tmp_path: Path) -> None:
+def test_a_roster_that_cannot_be_stored_is_requested_again(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with rounds(tmp_path) as one:
             HostPlaces(one.postman.paths).roster("h2").mkdir()
@@ -235,15 +235,15 @@ def test_a_roster_that_cannot_be_kept_is_asked_for_again(tmp_path: Path) -> None
     assert "roster not kept" in (tmp_path / "log").read_text()
 
 
-def test_a_host_whose_files_are_gone_is_shown_no_more(tmp_path: Path) -> None:
-    """As `teamctl hosts forget` leaves it; one that is heard, or for which mail waits, stays."""
+def test_a_host_whose_files_are_gone_is_no_longer_shown(tmp_path: Path) -> None:
+    """As after `teamctl hosts forget`; a host that is heard or has waiting mail stays."""
 
     async def scenario() -> None:
         async with rounds(tmp_path) as one:
             paths = one.postman.paths
             for host in ("h2", "h3", "h4"):
                 Outbox(paths, host, durable=False).append("mail", to="bob", message={"id": "1"})
-            await one.hear("h4", beats(far("h4"))[0])  # no roster of it is kept yet
+            await one.hear("h4", beats(far("h4"))[0])  # no roster of it is stored yet
             assert one.postman.links.hosts == {"h2", "h3", "h4"}
             assert one.seen("h2") is not None
             for host in ("h2", "h4"):
@@ -256,7 +256,7 @@ def test_a_host_whose_files_are_gone_is_shown_no_more(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_view_that_cannot_be_written_ends_no_round(tmp_path: Path) -> None:
+def test_a_failure_to_write_the_view_does_not_end_a_round(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with rounds(tmp_path) as one:
             HostPlaces(one.postman.paths).state.mkdir()
@@ -269,8 +269,8 @@ def test_a_view_that_cannot_be_written_ends_no_round(tmp_path: Path) -> None:
     assert "state not shown" in (tmp_path / "log").read_text()
 
 
-def test_what_no_broker_takes_is_not_kept_back(tmp_path: Path) -> None:
-    """Once there is one again the far side is asked, and what it lacks is sent then."""
+def test_frames_that_no_broker_accepts_are_dropped(tmp_path: Path) -> None:
+    """After the next connection the other side reports its position, and the rest is sent."""
 
     async def scenario() -> None:
         async with rounds(tmp_path) as one:
@@ -281,7 +281,7 @@ def test_what_no_broker_takes_is_not_kept_back(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_team_directory_that_is_another_one_ends_the_round(tmp_path: Path) -> None:
+def test_a_replaced_team_directory_ends_the_round(tmp_path: Path) -> None:
     def gone() -> None:
         raise StoreError("the team directory is another one")
 
@@ -294,8 +294,8 @@ def test_a_team_directory_that_is_another_one_ends_the_round(tmp_path: Path) -> 
     assert not HostPlaces(TeamPaths(tmp_path / ".team")).state.exists()
 
 
-def test_the_postman_s_program_is_told_the_settings_in_force(tmp_path: Path) -> None:
-    """Whatever the file says by now; and no more of them, since anybody sees its arguments."""
+def test_the_postman_s_program_gets_the_settings_in_force(tmp_path: Path) -> None:
+    """The file may have changed since; secrets stay out, because anyone can read the arguments."""
     chosen = Settings(
         hosts=HostSettings(
             name="h1",

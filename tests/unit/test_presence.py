@@ -1,4 +1,4 @@
-"""What a teammate shows while it works: what is under way, and nothing once it is done."""
+"""The activity that a teammate shows while it works; none when it is done."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.waiting import until
 
 
 class Watched:
-    """A model that answers once it sees its asker show that it is asked."""
+    """A model that answers only after the caller shows its request as activity."""
 
     def __init__(self, player: Player, path: Path) -> None:
         self._player = player
@@ -26,7 +26,7 @@ class Watched:
         self.seen: list[Activity] = []
 
     async def reply(self, ask: Ask) -> Reply:
-        """Look, then play."""
+        """Check the activity, then play."""
         await until(self._is_shown, what="that the model is asked")
         self.seen.append(shown(self._path))
         return await self._player.reply(ask)
@@ -77,14 +77,14 @@ def test_a_retry_is_shown_until_it_is_over(tmp_path: Path) -> None:
     assert (retry.attempt, retry.attempts, retry.cause) == (7, 10, "connection refused")
     assert retry.next is not None
     assert 56 < retry.next - since < 60
-    assert shown(path).since == since  # it still does the same
+    assert shown(path).since == since  # the activity itself is unchanged
     mine.end_retry()
     assert shown(path).retry is None
     assert shown(path).doing is not None
 
 
-def test_who_does_nothing_retries_nothing(tmp_path: Path) -> None:
-    """A subagent in the background goes on beside a teammate that is idle."""
+def test_an_idle_teammate_shows_no_retry(tmp_path: Path) -> None:
+    """A background subagent works on beside an idle teammate."""
     path = tmp_path / "ann.json"
     mine = presence(path)
     mine.go_on(None, 0.5)
@@ -92,7 +92,7 @@ def test_who_does_nothing_retries_nothing(tmp_path: Path) -> None:
     assert shown(path).retry is None
 
 
-def test_a_tool_is_shown_with_what_tells_most_and_no_secret(tmp_path: Path) -> None:
+def test_a_tool_is_shown_with_its_main_argument_and_no_secret(tmp_path: Path) -> None:
     path = tmp_path / "ann.json"
     mine = presence(path, Mask("s3cr3t-of-the-team"))
     arguments = {"timeout": 5, "command": "curl -H s3cr3t-of-the-team\nexample.org"}
@@ -117,7 +117,7 @@ def test_a_command_is_shown_with_its_purpose_and_never_hidden_by_it(tmp_path: Pa
     assert doing.what.endswith(": rm -rf .")
 
 
-def test_whatever_a_model_gives_as_arguments_is_shown_somehow(tmp_path: Path) -> None:
+def test_any_arguments_of_a_model_can_be_shown(tmp_path: Path) -> None:
     path = tmp_path / "ann.json"
     mine = presence(path)
     odd: tuple[object, ...] = ({}, {"command": 7}, {"x": "y"}, [], "text", None)
@@ -126,8 +126,8 @@ def test_whatever_a_model_gives_as_arguments_is_shown_somehow(tmp_path: Path) ->
         assert shown(path).doing == Doing(kind="tool", what="bash")
 
 
-def test_a_process_that_follows_knows_how_full_the_context_was(tmp_path: Path) -> None:
-    """One that hibernates reads no conversation, and its share is the same."""
+def test_the_next_process_knows_how_full_the_context_was(tmp_path: Path) -> None:
+    """A hibernating teammate reads no conversation, and its share stays the same."""
     life = Life(tmp_path, say("Done."))
     life.send("Go.")
     life.live(calls=1)
@@ -138,8 +138,8 @@ def test_a_process_that_follows_knows_how_full_the_context_was(tmp_path: Path) -
     assert shown(life.paths.activity("alice")).context == before
 
 
-def test_memory_is_not_measured_when_a_model_is_about_to_be_asked(tmp_path: Path) -> None:
-    """The kernel walks over all pages to tell, and the request would wait for it."""
+def test_memory_is_not_measured_right_before_a_model_call(tmp_path: Path) -> None:
+    """The kernel walks over all pages for it, and the request would wait."""
     path = tmp_path / "ann.json"
     mine = presence(path)
     mine.go_on("claude", 0.5)

@@ -1,4 +1,4 @@
-"""What tokens cost, and of which models that is known."""
+"""The cost of tokens, and the models with a known price."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def cost(model: str, **tokens: int) -> Decimal:
 
 
 def test_the_default_model_has_a_price() -> None:
-    """A limit on money in an otherwise empty team.toml must not pause everybody."""
+    """A limit on money in an otherwise empty team.toml must not pause every teammate."""
     assert Prices({}).find(Settings().model.name) is not None
 
 
-def test_each_model_that_the_sdk_names_has_a_price() -> None:
-    """An update of the SDK that adds one fails here, until its price is written down."""
+def test_each_model_in_the_sdk_has_a_price() -> None:
+    """This fails when an SDK update adds a model, until its price is recorded."""
     literal, _ = get_args(resolve_name("anthropic.types.model:Model"))
     named = set(get_args(literal))
     assert len(named) > 10
@@ -49,7 +49,7 @@ def test_each_kind_of_token_has_its_own_price() -> None:
     assert cost("claude-sonnet-5-5", cache_read_tokens=MILLION) == Decimal("0.1")
 
 
-def test_a_long_prompt_costs_more_to_its_last_token() -> None:
+def test_a_long_prompt_has_a_higher_price_for_all_of_its_tokens() -> None:
     short = cost("claude-haiku-5-5", input_tokens=60_000, cache_read_tokens=40_000, output_tokens=9)
     long = cost("claude-haiku-5-5", input_tokens=60_001, cache_read_tokens=40_000, output_tokens=9)
     assert long - 5 * short == Decimal("0.0000005")
@@ -71,8 +71,8 @@ def test_a_dated_name_is_the_same_model(model: str, known: str) -> None:
 @pytest.mark.parametrize(
     "model", ["claude-opus-5-6", "claude-opus-5-5-mini", "claude-opus", "gpt", "", "xclaude-opus-5"]
 )
-def test_a_name_that_is_only_alike_has_no_price(model: str) -> None:
-    """A later model may cost five times as much: better nothing than another's price."""
+def test_a_name_that_is_only_similar_has_no_price(model: str) -> None:
+    """A later model may cost five times as much, so no price is better than another model's."""
     assert Prices({}).find(model) is None
 
 
@@ -93,10 +93,10 @@ def test_a_persons_own_price_comes_first() -> None:
     ),
     st.tuples(TOKENS, TOKENS, TOKENS, TOKENS, TOKENS), st.tuples(TOKENS, TOKENS),
 )  # fmt: skip
-def test_no_reply_costs_more_than_what_was_kept_back_for_it(
+def test_no_reply_costs_more_than_its_reservation(
     rates: dict[str, float], tokens: tuple[int, int, int, int, int], spare: tuple[int, int]
 ) -> None:
-    """Whatever the cache does, and however much less than the bound it takes."""
+    """For any use of the cache, and any use below the bound."""
     price = Price.of(rates)
     plain, found, kept, hour, out = tokens
     usage = Usage(
@@ -107,5 +107,5 @@ def test_no_reply_costs_more_than_what_was_kept_back_for_it(
     assert float(price.cost(usage)) <= float(most)
 
 
-def test_what_nobody_charges_for_costs_nothing() -> None:
+def test_a_free_model_costs_nothing() -> None:
     assert FREE.most(MILLION, MILLION) == 0

@@ -1,4 +1,4 @@
-"""`AGENTS.md`, or else `CLAUDE.md`: as it stands, bounded, and no way out of the workspace."""
+"""`AGENTS.md`, or else `CLAUDE.md`: unchanged, bounded, and only from within the workspace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def given(folder: Path) -> str:
         (b"a\xffb\0c", "a\ufffdb\ufffdc"),
     ],
 )
-def test_its_text_follows_the_system_prompt(tmp_path: Path, data: bytes, text: str) -> None:
+def test_the_instructions_follow_the_system_prompt(tmp_path: Path, data: bytes, text: str) -> None:
     (tmp_path / FILE_NAME).write_bytes(data)
     said = given(tmp_path)
     assert said.startswith("\n\nAGENTS.md of the workspace, ")
@@ -33,27 +33,27 @@ def test_its_text_follows_the_system_prompt(tmp_path: Path, data: bytes, text: s
 
 
 @pytest.mark.parametrize("data", [None, b"", b" \n"])
-def test_where_there_is_none_nothing_is_said(tmp_path: Path, data: bytes | None) -> None:
+def test_without_a_file_the_prompt_is_unchanged(tmp_path: Path, data: bytes | None) -> None:
     if data is not None:
         (tmp_path / FILE_NAME).write_bytes(data)
     assert given(tmp_path) == ""
 
 
-def test_a_long_one_is_cut_and_says_so(tmp_path: Path) -> None:
+def test_long_instructions_are_cut_with_a_note(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(b"x" * (MAX_BYTES + 5))
     said = given(tmp_path)
     assert said.count("x") < MAX_BYTES + 10
     assert f"[cut here: AGENTS.md has {MAX_BYTES + 5} bytes; read the rest" in said
 
 
-def test_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
-    """A FIFO would hold up every teammate of the team for ever."""
+def test_a_path_that_is_not_a_regular_file_is_skipped(tmp_path: Path) -> None:
+    """A FIFO would block every teammate of the team forever."""
     os.mkfifo(tmp_path / FILE_NAME)
     assert given(tmp_path) == ""
 
 
 def test_a_link_may_lead_to_another_file_of_the_workspace_only(tmp_path: Path) -> None:
-    """Or whoever may write here reads elsewhere through the next teammate's prompt."""
+    """Otherwise a writer in the workspace could read other files through the next prompt."""
     inside, outside = tmp_path / "work" / "CLAUDE.md", tmp_path / "secret"
     inside.parent.mkdir()
     inside.write_text("Use tabs.")
@@ -67,7 +67,7 @@ def test_a_link_may_lead_to_another_file_of_the_workspace_only(tmp_path: Path) -
     assert given(tmp_path / "work") == ""
 
 
-def test_claude_md_is_read_where_there_is_no_agents_md(tmp_path: Path) -> None:
+def test_claude_md_is_read_if_there_is_no_agents_md(tmp_path: Path) -> None:
     (tmp_path / SECOND).write_text("Use spaces.")
     assert given(tmp_path).endswith(
         "\n\nCLAUDE.md of the workspace, which holds for everybody who works in it:\n\nUse spaces."

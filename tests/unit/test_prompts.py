@@ -1,4 +1,4 @@
-"""What the model reads of mail: exactly the promised form, whatever stands in it."""
+"""Mail as the model reads it: exactly the promised form, with any content."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def shown(value: Any) -> str:
 
 
 def read_back(content: str) -> str:
-    """What an XML parser makes of a text: line ends become one kind."""
+    """Return a text as an XML parser reads it: all line ends become one kind."""
     return holdable(content).replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -69,13 +69,13 @@ def test_one_message_has_the_promised_form() -> None:
     )
 
 
-def test_all_of_one_delivery_stands_in_one_inbox() -> None:
+def test_all_mail_of_one_delivery_is_in_one_inbox_element() -> None:
     told = rendered(*(Message(sender=name, to="bob", content=name) for name in "abc"))
     assert told.count("<inbox>") == told.count("</inbox>") == 1
     assert re.findall('teammate_id="(.)"', told) == ["a", "b", "c"]
 
 
-def test_what_belongs_to_a_protocol_is_shown_as_attributes() -> None:
+def test_protocol_fields_are_shown_as_attributes() -> None:
     message = Message(
         sender="bob@other",
         to="alice",
@@ -97,7 +97,7 @@ def test_markup_is_escaped_once() -> None:
 
 @given(st.lists(messages, max_size=4))
 def test_no_message_can_end_its_own_tag_or_add_another(sent: list[Message]) -> None:
-    """Whoever can write as the lead to a model can make it do things."""
+    """Text that seems to come from the lead can make a model act."""
     inbox = ET.fromstring(UNHOLDABLE.sub("", rendered(*sent)))
     assert inbox.tag == "inbox"
     assert [child.tag for child in inbox.iter()] == ["inbox", *["teammate-message"] * len(sent)]

@@ -175,7 +175,7 @@ def test_removing_a_check_removes_the_need_for_a_proof(hall: Hall) -> None:
     with pytest.raises(TeamError, match="task 1 is completed; set its status to pending as well"):
         hall.board("lead").update(task.id, Change(check="x"))
     task = hall.claimed()
-    judged = hall.judge(task, None)  # the check of the team is gone by now
+    judged = hall.judge(task, None)  # the check of the team was removed meanwhile
     assert judged is not None
     assert (judged.status, judged.proven) == (TaskStatus.COMPLETED, None)
 
@@ -237,7 +237,7 @@ def test_mail_of_a_killed_checker_is_delivered_once(hall: Hall) -> None:
     assert len({message.id for message in hall.post.mailbox("alice").peek()}) == 1
 
 
-def test_a_task_is_read_as_it_was_written(hall: Hall) -> None:
+def test_a_task_is_decoded_as_it_was_encoded(hall: Hall) -> None:
     task = hall.claimed()
     hall.judge(task, FAILED)
     found = hall.board("lead").read().get("1")

@@ -1,4 +1,4 @@
-"""Which hosts commands in a sandbox reach by the proxy."""
+"""The hosts that commands in a sandbox reach through the proxy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from teamd.sandbox.proxy import is_allowed
         ("*.example.com:8443", "a.example.com", 443, False),
     ],
 )
-def test_a_host_is_reached_where_it_is_named(
+def test_only_named_hosts_are_reached(
     allowed: str, host: str, port: int, *, expected: bool
 ) -> None:
     assert is_allowed(allowed, host, port) is expected

@@ -1,4 +1,4 @@
-"""What a command in a sandbox gets from the proxy: its bytes both ways, or a sentence."""
+"""The proxy as a sandboxed command sees it: bytes in both directions, or a sentence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HERE = "127.0.0.1"
 
 
 class Site:
-    """A server outside that says back what it hears, in capitals, once that has ended."""
+    """An outside server that returns its input in capitals once the input has ended."""
 
     port: int
 
@@ -24,7 +24,6 @@ class Site:
         self.heard: list[bytes] = []
 
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
-        """Serve one connection."""
         said = await reader.read()
         self.heard.append(said)
         writer.write(said.upper())
@@ -43,7 +42,7 @@ async def site() -> AsyncIterator[Site]:
 @asynccontextmanager
 async def proxied(folder: Path, *hosts: str) -> AsyncIterator[tuple[HostProxy, str]]:
     proxy, path = HostProxy(hosts), str(folder / "s")
-    failures: list[object] = []  # of Python 3.11, cancelled connections are among them
+    failures: list[object] = []  # in Python 3.11 these include cancelled connections
     asyncio.get_running_loop().set_exception_handler(
         lambda _, what: failures.append(what.get("exception"))
     )
@@ -54,7 +53,7 @@ async def proxied(folder: Path, *hosts: str) -> AsyncIterator[tuple[HostProxy, s
 
 
 async def ask(path: str, *said: bytes) -> bytes:
-    """Send this to the proxy, and return all that comes back."""
+    """Send these chunks to the proxy, and return the whole answer."""
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(b"".join(said))
     writer.write_eof()
@@ -76,7 +75,7 @@ def test_a_tunnel_carries_bytes_both_ways_and_ends_with_either_side(tmp_path: Pa
     assert back == b"HTTP/1.1 200 Connection established\r\n\r\nHELLO"
 
 
-def test_a_plain_request_names_its_site_and_nothing_of_the_proxy(tmp_path: Path) -> None:
+def test_a_plain_request_names_its_site_and_hides_the_proxy(tmp_path: Path) -> None:
     async def scenario() -> list[bytes]:
         async with site() as far, proxied(tmp_path, f"{HERE}:{far.port}") as (_, path):
             where = f"{HERE}:{far.port}"
@@ -104,10 +103,8 @@ def test_a_plain_request_names_its_site_and_nothing_of_the_proxy(tmp_path: Path)
         (f"CONNECT {HERE}:1 HTTP/1.1", 502, f"{HERE}:1 cannot be reached: "),
     ],
 )
-def test_what_is_refused_is_a_sentence(
-    tmp_path: Path, line: str, status: int, sentence: str
-) -> None:
-    """A command shows it to its agent, which then knows what to ask for."""
+def test_a_refusal_is_a_sentence(tmp_path: Path, line: str, status: int, sentence: str) -> None:
+    """A command shows it to its agent, which then knows which access to request."""
 
     async def scenario() -> bytes:
         async with proxied(tmp_path, "example.com", f"{HERE}:1") as (_, path):
@@ -133,8 +130,10 @@ def test_half_a_request_or_one_without_an_end_ends_the_connection(
     assert second.startswith(b"HTTP/1.1 400 "), "the next one is served"
 
 
-def test_of_a_hundred_connections_the_next_is_closed_and_none_is_left_open(tmp_path: Path) -> None:
-    """A command that opens them without an end takes no memory of its teammate's."""
+def test_beyond_a_hundred_connections_the_next_is_closed_and_none_stays_open(
+    tmp_path: Path,
+) -> None:
+    """A command that opens connections endlessly must not exhaust its teammate's memory."""
 
     async def scenario() -> None:
         async with proxied(tmp_path, "example.com") as (proxy, path):

@@ -120,7 +120,7 @@ def test_nothing_is_raised_for_a_teammate_that_is_not_stopped(path: Path) -> Non
     assert ledger.raise_limits("alice", ONE) == ([], None)
 
 
-def test_the_suggested_limit_is_high_enough_beside_a_raise(
+def test_the_suggested_limit_is_high_enough_with_a_raise(
     path: Path,
 ) -> None:
     ledger = stopped(path, Terms(team_usd=Decimal("0.1")))

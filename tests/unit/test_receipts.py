@@ -53,8 +53,8 @@ def test_a_conversation_is_read_from_the_message_on(paths: TeamPaths) -> None:
     assert list(arrival.records()) == [TurnEnded(text="2")]
 
 
-def test_a_pause_is_told_once_the_roster_knows_of_it(paths: TeamPaths) -> None:
-    """A command that follows would be refused before, for a teammate that works already."""
+def test_a_pause_is_reported_once_the_roster_has_it(paths: TeamPaths) -> None:
+    """Otherwise a following command would be refused, for a teammate that seems to work."""
     sent = Message(sender="lead", to="ann", content="x")
     enrol(paths, ann=Status.WORKING)
     last = TurnEndWatch(paths, "ann", sent.id)
@@ -72,14 +72,14 @@ def test_a_pause_is_told_once_the_roster_knows_of_it(paths: TeamPaths) -> None:
     [TurnEnded(outcome="end_turn"), TurnEnded(outcome=PAUSED, time=LONG_AGO)],
     ids=["by itself", "by a process that was killed"],
 )
-def test_another_end_is_told_at_once(paths: TeamPaths, ended: TurnEnded) -> None:
+def test_any_other_end_is_reported_at_once(paths: TeamPaths, ended: TurnEnded) -> None:
     sent = Message(sender="lead", to="ann", content="x")
     enrol(paths, ann=Status.WORKING)
     Transcript(paths.transcript("ann")).append(mail(sent), ended)
     assert TurnEndWatch(paths, "ann", sent.id).look() == ended
 
 
-def test_the_same_id_with_other_words_is_another_message(paths: TeamPaths) -> None:
+def test_the_same_id_with_another_text_is_another_message(paths: TeamPaths) -> None:
     """A foreign program may use an id twice; its second message does not confirm the first."""
     sent = Message(id="1", sender="ci", to="bob", content="red")
     for other in (
@@ -93,8 +93,8 @@ def test_the_same_id_with_other_words_is_another_message(paths: TeamPaths) -> No
     assert receipt(paths, sent).look() == mail(sent)
 
 
-def test_what_is_changed_on_its_way_is_known_again(paths: TeamPaths) -> None:
-    """A byte on the command line that is no UTF-8 arrives as a question mark."""
+def test_a_message_changed_on_its_way_is_recognized(paths: TeamPaths) -> None:
+    """A byte on the command line that is not UTF-8 arrives as a question mark."""
     sent = Message(sender="", to="bob", content="caf\udce9")
     box = MailRouter(paths, durable=False, max_bytes=1000).mailbox("bob")
     box.put(sent)
@@ -113,7 +113,7 @@ def test_the_persons_mail_has_arrived_once_it_was_read(
     assert capsys.readouterr().err == ""
 
 
-def test_why_it_waits_is_said_once_and_again_when_that_changes(
+def test_the_reason_for_the_wait_is_shown_once_and_again_when_it_changes(
     paths: TeamPaths, capsys: pytest.CaptureFixture[str]
 ) -> None:
     to_gone = receipt(paths, Message(sender="lead", to="gone", content="x"), told=None)
@@ -136,7 +136,7 @@ def test_why_it_waits_is_said_once_and_again_when_that_changes(
     os.close(claim)
 
 
-def test_nobody_waits_for_what_was_rejected(paths: TeamPaths) -> None:
+def test_a_rejected_message_is_not_waited_for(paths: TeamPaths) -> None:
     sent = Message(sender="lead", to="bob", content="too long for bob")
     waiting = receipt(paths, sent)
     assert waiting.look() is None
@@ -145,7 +145,7 @@ def test_nobody_waits_for_what_was_rejected(paths: TeamPaths) -> None:
         waiting.look()
 
 
-def test_nobody_waits_for_who_has_left_the_team(paths: TeamPaths) -> None:
+def test_a_receiver_that_has_left_the_team_is_not_waited_for(paths: TeamPaths) -> None:
     claim = pidfile.claim(paths)
     waiting = receipt(paths, Message(sender="lead", to="bob", content="x"))
     assert waiting.look() is None
@@ -162,7 +162,7 @@ def test_a_limit_ends_the_wait(paths: TeamPaths) -> None:
 
 @pytest.mark.parametrize("stands_as", ["ci@example", "ci@example@other"])
 def test_a_sender_with_an_at_in_its_name_gets_its_receipt(paths: TeamPaths, stands_as: str) -> None:
-    """`--from ci@example` is anybody's right; the name of a team behind it is the post's."""
+    """Any sender may use `--from ci@example`; the router adds the name of a team behind it."""
     sent = Message(id="1", sender="ci@example", to="bob", content="red")
     waiting = receipt(paths, sent, told="no teamd runs")
     for sender in ("ci", "ci@exampl", "ci@example2"):

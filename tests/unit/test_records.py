@@ -1,4 +1,4 @@
-"""The records of a transcript: what is written is read, by this version and by the one before."""
+"""Records of a transcript are read as written, by this version and by the previous one."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ records: st.SearchStrategy[Record] = st.one_of(
 
 
 @given(records)
-def test_what_is_written_is_read(record: Record) -> None:
+def test_a_record_is_decoded_as_it_was_encoded(record: Record) -> None:
     assert decode(record.encode()) == record
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
-def test_a_record_with_nothing_but_its_kind_is_read(kind: type[Record]) -> None:
-    """A reader needs no more of a record than it looks at."""
+def test_a_record_with_only_its_kind_is_decoded(kind: type[Record]) -> None:
+    """A reader requires only the fields that it uses."""
     assert decode(json.dumps({"record": kind.kind}).encode()) == kind()
 
 
@@ -101,18 +101,18 @@ def test_a_record_with_nothing_but_its_kind_is_read(kind: type[Record]) -> None:
         b'{"record": "reply", "usage": 5}',
     ],
 )
-def test_what_is_no_record_of_ours_only_counts(line: bytes) -> None:
+def test_an_unknown_record_is_only_counted(line: bytes) -> None:
     assert decode(line) == Unknown()
 
 
-def test_keys_of_a_later_version_are_passed_over() -> None:
+def test_keys_of_a_later_version_are_ignored() -> None:
     usage = {"input_tokens": 1, "later": 2}
     line = json.dumps({"record": "reply", "usage": usage, "later": 3}).encode()
     assert decode(line) == Replied(usage=Usage(input_tokens=1))
 
 
-def test_what_an_earlier_version_wrote_is_written_with_the_same_keys() -> None:
-    """So the version before reads what this one writes; what is more says nothing to it."""
+def test_a_record_of_an_earlier_version_is_encoded_with_the_same_keys() -> None:
+    """So the previous version can read this one's records; it ignores further keys."""
     for line in (BEFORE / "alice.jsonl").read_bytes().split(b"\n"):
         record = decode(line)
         if record is None or isinstance(record, Unknown):
@@ -120,17 +120,17 @@ def test_what_an_earlier_version_wrote_is_written_with_the_same_keys() -> None:
         was, now = parse(line), parse(record.encode())
         assert was is not None
         assert now is not None
-        if isinstance(was.get("usage"), dict):  # a figure that the earlier version did not know
+        if isinstance(was.get("usage"), dict):  # a figure that the earlier version did not have
             assert now["usage"].pop("cache_hour_tokens") == 0
         assert {key: now[key] for key in was} == was
         assert all(now[key] in (None, False) for key in now.keys() - was.keys())
 
 
 @pytest.mark.parametrize("lines", [27, None])
-def test_a_transcript_of_the_version_before_comes_to_what_it_came_to(
+def test_a_transcript_of_the_previous_version_leads_to_the_same_state(
     tmp_path: Path, lines: int | None
 ) -> None:
-    """As that version told of it: with tool calls, notices and a pause, and after summaries."""
+    """The facts are from that version: tool calls, notices and a pause, and after summaries."""
     path = tmp_path / "alice.jsonl"
     copy(BEFORE / "alice.jsonl", path)
     expected = json.loads((BEFORE / "alice.json").read_text())

@@ -1,4 +1,4 @@
-"""Damaged files of the program's own keep no team from starting, and what they held is saved."""
+"""Damage to the program's own files prevents no start, and their content is saved."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cost(model: str, usage: Usage) -> Decimal | None:
 
 
 def repaired(paths: TeamPaths) -> list[str]:
-    """The names of the files that were put aside."""
+    """Return the names of the files that were put aside."""
     return [
         damage.path.name
         for damage, kept in recovery.repair(paths, cost)
@@ -53,7 +53,7 @@ def put(paths: TeamPaths, *contents: str) -> None:
     Mailbox(paths, "bob").put(*(Message(sender="eve", to="bob", content=c) for c in contents))
 
 
-def test_a_team_without_damage_is_left_alone(paths: TeamPaths) -> None:
+def test_a_team_without_damage_is_not_changed(paths: TeamPaths) -> None:
     put(paths, "a")
     Mailbox(paths, "bob").take()
     Ledger(paths.ledger).agree(Terms(team_tokens=7))
@@ -62,10 +62,8 @@ def test_a_team_without_damage_is_left_alone(paths: TeamPaths) -> None:
 
 
 @pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
-def test_taken_mail_that_still_stands_in_the_inbox_comes_once(
-    paths: TeamPaths, content: bytes
-) -> None:
-    """Its reader was killed before the inbox was cut off."""
+def test_taken_mail_that_is_still_in_the_inbox_comes_once(paths: TeamPaths, content: bytes) -> None:
+    """Its reader was killed before it truncated the inbox."""
     put(paths, "a", "b")
     inbox = paths.inbox("bob").read_bytes()
     batch = Mailbox(paths, "bob").take()
@@ -76,9 +74,9 @@ def test_taken_mail_that_still_stands_in_the_inbox_comes_once(
     assert delivered(paths, "bob") == ["a", "b"]
 
 
-def test_a_marker_of_another_program_keeps_no_taken_mail_back(paths: TeamPaths) -> None:
+def test_a_foreign_marker_holds_back_no_taken_mail(paths: TeamPaths) -> None:
     put(paths, "a")
-    for _ in range(2):  # the second one moves it out of the inbox
+    for _ in range(2):  # the second take moves the mail out of the inbox
         Mailbox(paths, "bob").take(BatchLimit(wary=True))
     content = paths.taken("bob").read_bytes()
     paths.taken("bob").write_bytes(content.replace(b'"at"', b'"to"', 1))
@@ -87,9 +85,9 @@ def test_a_marker_of_another_program_keeps_no_taken_mail_back(paths: TeamPaths) 
     assert delivered(paths, "bob") == ["a"]
 
 
-def test_taken_mail_behind_a_damaged_beginning_is_delivered_again(paths: TeamPaths) -> None:
+def test_taken_mail_behind_a_damaged_start_is_delivered_again(paths: TeamPaths) -> None:
     put(paths, "a", "b")
-    for _ in range(2):  # the second one moves it out of the inbox
+    for _ in range(2):  # the second take moves the mail out of the inbox
         Mailbox(paths, "bob").take(BatchLimit(wary=True))
     put(paths, "c")
     content = paths.taken("bob").read_bytes()
@@ -102,7 +100,7 @@ def test_taken_mail_behind_a_damaged_beginning_is_delivered_again(paths: TeamPat
 
 @pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
 def test_the_control_inbox_works_again(paths: TeamPaths, content: bytes) -> None:
-    """Nobody waits for what was in it: a power cut that damages it ends whoever asked."""
+    """Its askers no longer wait: a power cut that damages it ends them, too."""
     paths.taken(TEAMD).write_bytes(content + b"\n\n")
     assert repaired(paths) == ["teamd.taken.jsonl"]
     assert Mailbox(paths, TEAMD).leftover() == ()
@@ -118,8 +116,8 @@ def test_damaged_requests_and_replies_are_put_aside(paths: TeamPaths, content: b
 
 
 @pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
-def test_a_ledger_is_counted_anew_from_the_conversations(paths: TeamPaths, content: bytes) -> None:
-    """Without that, the limits would begin at nothing."""
+def test_a_ledger_is_recounted_from_the_conversations(paths: TeamPaths, content: bytes) -> None:
+    """Otherwise the limits would start at zero."""
     known = Replied(model="known", usage=USAGE)
     Transcript(paths.transcript("bob")).append(
         known, NoteAdded(text="x"), Replied(model="other", usage=USAGE)
@@ -135,14 +133,14 @@ def test_a_ledger_is_counted_anew_from_the_conversations(paths: TeamPaths, conte
     assert Ledger(paths.ledger).read().used["bob"] == used
 
 
-def test_an_empty_ledger_of_a_team_that_has_said_nothing_is_no_damage(paths: TeamPaths) -> None:
-    """It is made a moment before its first line is written."""
+def test_an_empty_ledger_of_a_team_without_conversations_is_not_damage(paths: TeamPaths) -> None:
+    """The file is created a moment before its first line is written."""
     paths.ledger.write_bytes(b"")
     assert repaired(paths) == []
 
 
-def test_a_torn_end_of_the_ledger_is_no_damage(paths: TeamPaths) -> None:
-    """What was not synced was not relied on."""
+def test_a_torn_end_of_the_ledger_is_not_damage(paths: TeamPaths) -> None:
+    """Unsynced data was never relied on."""
     Ledger(paths.ledger).agree(Terms(team_tokens=7))
     with paths.ledger.open("ab") as file:
         file.write(b"\0" * 50)
@@ -150,16 +148,16 @@ def test_a_torn_end_of_the_ledger_is_no_damage(paths: TeamPaths) -> None:
     assert Ledger(paths.ledger).read().terms.team_tokens == 7
 
 
-def test_damaged_tasks_stay_and_are_named(paths: TeamPaths) -> None:
-    """What is blocked by one has to stay blocked."""
+def test_damaged_tasks_stay_and_are_reported(paths: TeamPaths) -> None:
+    """Tasks that a damaged one blocks have to stay blocked."""
     paths.task("1").write_text(json.dumps({"subject": ""})[:5])
     assert repaired(paths) == []
     [sentence] = read_all(paths).damaged.values()
     assert "tasks/1.json is damaged" in sentence
 
 
-def test_mail_without_an_id_keeps_the_one_it_was_taken_with(paths: TeamPaths) -> None:
-    """So a conversation that has had some of it takes that for the same."""
+def test_mail_without_an_id_keeps_the_id_of_its_first_take(paths: TeamPaths) -> None:
+    """So a conversation that has received some of it recognizes it."""
     paths.inbox("bob").write_text('{"id": "1", "content": "one"}\n{"content": "two"}\n')
     first = Mailbox(paths, "bob").take()
     header, _, rest = paths.taken("bob").read_bytes().partition(b"\n")
@@ -169,8 +167,8 @@ def test_mail_without_an_id_keeps_the_one_it_was_taken_with(paths: TeamPaths) ->
     assert [m.id for m in again.messages] == [m.id for m in first.messages]
 
 
-def test_mail_without_an_id_keeps_it_where_it_still_stands_in_the_inbox(paths: TeamPaths) -> None:
-    """A reader was killed before the inbox was cut off, and the next one delivered it."""
+def test_mail_without_an_id_keeps_its_id_while_it_is_still_in_the_inbox(paths: TeamPaths) -> None:
+    """A reader was killed before it truncated the inbox, and the next one delivered the mail."""
     inbox = b'{"id": "1", "content": "one"}\n{"content": "two"}\n'
     paths.inbox("bob").write_bytes(inbox)
     first = Mailbox(paths, "bob").take()
@@ -181,8 +179,8 @@ def test_mail_without_an_id_keeps_it_where_it_still_stands_in_the_inbox(paths: T
     assert [m.id for m in again.messages] == [m.id for m in first.messages]
 
 
-def test_a_ledger_that_is_gone_is_counted_from_the_conversations(paths: TeamPaths) -> None:
-    """As after a repair that was interrupted: the limits do not begin at nothing."""
+def test_a_missing_ledger_is_recounted_from_the_conversations(paths: TeamPaths) -> None:
+    """As after an interrupted repair: the limits must not start at zero."""
     known = Replied(model="known", usage=USAGE)
     transcript = paths.transcript("bob")
     Transcript(transcript).append(known)
@@ -194,8 +192,8 @@ def test_a_ledger_that_is_gone_is_counted_from_the_conversations(paths: TeamPath
     assert [(name, account.calls) for name, account in used.items()] == [("bob", 1)]
 
 
-def test_a_ledger_that_is_counted_anew_knows_the_days(paths: TeamPaths) -> None:
-    """Else a limit of today would begin at nothing."""
+def test_a_recounted_ledger_keeps_the_days(paths: TeamPaths) -> None:
+    """Otherwise a daily limit would start at zero."""
     now = time.time()
     for moment in (now, now, now - 86_400 * 3, 0.0):
         Transcript(paths.transcript("bob")).append(Replied(model="known", usage=USAGE, time=moment))
@@ -218,7 +216,7 @@ def a_call(usd: Decimal) -> Reservation:
     )  # fmt: skip
 
 
-def test_a_folder_in_the_place_of_a_file_is_put_aside(paths: TeamPaths) -> None:
+def test_a_folder_in_place_of_a_file_is_put_aside(paths: TeamPaths) -> None:
     paths.taken(TEAMD).mkdir()
     paths.ledger.mkdir()
     assert repaired(paths) == ["teamd.taken.jsonl", "ledger.jsonl"]
@@ -226,8 +224,8 @@ def test_a_folder_in_the_place_of_a_file_is_put_aside(paths: TeamPaths) -> None:
 
 
 @pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
-def test_taken_mail_of_which_nothing_is_left_is_put_aside(paths: TeamPaths, content: bytes) -> None:
-    """And what came since is delivered, without an odd line before it."""
+def test_an_empty_spool_file_is_put_aside(paths: TeamPaths, content: bytes) -> None:
+    """Later mail is delivered, without an odd line before it."""
     paths.taken("bob").write_bytes(content + b"\n\n")
     put(paths, "new")
     assert repaired(paths) == ["bob.taken.jsonl"]
@@ -235,7 +233,7 @@ def test_taken_mail_of_which_nothing_is_left_is_put_aside(paths: TeamPaths, cont
     assert Mailbox(paths, "bob").rejected() == 0
 
 
-def test_a_folder_in_the_place_of_taken_mail_is_put_aside(paths: TeamPaths) -> None:
+def test_a_folder_in_place_of_the_spool_file_is_put_aside(paths: TeamPaths) -> None:
     paths.taken("bob").mkdir()
     (paths.taken("bob") / "mail").write_text("kept")
     put(paths, "new")
@@ -245,7 +243,7 @@ def test_a_folder_in_the_place_of_taken_mail_is_put_aside(paths: TeamPaths) -> N
     assert (kept / "mail").read_text() == "kept"
 
 
-def test_a_line_of_taken_mail_that_is_no_message_is_rejected_not_lost(paths: TeamPaths) -> None:
+def test_an_invalid_line_of_taken_mail_is_rejected_and_not_lost(paths: TeamPaths) -> None:
     line = Message(sender="eve", to="bob", content="a").encode()
     paths.taken("bob").write_bytes(b'{"batch": "17\n' + line + b"a remark\n" + b"\0\0\n\n")
     assert repaired(paths) == ["bob.taken.jsonl"]
@@ -253,8 +251,8 @@ def test_a_line_of_taken_mail_that_is_no_message_is_rejected_not_lost(paths: Tea
     assert paths.rejected("bob").read_bytes() == b"a remark\n"
 
 
-def test_a_request_that_cannot_be_read_is_no_damage(paths: TeamPaths) -> None:
-    """It may be sound; what can be read beside it is looked at all the same."""
+def test_an_unreadable_request_is_not_damage(paths: TeamPaths) -> None:
+    """It may be intact; the readable ones beside it are still processed."""
     paths.request("abc").symlink_to(paths.root / "elsewhere")
     paths.request("abd").write_bytes(b"{")
     assert repaired(paths) == ["abd.json"]

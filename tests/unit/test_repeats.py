@@ -1,4 +1,4 @@
-"""Ways to repeat calls that are stopped, and kinds of ordinary work that are not."""
+"""Repeated calls that are stopped, and ordinary work that is not."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Anything(Input):
 
 
 class Look(Tool[Anything]):
-    """A tool that only looks at something."""
+    """A tool that only reads."""
 
     name: ClassVar[str] = "look"
     description: ClassVar[str] = "Look."
     looks: ClassVar[bool] = True
 
     def is_under_way(self, arguments: Anything) -> bool:
-        """Return whether the input says so."""
+        """Return whether the input is that of a running job."""
         return bool(arguments.given == "running")
 
 
@@ -47,7 +47,7 @@ class Edit(Tool[Anything]):
 
 
 class Run(Tool[Anything]):
-    """A tool that may change something, such as a command or a message."""
+    """A tool that may change its surroundings, such as a command or a message."""
 
     name: ClassVar[str] = "run"
     description: ClassVar[str] = "Run."
@@ -61,7 +61,7 @@ def step(name: str, given: Any = "x", text: str = "the same", *, fails: bool = F
 
 
 def play(*steps: Step, seconds: float = 0.0) -> tuple[list[int], list[int]]:
-    """Return the numbers of the calls that were warned of, and of the call that ended the turn."""
+    """Return the numbers of the warned calls, and of the call that ended the turn."""
     repeats, warned, ended = Repeats(TOOLBOX), [], []
     for place, (name, given, result) in enumerate(steps, start=1):
         call = {"name": name, "input": {"given": given}}
@@ -100,7 +100,7 @@ REPEATING: dict[str, tuple[Sequence[Step], list[int], int]] = {
     "looks at two things in turn": (
         [LOOKS, step("look", "y")] * 9, [5, 6, 7, 8, 9, 10], 11,
     ),
-    # The first run of the second may have changed something.
+    # The first run of the second command may have changed its result.
     "runs two commands in turn": (
         [RUNS, step("run", "y")] * 9, [6, 7, 8, 9, 10, 11], 12,
     ),
@@ -111,7 +111,7 @@ REPEATING: dict[str, tuple[Sequence[Step], list[int], int]] = {
 
 
 @pytest.mark.parametrize(("steps", "warned", "end"), REPEATING.values(), ids=REPEATING.keys())
-def test_who_repeats_a_call_is_warned_and_then_stopped(
+def test_a_repeated_call_is_warned_of_and_then_ends_the_turn(
     steps: Sequence[Step], warned: list[int], end: int
 ) -> None:
     assert play(*steps) == (warned, [end])
@@ -144,7 +144,7 @@ WORKING: dict[str, Sequence[Step]] = {
 
 
 @pytest.mark.parametrize("steps", WORKING.values(), ids=WORKING.keys())
-def test_ordinary_work_is_left_alone(steps: Sequence[Step]) -> None:
+def test_ordinary_work_is_not_warned_of(steps: Sequence[Step]) -> None:
     assert play(*steps) == ([], [])
 
 
@@ -160,7 +160,7 @@ def test_waiting_is_warned_of_and_never_ends_the_turn(call: Step, seconds: float
     assert play(*[call] * 20, seconds=seconds) == (list(range(3, 21)), [])
 
 
-def test_what_has_happened_besides_is_a_reason_to_call_again() -> None:
+def test_after_other_events_the_same_call_is_allowed_again() -> None:
     repeats = Repeats(TOOLBOX)
     call, result = {"name": "look", "input": {}}, Result(text="nothing")
     for _ in range(20):
@@ -208,14 +208,14 @@ def test_another_input_is_another_call(kind: type[Input], calls: Sequence[dict[s
     assert all(found.count(one) == 1 for one in found)
 
 
-def test_the_spelling_of_a_call_is_not_counted_anew() -> None:
+def test_another_spelling_of_a_call_does_not_restart_its_count() -> None:
     repeats = Repeats(TOOLBOX)
     spelled = [{}, {"given": None}, {}]
     shown = [repeats.judge({"name": "look", "input": one}, Result(text="x")) for one in spelled]
     assert [one.is_error for one in shown] == [False, False, True]
 
 
-def test_a_job_is_under_way_until_it_ends(tmp_path: Path) -> None:
+def test_a_job_is_running_until_it_ends(tmp_path: Path) -> None:
     async def scenario() -> list[bool]:
         end = asyncio.Event()
 

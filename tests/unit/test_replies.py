@@ -1,4 +1,4 @@
-"""Replies of teamd, as commands, `top`, the page and the doctor show them."""
+"""Replies of teamd as commands, `top`, the page and the doctor show them."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def actions(paths: TeamPaths) -> TeamActions:
     return TeamActions(TeamOptions(team_dir=str(paths.root)))
 
 
-def test_a_shutdown_says_how_it_ended(paths: TeamPaths, actions: TeamActions) -> None:
+def test_a_shutdown_reports_how_it_ended(paths: TeamPaths, actions: TeamActions) -> None:
     with teamd(paths, "done", members=[{"text": "ada is shut down"}]) as asked:
         assert actions.shutdown("ada").sentence() == "ada is shut down"
     assert dict(asked[0].arguments) == {"name": "ada", "seconds": 10.0, "force": False}
 
 
-def test_a_shutdown_by_the_deadline_is_told(paths: TeamPaths, actions: TeamActions) -> None:
+def test_a_shutdown_by_the_deadline_is_reported(paths: TeamPaths, actions: TeamActions) -> None:
     late = [{"text": "ada was ended at the deadline"}]
     with teamd(paths, "some", code=ExitCode.DEADLINE, members=late):
         assert actions.shutdown("ada", force=True).sentence() == "ada was ended at the deadline"
@@ -81,9 +81,7 @@ def test_a_rejected_shutdown_is_an_error_with_all_answers(
         actions.shutdown("bob").sentence()
 
 
-def test_a_shutdown_that_is_refused_as_such_is_an_error(
-    paths: TeamPaths, actions: TeamActions
-) -> None:
+def test_a_refused_shutdown_request_is_an_error(paths: TeamPaths, actions: TeamActions) -> None:
     """For an unknown name, the reply has no members."""
     with (
         teamd(paths, "no teammate named 'bbo'", code=ExitCode.REFUSED),
@@ -109,7 +107,7 @@ def test_a_resume_that_changes_little_warns_on_standard_error(paths: TeamPaths) 
     assert "it stays at its limit of today" in done.err
 
 
-def test_to_nobody_nothing_is_sent(paths: TeamPaths, actions: TeamActions) -> None:
+def test_without_receivers_nothing_is_sent(paths: TeamPaths, actions: TeamActions) -> None:
     enrol(paths, ada=Status.SHUTDOWN)
     with pytest.raises(TeamError, match=r"^there is nobody to send to; spawn a teammate first$"):
         actions.broadcast("Hello?")
@@ -117,7 +115,7 @@ def test_to_nobody_nothing_is_sent(paths: TeamPaths, actions: TeamActions) -> No
     assert actions.broadcast("Hello?").sentence() == "sent to bob"
 
 
-def test_who_leaves_takes_no_files_along_unless_purged(paths: TeamPaths) -> None:
+def test_files_of_a_removed_member_stay_unless_purged(paths: TeamPaths) -> None:
     enrol(paths, ada=Status.SHUTDOWN)
     with teamd(paths, "ada is no longer in the team", name="ada") as asked:
         done = call(paths, "rm", "ADA", "--json")
@@ -125,7 +123,7 @@ def test_who_leaves_takes_no_files_along_unless_purged(paths: TeamPaths) -> None
     assert (asked[0].command, dict(asked[0].arguments)) == ("remove", {"name": "ada"})
 
 
-def test_a_teamd_that_cannot_tell_of_its_key_is_noted(
+def test_an_unknown_state_of_the_key_is_noted(
     paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
@@ -137,7 +135,7 @@ def test_a_teamd_that_cannot_tell_of_its_key_is_noted(
     assert key.level is Level.FAIL
 
 
-def test_what_is_no_error_of_ours_is_to_be_reported() -> None:
+def test_an_unexpected_error_asks_for_a_report() -> None:
     assert explain(TeamError("no such thing")) == "no such thing"
     strange = "internal error (KeyError: 'x'); please report it"
     assert explain(KeyError("x")) == strange

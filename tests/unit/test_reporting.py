@@ -1,4 +1,4 @@
-"""What a teammate says of itself: to its supervisor, and to the lead."""
+"""Reports of a teammate to its supervisor and to the lead."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def reporter(paths: TeamPaths, conversation: Conversation) -> Reporter:
     )
 
 
-def test_a_report_names_its_process_and_what_was_used(
+def test_a_report_contains_its_process_and_its_use(
     reporter: Reporter, conversation: Conversation, paths: TeamPaths
 ) -> None:
-    """A late report of an earlier process must not be taken for one of this."""
+    """A late report of an earlier process must not be taken for one of this process."""
     conversation.add_reply(replied(say("x")))
     reporter.report(Status.PAUSED, "no key")
     (message,) = Mailbox(paths, TEAMD).peek()
@@ -68,10 +68,10 @@ def test_a_report_names_its_process_and_what_was_used(
     }
 
 
-def test_what_is_known_already_is_not_said_again(
+def test_a_known_state_is_not_reported_again(
     reporter: Reporter, conversation: Conversation, paths: TeamPaths
 ) -> None:
-    """Idle notices that fill an inbox are among the chief complaints about the nearest product."""
+    """Inboxes full of idle notices are a chief complaint about the nearest product."""
     for _ in range(3):
         reporter.report(Status.IDLE)
     conversation.add_reply(replied(say("x")))
@@ -83,14 +83,14 @@ def test_what_is_known_already_is_not_said_again(
 
 
 def test_the_lead_gets_a_line(reporter: Reporter, paths: TeamPaths) -> None:
-    """However short mail may be by the settings, and however often it is sent."""
+    """Whatever the settings allow as the length of mail, and however often it is sent."""
     reporter.notify("alice is paused: " + "x" * 20_000, key="1")
     (message,) = Mailbox(paths, "lead").peek()
     assert (message.sender, message.id) == ("alice", "1")
     assert message.content.startswith("alice is paused: x")
 
 
-def test_what_is_told_of_a_team_by_name_names_commands_that_reach_it(
+def test_reports_of_a_named_team_contain_commands_that_reach_it(
     tmp_path: Path, conversation: Conversation
 ) -> None:
     paths = TeamPaths(tmp_path / ".teams" / "web")

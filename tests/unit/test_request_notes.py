@@ -1,4 +1,4 @@
-"""The notes on mail that asks for an answer, also on mail that only claims to be a request."""
+"""Notes on mail that asks for an answer, including mail that only claims to be a request."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from teamd.team.states import Status
 from tests.unit.life import enrol
 
 
-def test_a_message_that_borrows_anothers_request_says_nothing_of_it(paths: TeamPaths) -> None:
-    """Else mallory's mail would be shown with the words that approve what alice asked for."""
+def test_a_message_with_the_request_id_of_another_gets_no_note(paths: TeamPaths) -> None:
+    """Otherwise mallory's mail would show the command that approves alice's request."""
     approvals = Approvals(paths, MailRouter(paths, durable=False, max_bytes=10_000))
     asked = approvals.ask(
         Approval(type=Kind.PLAN, asker="alice", to=LEAD, content="x", asked=time.time())
@@ -48,8 +48,8 @@ def completed(paths: TeamPaths, what: arguments.Complete, begun: str) -> list[st
     return what(context, click.Argument(["name"]), begun)
 
 
-def test_members_of_a_host_that_told_of_none_yet_are_left_out(paths: TeamPaths) -> None:
-    """Of h3 a cursor is there and no roster: it was never heard of."""
+def test_members_of_a_host_without_a_roster_are_left_out(paths: TeamPaths) -> None:
+    """The host h3 has an outbox and no roster: it was never heard."""
     enrol(paths, ada=Status.IDLE)
     places = HostPlaces(paths)
     places.create()
@@ -61,12 +61,12 @@ def test_members_of_a_host_that_told_of_none_yet_are_left_out(paths: TeamPaths) 
 
 
 @pytest.mark.parametrize("what", ["teammates", "tasks", "approvals", "everywhere"])
-def test_whoever_presses_tab_in_no_team_gets_no_error(paths: TeamPaths, what: str) -> None:
+def test_completion_without_a_team_is_not_an_error(paths: TeamPaths, what: str) -> None:
     paths.root.rename(paths.root.with_name("gone"))
     assert completed(paths, getattr(arguments, what), "") == []
 
 
-def test_ids_are_completed_those_that_the_person_may_answer(paths: TeamPaths) -> None:
+def test_only_ids_that_the_person_may_answer_are_completed(paths: TeamPaths) -> None:
     approvals = Approvals(paths, MailRouter(paths, durable=False, max_bytes=10_000))
     for name, to in (("0a1b", LEAD), ("0c2d", "bob")):
         facts = {"id": name, "asker": "alice", "to": to, "content": "x", "asked": 1.0}

@@ -47,7 +47,7 @@ def paths(tmp_path: Path) -> TeamPaths:
 
 @pytest.fixture
 def context(paths: TeamPaths) -> Iterator[TeamContext]:
-    """The context of a team whose processes are still to be forked."""
+    """The context of a team whose processes are not forked yet."""
     with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
         yield make_context(paths, journal)
 
@@ -65,7 +65,7 @@ def request(command: str, sender: str = USER, **arguments: Any) -> ControlReques
 
 
 def ask(context: TeamContext, command: str, sender: str = USER, **arguments: Any) -> ControlReply:
-    """Have a request carried out that is answered at once."""
+    """Carry out a request that is answered at once."""
     given: list[ControlReply] = []
     carry_out(context, request(command, sender, **arguments), given.append)
     (reply,) = given
@@ -86,16 +86,16 @@ def test_a_shutdown_takes_seconds_within_a_day(context: TeamContext, seconds: An
     assert context.roster.team.get("ann").status is Status.IDLE
 
 
-def test_who_has_no_process_is_shut_down_at_once(context: TeamContext) -> None:
+def test_a_teammate_without_a_process_is_shut_down_at_once(context: TeamContext) -> None:
     given = ask(context, "shutdown", name="ann", seconds=5)
     assert (given.text, given.exit_code) == ("ann is shut down", ExitCode.DONE)
     assert Roster(context.settings.paths).read().get("ann").status is Status.SHUTDOWN
 
 
-def test_an_agent_whose_request_cannot_be_written_reads_that_in_its_mail(
+def test_an_agent_whose_request_cannot_be_written_is_told_by_mail(
     context: TeamContext,
 ) -> None:
-    """It goes on meanwhile, and reads no reply."""
+    """It has continued meanwhile, and reads no reply."""
     requests = context.settings.paths.requests
     requests.rmdir()
     requests.write_text("a file")
@@ -109,7 +109,7 @@ def test_an_agent_whose_request_cannot_be_written_reads_that_in_its_mail(
 
 
 @pytest.mark.parametrize("text", [7, None, ["stop"], {"stop": 1}])
-def test_an_interrupt_of_anything_but_a_text_reaches_nobody(
+def test_an_interrupt_whose_text_is_not_a_string_is_not_delivered(
     context: TeamContext, text: Any
 ) -> None:
     with pytest.raises(NotAMessage, match="the text of an interrupt must be a string"):
@@ -117,7 +117,7 @@ def test_an_interrupt_of_anything_but_a_text_reaches_nobody(
     assert not context.post.inbox("bob").peek()
 
 
-def test_an_interrupt_of_who_is_paused_says_that_it_stays_so(context: TeamContext) -> None:
+def test_an_interrupt_of_a_paused_teammate_says_that_it_stays_paused(context: TeamContext) -> None:
     ask(context, "pause", name="bob")
     given = ask(context, "interrupt", name="bob", text="Stop that.")
     assert given.text.startswith("bob is interrupted, and reads your text next; it is paused")
@@ -125,7 +125,7 @@ def test_an_interrupt_of_who_is_paused_says_that_it_stays_so(context: TeamContex
     assert (mail.type, mail.content) == (INTERRUPT_TYPE, "Stop that.")
 
 
-def test_what_the_person_has_paused_no_agent_resumes(context: TeamContext) -> None:
+def test_an_agent_cannot_end_a_pause_of_the_person(context: TeamContext) -> None:
     """A second pause does not change that: only the person ends the person's pause."""
     ask(context, "pause", name="ann")
     again = ask(context, "pause", "lead", name="ann")
@@ -138,7 +138,7 @@ def test_what_the_person_has_paused_no_agent_resumes(context: TeamContext) -> No
 
 
 @pytest.mark.parametrize("command", ["pause", "resume", "remove"])
-def test_what_cannot_be_written_into_the_roster_is_not_done(
+def test_a_change_that_cannot_be_written_into_the_roster_is_not_made(
     context: TeamContext, command: str
 ) -> None:
     """The reply says why, and no later message contradicts it."""
@@ -152,7 +152,7 @@ def test_what_cannot_be_written_into_the_roster_is_not_done(
     assert context.roster.team.get(name).encode() == before.encode()
 
 
-def test_a_pause_that_ends_leaves_what_else_a_teammate_waits_for(context: TeamContext) -> None:
+def test_the_end_of_a_pause_leaves_other_reasons_to_wait(context: TeamContext) -> None:
     ask(context, "pause", name="ann")
     context.roster.change("ann", status=Status.PAUSED, reason="there is no API key")
     given = ask(context, "resume", name="ann")
@@ -160,7 +160,7 @@ def test_a_pause_that_ends_leaves_what_else_a_teammate_waits_for(context: TeamCo
     assert context.roster.team.get("ann").status is Status.PAUSED
 
 
-def test_a_limit_that_stops_nobody_is_not_raised(context: TeamContext) -> None:
+def test_a_limit_that_stops_no_teammate_is_not_raised(context: TeamContext) -> None:
     context.roster.change("ann", status=Status.PAUSED, reason="there is no API key")
     with pytest.raises(TeamError, match="no limit stops ann; `teamctl resume ann` lets it go on"):
         ask(context, "resume", name="ann", usd=1)
@@ -170,7 +170,7 @@ def test_a_limit_that_stops_nobody_is_not_raised(context: TeamContext) -> None:
         ask(context, "resume", name="ann", usd=0)
 
 
-def test_a_lead_that_waits_for_a_permission_gets_no_other_model_meanwhile(
+def test_a_lead_that_waits_for_a_permission_keeps_its_model_meanwhile(
     context: TeamContext,
 ) -> None:
     """The sentence names the command that lets it continue."""
@@ -187,7 +187,7 @@ def test_a_lead_that_waits_for_a_permission_gets_no_other_model_meanwhile(
     assert context.roster.team.get("lead").model == "claude-haiku-4-5"
 
 
-def test_only_the_person_takes_somebody_out_of_the_team(context: TeamContext) -> None:
+def test_only_the_person_removes_a_member_from_the_team(context: TeamContext) -> None:
     with pytest.raises(TeamError, match="only the person removes a teammate"):
         ask(context, "remove", "lead", name="cy")
     with pytest.raises(TeamError, match="ann is idle and still in the team; `teamctl shutdown ann"):
@@ -196,7 +196,9 @@ def test_only_the_person_takes_somebody_out_of_the_team(context: TeamContext) ->
     assert Roster(context.settings.paths).read().find("cy") is None
 
 
-def test_who_is_declared_comes_back_and_that_is_said(paths: TeamPaths) -> None:
+def test_a_removed_member_that_the_settings_declare_returns_and_the_reply_says_so(
+    paths: TeamPaths,
+) -> None:
     paths.own_settings.write_text('[[teammate]]\nname = "Cy"\nrole = "coder"\nprompt = "Go."\n')
     with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
         given = ask(make_context(paths, journal), "remove", name="cy")
@@ -217,12 +219,12 @@ def test_who_is_declared_comes_back_and_that_is_said(paths: TeamPaths) -> None:
         ("mail.durability", "counts for teammates whose process starts from now on"),
     ],
 )
-def test_a_changed_setting_says_when_it_counts(key: str, said: str) -> None:
+def test_a_changed_setting_says_when_it_takes_effect(key: str, said: str) -> None:
     assert when_it_counts(key).startswith(said)
 
 
-def test_mail_of_a_settings_file_with_a_mistake_is_read_as_before(context: TeamContext) -> None:
-    """No sender uses it, and all its mail was acknowledged."""
+def test_mail_is_read_as_before_if_the_settings_file_has_a_mistake(context: TeamContext) -> None:
+    """No sender uses that file, and all mail was acknowledged."""
     paths = context.settings.paths
     text = b"[mail]\nmax_message_bytes = 5_000_000\n"
     paths.own_settings.write_bytes(text)
@@ -234,7 +236,7 @@ def test_mail_of_a_settings_file_with_a_mistake_is_read_as_before(context: TeamC
     assert context.settings.accepted_bytes() < 5_000_000
 
 
-def test_a_call_that_nobody_charges_for_stays_free_whatever_its_model_costs_now() -> None:
+def test_a_free_call_stays_free_at_any_later_price_of_its_model() -> None:
     free = Reservation(
         id="1", teammate="ann", process=Identity.own(), model="claude-opus-4-8", usd=Decimal(0),
         input_tokens=10**6, output_tokens=10**6,

@@ -1,4 +1,4 @@
-"""When a crashed teammate is started again, and when it is given up."""
+"""The time of a crashed teammate's restart, and the number of crashes that ends restarts."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from teamd.supervisor.lifecycle import LONGEST_DELAY_SECONDS, RestartCounter
 LIMIT = Supervision(crashes=5, within_seconds=60)
 
 
-def test_the_first_restart_comes_at_once_and_each_later_one_later() -> None:
+def test_the_first_restart_is_immediate_and_each_later_one_is_delayed_more() -> None:
     crashes = RestartCounter()
     delays = [crashes.note(float(moment), LIMIT) for moment in range(5)]
     assert delays == [0.1, 0.2, 0.4, 0.8, 1.6]
 
 
-def test_one_crash_more_than_is_borne_is_too_many() -> None:
+def test_one_crash_above_the_limit_is_too_many() -> None:
     crashes = RestartCounter()
     delays = [crashes.note(10.0, LIMIT) for _ in range(6)]
     assert None not in delays[:5]
     assert delays[5] is None
 
 
-def test_old_crashes_count_no_more() -> None:
-    """A teammate that crashes once an hour goes on for ever."""
+def test_old_crashes_are_no_longer_counted() -> None:
+    """A teammate that crashes once an hour is restarted without end."""
     crashes = RestartCounter()
     assert {crashes.note(hour * 3600.0, LIMIT) for hour in range(100)} == {0.1}
 
 
-def test_any_number_of_crashes_can_be_borne() -> None:
-    """The figure is a setting, and the delay doubles with each: a float ends at 2 ** 1024."""
+def test_the_limit_may_be_any_number() -> None:
+    """The limit is a setting, and the delay doubles each time: a float ends at 2 ** 1024."""
     crashes = RestartCounter()
     limit = Supervision(crashes=1_000_000, within_seconds=60)
     delays = [crashes.note(1.0, limit) for _ in range(2000)]
     assert delays[-1] == LONGEST_DELAY_SECONDS
 
 
-def test_a_person_who_asks_for_another_try_gets_all_of_them() -> None:
+def test_a_request_of_a_person_resets_the_count() -> None:
     crashes = RestartCounter()
     for _ in range(6):
         crashes.note(1.0, LIMIT)
@@ -51,7 +51,7 @@ def test_a_person_who_asks_for_another_try_gets_all_of_them() -> None:
     crashes=st.integers(1, 40),
     within=st.floats(0.1, 1000),
 )
-def test_it_is_given_up_exactly_when_too_many_fall_into_the_window(
+def test_a_teammate_is_given_up_exactly_when_too_many_crashes_are_in_the_window(
     gaps: list[float], crashes: int, within: float
 ) -> None:
     limit = Supervision(crashes=crashes, within_seconds=within)

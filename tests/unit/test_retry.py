@@ -31,10 +31,9 @@ def busy(retry_after: float | None = None) -> TransientError:
 
 
 class Told(list[tuple[str, float, int]]):
-    """What a log would get."""
+    """Records the lines of a log."""
 
     def tell(self, error: TransientError, seconds: float, attempt: int) -> None:
-        """Keep it."""
         self.append((str(error), seconds, attempt))
 
 
@@ -52,7 +51,7 @@ def retrying(*plays: Play, patience: RetryPolicy = QUICK) -> tuple[Retrying, Pla
 def test_a_pause_keeps_its_bounds(
     attempt: int, first: float, longest: float, asked: float | None
 ) -> None:
-    """What the server asks for is waited, up to the cap, and the jitter comes on top."""
+    """The server's request is honoured up to the cap, and the jitter is added."""
     patience = RetryPolicy(first_seconds=first, longest_seconds=longest)
     pause = patience.pause(attempt, busy(asked))
     honoured = min(asked or 0.0, longest)
@@ -65,11 +64,11 @@ def test_pauses_grow_and_are_spread() -> None:
     pauses = [[patience.pause(attempt, busy()) for _ in range(200)] for attempt in range(5)]
     assert all(len(set(row)) == 200 for row in pauses)
     for attempt, row in enumerate(pauses):
-        # Not even one of 200 in the upper half of the range: once in 10^60 runs.
+        # Not one of 200 samples in the upper half of the range: once in 10^60 runs.
         assert max(row) > 2**attempt / 2
 
 
-def test_it_goes_on_until_there_is_a_reply() -> None:
+def test_it_retries_until_there_is_a_reply() -> None:
     model, player, told = retrying(busy(), busy(), say("Here."))
     reply = asyncio.run(model.reply(ASK))
     assert reply.text == "Here."
@@ -89,7 +88,7 @@ def test_it_gives_up_with_a_sentence_and_a_time() -> None:
     assert len(told) == 3
 
 
-def test_what_a_person_has_to_mend_is_not_tried_again() -> None:
+def test_an_error_that_a_person_has_to_correct_is_not_tried_again() -> None:
     model, player, told = retrying(UnusableError("no key"))
     with pytest.raises(UnusableError, match=r"^no key$"):
         asyncio.run(model.reply(ASK))
@@ -99,7 +98,7 @@ def test_what_a_person_has_to_mend_is_not_tried_again() -> None:
 
 @pytest.mark.parametrize("asked", [None, NEVER_SECONDS])
 def test_waiting_ends_at_once_when_cancelled(asked: float | None) -> None:
-    """A stop must not wait for a server that said: come back in an hour."""
+    """A stop must not wait for a server that asked for an hour."""
     patience = RetryPolicy(first_seconds=NEVER_SECONDS, longest_seconds=NEVER_SECONDS)
     model, player, told = retrying(busy(asked), say("Too late."), patience=patience)
 
@@ -120,7 +119,7 @@ def rest_of(model: Retrying) -> UnusableError:
     return caught.value
 
 
-def test_rests_of_an_account_grow_to_an_hour_and_begin_anew_after_a_reply() -> None:
+def test_pauses_of_an_account_grow_to_an_hour_and_are_reset_by_a_reply() -> None:
     broke = LaterError("no credit", about="account")
     model, player, _ = retrying(*[broke] * 8, say("Here."), broke)
     rests = [rest_of(model) for _ in range(8)]
@@ -132,8 +131,8 @@ def test_rests_of_an_account_grow_to_an_hour_and_begin_anew_after_a_reply() -> N
     assert len(player.asked) == 10
 
 
-def test_a_long_wait_that_the_server_asks_for_is_a_pause_that_mail_does_not_end() -> None:
-    """However often it asks: it knows best."""
+def test_a_long_wait_requested_by_the_server_is_a_pause_that_mail_does_not_end() -> None:
+    """However often the server requests it."""
     model, player, told = retrying(*[LaterError("busy", 61.0)] * 3)
     rests = [rest_of(model) for _ in range(3)]
     assert {(one.again_in_seconds, one.by_server) for one in rests} == {(61.0, True)}
@@ -142,14 +141,14 @@ def test_a_long_wait_that_the_server_asks_for_is_a_pause_that_mail_does_not_end(
     assert (len(player.asked), told) == (3, [])
 
 
-def test_all_conversations_of_a_teammate_share_the_rests() -> None:
-    """A subagent has another one with each try of its turn."""
+def test_all_conversations_of_a_teammate_share_the_pauses() -> None:
+    """A subagent has a new conversation for each try of its turn."""
     rests, broke = Rests(), LaterError("no credit")
     made = (Retrying(Player(broke), QUICK, tell=Told().tell, rests=rests) for _ in range(3))
     assert [rest_of(model).again_in_seconds for model in made] == [90, 180, 360]
 
 
-def test_a_server_that_asks_for_a_moment_again_and_again_is_not_asked_without_end() -> None:
+def test_a_server_that_keeps_requesting_short_waits_is_asked_ever_less_often() -> None:
     """Its clock may be wrong."""
     times = (86400.0, 86400.0, 5.0, 0.0)
     model, _, _ = retrying(*(LaterError("limit", seconds) for seconds in times))
@@ -159,7 +158,7 @@ def test_a_server_that_asks_for_a_moment_again_and_again_is_not_asked_without_en
 
 
 @pytest.mark.parametrize("other", [True, False])
-def test_a_refused_key_is_tried_once_more_if_there_is_a_fresh_one(*, other: bool) -> None:
+def test_after_a_refused_key_a_fresh_one_is_tried_once(*, other: bool) -> None:
     asked: list[str] = []
 
     async def renew() -> bool:

@@ -1,4 +1,4 @@
-"""New content for a person's file: everything else about it stays, by a rename or in place."""
+"""New content for a person's file: all metadata stays, whether by a rename or in place."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder that every user may write to, and reach."""
+    """A folder that every user can reach and write to."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o777)
@@ -81,7 +81,7 @@ def test_a_reader_keeps_the_whole_old_content(file: Path) -> None:
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_the_mode_stays_and_no_setuid(file: Path) -> None:
+def test_the_mode_stays_without_setuid(file: Path) -> None:
     file.chmod(0o4750)
     rewrite(file, b"new")
     assert file.stat().st_mode & 0o7777 == 0o750
@@ -117,7 +117,7 @@ def test_the_rights_of_a_program_do_not_pass_to_new_content(file: Path) -> None:
     assert "security.capability" not in os.listxattr(file)
 
 
-def test_all_names_of_a_file_have_the_new_content(file: Path) -> None:
+def test_all_hard_links_of_a_file_have_the_new_content(file: Path) -> None:
     other = file.with_name("other")
     other.hardlink_to(file)
     rewrite(file, b"longer than before")
@@ -128,7 +128,7 @@ def test_all_names_of_a_file_have_the_new_content(file: Path) -> None:
 
 
 @root
-def test_root_leaves_a_file_to_its_owner(file: Path) -> None:
+def test_root_keeps_the_owner_of_a_file(file: Path) -> None:
     os.chown(file, 1234, 4321)
     before = file.stat().st_ino
     rewrite(file, b"new")
@@ -138,8 +138,8 @@ def test_root_leaves_a_file_to_its_owner(file: Path) -> None:
 
 @root
 @pytest.mark.parametrize(("owner", "group"), [(0, 0), (SOMEBODY, 4321)])
-def test_an_ordinary_user_leaves_a_file_to_its_owner(shared: Path, owner: int, group: int) -> None:
-    """It may write to the file, and not give one away."""
+def test_an_ordinary_user_keeps_the_owner_of_a_file(shared: Path, owner: int, group: int) -> None:
+    """A user may write to the file but not change its owner."""
     file = shared / "file"
     file.write_text("old")
     file.chmod(0o666)
@@ -153,8 +153,8 @@ def test_an_ordinary_user_leaves_a_file_to_its_owner(shared: Path, owner: int, g
 
 @root
 @pytest.mark.parametrize("mode", [0o755, 0o1777])
-def test_a_file_in_a_folder_of_somebody_else_is_written(shared: Path, mode: int) -> None:
-    """That takes no new file, or lets nobody replace another's."""
+def test_a_file_in_a_folder_of_another_user_is_written(shared: Path, mode: int) -> None:
+    """The folder forbids new files, or forbids the replacement of another user's file."""
     file = shared / "file"
     file.write_text("old")
     file.chmod(0o666)
@@ -166,7 +166,7 @@ def test_a_file_in_a_folder_of_somebody_else_is_written(shared: Path, mode: int)
 
 @pytest.mark.parametrize("names", [1, 2])
 def test_a_full_disk_leaves_the_old_content(file: Path, names: int) -> None:
-    """In place as well, where the beginning was written over by then."""
+    """Also in place, although its beginning was already overwritten."""
     if names == 2:
         file.with_name("other").hardlink_to(file)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -183,7 +183,7 @@ def test_a_full_disk_leaves_the_old_content(file: Path, names: int) -> None:
 
 
 @pytest.mark.parametrize("names", [1, 2])
-def test_what_does_not_confirm_leaves_the_old_content(file: Path, names: int) -> None:
+def test_a_failed_confirmation_leaves_the_old_content(file: Path, names: int) -> None:
     if names == 2:
         file.with_name("other").hardlink_to(file)
 

@@ -18,8 +18,8 @@ from tests.unit.life import call, enrol
 KEY = "0123456789abcdef-1-2"
 
 
-def test_a_purge_names_in_json_each_file_and_folder_that_went(paths: TeamPaths) -> None:
-    """A subagent of bob-2 has a file whose name begins as those of bob's do."""
+def test_a_purge_lists_each_removed_file_and_folder_in_json(paths: TeamPaths) -> None:
+    """A subagent of bob-2 has a file whose name begins like those of bob."""
     home = paths.home_of("bob")
     (home / "notes").mkdir(parents=True)
     paths.subagents.mkdir(exist_ok=True)
@@ -47,7 +47,7 @@ def test_a_purge_follows_no_link(paths: TeamPaths, tmp_path: Path) -> None:
     assert (outside / "mine").exists()
 
 
-def test_who_has_joined_again_loses_nothing(paths: TeamPaths) -> None:
+def test_a_teammate_that_has_joined_again_loses_no_file(paths: TeamPaths) -> None:
     """Between the question and the lock, a teammate may be spawned under that name."""
     enrol(paths, bob=Status.IDLE)
     paths.inbox("bob").touch()
@@ -56,7 +56,7 @@ def test_who_has_joined_again_loses_nothing(paths: TeamPaths) -> None:
     assert paths.inbox("bob").exists()
 
 
-def test_a_copy_that_cannot_be_removed_stays_and_the_reason_is_told(tmp_path: Path) -> None:
+def test_a_working_copy_that_cannot_be_removed_stays_with_a_reason(tmp_path: Path) -> None:
     paths = copy_project(tmp_path / "project", "bob")
     assert _describe_copy(paths, "bob") == f", and its working copy in {paths.copy('bob')}"
     for record in paths.work.glob("*.json"):

@@ -42,13 +42,15 @@ def test_tool_names_of_other_programs_are_translated(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tools", ['"*"', "*", '["*"]', "Read, *"])
 def test_a_star_among_the_tools_means_all(tmp_path: Path, tools: str) -> None:
-    """Read as the name of a tool it would remove every tool."""
+    """Taken as the name of a tool it would remove every tool."""
     found = roles.find("r", [write(tmp_path / "a", "r", f"---\ntools: {tools}\n---\nBody")])
     assert found is not None
     assert found.tools is None
 
 
-def test_no_tools_line_means_all_and_an_empty_one_none(tmp_path: Path) -> None:
+def test_without_a_tools_line_all_tools_are_granted_and_an_empty_one_grants_none(
+    tmp_path: Path,
+) -> None:
     folder = write(tmp_path / "a", "all", "Body")
     write(folder, "none", "---\ntools: []\n---\nBody")
     everything, nothing = roles.find("all", [folder]), roles.find("none", [folder])

@@ -1,4 +1,4 @@
-"""When the postman does a round: nothing that comes is passed over, and nothing is done twice."""
+"""The timing of the postman's rounds: no input is missed, and no round is done twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAR: float = 3600.0
 
 @dataclass
 class Played:
-    """Rounds that do what a test says: answers in their order, the last one for all others."""
+    """Rounds that return a test's answers in order; the last answer is repeated."""
 
     answers: list[Callable[[], Answer]]
     done: int = 0
@@ -39,7 +39,7 @@ class Played:
         self.rested += 1
 
     async def reach(self, count: int) -> None:
-        """Wait for so many rounds."""
+        """Wait until `count` rounds are done."""
         async with asyncio.timeout(10):
             while self.done < count:
                 self.news.clear()
@@ -56,7 +56,7 @@ async def fail() -> NoReturn:
 
 
 async def settle() -> None:
-    """Let the loop do all that it has to do at once."""
+    """Let the event loop run all ready callbacks."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -76,7 +76,7 @@ def play(
     return asyncio.run(scenario())
 
 
-def test_all_that_comes_in_one_turn_of_the_loop_is_one_round() -> None:
+def test_all_input_within_one_turn_of_the_event_loop_causes_one_round() -> None:
     async def then(played: Played) -> None:
         await played.reach(1)
         for _ in range(3):
@@ -90,10 +90,10 @@ def test_all_that_comes_in_one_turn_of_the_loop_is_one_round() -> None:
     assert play(lambda: FAR, then=then).rested == 0
 
 
-def test_a_round_that_is_due_comes_by_itself_and_news_put_no_second_one_beside_it() -> None:
+def test_a_due_round_runs_without_input_and_input_adds_no_second_one() -> None:
     async def then(played: Played) -> None:
         await played.reach(1)
-        played.rounds.now()  # the third is due at once now, not twice
+        played.rounds.now()  # the third round is now due once, not twice
         await played.reach(3)
         await settle()
         assert played.done == 3
@@ -101,14 +101,14 @@ def test_a_round_that_is_due_comes_by_itself_and_news_put_no_second_one_beside_i
     assert play(lambda: 0.001, lambda: 0.001, lambda: FAR, then=then).rested == 1
 
 
-def test_what_is_due_at_once_is_no_rest() -> None:
+def test_rounds_that_are_due_at_once_do_not_rest() -> None:
     async def then(played: Played) -> None:
         await played.reach(3)
 
     assert play(lambda: 0.0, lambda: 0.0, lambda: FAR, then=then).rested == 0
 
 
-def test_no_round_is_done_while_one_waits_and_one_is_done_behind_it() -> None:
+def test_while_a_round_waits_no_other_runs_and_one_follows_it() -> None:
     async def then(played: Played) -> None:
         await played.reach(1)
         played.rounds.now()
@@ -128,7 +128,7 @@ def test_no_round_is_done_while_one_waits_and_one_is_done_behind_it() -> None:
 
 
 @pytest.mark.parametrize("at", [1, 2])
-def test_a_round_that_fails_ends_them_with_its_error(at: int) -> None:
+def test_a_failing_round_ends_the_rounds_with_its_error(at: int) -> None:
     def broken() -> float:
         raise LookupError("of a round")
 
@@ -144,7 +144,7 @@ def test_a_round_that_fails_ends_them_with_its_error(at: int) -> None:
     assert asyncio.run(scenario()).done == at
 
 
-def test_a_wait_that_fails_ends_them_with_its_error() -> None:
+def test_a_failing_wait_ends_the_rounds_with_its_error() -> None:
     async def broken() -> None:
         raise LookupError("of a wait")
 
@@ -157,8 +157,8 @@ def test_a_wait_that_fails_ends_them_with_its_error() -> None:
     assert asyncio.run(scenario()).done == 1
 
 
-def test_a_rest_that_fails_ends_them_with_its_error() -> None:
-    """By time alone no round would come again, and nobody would hear why."""
+def test_a_failing_rest_ends_the_rounds_with_its_error() -> None:
+    """Otherwise no timed round would follow, and the error would be lost."""
 
     async def scenario() -> Played:
         played = Played([lambda: 0.001])
@@ -174,7 +174,7 @@ def test_a_rest_that_fails_ends_them_with_its_error() -> None:
     assert asyncio.run(scenario()).done == 1
 
 
-def test_a_wake_while_rounds_are_due_at_once_adds_none_to_them() -> None:
+def test_input_adds_no_rounds_while_rounds_are_due_at_once() -> None:
     async def then(played: Played) -> None:
         await played.reach(1)
         for _ in range(5):
@@ -187,8 +187,8 @@ def test_a_wake_while_rounds_are_due_at_once_adds_none_to_them() -> None:
     play(lambda: 0.0, then=then)
 
 
-def test_no_round_is_done_behind_the_end() -> None:
-    """The files that it would look at are closed by then."""
+def test_no_round_runs_after_the_end() -> None:
+    """The files that it would read are already closed."""
 
     async def drain() -> None:
         await taken.wait()
@@ -210,7 +210,7 @@ def test_no_round_is_done_behind_the_end() -> None:
         asyncio.run(scenario(first))
 
 
-def test_the_task_beside_them_ends_them_with_its_error() -> None:
+def test_a_failing_companion_task_ends_the_rounds_with_its_error() -> None:
     async def scenario() -> None:
         with pytest.raises(LookupError, match="beside"):
             await Played([lambda: FAR]).rounds.run(asyncio.create_task(fail()))

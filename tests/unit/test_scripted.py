@@ -59,7 +59,7 @@ def test_a_turn_has_text_and_calls(tmp_path: Path) -> None:
 
 
 def test_the_next_turn_follows_from_the_conversation_alone(tmp_path: Path) -> None:
-    """A restarted teammate must go on where it was."""
+    """A restarted teammate must resume at the same turn."""
     reply = play(tmp_path, user("begin"), SAID, result('the file has name = "a"\nb'))
     assert (reply.text, reply.stop_reason) == ("Done.", "end_turn")
 
@@ -69,33 +69,31 @@ def test_each_teammate_has_its_own_turns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("system", ["You are 'carol', role: x.", "Somebody."])
-def test_who_has_no_turns_left_has_nothing_to_do(tmp_path: Path, system: str) -> None:
+def test_without_turns_left_a_teammate_has_nothing_to_do(tmp_path: Path, system: str) -> None:
     reply = play(tmp_path, user("x"), system=system)
     assert (reply.text, reply.stop_reason) == ("Nothing to do.", "end_turn")
 
 
-def test_a_step_that_did_not_happen_ends_the_play(tmp_path: Path) -> None:
-    """A script that goes on all the same would prove nothing."""
+def test_a_missing_expected_result_ends_the_script(tmp_path: Path) -> None:
+    """A script that continues anyway would prove nothing."""
     with pytest.raises(UnusableError, match=r"expected 'name = .* and read: bash: no such file"):
         play(tmp_path, user("begin"), SAID, result("bash: no such file"))
 
 
-def test_only_the_last_message_counts_for_what_is_expected(tmp_path: Path) -> None:
+def test_only_the_last_message_counts_for_an_expectation(tmp_path: Path) -> None:
     with pytest.raises(UnusableError):
         play(tmp_path, user('name = "a"\nb'), SAID, result("else"))
 
 
 @pytest.mark.parametrize(("heard", "said"), [("begin", "I wait."), ("begin: mail", "I go on.")])
-def test_a_turn_is_passed_over_where_its_mail_came_first(
-    tmp_path: Path, heard: str, said: str
-) -> None:
-    """When mail comes is nobody's choice, and the play must not depend on it."""
+def test_a_turn_is_skipped_if_its_mail_came_first(tmp_path: Path, heard: str, said: str) -> None:
+    """The time at which mail arrives varies, and the script must not depend on it."""
     turns = {"alice": [{"unless": "mail", "say": "I wait."}, {"say": "I go on."}]}
     assert play(tmp_path, user(heard), turns=turns).text == said
 
 
 @pytest.mark.parametrize("content", [None, "no JSON", "[]", "{}", '{"turns": 7}', '{"turns": [7]}'])
-def test_a_file_that_is_no_script_is_told(tmp_path: Path, content: str | None) -> None:
+def test_an_invalid_script_file_is_reported(tmp_path: Path, content: str | None) -> None:
     script = tmp_path / "script.json"
     if content is not None:
         script.write_text(content)
@@ -107,7 +105,7 @@ def test_a_file_that_is_no_script_is_told(tmp_path: Path, content: str | None) -
 @pytest.mark.parametrize(
     "turn", ["text", {"use": [["bash"]]}, {"use": 3}, {"expect": "("}, {"expect": 3}]
 )
-def test_a_turn_that_is_none_is_told(tmp_path: Path, turn: object) -> None:
-    """A typo in somebody's own script must not look like a crash."""
+def test_an_invalid_turn_is_reported(tmp_path: Path, turn: object) -> None:
+    """A typo in a user's script must not look like a crash."""
     with pytest.raises(UnusableError, match="a turn of 'alice' is none"):
         play(tmp_path, user("x"), turns={"alice": [turn]})

@@ -1,4 +1,4 @@
-"""A script whose turns wait for mail: it comes out the same whoever was faster."""
+"""A script whose turns wait for mail gives the same result in any timing."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ def ask(folder: Path, turns: list[dict[str, Any]], *messages: dict[str, Any]) ->
     return asyncio.run(Scripted(file).reply(asked))
 
 
-def test_who_gets_no_answer_yet_waits_and_goes_on_with_the_mail(tmp_path: Path) -> None:
+def test_a_teammate_without_an_answer_waits_and_continues_with_the_mail(tmp_path: Path) -> None:
     begun = [user("Ask bob."), said(), user(SENT)]
     assert ask(tmp_path, TURNS, *begun).text == "I wait."
     assert ask(tmp_path, TURNS, *begun, said("I wait."), user(ANSWER)).text == "Thanks."
 
 
-def test_who_has_the_answer_already_does_not_wait_for_it(tmp_path: Path) -> None:
-    """Or a fast answer would end a turn that was to wait for it, and nobody would ever wake."""
+def test_a_teammate_that_has_the_answer_already_does_not_wait_for_it(tmp_path: Path) -> None:
+    """Otherwise a fast answer would end a turn that waits for it, and no mail would wake it."""
     late = {"role": "user", "content": [result(SENT), *user(ANSWER)["content"]]}
     begun = [user("Ask bob."), said(), late]
     assert ask(tmp_path, TURNS, *begun).text == "Thanks."
     assert ask(tmp_path, TURNS, *begun, said("Thanks."), user("And?")).text == "Nothing to do."
 
 
-def test_mail_counts_however_long_ago_it_came(tmp_path: Path) -> None:
+def test_mail_counts_however_long_ago_it_arrived(tmp_path: Path) -> None:
     turns: list[dict[str, Any]] = [
         {"say": "First."},
         {"unless": "Here it is", "say": "I wait."},

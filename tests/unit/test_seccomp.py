@@ -1,4 +1,4 @@
-"""What the filter of system calls answers, run as the kernel would."""
+"""The answers of the system call filter, computed as the kernel would."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALLOWED: Final = 0x7FFF0000
 REFUSED: Final = 0x00050000
 NEW_USER, NEW_MOUNTS, THREAD = 0x10000000, 0x00020000, 0x003D0F00
 # From `linux/audit.h` and each architecture's `asm/unistd.h`: its number, clone, unshare, ptrace,
-# add_key, socket, socketcall or none, and two that are none of these.
+# add_key, socket, socketcall or None, and two other calls.
 X86_64: Final = (0xC000003E, 56, 272, 101, 248, 41, None, 247, 251)
 GENERIC: Final = (220, 97, 117, 217, 198, None, 63, 221)
 TABLES: Final = {
@@ -52,7 +52,7 @@ def answer(architecture: int, call: int, first: int = 0, second: int = 0) -> int
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_no_call_reaches_what_no_namespace_keeps(table: tuple[int, ...]) -> None:
+def test_calls_that_namespaces_do_not_confine_are_refused(table: tuple[int, ...]) -> None:
     architecture, clone, unshare, ptrace, add_key, make_socket, socketcall, *others = table
     for call in (clone, unshare):
         assert answer(architecture, call, NEW_USER) == REFUSED | errno.EPERM
@@ -71,13 +71,13 @@ def test_no_call_reaches_what_no_namespace_keeps(table: tuple[int, ...]) -> None
         assert found == {ALLOWED}
 
 
-def test_another_table_of_calls_is_refused() -> None:
+def test_calls_of_another_architecture_are_refused() -> None:
     x86_64, clone, *_ = X86_64
     assert answer(x86_64, 0x40000000 | clone) == REFUSED | errno.ENOSYS
     assert answer(0x80000016, 3) == REFUSED | errno.ENOSYS, "s390x"
 
 
-def test_it_is_read_once_from_a_descriptor() -> None:
+def test_the_filter_is_read_once_from_a_descriptor() -> None:
     with filter_to_read() as fd:
         assert os.read(fd, 1 << 16) == build()
         assert os.read(fd, 1) == b"", "its end"

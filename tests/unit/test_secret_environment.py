@@ -1,4 +1,4 @@
-"""Which variables hold secrets, and how they get from one process to the next."""
+"""Variables that hold secrets, and their way from one process to the next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from teamd.secret_environment import (
 )
 
 NAMES = st.sampled_from(["PATH", "ANTHROPIC_API_KEY", "GITHUB_TOKEN", "HTTP_PROXY", "HOME"])
-# What an environment can hold: any bytes but NUL, which Python shows as surrogates.
+# Environments may contain any bytes except NUL; Python shows them as surrogates.
 VALUES = st.binary(max_size=99).map(lambda data: os.fsdecode(data.replace(b"\0", b"")))
 
 
@@ -57,18 +57,20 @@ def test_a_variable_s_secrets_are_known_by_its_name(
     assert split({name: value}) == (({}, {name: value}) if secrets else ({name: value}, {}))
 
 
-def test_of_headers_the_values_are_secrets_but_for_those_that_everybody_sends() -> None:
+def test_values_of_headers_are_secrets_except_for_common_ones() -> None:
     headers = {"X-Team": "blue", "Authorization": "Bearer k", "anthropic-beta": "context-1m"}
     assert secrets_in_headers(headers) == ["blue", "Bearer k", "k"]
 
 
 @given(st.text(max_size=40))
-def test_no_address_is_too_odd(address: str) -> None:
+def test_any_address_is_accepted(address: str) -> None:
     assert isinstance(secrets_in_address(address), list)
 
 
 @given(st.dictionaries(NAMES, VALUES))
-def test_what_is_handed_over_arrives_and_stands_nowhere_else(environment: dict[str, str]) -> None:
+def test_secrets_that_are_handed_over_arrive_and_the_descriptor_is_closed(
+    environment: dict[str, str],
+) -> None:
     plain, secret = split(environment)
     with handed_over(environment) as fd:
         given_on = os.dup(fd)
@@ -78,16 +80,16 @@ def test_what_is_handed_over_arrives_and_stands_nowhere_else(environment: dict[s
         os.fstat(given_on)
 
 
-def test_what_no_pipe_holds_is_refused_with_what_to_do() -> None:
-    """A start would wait for ever for somebody to read."""
+def test_secrets_too_long_for_a_pipe_are_refused_with_advice() -> None:
+    """Otherwise a start would wait forever for a reader."""
     sentence = r"too long to be handed over \(\d+ bytes\); unset those that teamd does not need$"
     with pytest.raises(TeamError, match=sentence) as caught, handed_over({"A_TOKEN": "x" * 99_999}):
         pass
     assert caught.value.exit_code == 1
 
 
-def test_a_descriptor_that_nobody_handed_over_is_refused(tmp_path: Path) -> None:
-    """The option is hidden, and no secret."""
+def test_a_descriptor_that_was_not_handed_over_is_refused(tmp_path: Path) -> None:
+    """The option is hidden but not secret."""
     file = tmp_path / "file"
     file.write_text("{")
     for fd in (os.open(file, os.O_RDONLY), os.open(tmp_path, os.O_RDONLY), 9999):

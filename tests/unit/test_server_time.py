@@ -1,4 +1,4 @@
-"""When a server takes requests again, as its headers or its message say."""
+"""The time at which a server accepts requests again, from its headers or its message."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def test_the_server_s_time_is_found(
 @pytest.mark.parametrize(
     "asked", ["inf", "1e999", "4000000", "soon", "", "Wed, 21 Oct 2099 07:28:00 GMT"]
 )
-def test_a_time_that_cannot_be_meant_is_none(asked: str) -> None:
+def test_an_implausible_time_is_ignored(asked: str) -> None:
     assert find_wait_seconds({"retry-after": asked}, "") is None
 
 
 def test_the_server_s_own_clock_counts() -> None:
-    """A machine whose clock is wrong would wait for days, or not at all."""
+    """A machine with a wrong clock would wait for days, or not at all."""
     headers = {"date": formatdate(NOW - DAY, usegmt=True)}
     said = "You will regain access on 2026-11-19 at 00:00 UTC."
     assert find_wait_seconds(headers, said) == REST_OF_DAY + DAY
@@ -99,7 +99,7 @@ def test_without_a_date_the_machine_s_clock_counts() -> None:
     ),
     st.text() | st.sampled_from(["on 9999-12-31 at 23:59 UTC", "on 0001-01-01 at 00:00 UTC"]),
 )  # fmt: skip
-def test_whatever_a_server_sends_is_a_time_within_a_month_or_none(
+def test_any_answer_of_a_server_is_a_time_within_a_month_or_none(
     headers: dict[str, str], said: str
 ) -> None:
     found = find_wait_seconds(headers, said)

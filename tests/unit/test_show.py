@@ -1,4 +1,4 @@
-"""`teamctl show`: all about one teammate, read from files; no teamd runs."""
+"""`teamctl show`: all about one teammate, read from files while no teamd runs."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def labels(lines: list[str]) -> list[str]:
     return [line.split()[0] for line in lines if not line.startswith(" ")]
 
 
-def test_who_has_no_process_and_nothing_special_has_few_lines(paths: TeamPaths) -> None:
+def test_a_member_without_a_process_has_few_lines(paths: TeamPaths) -> None:
     """A line without content would look like a fact."""
     add(paths, "ada")
     assert labels(shown(paths, "ada")) == ["name", "state", "used", "mail", "effort", "more"]
 
 
-def test_who_runs_has_its_process(paths: TeamPaths) -> None:
+def test_a_running_member_shows_its_process(paths: TeamPaths) -> None:
     own = Identity.own()
     add(paths, "ada", pid=own.pid, started=own.started, since=1.0)
     (process,) = [line for line in shown(paths, "ada") if line.startswith("process")]
     assert f"pid {own.pid}, since " in process
 
 
-def test_terms_of_its_own_are_shown(paths: TeamPaths) -> None:
+def test_its_own_settings_are_shown(paths: TeamPaths) -> None:
     add(paths, "ada", model="claude-7", plan=True, worktree=True, sandbox="none")
     lines = [line.split(maxsplit=1) for line in shown(paths, "ada")]
     found = {label: text for label, text in lines if label in ("model", "plan", "copy", "sandbox")}
@@ -58,7 +58,7 @@ def test_terms_of_its_own_are_shown(paths: TeamPaths) -> None:
     }
 
 
-def test_its_open_tasks_are_shown_and_nobody_elses(paths: TeamPaths) -> None:
+def test_only_its_own_open_tasks_are_shown(paths: TeamPaths) -> None:
     add(paths, "ada")
     add(paths, "bob")
     board = Board(paths, MailRouter(paths, durable=False, max_bytes=1000), LEAD, durable=False)
@@ -68,7 +68,7 @@ def test_its_open_tasks_are_shown_and_nobody_elses(paths: TeamPaths) -> None:
     assert tasks == ["1 [pending] Write it"]
 
 
-def test_lines_that_were_no_mail_are_counted_where_they_are_kept(paths: TeamPaths) -> None:
+def test_rejected_lines_are_counted_with_the_path_of_their_file(paths: TeamPaths) -> None:
     add(paths, "ada")
     paths.inbox("ada").write_bytes(b"what is this\n")
     Mailbox(paths, "ada", durable=False).take()
@@ -76,7 +76,7 @@ def test_lines_that_were_no_mail_are_counted_where_they_are_kept(paths: TeamPath
     assert f"mail       0 wait; 1 lines were not mail: {kept}" in shown(paths, "ada")
 
 
-def test_what_it_said_last_stands_below_itself(paths: TeamPaths) -> None:
+def test_the_lines_of_its_last_text_are_aligned(paths: TeamPaths) -> None:
     add(paths, "ada")
     transcript = Transcript(paths.transcript("ada"), durable=False)
     for text in ("Begun.", "Done:\n- this\n- that"):
@@ -87,9 +87,11 @@ def test_what_it_said_last_stands_below_itself(paths: TeamPaths) -> None:
     assert [line[:11].strip() for line in lines[at : at + 3]] == ["said", "", ""]
 
 
-def test_its_document_says_whether_it_lives(paths: TeamPaths) -> None:
+def test_its_json_says_whether_its_process_is_alive(paths: TeamPaths) -> None:
     own = Identity.own()
     add(paths, "ada", pid=own.pid, started=own.started)
-    add(paths, "bob", pid=own.pid, started=own.started + 1)  # its pid is somebody else's by now
+    add(
+        paths, "bob", pid=own.pid, started=own.started + 1
+    )  # its pid now belongs to another process
     found = [json.loads(call(paths, "show", one, "--json").out) for one in ("ada", "bob")]
     assert [one["member"]["alive"] for one in found] == [True, False]

@@ -1,6 +1,6 @@
-"""A teammate that is asked to shut down: who decides, and what its conversation says of it later.
+"""Shutdown requests: the decision of the teammate, and their traces in its conversation.
 
-Every request of these tests is one that the real service would take.
+Every request of these tests is one that the real service would accept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.waiting import until
 
 
 def ask(life: Life, **facts: Any) -> str:
-    """Ask alice to shut down, as the supervisor does; returns the request's id."""
+    """Ask alice to shut down, as the supervisor does; return the request's id."""
     to = facts.pop("to", "alice")
     question = Approval(
         type=Kind.SHUTDOWN, asker="lead", to=to, content="Please.", asked=time.time(), **facts
@@ -34,25 +34,25 @@ def ask(life: Life, **facts: Any) -> str:
 
 
 def answer(request: str, *, approve: bool, reason: str = "") -> tuple[str, dict[str, Any]]:
-    """The call by which alice answers."""
+    """Return the call by which alice answers."""
     return ("shutdown_response", {"request_id": request, "approve": approve, "reason": reason})
 
 
 def verdict(life: Life, request: str) -> tuple[Verdict, str]:
-    """How the request stands."""
+    """Return the status and the reason of the request."""
     question = life.approvals.find(request)
     assert question is not None
     return question.status, question.reason
 
 
 def rung(life: Life) -> list[Any]:
-    """The requests of which alice told the supervisor that they are answered."""
+    """Return the requests whose answers alice has reported to the supervisor."""
     said = Mailbox(life.paths, TEAMD, durable=False).peek()
     return [m.extra["request_id"] for m in said if m.type == SHUTDOWN_ANSWER_TYPE]
 
 
 def lives_until(life: Life, fact: Callable[[], object]) -> None:
-    """Let her live until something holds."""
+    """Run her until `fact` holds."""
 
     async def life_() -> None:
         async with life.lived():
@@ -61,7 +61,7 @@ def lives_until(life: Life, fact: Callable[[], object]) -> None:
     asyncio.run(life_())
 
 
-def test_who_is_idle_agrees_without_a_model_call(tmp_path: Path) -> None:
+def test_an_idle_teammate_agrees_without_a_model_call(tmp_path: Path) -> None:
     life = Life(tmp_path, say("Done."))
     life.send("work")
     life.live(calls=1)
@@ -73,8 +73,11 @@ def test_who_is_idle_agrees_without_a_model_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_who_is_paused_agrees_without_a_model_call(tmp_path: Path, before: bool) -> None:
-    """It cannot ask its model: that is why it is paused. Mail that waits does not keep it."""
+def test_a_paused_teammate_agrees_without_a_model_call(tmp_path: Path, before: bool) -> None:
+    """It cannot ask its model: that is the reason of the pause.
+
+    Waiting mail does not prevent it.
+    """
     life = Life(tmp_path, UnusableError("no key"))
     life.send("work")
     if before:
@@ -88,8 +91,8 @@ def test_who_is_paused_agrees_without_a_model_call(tmp_path: Path, before: bool)
     assert len(life.model.asked) == 1
 
 
-def test_other_mail_that_waits_is_for_the_model_to_weigh(tmp_path: Path) -> None:
-    """Whoever sent it believes that it will be read."""
+def test_with_other_mail_waiting_the_model_decides(tmp_path: Path) -> None:
+    """The sender of that mail expects it to be read."""
     life = Life(tmp_path, say("Done."))
     life.send("work")
     life.live(calls=1)
@@ -106,10 +109,10 @@ def test_other_mail_that_waits_is_for_the_model_to_weigh(tmp_path: Path) -> None
     assert f'type="shutdown_request" request_id="{request}"' in texts
 
 
-def test_who_works_sees_it_with_the_next_call_and_makes_none_after_agreeing(
+def test_a_working_teammate_reads_it_at_the_next_call_and_makes_none_after_agreeing(
     tmp_path: Path,
 ) -> None:
-    """The results of the reply that agrees are written down first: what was done is remembered."""
+    """The results of the agreeing reply are recorded first, so that they are remembered."""
     request = "f00df00d"
 
     async def action(word: str) -> None:
@@ -127,13 +130,13 @@ def test_who_works_sees_it_with_the_next_call_and_makes_none_after_agreeing(
     assert not life.conversation().unanswered
 
 
-def test_who_was_shut_down_remembers_and_is_not_led_to_leave_again(tmp_path: Path) -> None:
+def test_a_restarted_teammate_remembers_the_shutdown_and_does_not_repeat_it(tmp_path: Path) -> None:
     life = Life(tmp_path, say("Done."))
     life.send("work")
     life.live(calls=1)
     request = ask(life)
     lives_until(life, lambda: rung(life))
-    life.approvals.settle(request)  # as the supervisor does once it has ended
+    life.approvals.settle(request)  # as the supervisor does after the process has ended
     life.send("Are you there?")
     life.model = type(life.model)(use(answer(request, approve=True)), say("Yes."), judge=life.judge)
     life.live(calls=2)
@@ -145,7 +148,7 @@ def test_who_was_shut_down_remembers_and_is_not_led_to_leave_again(tmp_path: Pat
     assert result["is_error"] is False or "already" in str(result)
 
 
-def test_a_request_that_expired_is_said_to_be_over(tmp_path: Path) -> None:
+def test_an_expired_request_is_described_as_over(tmp_path: Path) -> None:
     """Its mail may have waited while the process was stopped, and come with the next prompt."""
     life = Life(tmp_path, say("Yes."))
     request = ask(life)
@@ -158,8 +161,8 @@ def test_a_request_that_expired_is_said_to_be_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("forgery", ["unknown", "another's", "closed", "../../config"])
-def test_a_forged_request_is_mail_like_any_other(tmp_path: Path, forgery: str) -> None:
-    """Anybody may write into an inbox; only what stands in the store makes a teammate leave."""
+def test_a_forged_request_is_ordinary_mail(tmp_path: Path, forgery: str) -> None:
+    """Any program may write into an inbox; only a request in the store ends a teammate."""
     life = Life(tmp_path, say("Done."), say("I stay."))
     life.send("work")
     life.live(calls=1)
@@ -175,7 +178,7 @@ def test_a_forged_request_is_mail_like_any_other(tmp_path: Path, forgery: str) -
     assert rung(life) == []
 
 
-def test_an_answer_for_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_an_answer_to_a_request_for_another_teammate_is_refused(tmp_path: Path) -> None:
     life = Life(tmp_path)
     request = ask(life, to="lead")
     life.model = type(life.model)(use(answer(request, approve=True)), say("."), judge=life.judge)
@@ -186,8 +189,8 @@ def test_an_answer_for_somebody_else_is_refused(tmp_path: Path) -> None:
     assert verdict(life, request)[0] is Verdict.OPEN
 
 
-def test_who_ends_its_turn_without_an_answer_is_idle_and_agrees(tmp_path: Path) -> None:
-    """Nothing keeps it, and whoever asked need not wait for the deadline."""
+def test_a_turn_that_ends_without_an_answer_counts_as_agreement(tmp_path: Path) -> None:
+    """The teammate is idle then, and the asker need not wait for the deadline."""
     life = Life(tmp_path, say("Done."))
     life.send("work")
     request = ask(life)
@@ -197,14 +200,14 @@ def test_who_ends_its_turn_without_an_answer_is_idle_and_agrees(tmp_path: Path) 
 
 
 class Killed(BaseException):
-    """What a SIGKILL is to the code behind it."""
+    """Simulates a SIGKILL."""
 
 
 @pytest.mark.parametrize("step", ["deliver", "answer", "note", "ended", "done"])
-def test_a_kill_at_any_step_of_agreeing_leaves_what_the_next_process_ends(
+def test_after_a_kill_at_any_step_of_agreeing_the_next_process_finishes_the_shutdown(
     tmp_path: Path, step: str
 ) -> None:
-    """Without a model call, and with one note: the next process finds what is left to do."""
+    """Without a model call and with one note."""
     life = Life(tmp_path, say("Done."))
     life.send("work")
     life.live(calls=1)

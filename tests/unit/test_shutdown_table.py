@@ -1,4 +1,4 @@
-"""A shutdown as a table: every cell, and what holds whatever happens in whatever order."""
+"""The table of a shutdown: every cell, and invariants over any sequence of events."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ STEPS = {
 
 
 @pytest.mark.parametrize(("state", "event"), [*product(ShutdownState, ShutdownEvent)])
-def test_every_cell_says_what_follows(state: ShutdownState, event: ShutdownEvent) -> None:
-    """What is not named here changes nothing, and nothing is done about it."""
+def test_every_cell_has_the_expected_step(state: ShutdownState, event: ShutdownEvent) -> None:
+    """An event that is not listed here changes nothing and causes no action."""
     expected = STEPS.get((state, event), (state, ShutdownAction.NOTHING))
     assert SHUTDOWN_TABLE[state, event] == ShutdownStep(*expected)
 
 
-def test_a_process_that_is_being_ended_is_ended_once_and_its_shutdown_never_taken_back() -> None:
-    """A late rejection of one that was ended already would be answered twice."""
+def test_an_ending_process_is_ended_once_and_its_shutdown_is_never_withdrawn() -> None:
+    """Otherwise a late rejection would cause a second answer."""
     for event in ShutdownEvent:
         step = SHUTDOWN_TABLE[ShutdownState.ENDING, event]
         assert step.action is not ShutdownAction.END
         assert step.state in (ShutdownState.ENDING, ShutdownState.ENDED)
 
 
-def test_only_what_is_written_down_or_rejected_is_closed() -> None:
+def test_only_settled_or_rejected_requests_are_closed() -> None:
     closing = {
         (state, event)
         for (state, event), step in SHUTDOWN_TABLE.items()

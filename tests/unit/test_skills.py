@@ -37,7 +37,7 @@ def load(folder: Path, name: str, limit: int = 1000) -> Result:
 
 
 def test_a_pipe_in_place_of_a_skill_is_skipped(folder: Path) -> None:
-    """Opening it would block for ever."""
+    """Opening it would block forever."""
     (folder / "pipe").mkdir()
     os.mkfifo(folder / "pipe" / "SKILL.md")
     assert [skill.name for skill in skills.find([folder])[0]] == ["pdf"]

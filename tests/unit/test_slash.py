@@ -51,7 +51,7 @@ def test_the_call_that_a_command_stands_for(line: str, argv: list[str]) -> None:
     command = cli.get_command(click.Context(cli), argv[0])
     assert command is not None
     if argv != ["reject"]:
-        command.make_context(argv[0], argv[1:])  # it has these options
+        command.make_context(argv[0], argv[1:])  # the command has these options
 
 
 @pytest.mark.parametrize(

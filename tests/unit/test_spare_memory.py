@@ -1,4 +1,4 @@
-"""Memory that a backlog took is the system's again once there is nothing to do."""
+"""Memory that a backlog used is returned to the system once the process is idle."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def resident_bytes() -> int:
 @pytest.mark.skipif(
     getattr(ctypes.CDLL(None), "malloc_trim", None) is None, reason="it is glibc that keeps it"
 )
-def test_what_a_backlog_took_is_given_back_at_rest() -> None:
+def test_memory_of_a_backlog_is_returned_at_rest() -> None:
     spare = SpareMemory()
-    spare.rest()  # what was there before
+    spare.rest()  # releases earlier garbage
     blocks = [bytearray(SIZE) for _ in range(MANY)]
-    pins = blocks[::100]  # it cannot just end sooner
+    pins = blocks[::100]  # so that the heap cannot just shrink at its end
     full = resident_bytes()
     del blocks
     spare.use(1000)

@@ -1,4 +1,4 @@
-"""Each rule of the strict server refuses what it should, and nothing else."""
+"""Each rule of the strict server refuses exactly the requests that it should."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def optional(count: int, kind: Any = None) -> dict[str, Any]:
 
 
 def body(*messages: Any, **more: Any) -> dict[str, Any]:
-    """Return a body; thinking whose signature is `ISSUED` was issued behind what is before it."""
+    """Return a body; thinking with the signature `ISSUED` is bound to the content before it."""
     made: dict[str, Any] = {
         "model": "claude",
         "max_tokens": 1000,
@@ -93,7 +93,7 @@ def body(*messages: Any, **more: Any) -> dict[str, Any]:
 
 
 def refusal(wrong: dict[str, Any], issued: Issued | None = None, version: str = VERSION) -> str:
-    """Return the sentence that a body is refused with, or an empty string."""
+    """Return the sentence with which a body is refused, or an empty string."""
     try:
         check_create(wrong, version, TERMS, issued or Issued())
     except ApiError as error:
@@ -102,7 +102,7 @@ def refusal(wrong: dict[str, Any], issued: Issued | None = None, version: str = 
 
 
 def changed_signature() -> str:
-    """Return the signature of other words, behind the same prefix."""
+    """Return the signature of another text behind the same prefix."""
     sent = body(user(text()), assistant(thought(), text()))
     return str(sent["messages"][1]["content"][0]["signature"])
 
@@ -167,7 +167,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("right", GOOD.values(), ids=GOOD.keys())
-def test_a_good_request_passes_and_is_left_as_it_was(right: dict[str, Any]) -> None:
+def test_a_good_request_passes_and_is_not_changed(right: dict[str, Any]) -> None:
     before = copy.deepcopy(right)
     assert refusal(right) == ""
     assert right == before
@@ -335,7 +335,7 @@ def test_an_unknown_model_is_not_found() -> None:
     assert (error.status, error.type, error.message) == (404, "not_found_error", "model: gpt")
 
 
-def test_the_older_version_still_takes_sampling_parameters() -> None:
+def test_the_older_version_still_accepts_sampling_parameters() -> None:
     assert refusal(body(temperature=1.0), version="2023-06-01") == ""
     said = refusal(body(model=SONNET, temperature=1.0), version="2023-06-01")
     assert said == "`temperature` is deprecated for this model."
@@ -379,7 +379,7 @@ def test_a_body_is_a_json_object_of_no_more_than_32_mb(kind: str, data: bytes, s
     assert caught.value.status == status
 
 
-def test_counting_wants_no_max_tokens_and_no_stream() -> None:
+def test_counting_requires_no_max_tokens_and_no_stream() -> None:
     counted = {key: value for key, value in body().items() if key not in {"max_tokens", "stream"}}
     check_count(counted, TERMS, Issued())
     with pytest.raises(ApiError, match="max_tokens: Extra inputs"):
@@ -417,7 +417,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_thinking_is_bound_to_all_that_came_before_it(
+def test_thinking_is_bound_to_all_content_before_it(
     change: Callable[[dict[str, Any]], object],
 ) -> None:
     first, second = assistant(thought("a"), text()), assistant(thought("b"), text())
@@ -427,7 +427,7 @@ def test_thinking_is_bound_to_all_that_came_before_it(
     assert "bound to a different conversation" in refusal(sent)
 
 
-def test_a_breakpoint_of_the_cache_is_no_change_before_thinking() -> None:
+def test_a_breakpoint_of_the_cache_does_not_change_the_content_before_thinking() -> None:
     sent = body(user(text()), assistant(thought(), text()), user(text()))
     sent["messages"][0]["content"][0] |= MARK
     assert refusal(sent) == ""
@@ -451,7 +451,7 @@ def test_results_pass_exactly_when_they_answer_every_call_once(
 
 
 @given(st.text())
-def test_a_text_passes_exactly_when_it_has_something_to_read(words: str) -> None:
+def test_a_text_passes_exactly_when_it_is_not_blank(words: str) -> None:
     assert (refusal(body(user(text(words)))) == "") is bool(words.strip())
 
 
@@ -468,7 +468,7 @@ def growing(*marks: int, system: str = "You are 'alice'") -> dict[str, Any]:
     return body(user(*said), system=[text(system, **MARK)])
 
 
-def test_a_growing_conversation_reads_what_the_turn_before_wrote() -> None:
+def test_a_growing_conversation_reads_the_cache_entry_of_the_previous_turn() -> None:
     first, second = account(PromptCache(), growing(1), growing(3))
     assert first[0] == 0
     assert first[2] == 0
@@ -490,7 +490,7 @@ def test_an_entry_more_than_20_blocks_before_the_breakpoint_is_not_found() -> No
 
 
 def test_a_write_is_billed_and_expires_by_its_time_to_live() -> None:
-    """Up to the last mark for an hour the write is one for an hour, behind it for five minutes."""
+    """Up to the last one-hour breakpoint the write is for an hour, behind it for five minutes."""
     now = [0.0]
     cache = PromptCache(now=lambda: now[0])
     hour = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
@@ -502,7 +502,7 @@ def test_a_write_is_billed_and_expires_by_its_time_to_live() -> None:
     assert 0 < tail < split["ephemeral_1h_input_tokens"] == whole - tail
     now[0] = 299.0
     assert cache.account(asked)["cache_read_input_tokens"] == whole
-    now[0] = 299.0 + 300.0  # a read keeps an entry for its time anew, and it is over now
+    now[0] = 299.0 + 300.0  # a read renews an entry for its lifetime, which is over now
     late = cache.account(asked)
     assert late["cache_read_input_tokens"] == whole - tail
     assert late["cache_creation"] == {
@@ -517,7 +517,7 @@ def test_without_a_breakpoint_nothing_is_cached() -> None:
     assert account(PromptCache(), plain, plain) == [(prompt_tokens(plain), 0, 0)] * 2
 
 
-def test_a_request_is_read_as_the_model_would() -> None:
+def test_a_request_is_parsed_as_the_model_would_see_it() -> None:
     asked = Asked(body(*LOOP))
     assert (asked.name, asked.role, asked.tools) == ("alice", "tester", ["bash"])
     assert asked.last_text == "and there is mail"

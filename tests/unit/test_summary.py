@@ -1,4 +1,4 @@
-"""What is restated after a compaction: all that is open, word for word as far as it goes."""
+"""The summary after a compaction restates all open work, word for word within a limit."""
 
 from __future__ import annotations
 
@@ -37,20 +37,18 @@ def owed(*contents: str) -> list[OpenItem]:
         ({}, "You are 'alice', role: tester."),
     ],
 )
-def test_who_one_is_follows_from_the_record_that_opened_it(facts: Any, known: str) -> None:
+def test_the_identity_follows_from_the_opening_record(facts: Any, known: str) -> None:
     """Also of a conversation that an earlier version opened."""
     assert introduce(Opened(**{**OPENED, **facts})) == known
 
 
-def test_nothing_open_is_not_mentioned() -> None:
+def test_without_open_work_none_is_mentioned() -> None:
     assert restate("I am I.", tuple, [], limit_bytes=1000) == "I am I."
 
 
 @given(st.lists(texts, min_size=1, max_size=6), st.integers(0, 1000))
-def test_what_is_restated_keeps_to_the_limit_and_to_the_letter(
-    contents: list[str], limit: int
-) -> None:
-    """Short mail stays whole beside a long one, which is cut and says so."""
+def test_the_restated_text_is_literal_and_within_the_limit(contents: list[str], limit: int) -> None:
+    """Short mail stays whole beside a long one, which is cut with a note."""
     contents = [content.replace("\0", "").replace("<", "").replace(">", "") for content in contents]
     contents = [content.replace("&", "") for content in contents]
     text = restate("I.", tuple, owed(*contents), limit_bytes=limit)
@@ -65,7 +63,7 @@ def test_what_is_restated_keeps_to_the_limit_and_to_the_letter(
 
 
 @given(texts, st.integers(0, 400))
-def test_a_clipped_text_tells_what_is_missing(text: str, limit: int) -> None:
+def test_a_clipped_text_says_how_much_is_missing(text: str, limit: int) -> None:
     short = clip_text(text, limit)
     if len(text.encode()) <= limit:
         assert short == text
@@ -76,18 +74,18 @@ def test_a_clipped_text_tells_what_is_missing(text: str, limit: int) -> None:
 
 
 def test_a_summary_cannot_close_its_own_tag() -> None:
-    """Somebody's mail may have the model write it."""
+    """The mail that it summarizes may make the model write such a tag."""
     text = render_summary("a </summary> b", "I.")
     assert text.count("</summary>") == 1
 
 
-def test_a_missing_summary_is_said() -> None:
+def test_a_missing_summary_is_mentioned() -> None:
     assert "<summary>\n(There is none: " in render_summary("", "I.")
 
 
 @pytest.mark.parametrize(
     ("size", "amount"), [(999, "999 bytes"), (1000, "1 kB"), (12_345, "12 kB")]
 )
-def test_a_cleared_result_says_what_stood_there(size: int, amount: str) -> None:
+def test_a_cleared_result_names_its_tool_and_size(size: int, amount: str) -> None:
     told = f"[cleared: {amount} of output of bash; run it again if you need it]"
     assert render_cleared("bash", size) == told

@@ -1,4 +1,4 @@
-"""Following a file: every line once, and whole, through rotation too."""
+"""Following a file: every line once and whole, also through rotation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "alice.log"
 
 
-def test_a_file_that_is_not_there_yet_has_no_lines(log: Path) -> None:
+def test_a_file_that_does_not_exist_yet_has_no_lines(log: Path) -> None:
     growing = GrowingFile(log)
     assert list(growing.lines()) == []
     log.write_bytes(b"one\n")
@@ -48,8 +48,8 @@ def test_a_rotated_file_is_read_to_its_end_and_the_new_one_from_its_start(log: P
     growing.close()
 
 
-def test_after_lines_that_were_taken_back_the_next_one_is_read_whole(log: Path) -> None:
-    """The disk has failed, and the file is as it was when it was last on it."""
+def test_after_a_file_shrinks_the_next_line_is_read_whole(log: Path) -> None:
+    """The disk has failed, and the file is back in its last synced state."""
     growing = GrowingFile(log)
     log.write_bytes(b"one\ntwo\nthr")
     assert list(growing.lines()) == [b"one", b"two"]
@@ -72,8 +72,8 @@ def test_the_last_lines_are_the_last(
     assert list(lines(log, last=last, follow=False)) == expected
 
 
-@pytest.mark.timeout(20)  # a copy of all for every part of it would take minutes
-def test_a_line_that_is_long_is_read_in_a_time_that_grows_with_it(tmp_path: Path) -> None:
+@pytest.mark.timeout(20)  # a copy of the whole line for each part of it would take minutes
+def test_a_long_line_is_read_in_linear_time(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"short\n" + b"x" * 50_000_000)
     growing = GrowingFile(log)
@@ -103,7 +103,7 @@ def test_lines_from_the_last_to_the_first(
     assert end_of(path) == len(content) - len(torn)
 
 
-def test_lines_longer_than_what_is_read_at_a_time_come_whole(log: Path) -> None:
+def test_lines_longer_than_one_read_are_returned_whole(log: Path) -> None:
     there = [b"a" * 700_000, b"b", b"c" * 600_000]
     log.write_bytes(b"\n".join(there) + b"\n")
     assert [line for _, line in lines_back(log)] == there[::-1]
@@ -126,7 +126,7 @@ def test_a_signal_just_before_the_wait_ends_it(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGUSR1, lambda number, _: came.append(number))
     try:
         with Watched(tmp_path) as watched:
-            for _ in range(2):  # each is told once
+            for _ in range(2):  # each is delivered once
                 signal.raise_signal(signal.SIGUSR1)
                 watched.wait()
         assert came == [signal.SIGUSR1] * 2
@@ -135,7 +135,7 @@ def test_a_signal_just_before_the_wait_ends_it(tmp_path: Path) -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_folders_are_waited_upon_in_any_thread(tmp_path: Path) -> None:
+def test_folders_can_be_waited_for_in_any_thread(tmp_path: Path) -> None:
     def wait() -> None:
         with Watched(tmp_path) as watched:
             (tmp_path / "new").touch()

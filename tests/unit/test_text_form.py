@@ -1,4 +1,4 @@
-"""Line endings and byte order mark in edits: bytes that a model does not see stay as they are."""
+"""Line endings and byte order mark in edits: bytes that a model does not see do not change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_an_edit_changes_no_byte_around_it(
     after: list[tuple[str, str]],
     new: str,
 ) -> None:
-    """The model gives LF whatever the file has; marks make the old text the only one."""
+    """The model gives LF for any file; marks make the old text unique."""
     head, tail = joined(before), joined(after)
     text = f"{head}<{joined(old)}>{tail}"
     seen = f"<{joined(old)}>".replace("\r\n", "\n")
@@ -52,7 +52,7 @@ def test_an_edit_changes_no_byte_around_it(
 def test_lines_that_an_edit_only_repeats_keep_their_endings(
     lines: list[tuple[str, str]], data: st.DataObject
 ) -> None:
-    """A model gives the lines around a change to say which place it means."""
+    """A model repeats the lines around a change to identify its place."""
     numbered = [(f"{number}{line}", end) for number, (line, end) in enumerate(lines)]
     changed = data.draw(st.sets(st.integers(0, len(lines))))
     meant = [(line + "!" * (at in changed), end) for at, (line, end) in enumerate(numbered)]
@@ -93,7 +93,7 @@ def test_added_lines_take_the_ending_around_them(
 
 def test_both_endings_are_one_place_to_a_model() -> None:
     assert Replacement("a\nb\na\r\nb\n", "a\nb", "c").count == 2
-    assert Replacement("a\nb\na\r\nb\n", "a\r\nb", "c").count == 1  # given, so it is meant
+    assert Replacement("a\nb\na\r\nb\n", "a\r\nb", "c").count == 1  # a literal CRLF is intended
 
 
 def test_content_with_carriage_returns_is_written_as_it_is() -> None:

@@ -1,4 +1,4 @@
-"""Thinking goes back to the model that had it, while nothing before it has changed."""
+"""Thinking is sent back to the model that produced it, while its preceding content is unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHER = {**TOOL, "description": "Do it, by a later version."}
 
 
 class Talk:
-    """A conversation in which each reply thinks, and the service that judges each request."""
+    """A conversation in which each reply thinks, and a service that checks each request."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -36,7 +36,7 @@ class Talk:
         self.now.deliver([Message(sender="lead", to="alice", content="Work.")])
 
     def ask(self) -> Ask:
-        """Return the next request, which the service takes."""
+        """Return the next request, which the service accepts."""
         ask = Ask(
             model=self.model,
             system=self.now.opened.system,
@@ -51,7 +51,7 @@ class Talk:
         return ask
 
     def go_on(self, *thoughts: str) -> None:
-        """Have the model think each of these, and call a tool with a long result."""
+        """Add a reply for each thought, with a tool call and a long result."""
         for thought in thoughts:
             reply = replied(use(DO, thinking=thought), self.ask())
             self._judge.remember(reply)
@@ -60,7 +60,7 @@ class Talk:
                 self.now.add_result(call, Result(text="result " * 100))
 
     def restart(self) -> None:
-        """Be the next process of that name."""
+        """Replace the conversation by that of the next process."""
         self.now = Conversation(Transcript(self._path, durable=False))
 
 
@@ -98,7 +98,7 @@ def test_a_tool_that_changes_removes_the_thinking_so_far_and_no_later_thinking(
     assert thoughts(talk.ask()) == []
     talk.go_on("c", "d")
     assert thoughts(talk.ask()) == ["c", "d"]
-    talk.tools = [TOOL]  # and back
+    talk.tools = [TOOL]  # and after a downgrade
     assert thoughts(talk.ask()) == []
     talk.go_on("e", "f")
     assert thoughts(talk.ask()) == ["e", "f"]
@@ -134,7 +134,7 @@ def test_a_summary_of_a_part_is_asked_for_without_thinking(talk: Talk) -> None:
         talk._judge.check(replace(talk.ask(), messages=messages))
 
 
-def test_thinking_of_a_version_that_noted_no_frame_is_not_sent_back(talk: Talk) -> None:
+def test_thinking_without_a_recorded_frame_is_not_sent_back(talk: Talk) -> None:
     reply = replied(say("Hi.", thinking="a"), talk.ask())
     talk.now.add_reply(replace(reply, frame=""))
     talk.now.deliver([Message(sender="lead", to="alice", content="More.")])

@@ -1,4 +1,4 @@
-"""Slots for model calls: limited across a team, first come first served, freed when one dies.
+"""Slots for model calls: limited per team, first come first served, freed at a death.
 
 The supervisor's end and those of teammates, over real socket pairs.
 """
@@ -53,7 +53,6 @@ class _Part:
         self._name = name
 
     async def reply(self, ask: Ask) -> Reply:  # noqa: ARG002 -- the protocol's
-        """Wait and answer."""
         slow = self._whole
         slow.order.append(self._name)
         slow.inside += 1
@@ -82,7 +81,7 @@ class Team:
         return CallSlots(self.ends[name])
 
     def die(self, name: str) -> None:
-        """End a teammate: what it had open is closed, and the supervisor reaps it."""
+        """End a teammate: its descriptors are closed, and the supervisor reaps it."""
         asyncio.get_running_loop().remove_reader(self.ends[name])
         os.close(self.ends.pop(name))
         self.slots.close(name)
@@ -161,7 +160,7 @@ def test_requests_with_the_same_prefix_wait_for_the_first_one(tmp_path: Path) ->
                 throttle = Throttle(Server(name), there.enter(name), caches=True)
                 calls.append(asyncio.create_task(throttle.reply(ASKED)))
             await until(lambda: model.order == ["ann"])
-            calls.append(begin(model.of("dan"), there.enter("dan")))  # its server keeps nothing
+            calls.append(begin(model.of("dan"), there.enter("dan")))  # its server has no cache
             await until(lambda: model.order == ["ann", "dan"])
             said[0]()
             await until(lambda: model.inside == 4)
@@ -259,7 +258,7 @@ def test_a_slot_granted_as_its_call_is_cancelled_is_released() -> None:
             await asyncio.sleep(0)
             assert ours.recv(64) == b"ask "
             ours.send(b"7")
-            for _ in range(2):  # it is granted in the first round, and would go on in the third
+            for _ in range(2):  # it is granted in the first round, and would continue in the third
                 await asyncio.sleep(0)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -329,7 +328,7 @@ def test_a_failed_or_cancelled_call_releases_its_slot(tmp_path: Path) -> None:
 
 
 def test_a_refusal_pauses_all_calls_and_the_refused_one_goes_first(tmp_path: Path) -> None:
-    """Others would be refused as well, and the refused one has waited already."""
+    """Others would be refused as well, and the refused one has already waited."""
 
     async def scenario() -> None:
         async with team(tmp_path, 2) as there:
@@ -351,7 +350,7 @@ def test_a_refusal_pauses_all_calls_and_the_refused_one_goes_first(tmp_path: Pat
 
 
 class _Refusing:
-    """A model that is refused once, and then answers as another does."""
+    """A model that is refused once, and then answers."""
 
     def __init__(self, model: Any, error: RefusedError) -> None:
         self._model = model
@@ -372,7 +371,7 @@ def test_invalid_datagrams_of_one_teammate_do_not_block_others(tmp_path: Path, w
             slots = there.enter("bob")
             there.enter("eve")
             for _ in range(3):
-                os.write(there.ends["eve"], ASK)  # is granted a slot, and goes mad
+                os.write(there.ends["eve"], ASK)  # is granted a slot, and then writes garbage
             with suppress(OSError):
                 os.write(there.ends["eve"], word)
             assert (await begin(Player(say("Done.")), slots)).text == "Done."
@@ -441,7 +440,7 @@ def test_a_slow_server_delays_others_only_once() -> None:
     warmth = Warmth()
     warmth.granted(1, "tools")
     first = warmth.cold_seconds("tools")
-    warmth.granted(2, "tools")  # once the time of the first was over, say
+    warmth.granted(2, "tools")  # for example, because the time for the first was over
     assert warmth.cold_seconds("tools") <= first
     warmth.ended(2)
     assert 0 < warmth.cold_seconds("tools") <= first

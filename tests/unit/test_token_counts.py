@@ -1,4 +1,4 @@
-"""What a new process keeps back for a call: just what the one before it would have."""
+"""A new process reserves exactly as many tokens for a call as the previous one would have."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from tests.unit.life import MODEL, SYSTEM, replied
 
 TOOLS = [{"name": "do", "description": "Do it. " * 40, "input_schema": {"type": "object"}}]
 BYTES_PER_TOKEN = 4
-SERVERS_OWN = 300  # tokens that it puts before a prompt
+SERVERS_OWN = 300  # tokens that the server adds before a prompt
 
 
 class Counting:
-    """A server that counts all it is sent, and says the next of its answers."""
+    """A server that counts all input and returns the set answer."""
 
     def __init__(self) -> None:
         self.answer: Answer | None = None
 
     async def reply(self, ask: Ask) -> Reply:
-        """Answer; without an answer it is busy, and nothing was asked."""
+        """Answer, or raise `TransientError` if no answer is set."""
         if self.answer is None:
             raise TransientError("busy")
         reply = replied(self.answer)
@@ -50,22 +50,22 @@ class Counting:
 
 
 def tokens_of(ask: Ask) -> int:
-    """What the server counts of a request."""
+    """Return the server's count of a request."""
     return SERVERS_OWN + size_of([ask.system, ask.tools, ask.messages]) // BYTES_PER_TOKEN
 
 
 def tokens_said(content: list[dict[str, Any]]) -> int:
-    """What it counts of a reply: thoughts are dearer than they are when they come back to it."""
+    """Return the server's count of a reply: thoughts cost more here than in a later request."""
     thoughts = sum(len(block.get("thinking", "")) for block in content)
     message = {"role": "assistant", "content": content}
     return size_of(message) // BYTES_PER_TOKEN + 1 + thoughts
 
 
 class Desk:
-    """A process: a conversation as it stands on disk, and who asks for it.
+    """A process with a conversation on disk and a metered model.
 
     Attributes:
-        kept: the tokens of the last request, at the most.
+        kept: the reserved tokens of the last request.
     """
 
     def __init__(self, folder: Path, *, place: str = "here") -> None:
@@ -84,32 +84,32 @@ class Desk:
         )
 
     def asks(self, model: str = MODEL) -> Ask:
-        """The next request of the conversation."""
+        """Return the next request of the conversation."""
         messages = self.talk.context.messages()
         system = self.talk.opened.system
         return Ask(model=model, system=system, tools=TOOLS, messages=messages, max_tokens=1000)
 
     def ask(self, ask: Ask, answer: Answer) -> Reply:
-        """Ask, and have this answered."""
+        """Make a call that gets this answer."""
         self.server.answer = answer
         return asyncio.run(self._metered.reply(ask))
 
     def would_keep(self, ask: Ask) -> int:
-        """The tokens that are kept back for a request, which is not answered."""
+        """Return the reserved tokens of a request that is not answered."""
         self.server.answer = None
         with pytest.raises(TransientError):
             asyncio.run(self._metered.reply(ask))
         return self.kept
 
     async def reply(self, ask: Ask) -> Reply:
-        """Look at what is kept back, then ask the server."""
+        """Record the reservation, then ask the server."""
         (kept,) = self._ledger.read().held.values()
         self.kept = kept.input_tokens
         return await self.server.reply(ask)
 
 
 class Story:
-    """A process at work, and at each request one that has just read its transcript."""
+    """A working process, compared at each request with one that has just read its transcript."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -119,15 +119,15 @@ class Story:
         self.now.talk.open(Opened(system=SYSTEM))
 
     def words(self, length: int) -> str:
-        """Some that were never said before."""
+        """Return a text that did not occur before."""
         return f"{next(self._numbers)}: " + "mm hm " * length
 
     def note(self, length: int) -> None:
-        """Have it told something."""
+        """Add a note."""
         self.now.talk.add_note(self.words(length))
 
     def answer(self, answer: Answer) -> None:
-        """Ask, and do what the reply says; no two are the same."""
+        """Make a call and apply the reply; no two replies are the same."""
         talk = self.now.talk
         answer = replace(answer, text=answer.text and self.words(0) + answer.text)
         if not talk.owes_reply:
@@ -141,11 +141,11 @@ class Story:
             talk.end_turn(answer.stop_reason or "", talk.said)
 
     def clear(self, kept: int) -> None:
-        """Have old results cleared."""
+        """Clear old results."""
         self.now.talk.clear(kept=kept, least_bytes=1)
 
     def summarise(self, text: str) -> None:
-        """Have a summary take the place of everything; without a text the reply is of no use."""
+        """Replace the conversation by a summary; without a text the reply is unusable."""
         talk = self.now.talk
         messages = talk.context.messages_with(self.words(99), skipped=0, texts=True)
         demand = replace(self.now.asks(), messages=messages)
@@ -156,15 +156,15 @@ class Story:
         talk.summarise(self.words(9), text=text, reply=reply if text else None)
 
     def open(self, _: object) -> None:
-        """Be spawned afresh."""
+        """Open the conversation again, as a new spawn does."""
         self.now.talk.open(Opened(system=SYSTEM))
 
     def checkpoint(self, _: object) -> None:
-        """Have the state written down; the next process reads no record above."""
+        """Write a checkpoint; the next process reads no earlier record."""
         self.now.talk.checkpoint()
 
     def restart(self, _: object) -> None:
-        """Be the next process of that name."""
+        """Replace the process by the next one."""
         self.now = Desk(self.folder)
 
     def _compare(self, ask: Ask) -> None:
@@ -200,10 +200,10 @@ steps = st.one_of(
 @pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(steps, max_size=12))
-def test_a_new_process_keeps_back_what_the_old_one_would_and_never_too_little(
+def test_a_new_process_reserves_as_much_as_the_old_one_and_never_too_little(
     taken: list[tuple[str, Any]],
 ) -> None:
-    """More, and who was told to raise a limit to a figure is refused by the next process."""
+    """With a higher figure, the next process would refuse a limit that was raised as advised."""
     with tempfile.TemporaryDirectory() as folder:
         story = Story(Path(folder))
         for what, given_to_it in [("note", 9), *taken]:
@@ -213,7 +213,7 @@ def test_a_new_process_keeps_back_what_the_old_one_would_and_never_too_little(
 
 
 def worked(folder: Path) -> Story:
-    """One that has read a long file, and been asked something since."""
+    """Return a process that has read a long file and received another note."""
     story = Story(folder)
     story.note(300)
     story.answer(say("Yes. " * 300))
@@ -221,7 +221,7 @@ def worked(folder: Path) -> Story:
     return story
 
 
-def test_a_new_process_counts_by_bytes_what_came_since_the_last_reply_alone(
+def test_a_new_process_counts_only_content_after_the_last_reply_by_bytes(
     tmp_path: Path,
 ) -> None:
     story = worked(tmp_path)
@@ -240,17 +240,17 @@ def test_a_new_process_counts_by_bytes_what_came_since_the_last_reply_alone(
     ],
     ids=lambda other: next(iter(other)),
 )
-def test_where_model_prompt_or_tools_have_changed_a_new_process_counts_all_by_bytes(
+def test_with_another_model_prompt_or_tools_a_new_process_counts_all_by_bytes(
     other: dict[str, Any], tmp_path: Path
 ) -> None:
-    """A new version has other tools, and nobody has counted those."""
+    """A new version has other tools, which have not been counted."""
     ask = replace(worked(tmp_path).now.asks(), **other)
     whole = size_of([ask.system, ask.tools, ask.messages]) + UNSEEN_TOKENS
     assert Desk(tmp_path).would_keep(ask) == whole
 
 
-def test_what_another_server_has_counted_tells_nothing(tmp_path: Path) -> None:
-    """The same name may stand for another model there, whose tokens are shorter."""
+def test_a_count_of_another_server_is_ignored(tmp_path: Path) -> None:
+    """The same name may be another model there, with shorter tokens."""
     worked(tmp_path)
     ask = Desk(tmp_path).asks()
     by_bytes = Desk(tmp_path, place="elsewhere").would_keep(ask)
@@ -259,10 +259,10 @@ def test_what_another_server_has_counted_tells_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lacking", ["frame", "usage"])
-def test_a_reply_that_does_not_tell_leaves_all_to_be_counted_by_bytes(
+def test_a_reply_without_a_count_makes_a_new_process_count_all_by_bytes(
     lacking: str, tmp_path: Path
 ) -> None:
-    """An earlier version noted no frame, and not every server counts."""
+    """An earlier version recorded no frame, and not every server counts."""
     ask = worked(tmp_path).now.asks()
     path = tmp_path / "alice.jsonl"
     records = [json.loads(line) for line in path.read_text().splitlines()]
@@ -275,7 +275,7 @@ def test_a_reply_that_does_not_tell_leaves_all_to_be_counted_by_bytes(
     assert Desk(tmp_path).would_keep(ask) == whole
 
 
-def test_after_a_summary_only_prompt_and_tools_need_not_be_counted_by_bytes(
+def test_after_a_summary_only_prompt_and_tools_keep_their_count(
     tmp_path: Path,
 ) -> None:
     story = Story(tmp_path)
@@ -289,10 +289,8 @@ def test_after_a_summary_only_prompt_and_tools_need_not_be_counted_by_bytes(
 
 
 @pytest.mark.parametrize("anew", ["open", "summarise"])
-def test_what_took_the_place_of_a_conversation_is_not_taken_for_what_was_counted_of_it(
-    anew: str, tmp_path: Path
-) -> None:
-    """As many messages as were counted may stand there again, and be longer."""
+def test_token_count_is_reset_when_a_conversation_is_replaced(anew: str, tmp_path: Path) -> None:
+    """The new conversation may reach the same number of messages, and be longer."""
     story = Story(tmp_path)
     for _ in range(3):
         story.answer(say("Yes."))
@@ -305,10 +303,10 @@ def test_what_took_the_place_of_a_conversation_is_not_taken_for_what_was_counted
 
 
 @given(st.lists(st.integers(2, 99)), st.integers(0, 12), st.integers(0, 12), st.integers(0, 999))
-def test_no_count_tells_less_than_what_is_seen_of_it_at_a_glance(
+def test_the_quick_bound_of_a_count_never_exceeds_the_exact_one(
     sizes: list[int], length: int, changed: int, tokens: int
 ) -> None:
-    """A count is passed over by that alone, where it could have been the lowest."""
+    """Otherwise a count could be skipped although it is the lowest."""
     messages: list[ChatMessage] = [{"role": "user", "content": [number]} for number in sizes]
     before = [*messages[:changed], *({"role": "x", "content": []} for _ in range(length))]
     known = CountedRequest(frame="f", messages=before[:length], said=[], tokens=tokens)

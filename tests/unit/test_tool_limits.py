@@ -1,4 +1,4 @@
-"""The tool settings that two teammates have in common."""
+"""The common tool settings of two teammates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The toolbox: whatever the model asks for, the answer is a result it can act on."""
+"""The toolbox: for any call of the model, the answer is a result that it can act on."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from teamd.tools.shell import Bash
 
 
 class Words(Input):
-    """Some words."""
+    """The input of `Echo`."""
 
     words: str
     times: int = Field(default=1, gt=0, le=9)
 
 
 class Echo(Tool[Words]):
-    """Says what it is told; `fail` makes an exception of it."""
+    """Repeats its input; `fail` turns the input into an exception."""
 
     name: ClassVar[str] = "echo"
     description: ClassVar[str] = "Say it again."
@@ -37,7 +37,6 @@ class Echo(Tool[Words]):
         self._fail = fail
 
     async def call(self, arguments: Words, _key: str) -> str:
-        """Say it."""
         if self._fail:
             raise self._fail(arguments.words)
         return arguments.words * arguments.times
@@ -47,7 +46,7 @@ def run(arguments: object, name: str = "echo", tool: Echo | None = None) -> Resu
     return asyncio.run(Toolbox([tool or Echo()]).run(name, arguments))
 
 
-def test_a_call_gives_what_the_tool_says() -> None:
+def test_a_call_returns_the_output_of_the_tool() -> None:
     assert run({"words": "ab", "times": 2}) == Result(text="abab")
 
 
@@ -57,7 +56,7 @@ def test_a_result_is_never_empty(words: str) -> None:
     assert run({"words": words}) == Result(text="(no output)")
 
 
-def test_an_unknown_tool_is_told_with_those_there_are() -> None:
+def test_an_unknown_tool_is_reported_with_the_known_ones() -> None:
     result = run({}, name="ech\0o")
     assert result == Result(text="no tool named 'ech\\x00o'; there are: echo", is_error=True)
 
@@ -86,7 +85,7 @@ def test_a_failure_is_a_result(fail: Callable[[str], Exception]) -> None:
     assert run({"words": "no space"}, tool=Echo(fail)) == Result(text="no space", is_error=True)
 
 
-def test_a_failure_without_words_is_told_by_its_name() -> None:
+def test_a_failure_without_a_message_is_reported_by_its_type() -> None:
     assert run({"words": " "}, tool=Echo(ToolError)) == Result(text="ToolError", is_error=True)
 
 
@@ -99,8 +98,8 @@ def test_a_failure_without_words_is_told_by_its_name() -> None:
         st.fixed_dictionaries({"words": st.text(st.characters(codec=None))}),
     )
 )
-def test_whatever_comes_the_text_can_be_sent(arguments: object) -> None:
-    """A NUL or half a surrogate pair in a request costs the teammate its conversation."""
+def test_any_result_text_can_be_sent(arguments: object) -> None:
+    """A NUL or a lone surrogate in a request would make the conversation unusable."""
     for tool in (Echo(), Echo(ToolError)):
         result = run(arguments, tool=tool)
         assert result.text.strip()
@@ -117,14 +116,14 @@ class Many(Input):
 
 
 class Sort(Tool[Many]):
-    """Has parameters of each kind."""
+    """Has a parameter of each kind."""
 
     name: ClassVar[str] = "sort"
     description: ClassVar[str] = "Sort it."
 
 
-def test_a_schema_holds_only_what_helps_to_fill_it_in() -> None:
-    """Titles, bounds, nulls and empty defaults are tokens of each request."""
+def test_a_schema_contains_only_useful_keys() -> None:
+    """Titles, bounds, nulls and empty defaults would cost tokens in each request."""
     echo, sort = Toolbox([Echo(), Sort()]).schemas()
     assert (echo["name"], echo["description"]) == ("echo", "Say it again.")
     assert echo["input_schema"] == {
@@ -143,12 +142,12 @@ def test_a_schema_holds_only_what_helps_to_fill_it_in() -> None:
 
 
 def test_a_tool_without_parameters_has_an_empty_object() -> None:
-    """Some servers take no schema without `properties`."""
+    """Some servers refuse a schema without `properties`."""
     assert TaskList.describe()["input_schema"] == {"type": "object", "properties": {}}
 
 
 def test_all_tools_are_described_before_a_fork() -> None:
-    """Those that have a base in common were described anew by each teammate."""
+    """Tools with a common base class used to be described again by each teammate."""
     Tool.describe.cache_clear()
     warm_up()
     misses = Tool.describe.cache_info().misses
@@ -157,8 +156,8 @@ def test_all_tools_are_described_before_a_fork() -> None:
     assert Tool.describe.cache_info().misses == misses
 
 
-def test_a_result_of_any_length_is_cut_and_says_so() -> None:
-    """A list of the whole board, say, or a name that is quoted: one line of a transcript."""
+def test_a_result_of_any_length_is_cut_with_a_note() -> None:
+    """For example a list of the whole board: a result is one line of a transcript."""
     result = run({"words": "x" * 1_000_000, "times": 9})
     assert len(result.text) < 4_200_000
     assert "bytes cut …]" in result.text
@@ -172,8 +171,8 @@ class Shell(Echo):
     Input = Words
 
 
-def test_the_same_tools_are_the_same_list_and_others_another_one() -> None:
-    """What is known of a list, such as its digest, is not found out anew."""
+def test_equal_tool_access_gives_the_same_list_object() -> None:
+    """So cached facts about a list, such as its digest, are not computed again."""
     toolbox = Toolbox([Echo(), Shell()])
     all_of_them = ["echo", "shell"]
     for granted, names in [
@@ -197,7 +196,7 @@ def test_a_dropped_tool_does_not_run() -> None:
 
 
 @pytest.mark.parametrize("fail", [None, ToolError])
-def test_no_secret_is_in_a_result(fail: Callable[[str], Exception] | None) -> None:
+def test_a_result_contains_no_secret(fail: Callable[[str], Exception] | None) -> None:
     box = Toolbox([Shell(fail)], mask=Mask("sk-12345"))
     result = asyncio.run(box.run("shell", {"words": "a sk-12345"}))
     assert result == Result(text=f"a {MASK}", is_error=fail is not None)
@@ -206,10 +205,8 @@ def test_no_secret_is_in_a_result(fail: Callable[[str], Exception] | None) -> No
 
 
 @pytest.mark.parametrize(("tool", "got"), [(Echo, MASK), (Shell, "sk-12345")])
-def test_only_what_reaches_the_workspace_gets_what_the_model_said_to_the_letter(
-    tool: type[Echo], got: str
-) -> None:
-    """Mail, tasks and plans go to others' disks and models; a command must run as it was said."""
+def test_only_workspace_tools_get_the_models_input_unmasked(tool: type[Echo], got: str) -> None:
+    """Mail, tasks and plans reach others' disks and models; a command must run literally."""
     given: list[str] = []
 
     def refuse(words: str) -> Exception:
@@ -222,7 +219,7 @@ def test_only_what_reaches_the_workspace_gets_what_the_model_said_to_the_letter(
     assert given == [got]
 
 
-def test_what_is_said_with_a_permission_stands_above_a_failure_too() -> None:
+def test_the_note_of_a_permission_is_also_above_a_failure() -> None:
     box = Toolbox([Echo(ToolError)], permit=lambda *_: "[approved by user: gently]\n")
     result = asyncio.run(box.run("echo", {"words": "no"}))
     assert result == Result(text="[approved by user: gently]\nno", is_error=True)

@@ -1,4 +1,4 @@
-"""What programs of version managers need, which put links and small scripts on the PATH."""
+"""The files that programs of version managers need; these put links and scripts on the PATH."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def made(path: Path) -> Path:
 
 
 def there(folder: Path) -> set[str]:
-    """The places that are needed and exist, relative to the home."""
+    """Return the needed places that exist, relative to the home."""
     home = next(one for one in folder.parents if one.name == "home")
     return {str(place.relative_to(home)) for place in needed_by_programs(folder) if place.exists()}
 
 
-def test_a_link_to_an_environment_brings_it_and_its_interpreter(tmp_path: Path) -> None:
-    """As pipx and uv make them; the second link of the chain is a folder."""
+def test_a_link_to_an_environment_includes_it_and_its_interpreter(tmp_path: Path) -> None:
+    """As pipx and uv create them; the second link of the chain is a folder."""
     home = tmp_path / "home"
     tool, python = home / ".local/share/tools/black", home / ".local/share/uv/python"
     made(tool / "pyvenv.cfg")
@@ -47,8 +47,8 @@ def test_a_link_to_an_environment_brings_it_and_its_interpreter(tmp_path: Path) 
     }
 
 
-def test_a_link_to_anything_else_brings_nothing(tmp_path: Path) -> None:
-    """Else a link of the person's to a script would open the project that the script is in."""
+def test_a_link_to_another_file_includes_nothing(tmp_path: Path) -> None:
+    """Otherwise a link to a script would expose the project that contains the script."""
     home = tmp_path / "home"
     made(home / ".ssh/id")
     made(home / "project/bin/deploy")
@@ -60,7 +60,7 @@ def test_a_link_to_anything_else_brings_nothing(tmp_path: Path) -> None:
     assert there(programs) == {"programs"}
 
 
-def test_a_link_that_is_added_is_seen(tmp_path: Path) -> None:
+def test_an_added_link_is_found(tmp_path: Path) -> None:
     home = tmp_path / "home"
     made(home / "env/pyvenv.cfg")
     made(home / "env/bin/tool")
@@ -71,7 +71,7 @@ def test_a_link_that_is_added_is_seen(tmp_path: Path) -> None:
     assert there(programs) == {"programs", "env/bin", "env/pyvenv.cfg"}
 
 
-def test_shims_bring_what_they_choose_from(tmp_path: Path) -> None:
+def test_shims_include_their_versions(tmp_path: Path) -> None:
     home = tmp_path / "home"
     for name in ("shims/python", "versions/3.12/bin/python", "libexec/pyenv", "sources/secret"):
         made(home / ".pyenv" / name)

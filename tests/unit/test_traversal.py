@@ -1,4 +1,4 @@
-"""No name, id or address leads out of the team's folders, in whatever command it is given."""
+"""No name, id or address leads out of the team's folders, in any command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from teamd.tools import ToolError
 from teamd.tools.background import Jobs
 
 CANARY: Final = "the canary sings"
-# Where a name is a part of a path, each of these leads to a file that holds the canary.
+# If a name is part of a path, each of these endings leads to a file with the canary.
 ENDINGS: Final = (".json", ".jsonl", ".log", ".lock", ".md", "")
 PLACES: Final = {
     "spawn": ("spawn", "{}", "coder", "x", "--no-start"),
@@ -64,7 +64,7 @@ FREE: Final = {
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A team two folders down, and the canary wherever a way up may lead."""
+    """A team two folders down, and the canary at every place that a way up could reach."""
     base = tmp_path_factory.mktemp("base")
     paths = TeamPaths(base / "project" / ".team")
     paths.create()
@@ -86,7 +86,7 @@ def words(base: Path) -> st.SearchStrategy[str]:
 
 
 def call(*argv: str) -> str:
-    """Run a command in this process; return all that it said."""
+    """Run a command in this process; return its whole output."""
     said = io.StringIO()
     with redirect_stdout(said), redirect_stderr(said):
         try:
@@ -97,7 +97,7 @@ def call(*argv: str) -> str:
 
 
 def contents(base: Path) -> dict[Path, bytes]:
-    """All files but the locks that are made at need, which hold nothing."""
+    """Return all files except for the empty locks that are created when needed."""
     there = {path: path.read_bytes() for path in base.rglob("*") if path.is_file()}
     return {path: content for path, content in there.items() if path.suffix != ".lock" or content}
 
@@ -116,7 +116,7 @@ def test_no_name_leads_out_of_the_team(place: str, base: Path) -> None:
 
 
 @pytest.mark.parametrize("place", FREE)
-def test_what_may_be_any_text_names_no_file(place: str, base: Path) -> None:
+def test_parameters_that_may_be_any_text_name_no_file(place: str, base: Path) -> None:
     inbox = TeamPaths(base / "project" / ".team").inbox("bob")
     before = contents(base)
 
@@ -133,7 +133,7 @@ def test_what_may_be_any_text_names_no_file(place: str, base: Path) -> None:
 @settings(max_examples=25)
 @given(st.data())
 def test_no_name_of_a_new_team_leads_elsewhere(base: Path, data: st.DataObject) -> None:
-    """Asked of the check alone: without it, `create` would start a teamd there."""
+    """Only the check is called, because without it `create` would start a teamd there."""
     word = data.draw(words(base).filter(lambda word: not NAME.fullmatch(word)))
     with pytest.raises(BadTeamName):
         check_team_name(word)

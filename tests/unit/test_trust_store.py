@@ -269,5 +269,5 @@ def test_an_unreadable_store_trusts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A start must not fail with an internal error."""
-    monkeypatch.setenv(STATE_VARIABLE, str(tmp_path / ("a" * 300)))  # no name is as long
+    monkeypatch.setenv(STATE_VARIABLE, str(tmp_path / ("a" * 300)))  # longer than any valid name
     assert TeamOptions().waiting(TeamPaths(tmp_path / ".team")) == ([], "")

@@ -1,4 +1,4 @@
-"""The settings in force of a file that the person has not confirmed."""
+"""The settings in force if the person has not confirmed the file."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from teamd.settings.loaded_settings import Loosened, confine
 from teamd.settings.schema import SECTIONS, TABLES, Limits, PriceSettings, Teammate
 from teamd.settings.trust import TrustStore
 
-# Kinds of values that send something somewhere, run something or open something.
+# Kinds of values that send data, run a program or open a file or folder.
 KINDS: Final = (ADDRESS, COMMAND, FILE, FOLDER, HEADERS, VARIABLES)
-# Names by which a setting does so, whatever its kind.
+# Names of settings that do so, whatever their kind.
 NAMES: Final = re.compile(
     r".*(command|url|usd|tokens_per_day|wakes|approvers|output_bytes|message_bytes)"
     r"|check|sandbox|network|hosts|read|env|env_.*|then|script|headers"
@@ -106,7 +106,7 @@ def all_keys() -> Iterator[tuple[str, Key]]:
         yield from ((f"{name}.{key}", declared) for key, declared in keys_of(shape).items())
 
 
-def test_a_setting_that_loosens_waits_and_others_count(file: Path) -> None:
+def test_a_loosening_setting_waits_and_others_count(file: Path) -> None:
     found = read_text(file, LOOSE)
     assert keys(found) == KEYS
     mine, default = found.settings, parse(b"", path=file)
@@ -128,7 +128,7 @@ def test_every_setting_counts_once_the_file_is_trusted(file: Path) -> None:
     assert keys(changed) == KEYS
 
 
-def test_a_setting_that_tightens_counts_at_once(file: Path) -> None:
+def test_a_tightening_setting_counts_at_once(file: Path) -> None:
     tight = "[limits]\ncalls_per_wake = 2\nteam_usd = 1.5\n[tools]\nenv = []\noutput_bytes = 9\n"
     found = read_text(file, tight)
     assert keys(found) == []
@@ -289,7 +289,7 @@ def test_every_setting_of_a_risky_kind_declares_how_it_loosens() -> None:
     silent = [
         name
         for name, key in all_keys()
-        if name != "permission.command"  # a part of a rule, of which `then` declares it
+        if name != "permission.command"  # a part of a rule, whose `then` declares it
         and (any(key.kind is kind for kind in KINDS) or NAMES.fullmatch(name.rpartition(".")[2]))
         and key.loosens is None
     ]

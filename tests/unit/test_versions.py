@@ -1,4 +1,4 @@
-"""Teammates in one folder: none of them changes what it has not seen."""
+"""Teammates in one folder: none of them changes a file in a version that it has not read."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def edit(box: Toolbox, old: str, new: str, path: str = "a") -> Result:
 
 
 def untimed(result: Result) -> str:
-    """Return why a call was refused, without the time, which each sentence tells."""
+    """Return the reason of a refusal, with its time replaced."""
     assert result.is_error, result.text
     return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", result.text)
 
 
-def test_what_a_teammate_has_changed_is_read_again(root: Path) -> None:
+def test_a_file_changed_by_another_teammate_must_be_read_again(root: Path) -> None:
     (root / "a").write_text("one two")
     alice, bob = member(root, "alice"), member(root, "bob")
     run(alice, "read_file")
@@ -72,7 +72,7 @@ def test_what_a_teammate_has_changed_is_read_again(root: Path) -> None:
     assert (root / "a").read_text() == "1 2"
 
 
-def test_what_was_never_read_is_not_changed(root: Path) -> None:
+def test_an_unread_file_is_not_changed(root: Path) -> None:
     (root / "a").write_text("old")
     alice = member(root, "alice")
     why = (
@@ -84,7 +84,7 @@ def test_what_was_never_read_is_not_changed(root: Path) -> None:
     assert (root / "a").read_text() == "old"
 
 
-def test_a_new_file_needs_no_reading_and_is_known_to_whoever_made_it(root: Path) -> None:
+def test_a_new_file_needs_no_reading_and_its_author_knows_it(root: Path) -> None:
     alice, bob = member(root, "alice"), member(root, "bob")
     assert not write(alice, "one").is_error
     assert not edit(alice, "one", "two").is_error
@@ -94,8 +94,8 @@ def test_a_new_file_needs_no_reading_and_is_known_to_whoever_made_it(root: Path)
 
 
 @pytest.mark.parametrize("by", ["in place", "by rename"])
-def test_a_command_changes_as_well(root: Path, by: str) -> None:
-    """Also to as many bytes in the same moment, and with the time set back."""
+def test_a_change_by_a_command_is_detected(root: Path, by: str) -> None:
+    """Also with the same size at the same moment, and with the time set back."""
     alice = member(root, "alice")
     write(alice, "one")
     before = (root / "a").stat()
@@ -109,7 +109,7 @@ def test_a_command_changes_as_well(root: Path, by: str) -> None:
     assert why.startswith("a has changed since you read it: a command or a person wrote at TIME")
 
 
-def test_what_was_changed_and_changed_back_is_what_was_read(root: Path) -> None:
+def test_a_file_that_was_changed_and_changed_back_counts_as_read(root: Path) -> None:
     alice, bob = member(root, "alice"), member(root, "bob")
     write(alice, "one")
     run(bob, "read_file")
@@ -118,7 +118,7 @@ def test_what_was_changed_and_changed_back_is_what_was_read(root: Path) -> None:
     assert not edit(alice, "one", "three").is_error
 
 
-def test_a_removed_file_is_made_again_only_by_who_knows_that(root: Path) -> None:
+def test_a_removed_file_is_created_again_only_after_a_warning(root: Path) -> None:
     alice = member(root, "alice")
     write(alice, "one")
     (root / "a").unlink()
@@ -151,7 +151,7 @@ def test_a_page_is_enough_to_edit_and_all_pages_to_overwrite(root: Path) -> None
     assert not edit(alice, "1", "one", "b").is_error
 
 
-def test_pages_of_two_versions_are_not_all_of_one(root: Path) -> None:
+def test_pages_of_two_versions_are_not_a_complete_reading(root: Path) -> None:
     (root / "a").write_text("1\n2\n")
     alice = member(root, "alice")
     run(alice, "read_file", limit=1)
@@ -161,15 +161,15 @@ def test_pages_of_two_versions_are_not_all_of_one(root: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 5000, b"\0\1", b"\xff"])
-def test_what_can_be_shown_no_better_is_known(root: Path, content: bytes) -> None:
-    """An empty file, one line without end and what is no text can be overwritten in the end."""
+def test_a_file_that_cannot_be_shown_in_full_counts_as_read(root: Path, content: bytes) -> None:
+    """An empty file, one very long line and binary content can still be overwritten."""
     (root / "a").write_bytes(content)
     alice = member(root, "alice")
     run(alice, "read_file")
     assert not write(alice, "mine").is_error
 
 
-def test_a_link_is_the_file_that_it_leads_to(root: Path) -> None:
+def test_a_link_counts_as_its_target(root: Path) -> None:
     (root / "a").write_text("one")
     (root / "link").symlink_to("a")
     alice, bob = member(root, "alice"), member(root, "bob")
@@ -179,7 +179,7 @@ def test_a_link_is_the_file_that_it_leads_to(root: Path) -> None:
     assert untimed(edit(bob, "one", "1", "link")).startswith("a has changed since you read it")
 
 
-def test_a_process_that_follows_knows_what_was_read(root: Path) -> None:
+def test_the_next_process_knows_which_files_were_read(root: Path) -> None:
     (root / "a").write_text("one")
     run(member(root, "alice"), "read_file")
     write(member(root, "alice"), "new", "b")
@@ -197,7 +197,7 @@ def test_a_new_conversation_has_read_nothing(root: Path) -> None:
     )
 
 
-def test_what_is_torn_counts_for_nothing(root: Path) -> None:
+def test_torn_records_of_readings_are_ignored(root: Path) -> None:
     write(member(root, "alice"), "one")
     kept = root.parent / "state" / "alice.jsonl"
     kept.write_bytes(b'{"of": "first", "path": "x"}\n' + kept.read_bytes()[:-5])
@@ -207,7 +207,7 @@ def test_what_is_torn_counts_for_nothing(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_notes_of_a_teammate_stay_few(root: Path) -> None:
+def test_the_reading_records_of_a_teammate_stay_few(root: Path) -> None:
     kept = root.parent / "state" / "alice.jsonl"
     alice = member(root, "alice")
     for n in range(300):
@@ -218,7 +218,7 @@ def test_the_notes_of_a_teammate_stay_few(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_record_of_a_workspace_is_bounded_and_tells_the_last(root: Path) -> None:
+def test_the_record_of_a_workspace_is_bounded_and_keeps_the_latest(root: Path) -> None:
     written = WrittenFiles(root.parent / "written.jsonl")
     with written.locked() as fd:
         for n in range(20_000):
@@ -230,7 +230,7 @@ def test_the_record_of_a_workspace_is_bounded_and_tells_the_last(root: Path) -> 
         assert written.find(fd, root / "a", f"{0:064}") is None
 
 
-def test_a_large_file_has_a_version_as_well(root: Path) -> None:
+def test_a_large_file_has_a_version_too(root: Path) -> None:
     (root / "a").write_bytes(b"line\n" * (7 << 20))
     alice = member(root, "alice")
     assert untimed(write(alice, "x")).startswith("you have not read a")
@@ -239,8 +239,8 @@ def test_a_large_file_has_a_version_as_well(root: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["[1]", "5", "null", "{", '{"of": "first"}'])
-def test_a_line_of_what_was_seen_that_is_none_is_passed_over(root: Path, line: str) -> None:
-    """A power cut may have left it; what else was read is known."""
+def test_an_invalid_line_in_the_reading_records_is_skipped(root: Path, line: str) -> None:
+    """A power cut may have left it; the other lines are still valid."""
     (root / "a").write_text("one")
     run(member(root, "alice"), "read_file")
     seen = root.parent / "state" / "alice.jsonl"

@@ -25,7 +25,7 @@ from tests.unit.life import enrol
 
 @pytest.fixture
 def paths(tmp_path: Path) -> TeamPaths:
-    """A team whose alice was refused a call."""
+    """A team in which a call of alice was refused."""
     made = TeamPaths(tmp_path / ".team")
     enrol(made, alice=Status.PAUSED)
     ledger = Ledger(made.ledger)
@@ -43,7 +43,7 @@ def alice(paths: TeamPaths, *, since: float | None = 0.0, **facts: object) -> Me
     return replace(member, **facts)  # type: ignore[arg-type]  # a test's own facts
 
 
-def test_at_a_limit_mail_stays_where_it_is(paths: TeamPaths) -> None:
+def test_at_a_limit_mail_stays_in_the_inbox(paths: TeamPaths) -> None:
     told = "alice is paused: it is too dear; the message waits in its inbox until then"
     assert explain_wait(paths, alice(paths)) == told
     assert explain_wait(paths, alice(paths, since=time.time() + 3600)) == told, (
@@ -52,7 +52,7 @@ def test_at_a_limit_mail_stays_where_it_is(paths: TeamPaths) -> None:
 
 
 @pytest.mark.parametrize("status", [s for s in Status if s is not Status.PAUSED])
-def test_who_is_not_paused_takes_its_mail(paths: TeamPaths, status: Status) -> None:
+def test_a_teammate_that_is_not_paused_takes_its_mail(paths: TeamPaths, status: Status) -> None:
     assert explain_wait(paths, alice(paths, status=status)) is None
 
 
@@ -61,7 +61,7 @@ def test_a_pause_without_a_limit_ends_with_the_mail(paths: TeamPaths) -> None:
     assert explain_wait(paths, alice(paths)) is None
 
 
-def test_in_the_middle_of_a_turn_that_waits_for_a_permission_mail_stays(paths: TeamPaths) -> None:
+def test_mail_stays_in_a_turn_that_waits_for_a_permission(paths: TeamPaths) -> None:
     Ledger(paths.ledger).let_go("alice")
     approvals = Approvals(paths, MailRouter(paths, durable=False, max_bytes=10_000))
     facts = {"asker": "alice", "to": "lead", "content": "May I?", "asked": time.time()}

@@ -1,4 +1,4 @@
-"""The bell: what wakes an idle teammate."""
+"""The bell, which wakes an idle teammate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.waiting import until
 
 @pytest.fixture
 def pipe() -> Iterator[list[int]]:
-    """Reader and writer; a test that closes the writer takes it out."""
+    """Reader and writer; a test that closes the writer removes it from the list."""
     ends = list(os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC))
     yield ends
     for end in ends:
@@ -29,7 +29,7 @@ async def rung(wakeup: Wakeup, seconds: float = NEVER_SECONDS) -> None:
     await asyncio.wait_for(wakeup.wait(seconds), timeout=20)
 
 
-def test_a_ring_ends_the_waiting_and_is_forgotten(pipe: list[int]) -> None:
+def test_a_ring_ends_the_wait_and_is_consumed(pipe: list[int]) -> None:
     async def scenario() -> None:
         wakeup = Wakeup(pipe[0], pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS)
         waiting = asyncio.create_task(rung(wakeup))
@@ -44,14 +44,14 @@ def test_a_ring_ends_the_waiting_and_is_forgotten(pipe: list[int]) -> None:
     asyncio.run(scenario())
 
 
-def test_a_ring_before_the_waiting_counts(pipe: list[int]) -> None:
-    """Mail may come between the look and the waiting."""
+def test_a_ring_before_the_wait_counts(pipe: list[int]) -> None:
+    """Mail may arrive between the look and the wait."""
     os.write(pipe[1], b"!")
     asyncio.run(rung(Wakeup(pipe[0], pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS)))
 
 
-def test_who_waits_for_a_ring_rests(pipe: list[int]) -> None:
-    """Otherwise an idle teammate would compute, and its silence be taken for a hang."""
+def test_a_waiting_teammate_is_at_rest(pipe: list[int]) -> None:
+    """Otherwise an idle teammate would use CPU time, and its silence be taken for a hang."""
     vitals = Heartbeat()
 
     async def scenario() -> None:
@@ -77,14 +77,14 @@ def test_many_rings_are_one(pipe: list[int]) -> None:
 @pytest.mark.parametrize(
     ("recheck", "seconds"), [(0.01, NEVER_SECONDS), (NEVER_SECONDS, 0.01), (NEVER_SECONDS, 0.0)]
 )
-def test_without_a_ring_it_is_looked_now_and_then(
+def test_without_a_ring_there_is_a_periodic_look(
     pipe: list[int], recheck: float, seconds: float
 ) -> None:
     asyncio.run(rung(Wakeup(pipe[0], pulse=quiet_pulse(), recheck_seconds=recheck), seconds))
 
 
-def test_a_supervisor_that_has_gone_is_noticed(pipe: list[int]) -> None:
-    """Nobody would stop a teammate that lives on alone."""
+def test_the_end_of_the_supervisor_is_noticed(pipe: list[int]) -> None:
+    """Otherwise a teammate could live on alone, without a process to stop it."""
 
     async def scenario() -> None:
         waiting = asyncio.create_task(
@@ -99,13 +99,13 @@ def test_a_supervisor_that_has_gone_is_noticed(pipe: list[int]) -> None:
     asyncio.run(scenario())
 
 
-def test_one_that_hibernates_looks_at_first_and_at_each_ring(pipe: list[int]) -> None:
-    """Each look shows life: it may be rung for nothing, and is not stuck for that."""
+def test_a_hibernating_process_looks_at_first_and_at_each_ring(pipe: list[int]) -> None:
+    """Each look is a sign of life: a ring without work must not make it look stuck."""
     heartbeat, looks = Heartbeat(), list[bool]()
 
     def wanted() -> bool:
         looks.append(heartbeat.resting)
-        os.write(pipe[1], b"!")  # before the wait, as if it had come in the middle of the look
+        os.write(pipe[1], b"!")  # before the wait, as if it had arrived in the middle of the look
         return len(looks) == 3
 
     hibernate(pipe[0], heartbeat, wanted)
@@ -113,13 +113,13 @@ def test_one_that_hibernates_looks_at_first_and_at_each_ring(pipe: list[int]) ->
     assert not heartbeat.resting
 
 
-def test_one_that_hibernates_ends_with_its_supervisor(pipe: list[int]) -> None:
+def test_a_hibernating_process_ends_with_its_supervisor(pipe: list[int]) -> None:
     os.close(pipe.pop())
     with pytest.raises(SupervisorGone):
         hibernate(pipe[0], Heartbeat(), lambda: False)
 
 
-def test_what_is_done_soon_is_done_once_while_the_block_goes_on() -> None:
+def test_a_deferred_action_runs_once_while_the_block_continues() -> None:
     done: list[str] = []
 
     async def scenario() -> None:
@@ -131,7 +131,7 @@ def test_what_is_done_soon_is_done_once_while_the_block_goes_on() -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_done_soon_is_done_by_the_end_of_the_block() -> None:
+def test_a_deferred_action_has_run_by_the_end_of_the_block() -> None:
     done: list[str] = []
 
     async def scenario() -> None:
@@ -142,8 +142,8 @@ def test_what_is_done_soon_is_done_by_the_end_of_the_block() -> None:
     asyncio.run(scenario())
 
 
-def test_what_cannot_be_written_soon_is_tried_again_and_told_at_the_end() -> None:
-    """Else a teammate would work on whose mail is locked or whose disk is full."""
+def test_a_failed_deferred_action_is_repeated_and_raised_at_the_end() -> None:
+    """Otherwise a teammate would continue with a locked inbox or a full disk."""
     tries: list[str] = []
 
     def fail() -> None:

@@ -1,4 +1,4 @@
-"""Waiting for a folder to change: hints where there are any, looks where there are none."""
+"""Waiting for a folder to change: by notifications if there are any, else by polling."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def readable(watching: Watch, seconds: float = 0.0) -> bool:
 
 
 def test_an_append_of_another_process_is_seen(watching: Watch, tmp_path: Path) -> None:
-    """Mail from a shell must wake a teammate as mail of our own does."""
+    """Mail from a shell must wake a teammate just like mail of this program."""
     assert watching.recheck_seconds == SLOW_SECONDS
     assert not readable(watching)
-    for _ in range(2):  # a new file, then one that is there
+    for _ in range(2):  # a new file, then an existing one
         append = f'echo \'{{"content": "x"}}\' >> {tmp_path}/bob.jsonl'
         subprocess.run(["sh", "-c", append], check=True)
         assert readable(watching, 20)
@@ -44,7 +44,7 @@ def test_an_append_of_another_process_is_seen(watching: Watch, tmp_path: Path) -
 
 
 def test_a_file_that_is_renamed_into_place_is_seen(watching: Watch, tmp_path: Path) -> None:
-    """Answers come that way."""
+    """Answers arrive that way."""
     files.replace(tmp_path / "reply.json", b"x")
     assert readable(watching, 20)
     changed = watching.changed()
@@ -61,14 +61,14 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def replaced(folder: Path) -> Iterator[Watch]:
-    """A watch on a folder that a test moves about."""
+    """A watch on a folder that a test moves."""
     made = watch(folder)
     yield made
     made.close()
 
 
 def assert_seen_there(watching: Watch, folder: Path) -> None:
-    """What comes into the folder that stands there now is seen as ever."""
+    """Assert that a new file in the current folder is seen."""
     assert watching.recheck_seconds == SLOW_SECONDS
     assert not readable(watching)
     (folder / "bob.jsonl").touch()
@@ -76,8 +76,8 @@ def assert_seen_there(watching: Watch, folder: Path) -> None:
     assert watching.changed() == {"bob.jsonl"}
 
 
-def test_a_folder_that_takes_the_place_of_another_is_watched(replaced: Watch, folder: Path) -> None:
-    """`mv inbox x; cp -a x inbox`: the queue stays with the old folder, the mail does not come."""
+def test_a_folder_that_replaces_another_is_watched(replaced: Watch, folder: Path) -> None:
+    """`mv inbox x; cp -a x inbox`: the watch stays with the old folder, the mail does not."""
     folder.rename(folder.with_name("old"))
     assert readable(replaced, 20)
     folder.mkdir()
@@ -87,8 +87,8 @@ def test_a_folder_that_takes_the_place_of_another_is_watched(replaced: Watch, fo
     assert_seen_there(replaced, folder)
 
 
-def test_a_move_of_the_folder_above_is_seen_at_once(replaced: Watch, folder: Path) -> None:
-    """`mv .team old`: a supervisor that sleeps on does not know that it has lost its team."""
+def test_a_move_of_the_parent_folder_is_seen_at_once(replaced: Watch, folder: Path) -> None:
+    """`mv .team old`: otherwise a sleeping supervisor would not notice that its team is gone."""
     folder.parent.rename(folder.parent.with_name("old"))
     assert readable(replaced, 20)
     folder.mkdir(parents=True)
@@ -96,8 +96,8 @@ def test_a_move_of_the_folder_above_is_seen_at_once(replaced: Watch, folder: Pat
     assert_seen_there(replaced, folder)
 
 
-def test_a_folder_further_up_that_was_moved_is_seen_by_the_next_look(tmp_path: Path) -> None:
-    """No hint tells of that one."""
+def test_a_moved_folder_further_up_is_seen_at_the_next_look(tmp_path: Path) -> None:
+    """There is no notification for it."""
     folder = tmp_path / "project" / ".team" / "inbox"
     folder.mkdir(parents=True)
     watching = watch(folder)
@@ -111,7 +111,7 @@ def test_a_folder_further_up_that_was_moved_is_seen_by_the_next_look(tmp_path: P
         watching.close()
 
 
-def test_while_there_is_no_folder_one_looks_often(replaced: Watch, folder: Path) -> None:
+def test_a_missing_folder_is_polled_often(replaced: Watch, folder: Path) -> None:
     folder.rmdir()
     assert readable(replaced, 20)
     for _ in range(2):
@@ -124,18 +124,16 @@ def test_while_there_is_no_folder_one_looks_often(replaced: Watch, folder: Path)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only inotify's queue has a length to exceed")
-def test_a_queue_that_overflows_says_that_anything_may_have_changed(
-    watching: Watch, tmp_path: Path
-) -> None:
+def test_after_a_queue_overflow_anything_may_have_changed(watching: Watch, tmp_path: Path) -> None:
     most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     with (tmp_path / "a").open("ab", 0) as a, (tmp_path / "b").open("ab", 0) as b:
-        for _ in range(most // 2 + 10):  # alternately, since equal neighbours are one event
+        for _ in range(most // 2 + 10):  # alternately, since equal consecutive events are merged
             a.write(b"x")
             b.write(b"x")
     assert watching.changed() is None
 
 
-def test_where_nothing_can_be_watched_one_looks_often(tmp_path: Path) -> None:
+def test_without_notifications_the_folder_is_polled_often(tmp_path: Path) -> None:
     watching = watch(tmp_path / "missing")
     try:
         assert watching.recheck_seconds == BLIND_SECONDS
@@ -146,8 +144,8 @@ def test_where_nothing_can_be_watched_one_looks_often(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", [".", "later"])
-def test_what_comes_is_found(tmp_path: Path, folder: str) -> None:
-    """With hints, and blindly in a folder that is not there yet."""
+def test_a_file_that_arrives_later_is_found(tmp_path: Path, folder: str) -> None:
+    """With notifications, and by polling in a folder that does not exist yet."""
     path = tmp_path / folder / "reply"
     looks: list[None] = []
 
@@ -163,17 +161,17 @@ def test_what_comes_is_found(tmp_path: Path, folder: str) -> None:
         assert waiting.result(20) == b"found"
 
 
-def test_what_is_there_is_found_without_waiting(tmp_path: Path) -> None:
+def test_an_existing_file_is_found_without_waiting(tmp_path: Path) -> None:
     assert wait_for(tmp_path, lambda: "x", timeout_seconds=0) == "x"
 
 
-def test_waiting_ends(tmp_path: Path) -> None:
+def test_the_wait_ends_at_its_timeout(tmp_path: Path) -> None:
     assert wait_for(tmp_path, lambda: None, timeout_seconds=0.05) is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
-def test_many_files_are_all_named(watching: Watch, tmp_path: Path) -> None:
-    """More events than are read at once, with names of any length and any bytes."""
+def test_the_names_of_many_changed_files_are_all_returned(watching: Watch, tmp_path: Path) -> None:
+    """More events than one read returns, with names of any length and any bytes."""
     names = {"é" * 100, "a", b"\xff".decode(errors="surrogateescape")}
     names |= {f"{number}-{'x' * (number % 200)}" for number in range(300)}
     for name in names:
@@ -196,13 +194,11 @@ def append(path: Path) -> None:
         file.write(b"x")
 
 
-def test_what_is_written_to_a_file_that_is_not_wanted_wakes_nobody(
-    mail: Watch, folder: Path
-) -> None:
-    """A reader notes beside each inbox what it has in hand, for every message."""
+def test_a_write_to_an_unwatched_file_wakes_no_process(mail: Watch, folder: Path) -> None:
+    """For every message, a reader writes its spool file beside each inbox."""
     (folder / "ann.taken").touch()
     assert mail.changed() == set()
-    if sys.platform == "linux":  # elsewhere what comes into the folder is all that one is told
+    if sys.platform == "linux":  # elsewhere, only new files of the folder are reported
         append(folder / "ann.taken")
         assert not readable(mail)
     append(folder / "ann.jsonl")
@@ -210,7 +206,7 @@ def test_what_is_written_to_a_file_that_is_not_wanted_wakes_nobody(
     assert mail.changed() == {"ann.jsonl"}
 
 
-def test_a_wanted_file_that_comes_is_watched(mail: Watch, folder: Path) -> None:
+def test_a_new_wanted_file_is_watched(mail: Watch, folder: Path) -> None:
     append(folder / "bob.jsonl")
     assert readable(mail, 20)
     assert mail.changed() == {"bob.jsonl"}
@@ -220,8 +216,8 @@ def test_a_wanted_file_that_comes_is_watched(mail: Watch, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("when", ["at the start", "later"])
-def test_what_is_written_behind_a_link_wakes_nobody(folder: Path, when: str) -> None:
-    """One to the supervisor's own log would wake it for each line that it writes."""
+def test_a_write_behind_a_link_wakes_no_process(folder: Path, when: str) -> None:
+    """A link to the supervisor's own log would wake it for each line that it writes."""
     outside = folder.parent / "teamd.jsonl"
     outside.touch()
     link = folder / "eve.jsonl"
@@ -236,10 +232,10 @@ def test_what_is_written_behind_a_link_wakes_nobody(folder: Path, when: str) -> 
 
 
 @pytest.mark.parametrize("how", ["replaced", "removed", "removed and seen", "renamed"])
-def test_a_wanted_file_in_the_place_of_another_is_watched(
+def test_a_wanted_file_that_replaces_another_is_watched(
     mail: Watch, folder: Path, how: str
 ) -> None:
-    """By hand, or by a program that writes aside."""
+    """Replaced by hand, or by a program that writes a temporary file first."""
     path = folder / "ann.jsonl"
     if how == "replaced":
         files.replace(path, b"x")
@@ -260,9 +256,7 @@ def test_a_wanted_file_in_the_place_of_another_is_watched(
     assert mail.changed() == {"ann.jsonl"}
 
 
-def test_wanted_files_of_a_folder_that_takes_the_place_of_another_are_watched(
-    mail: Watch, folder: Path
-) -> None:
+def test_wanted_files_of_a_replaced_folder_are_watched(mail: Watch, folder: Path) -> None:
     folder.rename(folder.with_name("old"))
     folder.mkdir()
     append(folder / "ann.jsonl")
@@ -274,7 +268,7 @@ def test_wanted_files_of_a_folder_that_takes_the_place_of_another_are_watched(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only inotify's queue has a length to exceed")
-def test_a_wanted_file_that_came_as_the_queue_overflowed_is_watched(
+def test_a_wanted_file_that_arrived_during_a_queue_overflow_is_watched(
     mail: Watch, folder: Path
 ) -> None:
     most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
@@ -305,10 +299,10 @@ def test_a_file_that_had_a_second_name_for_a_while_is_known_by_its_own(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what inotify refuses")
 @pytest.mark.parametrize("when", ["at the start", "later"])
-def test_where_a_file_cannot_be_watched_by_itself_all_of_the_folder_is(
+def test_if_a_file_cannot_be_watched_its_whole_folder_is(
     folder: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """It may not be read, or this user may watch no more; mail wakes its reader all the same."""
+    """The file is unreadable, or the limit on watches is reached; mail still wakes its reader."""
     real = Inotify.add
 
     def add(queue: Inotify, path: Path, mask: int) -> int:
@@ -332,7 +326,7 @@ def test_where_a_file_cannot_be_watched_by_itself_all_of_the_folder_is(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what inotify refuses")
-def test_where_neither_can_be_watched_one_looks_often(
+def test_if_neither_can_be_watched_the_folder_is_polled_often(
     mail: Watch, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_queue: Inotify, _path: Path, _mask: int) -> int:

@@ -37,7 +37,7 @@ def draw(seen: Overview, width: int, height: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 12), (200, 60), (60, 8), (30, 6)])
-def test_nothing_is_longer_or_wider_than_the_screen(
+def test_the_output_is_never_larger_than_the_screen(
     paths: TeamPaths, width: int, height: int
 ) -> None:
     shown = draw(many(paths, 30), width, height)
@@ -58,12 +58,12 @@ def test_failed_and_paused_members_come_first_and_the_rest_is_counted(
     assert any(line.startswith("72 members: 1 failed, 1 paused, 70 idl") for line in shown)
 
 
-def test_totals_say_how_many_there_are_of_each(paths: TeamPaths) -> None:
+def test_totals_give_the_number_of_each_status(paths: TeamPaths) -> None:
     seen = crowd(paths, ann=Status.WORKING, bob=Status.PAUSED)
     assert total(seen) == "2 members: 1 paused, 1 working; 0 in inboxes, $0.00"
 
 
-def test_a_plain_terminal_gets_a_line_for_what_changes(paths: TeamPaths) -> None:
+def test_a_plain_terminal_gets_a_line_for_each_change(paths: TeamPaths) -> None:
     before = crowd(paths, ann=Status.WORKING)
     now = crowd(paths, ann=Status.PAUSED, bob=Status.IDLE)
     told = list(changes(before, now))

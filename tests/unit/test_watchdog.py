@@ -1,4 +1,4 @@
-"""Who counts as stuck: silence is judged only where a sign of life was due."""
+"""Stuck teammates: silence counts only while a sign of life is due."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def heartbeat() -> Heartbeat:
     return Heartbeat()
 
 
-def test_silence_is_too_long_after_its_time_and_not_before(heartbeat: Heartbeat) -> None:
+def test_silence_is_too_long_only_after_its_time(heartbeat: Heartbeat) -> None:
     watchdog, begun = Watchdog(heartbeat, TEN), heartbeat.heard
     assert watchdog.due() == begun + 10
     assert [watchdog.expired(begun + s) for s in (0, 9.9, 10.1, 40, 1000)] == [
@@ -32,15 +32,15 @@ def test_silence_is_too_long_after_its_time_and_not_before(heartbeat: Heartbeat)
     ]
 
 
-def test_a_sign_of_life_ends_it(heartbeat: Heartbeat) -> None:
+def test_a_sign_of_life_ends_the_silence(heartbeat: Heartbeat) -> None:
     watchdog, begun = Watchdog(heartbeat, TEN), heartbeat.heard
     assert watchdog.expired(begun + 10.1)
     heartbeat.beat()
     assert not watchdog.expired(heartbeat.heard + 9)
 
 
-def test_who_rests_may_be_silent_until_it_is_rung(heartbeat: Heartbeat) -> None:
-    """An idle teammate computes nothing; one that mail does not wake hangs."""
+def test_a_resting_teammate_may_be_silent_until_it_is_rung(heartbeat: Heartbeat) -> None:
+    """An idle teammate uses no CPU time; one that mail does not wake has hung."""
     watchdog = Watchdog(heartbeat, TEN)
     heartbeat.rest()
     now = heartbeat.heard
@@ -53,7 +53,7 @@ def test_who_rests_may_be_silent_until_it_is_rung(heartbeat: Heartbeat) -> None:
     assert watchdog.expired(now + 1011)
 
 
-def test_who_was_rung_and_came_may_rest_again(heartbeat: Heartbeat) -> None:
+def test_a_teammate_that_answered_a_ring_may_rest_again(heartbeat: Heartbeat) -> None:
     watchdog = Watchdog(heartbeat, TEN)
     heartbeat.rest()
     watchdog.ring(clocks.awake())
@@ -62,8 +62,10 @@ def test_who_was_rung_and_came_may_rest_again(heartbeat: Heartbeat) -> None:
     assert watchdog.due() is None
 
 
-def test_a_supervisor_that_was_stopped_itself_blames_nobody_for_it(heartbeat: Heartbeat) -> None:
-    """A container that is frozen for a night must not have its team killed in the morning."""
+def test_a_supervisor_that_was_stopped_itself_reports_no_teammate_as_stuck(
+    heartbeat: Heartbeat,
+) -> None:
+    """A container that was frozen overnight must not have its team killed in the morning."""
     watchdog, begun = Watchdog(heartbeat, TEN), heartbeat.heard
     assert not watchdog.expired(begun + 1)
     assert not watchdog.expired(begun + 30_000)
@@ -71,7 +73,7 @@ def test_a_supervisor_that_was_stopped_itself_blames_nobody_for_it(heartbeat: He
     assert watchdog.expired(begun + 30_011), "but now it had its time"
 
 
-def test_nobody_is_stuck_where_it_is_switched_off(heartbeat: Heartbeat) -> None:
+def test_no_teammate_is_stuck_if_the_check_is_switched_off(heartbeat: Heartbeat) -> None:
     watchdog = Watchdog(heartbeat, OFF)
     assert watchdog.due() is None
     assert not watchdog.expired(heartbeat.heard + 1_000_000)
@@ -80,12 +82,12 @@ def test_nobody_is_stuck_where_it_is_switched_off(heartbeat: Heartbeat) -> None:
 @pytest.mark.parametrize(
     ("seconds", "beat"), [(0.0, LONGEST_BEAT_SECONDS), (1.0, 0.25), (300.0, 60.0), (9000.0, 60.0)]
 )
-def test_life_is_shown_several_times_in_the_time_of_silence(seconds: float, beat: float) -> None:
+def test_several_signs_of_life_fit_into_the_time_of_silence(seconds: float, beat: float) -> None:
     """One beat that a busy machine delays must not cost a process."""
     assert HeartbeatPolicy(seconds=seconds, restart=True).beat_seconds == beat
 
 
-def test_a_pulse_beats_while_one_works_and_never_while_one_rests(heartbeat: Heartbeat) -> None:
+def test_the_heartbeat_is_sent_during_work_and_never_at_rest(heartbeat: Heartbeat) -> None:
     async def scenario() -> None:
         pulse = HeartbeatSender(heartbeat, every_seconds=0.001)
         pulse.beat()
@@ -93,7 +95,7 @@ def test_a_pulse_beats_while_one_works_and_never_while_one_rests(heartbeat: Hear
         await until(lambda: heartbeat.heard > first, what="a second beat by itself")
         with pulse.resting():
             rested = heartbeat.heard
-            await asyncio.sleep(0.02)  # twenty beats' time: none may come
+            await asyncio.sleep(0.02)  # the time of twenty beats: none may come
             assert (heartbeat.resting, heartbeat.heard) == (True, rested)
         await until(lambda: heartbeat.heard > rested, what="it beats again")
 
@@ -103,12 +105,12 @@ def test_a_pulse_beats_while_one_works_and_never_while_one_rests(heartbeat: Hear
 @pytest.mark.parametrize(
     ("seconds", "text"), [(1.5, "1.5 s"), (60.0, "1 min"), (900.0, "15 min"), (90.0, "1.5 min")]
 )
-def test_how_long_nothing_went_on_is_told_in_few_words(seconds: float, text: str) -> None:
+def test_the_time_without_progress_is_described_in_few_words(seconds: float, text: str) -> None:
     assert HeartbeatPolicy(seconds=seconds, restart=True).violation == f"no progress for {text}"
 
 
-def test_a_ring_counts_although_nobody_looked_since_the_last_one_was_heard() -> None:
-    """Looks are rare: a teammate is rung, works, rests and is rung again between two of them."""
+def test_a_ring_counts_although_the_last_answer_was_not_seen() -> None:
+    """Looks are rare: a teammate may be rung, work, rest and be rung again between two of them."""
     heartbeat = Heartbeat()
     watchdog = Watchdog(heartbeat, HeartbeatPolicy(seconds=1.0, restart=False))
     watchdog.ring(clocks.awake())

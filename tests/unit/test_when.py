@@ -1,4 +1,4 @@
-"""Moments as a person names them."""
+"""Moments as a person writes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOW = time.mktime((2026, 3, 24, 12, 0, 0, 0, 0, -1))
 @pytest.mark.parametrize(
     ("text", "seconds"), [("30s", 30), ("10m", 600), ("2h", 7200), ("3d", 259_200), ("1w", 604_800)]
 )
-def test_so_long_ago(text: str, seconds: float) -> None:
+def test_a_duration_means_that_long_ago(text: str, seconds: float) -> None:
     assert parse_when(text, NOW) == NOW - seconds
 
 
@@ -30,11 +30,11 @@ def test_so_long_ago(text: str, seconds: float) -> None:
         ("1970-01-01T00:01:00Z", 60),
     ],
 )
-def test_a_time_or_a_date(text: str, moment: float) -> None:
+def test_a_time_or_a_date_is_accepted(text: str, moment: float) -> None:
     assert parse_when(text, NOW) == moment
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "10", "10y", "25:00", "9999999999d", "-5m"])
-def test_what_is_none_is_refused_with_examples(text: str) -> None:
+def test_an_invalid_moment_is_refused_with_examples(text: str) -> None:
     with pytest.raises(click.UsageError, match="is no time; give 10m, 2h, 3d, 17:05, 2026-03-24"):
         parse_when(text, NOW)

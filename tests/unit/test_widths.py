@@ -1,4 +1,4 @@
-"""Tables on narrow terminals: columns go in a named order, and no figure is cut."""
+"""Tables on narrow terminals: columns are dropped in a given order, and no figure is cut."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _HEADINGS: Final = ("NAME", "STATUS", "SPARE", "OTHER", "WORDS")
 
 
 @given(st.lists(st.integers(4, 60), min_size=5, max_size=5), st.integers(1, 200))
-def test_what_is_kept_fits_or_nothing_more_can_go(wide: list[int], room: int) -> None:
+def test_the_remaining_columns_fit_unless_no_more_can_be_dropped(
+    wide: list[int], room: int
+) -> None:
     widths = dict(zip(_HEADINGS, wide, strict=True))
     kept = _SHAPE.fit(widths, room, ())
     assert kept.keys() >= {"NAME", "STATUS"}
@@ -33,7 +35,7 @@ def test_what_is_kept_fits_or_nothing_more_can_go(wide: list[int], room: int) ->
     assert fits or kept == {one: least[one] for one in ("NAME", "STATUS")}
 
 
-def test_columns_go_in_their_order_and_those_that_say_nothing_first() -> None:
+def test_columns_are_dropped_in_order_and_empty_ones_first() -> None:
     widths = {"NAME": 4, "STATUS": 6, "SPARE": 5, "OTHER": 5, "WORDS": 60}
     assert list(_SHAPE.fit(widths, 200, ())) == list(_HEADINGS)
     assert list(_SHAPE.fit(widths, 52, ())) == ["NAME", "STATUS", "OTHER", "WORDS"]
@@ -62,7 +64,7 @@ _USE: Final = {
 @pytest.mark.parametrize(
     ("width", "gone"), [(80, []), (70, ["PROOF"]), (40, ["PROOF", "ROLE", "BLOCKED BY", "OWNER"])]
 )
-def test_a_long_subject_takes_no_id_status_or_owner_with_it(width: int, gone: list[str]) -> None:
+def test_a_long_subject_displaces_no_id_status_or_owner(width: int, gone: list[str]) -> None:
     heading, row = drawn(list(_TASK), list(_TASK.values()), tasks._SHAPE, width)
     kept = [one for one in _TASK if one not in gone]
     assert heading.split() == " ".join(kept).split()
@@ -75,7 +77,7 @@ def test_a_long_subject_takes_no_id_status_or_owner_with_it(width: int, gone: li
     ("width", "kept"),
     [(200, list(_USE)), (80, [*_USE][:4] + [*_USE][5:]), (40, ["NAME", "OUT", "COST", "USED"])],
 )
-def test_usage_keeps_whole_figures_and_the_cost_longest(width: int, kept: list[str]) -> None:
+def test_usage_keeps_whole_figures_and_drops_the_cost_last(width: int, kept: list[str]) -> None:
     heading, row = drawn(list(_USE), list(_USE.values()), usage._SHAPE, width)
     shown = [one for one in _USE if one in heading.split()]
     assert {"NAME", "COST"} <= set(shown)
@@ -105,7 +107,7 @@ _MESSAGE: Final = {
     ],
     ids=["ps", "teams"],
 )
-def test_in_40_columns_what_is_kept_can_be_read(
+def test_in_40_columns_the_remaining_text_is_readable(
     row: dict[str, str], shape: Shape, kept: list[str]
 ) -> None:
     heading, line = drawn(list(row), list(row.values()), shape, 40)
@@ -121,9 +123,7 @@ def test_in_40_columns_what_is_kept_can_be_read(
         (40, ["ID", "STATE", "TEXT"], "0660eb646841f3"),
     ],
 )
-def test_a_message_keeps_enough_of_its_id_to_be_traced_by(
-    width: int, kept: list[str], told: str
-) -> None:
+def test_a_message_keeps_enough_of_its_id_for_trace(width: int, kept: list[str], told: str) -> None:
     heading, line = drawn(list(_MESSAGE), list(_MESSAGE.values()), trace._SHAPE, width)
     assert heading.split() == kept
     assert max(len(heading), len(line)) <= width
@@ -135,7 +135,7 @@ def test_a_message_keeps_enough_of_its_id_to_be_traced_by(
     "shape",
     [tasks._SHAPE, usage._SHAPE, roster_table.SHAPE, ps._SHAPE, teams._SHAPE, trace._SHAPE],
 )
-def test_every_column_that_a_shape_names_is_one(shape: Shape) -> None:
-    """A misspelt one would be kept for ever."""
+def test_every_column_named_in_a_shape_exists(shape: Shape) -> None:
+    """A misspelt name would be kept forever."""
     headings = {*_TASK, *_USE, *_PROCESS, *_TEAM, *_MESSAGE, *roster_table.HEADINGS}
     assert headings >= {*shape.elastic, *shape.spare, *shape.dispensable}

@@ -1,4 +1,4 @@
-"""The workspace: no path whatever leads out of it or into the team directory."""
+"""The workspace: no path leads out of it or into the team directory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PARTS = st.one_of(
 
 @pytest.fixture(scope="module")
 def base() -> Iterator[Path]:
-    """A root with links that lead out, up, round and into the team directory."""
+    """A root with links that lead out, up, in a circle and into the team directory."""
     with tempfile.TemporaryDirectory() as name:
         base = Path(name).resolve()
         (base / "root/folder").mkdir(parents=True)
@@ -86,9 +86,9 @@ def read(workspace: Workspace, path: str) -> str:
 
 
 @given(parts=st.lists(PARTS, max_size=8), start=st.sampled_from(["", "/", "//", "{}/", "{}/root/"]))
-@example(parts=["loop", "\0"], start="")  # what is behind a loop is not looked at on the way
+@example(parts=["loop", "\0"], start="")  # paths behind a loop are not checked on the way
 def test_no_path_leads_out(base: Path, workspace: Workspace, parts: list[str], start: str) -> None:
-    """Whatever is accepted lies in the root, not in the team directory, and holds no secret."""
+    """An accepted path is in the root, outside the team directory, and holds no secret."""
     path = start.format(base) + "/".join(parts)
     try:
         place = workspace.resolve(path)
@@ -122,7 +122,7 @@ def test_no_path_leads_out(base: Path, workspace: Workspace, parts: list[str], s
         "/proc/self/root/etc/passwd",
     ],
 )
-def test_what_is_outside_is_refused_by_a_sentence(workspace: Workspace, path: str) -> None:
+def test_a_path_outside_is_refused_with_a_sentence(workspace: Workspace, path: str) -> None:
     with pytest.raises(ToolError, match=r"is outside the workspace /.*/root; only") as refused:
         workspace.resolve(path)
     assert repr(path) in str(refused.value)
@@ -138,7 +138,7 @@ def test_the_team_directory_is_refused(workspace: Workspace, path: str) -> None:
 
 
 def test_another_name_of_the_team_directory_is_refused(tmp_path: Path) -> None:
-    """Where case does not count `.TEAM` is `.team`; a bind mount stands in for that here."""
+    """On a case-insensitive file system `.TEAM` is `.team`; a bind mount simulates that here."""
     (tmp_path / ".team").mkdir()
     workspace = Workspace(tmp_path, hidden=[tmp_path / "elsewhere"])
     (tmp_path / "elsewhere").symlink_to(".team")
@@ -146,8 +146,8 @@ def test_another_name_of_the_team_directory_is_refused(tmp_path: Path) -> None:
         workspace.resolve(".team/file")
 
 
-def test_a_root_in_the_team_directory_is_open(tmp_path: Path) -> None:
-    """A teammate's own working copy stands there; its neighbours stay out of reach."""
+def test_a_root_inside_the_team_directory_is_allowed(tmp_path: Path) -> None:
+    """A teammate's own working copy is there; its neighbours stay out of reach."""
     root = tmp_path / ".team/copies/alice"
     root.mkdir(parents=True)
     workspace = Workspace(root, hidden=[tmp_path / ".team"])
@@ -157,13 +157,13 @@ def test_a_root_in_the_team_directory_is_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["a\0b", "\0", "\ud800"])
-def test_what_no_file_can_be_called_is_refused(workspace: Workspace, path: str) -> None:
+def test_an_impossible_file_name_is_refused(workspace: Workspace, path: str) -> None:
     with pytest.raises(ToolError, match="no file can be called"):
         workspace.resolve(path)
 
 
 @pytest.mark.parametrize("path", ["file", "./file", "folder/../file", "up/root/file"])
-def test_what_is_inside_is_found(base: Path, workspace: Workspace, path: str) -> None:
+def test_a_path_inside_is_found(base: Path, workspace: Workspace, path: str) -> None:
     assert workspace.resolve(path) == base / "root/file"
     assert workspace.shown(workspace.resolve(str(base / "root/file"))) == "file"
 
@@ -178,7 +178,7 @@ def test_a_root_that_is_a_link_is_its_target(tmp_path: Path) -> None:
 
 @pytest.fixture
 def swapped(tmp_path: Path) -> tuple[Workspace, Path]:
-    """A place that was resolved before a command made a link of its folder."""
+    """A path resolved before a command replaced its folder by a link."""
     for folder in ("root/folder", "outside"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "file").write_text(SECRET)
@@ -189,8 +189,8 @@ def swapped(tmp_path: Path) -> tuple[Workspace, Path]:
     return workspace, place
 
 
-def test_a_link_put_there_after_the_look_is_not_followed(swapped: tuple[Workspace, Path]) -> None:
-    """A sandboxed command that runs beside could otherwise lead this process out."""
+def test_a_link_created_after_the_check_is_not_followed(swapped: tuple[Workspace, Path]) -> None:
+    """Otherwise a sandboxed command that runs at the same time could lead this process out."""
     workspace, place = swapped
     with pytest.raises(OSError, match=r"Not a directory|symbolic link"):
         workspace.open(place)
@@ -213,7 +213,7 @@ def test_a_file_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no path goes through a descriptor there")
-def test_what_is_written_goes_into_the_folder_that_was_opened(tmp_path: Path) -> None:
+def test_a_write_goes_into_the_folder_that_was_opened(tmp_path: Path) -> None:
     (tmp_path / "root/folder").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
     workspace = Workspace(tmp_path / "root")
@@ -231,14 +231,14 @@ def test_what_is_written_goes_into_the_folder_that_was_opened(tmp_path: Path) ->
 
 @pytest.fixture
 def with_home(tmp_path: Path) -> Workspace:
-    """A workspace whose team directory holds the home, as in most teams."""
+    """A workspace whose team directory contains the home, as in most teams."""
     (tmp_path / "root/.team").mkdir(parents=True)
     home = tmp_path / "root/.team/homes/ann/home"
     return Workspace(tmp_path / "root", hidden=[tmp_path / "root/.team"], home=home)
 
 
 @pytest.mark.parametrize("start", ["~", "$HOME", "${HOME}", "/home/teammate"])
-def test_the_home_has_the_names_that_commands_call_it_by(with_home: Workspace, start: str) -> None:
+def test_the_home_has_the_names_that_commands_use_for_it(with_home: Workspace, start: str) -> None:
     place = with_home.resolve(f"{start}/deep/file")
     assert place == with_home.root / ".team/homes/ann/home/deep/file"
     assert with_home.shown(place) == "~/deep/file"
@@ -253,7 +253,7 @@ def test_the_home_has_the_names_that_commands_call_it_by(with_home: Workspace, s
 
 
 @pytest.mark.parametrize("path", ["~/..", "~/../../config.json", "$HOME/link/config.json"])
-def test_no_way_leads_from_the_home_into_the_team_directory(
+def test_no_path_leads_from_the_home_into_the_team_directory(
     with_home: Workspace, path: str
 ) -> None:
     home = with_home.resolve("~")
@@ -264,17 +264,17 @@ def test_no_way_leads_from_the_home_into_the_team_directory(
 
 
 @pytest.mark.parametrize("path", ["~x/a", "$HOMEx/a", "a/~/b", "$USER/a"])
-def test_other_names_are_of_the_workspace(with_home: Workspace, path: str) -> None:
+def test_other_names_belong_to_the_workspace(with_home: Workspace, path: str) -> None:
     assert with_home.resolve(path) == with_home.root / path
 
 
-def test_a_folder_that_is_called_like_the_home_is_told_apart(with_home: Workspace) -> None:
+def test_a_folder_named_like_the_home_is_distinguished_from_it(with_home: Workspace) -> None:
     place = with_home.resolve("./~/a")
     assert place == with_home.root / "~/a"
     assert with_home.resolve(with_home.shown(place)) == place
 
 
-def test_what_is_outside_of_both_is_refused(with_home: Workspace) -> None:
+def test_a_path_outside_of_both_is_refused(with_home: Workspace) -> None:
     why = r"is outside the workspace .*; only what is in it and in your home ~ can be used"
     with pytest.raises(ToolError, match=why):
         with_home.resolve("/etc/passwd")

@@ -20,10 +20,10 @@ STEP = re.compile(r"(?:did|through) (\d+)\b")
 
 
 class Tight(Player):
-    """Answers by a function; nothing that is longer than the context.
+    """Answers by a function, and refuses requests longer than the context.
 
     Attributes:
-        refused: how many tokens each request had that was too long.
+        refused: the tokens of each request that was too long.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Tight(Player):
         self._tells = tells
 
     async def reply(self, ask: Ask) -> Reply:
-        """Answer, or refuse what is too long."""
+        """Answer, or refuse a request that is too long."""
         tokens = tokens_of(ask)
         if tokens > self._context_tokens:
             self.refused.append(tokens)
@@ -56,31 +56,30 @@ class Tight(Player):
 
     @property
     def summaries(self) -> list[Ask]:
-        """The requests that demanded a summary."""
+        """Return the requests that demanded a summary."""
         return [ask for ask in self.asked if demands(ask)]
 
 
 class Big(Do):
-    """Gives long results."""
+    """Returns long results."""
 
     async def call(self, arguments: Nothing, key: str) -> str:
-        """Do it."""
         done = await super().call(arguments, key)
         return done + " " + "x" * OUTPUT_BYTES
 
 
 def tokens_of(ask: Ask) -> int:
-    """The tokens of a request, as the strict server reckons them."""
+    """Return the tokens of a request, counted like the strict server."""
     return prompt_tokens({"tools": ask.tools, "system": ask.system, "messages": ask.messages})
 
 
 def demands(ask: Ask) -> bool:
-    """Whether a request demands a summary."""
+    """Return whether a request demands a summary."""
     return bool(ask.messages[-1]["content"][-1] == {"type": "text", "text": DEMAND})
 
 
 def words(ask: Ask) -> str:
-    """All text of a request's messages, results included."""
+    """Return all text of a request's messages, including results."""
     parts: list[dict[str, Any]] = []
     for message in ask.messages:
         for block in message["content"]:
@@ -89,7 +88,7 @@ def words(ask: Ask) -> str:
 
 
 def steps(last: int) -> Callable[[Ask], Answer]:
-    """Do steps from 1 to the last, by what the conversation tells of those done, and no more."""
+    """Take steps from 1 to the last, continuing after those that the conversation mentions."""
 
     def answer(ask: Ask) -> Answer:
         done = max((int(number) for number in STEP.findall(words(ask))), default=0)
@@ -103,5 +102,5 @@ def steps(last: int) -> Callable[[Ask], Answer]:
 
 
 def mail(*contents: str) -> list[Message]:
-    """Mail of the lead's to alice."""
+    """Return mail from the lead to alice."""
     return [Message(sender="lead", to="alice", content=content) for content in contents]
