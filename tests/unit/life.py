@@ -1,4 +1,4 @@
-"""One teammate's loop with real files and a model that says what a test gives it."""
+"""One teammate's loop with real files and a model that plays the answers of a test."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ from tests.waiting import until
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
-    """How a call ended, and all it wrote."""
+    """The exit status of a call, and its whole output."""
 
     status: int
     out: str
@@ -70,14 +70,14 @@ class Called:
 
 
 class Stream(io.TextIOWrapper):
-    """What a command writes to: no terminal, and a text afterwards."""
+    """An output stream of a command: not a terminal, with its text available afterwards."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(io.BytesIO(), encoding="utf-8", **options)
 
     @property
     def text(self) -> str:
-        """All that was written."""
+        """The whole output."""
         self.flush()
         written = self.buffer
         assert isinstance(written, io.BytesIO)
@@ -85,7 +85,7 @@ class Stream(io.TextIOWrapper):
 
 
 def call(paths: TeamPaths | None, *argv: str, out: Stream | None = None) -> Called:
-    """Run a command for a team, or where there is none for the folder that this process is in."""
+    """Run a command for a team, or without a team for the current folder."""
     which = [] if paths is None else ["--team-dir", str(paths.root)]
     out, err = out or Stream(), Stream()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
@@ -96,7 +96,7 @@ def call(paths: TeamPaths | None, *argv: str, out: Stream | None = None) -> Call
 
 
 def as_record(fields: dict[str, Any]) -> Record:
-    """Return the record that a line with these fields holds."""
+    """Return the record in a line with these fields."""
     record = decode(json.dumps(fields).encode())
     assert record is not None
     return record
@@ -109,7 +109,7 @@ NEVER_SECONDS = 3600.0
 
 
 def quiet_pulse() -> HeartbeatSender:
-    """A pulse that nobody feels."""
+    """Return a heartbeat sender whose beats have no receiver."""
     return HeartbeatSender(Heartbeat(), every_seconds=NEVER_SECONDS)
 
 
@@ -126,7 +126,7 @@ def body_of(ask: Ask) -> dict[str, Any]:
 
 
 def replied(answer: Answer, ask: Ask | None = None) -> Reply:
-    """Turn a strict server's answer into what a model gives, with thinking bound to a request."""
+    """Turn a strict server's answer into a model's reply, with thinking bound to a request."""
     body = {"messages": []} if ask is None else body_of(ask)
     message = answer.message(model=MODEL, usage={}, body=body)
     usage = Usage(input_tokens=10, cache_read_tokens=20, cache_write_tokens=30, output_tokens=4)
@@ -150,7 +150,7 @@ class Judge:
         check_create(body_of(ask), VERSION, TERMS, self._issued)
 
     def remember(self, reply: Reply) -> None:
-        """Take note of what was answered."""
+        """Record the thinking of a reply as issued."""
         self._issued.remember({"content": reply.content, "stop_reason": reply.stop_reason})
 
 
@@ -167,7 +167,7 @@ class Player:
     """A model that plays its turns in order, then has nothing to say.
 
     Attributes:
-        asked: copies of the requests, each of them one that the service would take.
+        asked: copies of the requests, each of them valid for the service.
     """
 
     def __init__(self, *plays: Play, judge: Judge | None = None) -> None:
@@ -187,14 +187,14 @@ class Player:
         return reply
 
     def last(self, number: int = -1) -> list[dict[str, Any]]:
-        """The blocks of the last user message of one request."""
+        """Return the blocks of the last user message of one request."""
         message = self.asked[number].messages[-1]
         assert message["role"] == "user"
         return list(message["content"])
 
 
 def enrol(paths: TeamPaths, **members: Status) -> None:
-    """Make a team directory whose roster holds these."""
+    """Make a team directory whose roster has these members."""
     paths.create()
     for name, status in members.items():
         member = Member(name=name, agent_id=f"{name}@default", role="tester", status=status)
@@ -206,13 +206,13 @@ def _with(member: Member, team: Team) -> Team:
 
 
 class Nothing(Input):
-    """Nothing is given but a word to tell calls apart."""
+    """A word that tells calls apart."""
 
     word: str = ""
 
 
 class Do(Tool[Nothing]):
-    """Does what a test wants to happen during a call."""
+    """Runs an action of the test during each call."""
 
     name: ClassVar[str] = "do"
     description: ClassVar[str] = "Do it."
@@ -223,7 +223,7 @@ class Do(Tool[Nothing]):
         self._action = action
 
     async def call(self, arguments: Nothing, _key: str) -> str:
-        """Do it."""
+        """Run the action."""
         if self._action is not None:
             await self._action(arguments.word)
         self.done.append(arguments.word)
@@ -231,7 +231,7 @@ class Do(Tool[Nothing]):
 
 
 class Life:
-    """Alice's life, from mail to mail; `again` is her next process."""
+    """Alice's life, from mail to mail; each `lived` is a new process."""
 
     def __init__(
         self,
@@ -271,7 +271,7 @@ class Life:
         self._task: asyncio.Task[None] | None = None
 
     def plans(self, conversation: Conversation) -> Plans:
-        """Her plans; whether she works by plan, the roster tells."""
+        """Return her plans; the roster says whether she works by plan."""
         return Plans(
             name="alice",
             conversation=conversation,
@@ -280,7 +280,7 @@ class Life:
         )
 
     def conversation(self) -> Conversation:
-        """The conversation as it stands on disk."""
+        """Return the conversation as it is on disk."""
         return Conversation(Transcript(self.paths.transcript("alice"), durable=False))
 
     def send(self, text: str, **more: Any) -> Message:
@@ -291,18 +291,18 @@ class Life:
         return message
 
     def hang_up(self) -> None:
-        """Be gone, as a supervisor that was killed."""
+        """Close the supervisor's end, as when it was killed."""
         assert self.bell is not None
         os.dup2(self.bell[0], self.bell[1], inheritable=False)
 
     def interrupt(self, text: str = "") -> Message:
-        """Break off her turn, as the supervisor does for a person."""
+        """Interrupt her turn, as the supervisor does for a person."""
         message = self.send(text, type=INTERRUPT_TYPE)
         self.signal()
         return message
 
     def signal(self) -> None:
-        """Send her the signal of an interrupt, which alone says nothing."""
+        """Send her the signal of an interrupt, without mail."""
         self._loop.interrupt()
 
     def ring(self) -> None:
@@ -312,18 +312,18 @@ class Life:
 
     @property
     def states(self) -> list[str]:
-        """What she has reported, oldest first."""
+        """The statuses that she has reported, oldest first."""
         said = Mailbox(self.paths, TEAMD, durable=False).peek()
         return [m.content for m in said if m.type == STATE_TYPE]
 
     @property
     def lead(self) -> list[str]:
-        """What the lead was told."""
+        """The texts of the lead's mail."""
         return [message.content for message in self.post.mailbox("lead").peek()]
 
     @asynccontextmanager
     async def made(self) -> AsyncIterator[Loop]:
-        """Make her loop for the length of a block; it does not run by itself."""
+        """Create her loop for the length of a block without running it."""
         self.bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         journal = Journal(self.paths.log("alice"), "alice")
         self.slots, self._slots = socket.socketpair(socket.AF_UNIX, CHANNEL)
@@ -351,21 +351,21 @@ class Life:
                 await asyncio.wait([self._task])
 
     async def rests(self, status: str = "idle", *, calls: int) -> None:
-        """Wait until she has asked so often and then come to rest."""
+        """Wait until she has made `calls` requests and has come to rest."""
 
         def rested() -> bool:
             assert self._task is not None
             if self._task.done():
                 self._task.result()
             rests = len(self.model.asked) >= calls and self.states[-1:] == [status]
-            # What she reported last may be of before she asked.
+            # Her last report may be older than her last request.
             return rests and not (status == "idle" and self.conversation().owes_reply)
 
         await until(rested, what=f"{status} after {calls} calls")
         assert len(self.model.asked) == calls
 
     def live(self, *, calls: int, status: str = "idle") -> None:
-        """Let her live until she rests."""
+        """Run her until she rests."""
 
         async def life() -> None:
             async with self.lived():

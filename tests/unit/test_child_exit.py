@@ -1,4 +1,4 @@
-"""Why a child ended: the exit code decides whether it is begun again, and how soon."""
+"""The end of a child: its exit code decides whether and when it is restarted."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ FULL, FOREIGN = OSError(errno.ENOSPC, "no space"), OSError(errno.EBADF, "bad des
     [
         (StoreError("x"), ChildExit.IO, "a file could not be read or written"),
         (UnknownTeam("x", []), ChildExit.SETTINGS, "refused"),
-        (FULL, ChildExit.IO, "crashed"),  # by the machine: it counts as no crash of the child
+        (FULL, ChildExit.IO, "crashed"),  # caused by the machine, so it does not count as a crash
         (MemoryError(), ChildExit.IO, "crashed"),
         (FOREIGN, ChildExit.CRASHED, "crashed"),
         (ValueError("x"), ChildExit.CRASHED, "crashed"),
     ],
 )
-def test_a_code_tells_whose_fault_it_was_and_the_log_why(
+def test_a_code_gives_the_kind_of_failure_and_the_log_the_reason(
     tmp_path: Path, error: Exception, code: ChildExit, event: str
 ) -> None:
     with closing(Journal(tmp_path / "a.log", "a")) as journal:

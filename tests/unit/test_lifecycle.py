@@ -12,7 +12,10 @@ ASLEEP = {State.ABSENT, State.WAITING}
 WANTED = {State.RUNNING, State.STUCK}
 ALIVE = WANTED | {State.STOPPING, State.KILLED}
 ENDINGS = {LifeEvent.CRASHED, LifeEvent.HOPELESS}
-LEAVING = (State.STOPPING, State.KILLED)  # in this order: workers must find the same tests
+LEAVING = (
+    State.STOPPING,
+    State.KILLED,
+)  # in this order: pytest workers must collect the same tests
 
 
 def run(state: State, *events: LifeEvent) -> list[Step]:
@@ -29,8 +32,8 @@ def test_every_event_has_an_answer_in_every_state() -> None:
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(State, LifeEvent)))
-def test_a_cell_keeps_the_books(state: State, event: LifeEvent) -> None:
-    """One process at most; none is forgotten; what was asked for is answered."""
+def test_each_cell_keeps_the_invariants(state: State, event: LifeEvent) -> None:
+    """At most one process; none is forgotten; every request is answered."""
     step = TABLE[state, event]
     after, action = step.state, step.action
     due = state is State.WAITING and event is LifeEvent.DUE
@@ -59,8 +62,8 @@ def test_a_cell_keeps_the_books(state: State, event: LifeEvent) -> None:
 
 
 @pytest.mark.parametrize("state", State)
-def test_whoever_is_not_wanted_is_gone_in_the_end(state: State) -> None:
-    """However it hangs: overdue means killed, killed again, and settled when it has ended."""
+def test_an_unwanted_teammate_ends_in_any_state(state: State) -> None:
+    """Even if it hangs: when overdue it is killed, killed again, and settled after its end."""
     steps = run(state, LifeEvent.UNWANTED, LifeEvent.DUE, LifeEvent.DUE, LifeEvent.CRASHED)
     assert steps[-1].state is State.ABSENT
     assert Action.SETTLE in {step.action for step in steps}
@@ -68,18 +71,18 @@ def test_whoever_is_not_wanted_is_gone_in_the_end(state: State) -> None:
 
 
 @pytest.mark.parametrize("state", LEAVING)
-def test_whoever_is_on_the_way_out_is_not_called_back(state: State) -> None:
-    """A second process under the name of one that still ends would take its mail."""
+def test_a_leaving_teammate_is_not_called_back(state: State) -> None:
+    """A second process of the same name would take the mail of the ending one."""
     assert run(state, LifeEvent.WANTED) == [Step(state, Action.NOTHING)]
 
 
 @pytest.mark.parametrize("state", LEAVING)
-def test_whoever_hibernates_just_when_it_is_to_end_has_ended(state: State) -> None:
+def test_a_leaving_teammate_that_hibernates_has_ended(state: State) -> None:
     assert run(state, LifeEvent.HIBERNATED) == [Step(State.ABSENT, Action.SETTLE)]
 
 
-def test_who_is_stuck_is_told_of_once_and_comes_back_either_way() -> None:
-    """By itself, or killed where settings want that: as after every crash."""
+def test_a_stuck_teammate_is_reported_once_and_returns_either_way() -> None:
+    """Without help, or killed if the settings say so and restarted as after a crash."""
     steps = run(State.RUNNING, LifeEvent.SILENT, LifeEvent.SILENT, LifeEvent.HEARD, LifeEvent.HEARD)
     assert [step.action for step in steps] == [
         Action.REPORT,
@@ -98,8 +101,8 @@ def test_who_is_stuck_is_told_of_once_and_comes_back_either_way() -> None:
 
 @pytest.mark.parametrize("event", [LifeEvent.SILENT, LifeEvent.HEARD])
 @pytest.mark.parametrize("state", [State.STOPPING, State.KILLED])
-def test_silence_means_nothing_on_the_way_out(state: State, event: LifeEvent) -> None:
-    """Its end has a deadline already."""
+def test_silence_is_ignored_while_a_teammate_is_leaving(state: State, event: LifeEvent) -> None:
+    """Its end already has a deadline."""
     assert run(state, event) == [Step(state, Action.NOTHING)]
 
 

@@ -1,4 +1,4 @@
-"""Why a reply stopped, and what the loop does about it."""
+"""The stop reasons of replies, and the reaction of the loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DO = ("do", {"word": "x"})
 
 
 def lived(folder: Path, *plays: Answer, calls: int) -> Life:
-    """Live through one wake; every request is one that the service takes."""
+    """Run one wake; every request is checked by the strict server."""
     life = Life(folder, *plays)
     life.send("work")
     life.live(calls=calls)
@@ -32,18 +32,18 @@ def test_a_reply_without_calls_ends_the_turn(tmp_path: Path, reason: str) -> Non
 
 
 def test_a_stop_for_tools_without_any_call_ends_the_turn(tmp_path: Path) -> None:
-    """Nothing can be answered, and asking again would ask the same."""
+    """There is no call to answer, and another request would be the same."""
     lived(tmp_path, say("I will call one.", stop_reason="tool_use"), calls=1)
 
 
-def test_a_reply_that_was_cut_off_goes_on(tmp_path: Path) -> None:
+def test_a_reply_that_was_cut_off_is_continued(tmp_path: Path) -> None:
     half = say("The first half", stop_reason="max_tokens")
     life = lived(tmp_path, half, say("the rest"), calls=2)
     assert life.model.last() == [{"type": "text", "text": CUT_OFF_REPLY}]
 
 
-def test_a_reply_that_filled_the_context_goes_on_after_a_summary(tmp_path: Path) -> None:
-    """The next request would be as full, and every reply be cut off in the same place."""
+def test_a_reply_that_filled_the_context_is_continued_after_a_summary(tmp_path: Path) -> None:
+    """The next request would be as full, and each reply would be cut off in the same place."""
     cut = say("The first half", calls=[DO], stop_reason=FULL)
     life = lived(tmp_path, cut, say("I had begun."), say("the rest"), calls=3)
     assert life.do.done == []
@@ -52,8 +52,8 @@ def test_a_reply_that_filled_the_context_goes_on_after_a_summary(tmp_path: Path)
     assert "work" in block["text"]
 
 
-def test_a_context_that_is_full_is_known_to_the_next_process(tmp_path: Path) -> None:
-    """Killed before it had drawn the consequence, it does not ask for more of the same."""
+def test_a_full_context_is_known_to_the_next_process(tmp_path: Path) -> None:
+    """It was killed before it reacted; the next process must not repeat the request."""
     life = Life(tmp_path, say("I had begun."))
     talk = life.conversation()
     talk.open(Opened(system="You are 'alice', role: tester."))
@@ -64,8 +64,8 @@ def test_a_context_that_is_full_is_known_to_the_next_process(tmp_path: Path) -> 
     assert "I had begun." in life.model.last()[0]["text"]
 
 
-def test_a_context_that_stays_full_pauses_and_is_told_once(tmp_path: Path) -> None:
-    """Asking again and again would fill it fifty times over; mail is another try."""
+def test_a_context_that_stays_full_causes_a_pause_and_one_report(tmp_path: Path) -> None:
+    """Repeated requests would fill it fifty times over; mail allows another try."""
     full = say("The first half", stop_reason=FULL)
     life = Life(tmp_path, *[full] * 9, say("It fits now."))
     life.send("work")
@@ -84,8 +84,8 @@ def test_a_context_that_stays_full_pauses_and_is_told_once(tmp_path: Path) -> No
     assert told.endswith("begin anew with `teamctl spawn alice … --fresh`")
 
 
-def test_a_call_of_a_reply_that_was_cut_off_is_answered_and_does_not_run(tmp_path: Path) -> None:
-    """It may be half a command: `rm -rf /tmp/x` is `rm -rf /` on the way."""
+def test_a_call_in_a_reply_that_was_cut_off_is_answered_and_does_not_run(tmp_path: Path) -> None:
+    """It may be half a command: a cut `rm -rf /tmp/x` may be `rm -rf /`."""
     life = lived(tmp_path, use(DO, ("do", {}), stop_reason="max_tokens"), say("Again."), calls=2)
     assert life.do.done == []
     answers = [block["content"][0]["text"] for block in life.model.last()]
@@ -93,21 +93,21 @@ def test_a_call_of_a_reply_that_was_cut_off_is_answered_and_does_not_run(tmp_pat
     assert all(block["is_error"] for block in life.model.last())
 
 
-def test_thinking_that_took_all_the_room_is_left_out(tmp_path: Path) -> None:
-    """The service takes no turn that ends in thinking."""
+def test_thinking_that_used_the_whole_reply_is_left_out(tmp_path: Path) -> None:
+    """The service accepts no turn that ends in thinking."""
     answer = say(thinking="Hm, let me see", stop_reason="max_tokens")
     life = lived(tmp_path, answer, say("Done."), calls=2)
     assert [message["role"] for message in life.model.asked[1].messages] == ["user"]
 
 
-def test_a_paused_turn_is_continued_with_what_was_said(tmp_path: Path) -> None:
+def test_a_paused_turn_is_continued_with_its_text(tmp_path: Path) -> None:
     life = lived(tmp_path, say("Searching", stop_reason="pause_turn"), say("Found."), calls=2)
     last = life.model.asked[1].messages[-1]
     assert last == {"role": "assistant", "content": [{"type": "text", "text": "Searching"}]}
 
 
-def test_a_refusal_ends_the_turn_is_left_out_and_told(tmp_path: Path) -> None:
-    """It comes with HTTP 200; nobody would know why nothing happens."""
+def test_a_refusal_ends_the_turn_is_left_out_and_reported(tmp_path: Path) -> None:
+    """It comes with HTTP 200; without a report the silence would be unexplained."""
     life = lived(tmp_path, decline("I cannot"), calls=1)
     (told,) = life.lead
     assert "the model of alice refused" in told
@@ -126,7 +126,7 @@ def test_a_refusal_after_results_keeps_them(tmp_path: Path) -> None:
 
 
 def test_an_empty_reply_ends_the_turn(tmp_path: Path) -> None:
-    """The service says nothing after results at times, and takes no empty turn back."""
+    """The service sometimes says nothing after results, and accepts no empty turn back."""
     life = lived(tmp_path, use(DO), say(), calls=2)
     life.send("go on")
     life.live(calls=3)
@@ -137,7 +137,7 @@ def test_an_empty_reply_ends_the_turn(tmp_path: Path) -> None:
     ]
 
 
-def test_the_final_text_is_noted_with_the_outcome(tmp_path: Path) -> None:
+def test_the_final_text_is_recorded_with_the_outcome(tmp_path: Path) -> None:
     """`spawn --wait` prints it."""
     life = lived(tmp_path, use(DO), say("All is well."), calls=2)
     lines = life.paths.transcript("alice").read_text().splitlines()

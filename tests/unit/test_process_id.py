@@ -1,4 +1,4 @@
-"""A process is its pid and when it started."""
+"""A process is identified by its pid and its start time."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def test_a_process_knows_itself() -> None:
     assert Identity.of(os.getpid()) == me
 
 
-def test_whoever_is_forked_is_another_process() -> None:
-    """What is kept of the process above is no longer right, and a wrong one would look dead."""
+def test_a_forked_process_is_another_process() -> None:
+    """The cached identity of the parent would be wrong, and a wrong one would look dead."""
     Identity.own()
     with forked(lambda: print(Identity.own() == Identity.of(os.getpid()))) as process:  # noqa: T201
         assert process.stdout.readline() == "True\n"
@@ -42,7 +42,7 @@ def test_a_signal_reaches_its_process() -> None:
         assert not found.signal(signal.SIGTERM)
 
 
-def test_who_only_waits_to_be_reaped_is_gone() -> None:
+def test_a_zombie_counts_as_gone() -> None:
     """Its pid is still taken, and `kill(pid, 0)` would say that it lives."""
     with child(WAITS) as process:
         found = Identity.of(process.pid)
@@ -55,7 +55,7 @@ def test_who_only_waits_to_be_reaped_is_gone() -> None:
 
 
 def test_a_later_process_with_the_same_pid_is_another_one() -> None:
-    """It may be anybody's; a signal meant for a dead teammate must not hit it."""
+    """The pid may belong to any process; a signal for a dead teammate must not hit it."""
     with child(WAITS) as process:
         found = Identity.of(process.pid)
         assert found is not None
@@ -69,15 +69,15 @@ def test_a_later_process_with_the_same_pid_is_another_one() -> None:
 
 
 @pytest.mark.parametrize("pid", [0, -1, 2**31, 10**30])
-def test_an_impossible_pid_is_nobody(pid: int) -> None:
-    """Files name pids, and files can be edited; to `kill`, -1 means everybody."""
+def test_an_impossible_pid_is_no_process(pid: int) -> None:
+    """Files contain pids, and files can be edited; to `kill`, -1 means all processes."""
     nobody = Identity(pid=pid, started=1.0)
     assert Identity.of(pid) is None
     assert not nobody.alive
     assert not nobody.signal(signal.SIGCONT)
 
 
-def test_a_program_may_be_called_anything(tmp_path: Path) -> None:
+def test_a_program_may_have_any_name(tmp_path: Path) -> None:
     """`/proc/PID/stat` holds the program's name unescaped, in the middle of its fields."""
     sleep = shutil.which("sleep")
     assert sleep is not None
@@ -94,8 +94,8 @@ def test_a_program_may_be_called_anything(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_who_has_gone_since_it_was_looked_for_is_not_at_work() -> None:
-    """A start right behind a kill was refused, in the moment in which the killed one was gone."""
+def test_a_process_that_has_ended_meanwhile_is_not_at_work() -> None:
+    """Otherwise a start right after a kill is refused while the killed process disappears."""
     assert Identity.own().at_work
     gone = replace(Identity.own(), started=1.0)
     assert not gone.ending

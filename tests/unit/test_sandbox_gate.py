@@ -7,9 +7,9 @@ import pytest
 from teamd.programs.sandboxed import Gate
 
 
-@pytest.mark.timeout(20)  # it would take a minute
-def test_nothing_is_waited_for_once_bubblewrap_is_gone() -> None:
-    """What it began may outlive it with its end of the socket, and say nothing more."""
+@pytest.mark.timeout(20)  # otherwise it takes a minute
+def test_the_gate_does_not_wait_after_bubblewrap_has_ended() -> None:
+    """A child of bubblewrap may survive with its end of the socket, and stay silent."""
     gate = Gate()
     outlives = gate.theirs.dup()
     with outlives, pytest.raises(TimeoutError):
@@ -17,7 +17,7 @@ def test_nothing_is_waited_for_once_bubblewrap_is_gone() -> None:
     gate.close()
 
 
-def test_what_bubblewrap_said_before_it_ended_counts() -> None:
+def test_messages_of_bubblewrap_before_its_end_count() -> None:
     gate = Gate()
     with gate.theirs.dup() as theirs:
         theirs.send(b'{"child-pid": 7}\nready\n')
@@ -26,7 +26,7 @@ def test_what_bubblewrap_said_before_it_ended_counts() -> None:
     gate.close()
 
 
-def test_a_sandbox_that_ends_before_it_is_made_is_no_sandbox() -> None:
+def test_a_sandbox_that_ends_too_early_is_an_error() -> None:
     gate = Gate()
     with pytest.raises(OSError, match="the sandbox could not be made"):
         gate.first(lambda: True)

@@ -1,4 +1,4 @@
-"""The parts of the sandbox that need no process: places, programs, git's settings, words."""
+"""The parts of the sandbox that need no process: paths, programs, git's settings, texts."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def program(folder: Path, name: str = "bwrap") -> Path:
     return folder / name
 
 
-def test_no_program_is_taken_from_where_agents_write(
+def test_no_program_is_taken_from_a_folder_that_agents_can_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A virtual environment in the workspace is on the PATH of whoever starts teamd there."""
+    """If teamd is started in a virtual environment of the workspace, that is on its PATH."""
     workspace = tmp_path / "workspace"
     program(workspace / ".venv/bin")
     mine = program(tmp_path / "bin")
@@ -62,7 +62,7 @@ def test_no_program_is_taken_from_where_agents_write(
     assert find_program("no-such-program") is None
 
 
-def test_a_place_is_found_as_it_stands(tmp_path: Path) -> None:
+def test_a_protected_path_is_found_with_its_state(tmp_path: Path) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/b/file").touch()
     (tmp_path / "a/link").symlink_to("b")
@@ -71,7 +71,7 @@ def test_a_place_is_found_as_it_stands(tmp_path: Path) -> None:
     }
     states = {str(path.relative_to(tmp_path)): place.state for path, place in found.items()}
     assert states == {
-        "a/b": PathState.FOLDER,  # where the link leads
+        "a/b": PathState.FOLDER,  # the target of the link
         "a/b/file": PathState.FILE,
         "a/link": PathState.LINK,
         "a/x": PathState.MISSING,
@@ -79,8 +79,8 @@ def test_a_place_is_found_as_it_stands(tmp_path: Path) -> None:
     assert found[tmp_path / "a/b/file"].above == (tmp_path / "a", tmp_path / "a/b")
 
 
-def test_every_link_that_a_place_leads_through_is_one(tmp_path: Path) -> None:
-    """Else a command would turn the second link of two, and the first one leads to its text."""
+def test_every_link_on_the_way_to_a_path_is_protected(tmp_path: Path) -> None:
+    """Otherwise a command could redirect the second of two links, and the first leads there."""
     (tmp_path / "real/deep").mkdir(parents=True)
     (tmp_path / "docs").symlink_to(tmp_path / "real")
     (tmp_path / "real/latest").symlink_to("../docs/deep/./")
@@ -123,7 +123,7 @@ def test_as_many_links_are_followed_as_the_kernel_does(tmp_path: Path) -> None:
         ("[core]\n\thooksPath = .\n\thooksPath = /etc/hooks\n\thooksPath =\n", []),
     ],
 )
-def test_what_the_settings_of_git_name_is_found(
+def test_paths_named_in_git_settings_are_found(
     content: str, named: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / ".git").mkdir()
@@ -131,10 +131,10 @@ def test_what_the_settings_of_git_name_is_found(
     assert [name for name, _ in named_by_settings(tmp_path, tmp_path / ".git")] == named
 
 
-def test_settings_that_include_others_are_followed(
+def test_included_git_settings_are_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of the person's as well, and however often they include each other."""
+    """Also the person's own, and even if they include each other."""
     workspace = tmp_path / "workspace"
     (workspace / ".git").mkdir(parents=True)
     (tmp_path / ".gitconfig").write_text("[core]\nhooksPath = .githooks.d\n")
@@ -146,7 +146,7 @@ def test_settings_that_include_others_are_followed(
 
 
 @pytest.mark.parametrize("name", ["XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL"])
-def test_the_person_s_settings_are_where_the_environment_says(
+def test_the_person_s_git_settings_are_found_by_the_environment(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace, settings = tmp_path / "workspace", tmp_path / "own/git/config"
@@ -157,7 +157,7 @@ def test_the_person_s_settings_are_where_the_environment_says(
 
 
 @given(content=st.text(st.sampled_from('[]"\\=;#\n\t corehksPatinlud.~/'), max_size=200))
-def test_no_settings_of_git_are_too_odd(
+def test_any_git_settings_give_only_paths_in_the_workspace(
     content: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     workspace = tmp_path_factory.mktemp("odd")
@@ -168,7 +168,7 @@ def test_no_settings_of_git_are_too_odd(
         assert ".." not in Path(name).parts
 
 
-def test_this_program_itself_is_protected_where_it_lies_in_the_workspace(tmp_path: Path) -> None:
+def test_this_program_is_protected_if_it_is_in_the_workspace(tmp_path: Path) -> None:
     """Parts of it run outside the sandbox, with the person's rights."""
     project = Path(teamd.__file__).resolve().parents[1]
     policy = build_policy(TeamPaths(tmp_path / ".team"), "ann", ToolSettings(), workspace=project)
@@ -177,10 +177,10 @@ def test_this_program_itself_is_protected_where_it_lies_in_the_workspace(tmp_pat
     assert other.protected == ()
 
 
-def test_no_folder_on_the_path_opens_the_home_or_the_project(
+def test_no_folder_on_the_path_exposes_the_home_or_the_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A PATH may hold `.` by another name, or the folder of all projects."""
+    """A PATH may contain `.` by another name, or the folder of all projects."""
     home, workspace = tmp_path / "home", tmp_path / "projects/mine"
     (home / "bin").mkdir(parents=True)
     workspace.mkdir(parents=True)
@@ -195,10 +195,10 @@ def test_no_folder_on_the_path_opens_the_home_or_the_project(
     assert [path for path in mounted if path in map(str, folders)] == [str(home / "bin")]
 
 
-def test_nothing_is_shown_where_a_command_could_lead_a_path_elsewhere(
+def test_a_path_that_a_command_could_redirect_is_not_mounted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a link in the workspace, or an environment that it makes in its own home."""
+    """For example by a link in the workspace, or by an environment in its own home."""
     home, workspace, team = tmp_path / "home", tmp_path / "work", tmp_path / "team"
     mine = home / "python/bin"
     for folder in (mine, home / "secret", workspace / ".venv/bin", team / "homes/ann/env/bin"):
@@ -220,7 +220,7 @@ def test_nothing_is_shown_where_a_command_could_lead_a_path_elsewhere(
     assert shown == {str(mine), str(mine.parent / "pyvenv.cfg")}
 
 
-def test_what_is_shown_with_a_folder_is_not_mounted_once_more(
+def test_a_folder_inside_a_mounted_one_is_not_mounted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shims, versions, elsewhere = (tmp_path / name for name in ("shims", "versions", "elsewhere"))
@@ -232,16 +232,16 @@ def test_what_is_shown_with_a_folder_is_not_mounted_once_more(
     team = TeamPaths(tmp_path / "team")
     policy = build_policy(team, "ann", ToolSettings(env=("PATH",)), workspace=tmp_path / "work")
     shown = Readable.find(policy).folders
-    assert str(versions) in shown  # it stands beside the shims
+    assert str(versions) in shown  # it is beside the shims
     assert str(inner) not in shown
-    assert str(linked) not in shown  # nothing can be mounted there: it leads elsewhere
+    assert str(linked) not in shown  # a mount point cannot be below a link
     assert str(elsewhere / "bin") in shown
 
 
-def test_what_a_link_leads_to_may_show_what_was_named_by_another(
+def test_a_linked_folder_may_contain_the_target_of_another_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing can be mounted at a link, whichever folder of the PATH shows it."""
+    """A link cannot be a mount point, whichever folder of the PATH contains it."""
     (tmp_path / "real/deep/a/bin").mkdir(parents=True)
     (tmp_path / "shims").mkdir()
     (tmp_path / "real/one").symlink_to("deep/a")
@@ -256,10 +256,10 @@ def test_what_a_link_leads_to_may_show_what_was_named_by_another(
     assert not [folder for folder in shown if folder.startswith(f"{tmp_path}/real/")]
 
 
-def test_a_detour_on_the_path_is_taken_out_of_it(
+def test_a_path_entry_with_dot_dot_is_resolved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing can be mounted at one; where a command could lead it, nothing is shown."""
+    """It cannot be a mount point; if a command could redirect it, it is not mounted."""
     workspace = tmp_path / "work"
     for folder in ("a/b", "a/c", "work"):
         (tmp_path / folder).mkdir(parents=True)
@@ -275,7 +275,7 @@ def test_a_detour_on_the_path_is_taken_out_of_it(
     assert Readable.find(policy).folders == (f"{tmp_path}/a",)
 
 
-def test_a_link_to_below_itself_is_not_followed_for_ever(
+def test_a_link_to_below_itself_is_not_followed_endlessly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "env/bin").mkdir(parents=True)
@@ -291,8 +291,8 @@ def test_a_link_to_below_itself_is_not_followed_for_ever(
     assert f"{tmp_path}/env" in Readable.find(below).folders
 
 
-def test_a_way_of_too_many_links_may_lead_anywhere(tmp_path: Path) -> None:
-    """Whoever follows more of them than the kernel would show what stands behind."""
+def test_a_chain_of_too_many_links_may_lead_anywhere(tmp_path: Path) -> None:
+    """Following more links than the kernel does would reveal other files."""
     (tmp_path / "0").mkdir()
     for number in range(1, 50):
         (tmp_path / f"{number}").symlink_to(f"{number - 1}")
@@ -300,7 +300,7 @@ def test_a_way_of_too_many_links_may_lead_anywhere(tmp_path: Path) -> None:
     assert leads_through(tmp_path / "41", [tmp_path / "elsewhere"])
 
 
-def test_what_is_protected_is_so_with_all_that_is_in_it(tmp_path: Path) -> None:
+def test_a_protected_path_includes_all_of_its_content(tmp_path: Path) -> None:
     places = find_protected_paths(tmp_path, protected_names(tmp_path, ["deploy"], may_init=False))
     stays = [".git/hooks/pre-push", ".GIT/config", ".vscode/a/b", "team.toml", "deploy/x"]
     assert all(is_protected(tmp_path / name, places) for name in [*stays, "Agents.md"])
@@ -308,7 +308,7 @@ def test_what_is_protected_is_so_with_all_that_is_in_it(tmp_path: Path) -> None:
     assert not any(is_protected(tmp_path / name, places) for name in free)
 
 
-def test_in_a_copy_only_the_repository_is_protected(tmp_path: Path) -> None:
+def test_in_a_working_copy_only_the_repository_is_protected(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     names = protected_names(tmp_path, may_init=False, owns_tree=True)
     assert {".git/hooks", ".git/config", ".git/info/attributes"} <= set(names)
@@ -332,12 +332,12 @@ def test_instructions_may_be_allowed_and_hooks_may_not(tmp_path: Path) -> None:
         ("[core]\n\tbare = false \\\n\tfsmonitor = evil\n", "[core]\n"),
     ],
 )
-def test_git_settings_that_run_something_are_left_out(content: str, kept: str) -> None:
+def test_git_settings_that_run_programs_are_left_out(content: str, kept: str) -> None:
     assert keep_harmless(content) == kept
 
 
 @given(st.text(st.sampled_from('[]"\\=;#\n\t corefsmnitpagh. ux'), max_size=200))
-def test_whatever_a_file_holds_only_harmless_settings_are_kept(content: str) -> None:
+def test_only_harmless_settings_of_any_file_are_kept(content: str) -> None:
     section = ""
     for line in keep_harmless(content).splitlines():
         if line.startswith("["):
@@ -348,8 +348,8 @@ def test_whatever_a_file_holds_only_harmless_settings_are_kept(content: str) -> 
             assert not re.search(r"fsmonitor|pager|hookspath|editor|sshcommand", key)
 
 
-def test_a_place_that_is_replaced_from_outside_is_noticed(tmp_path: Path) -> None:
-    """The kernel takes a mount away when somebody renames over its place, or removes it."""
+def test_a_protected_path_that_is_replaced_from_outside_is_noticed(tmp_path: Path) -> None:
+    """The kernel drops a mount when its mount point is renamed over or removed."""
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/config").write_text("a")
     standing = HeldPaths(tmp_path, find_protected_paths(tmp_path, [".git/config"]))
@@ -368,8 +368,8 @@ def holder(name: str, *, team: str = "/team") -> RunningCommand:
 
 
 @pytest.mark.parametrize("name", ["way/x", "way/info/attributes"])
-def test_no_placeholder_is_made_through_a_link(name: str, tmp_path: Path) -> None:
-    """A command may put one into the way after the look."""
+def test_no_placeholder_is_created_through_a_link(name: str, tmp_path: Path) -> None:
+    """A command may create a link on the way after the check."""
     workspace, outside = tmp_path / "workspace", tmp_path / "outside"
     (outside / "info").mkdir(parents=True)
     workspace.mkdir()
@@ -385,7 +385,7 @@ def test_no_placeholder_is_made_through_a_link(name: str, tmp_path: Path) -> Non
     assert {path.name for path in outside.rglob("*")} == {"info", "attributes", "x"}
 
 
-def test_the_last_command_removes_the_placeholders_and_nothing_else(tmp_path: Path) -> None:
+def test_the_last_command_removes_only_the_placeholders(tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     (workspace / ".idea").mkdir(parents=True)
     held = Placeholders(workspace, tmp_path / "state")
@@ -397,7 +397,7 @@ def test_the_last_command_removes_the_placeholders_and_nothing_else(tmp_path: Pa
 
     one = held.hold(look("1"))
     two = held.hold(look("2"))
-    (workspace / ".husky/mine").touch()  # the person's
+    (workspace / ".husky/mine").touch()  # a file of the person
     held.release(one)
     held.tidy()
     assert {path.name for path in workspace.iterdir()} == {".idea", ".vscode", ".husky"}
@@ -408,8 +408,8 @@ def test_the_last_command_removes_the_placeholders_and_nothing_else(tmp_path: Pa
     assert (workspace / ".husky/mine").exists()
 
 
-def test_placeholders_go_a_moment_after_the_last_command(tmp_path: Path) -> None:
-    """Unless another one follows; and at the end of the process, if that comes first."""
+def test_placeholders_are_removed_a_moment_after_the_last_command(tmp_path: Path) -> None:
+    """Unless another command follows; and at the end of the process at the latest."""
     held = Placeholders(tmp_path, tmp_path / "state")
     place = ProtectedPath(tmp_path / ".vscode", PathState.MISSING)
 
@@ -434,8 +434,8 @@ def test_placeholders_go_a_moment_after_the_last_command(tmp_path: Path) -> None
     assert not place.path.exists()
 
 
-def test_what_a_killed_teammate_did_not_tidy_its_supervisor_does(tmp_path: Path) -> None:
-    """It may be killed in just the moment after its last command."""
+def test_the_supervisor_removes_the_placeholders_of_a_killed_teammate(tmp_path: Path) -> None:
+    """It may be killed right after its last command."""
     paths, workspace = TeamPaths(tmp_path / ".team"), tmp_path / "workspace"
     workspace.mkdir()
     paths.create()
@@ -447,7 +447,7 @@ def test_what_a_killed_teammate_did_not_tidy_its_supervisor_does(tmp_path: Path)
     assert not place.path.exists()
 
 
-def test_only_what_the_dead_left_is_found(tmp_path: Path) -> None:
+def test_only_commands_of_dead_processes_in_the_team_are_found(tmp_path: Path) -> None:
     held = Placeholders(tmp_path, tmp_path / "state")
     assert held.left_by_dead(Path("/team")) == []
     gone = RunningCommand(
@@ -476,13 +476,13 @@ def test_only_what_the_dead_left_is_found(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_stands_around_commands_is_said_in_a_line(
+def test_the_sandbox_is_described_in_one_line(
     tools: ToolSettings, found: Probe, words: str
 ) -> None:
     assert describe(tools, found) == words
 
 
-def test_a_teammate_comes_before_its_role_and_that_before_the_team() -> None:
+def test_settings_of_a_teammate_override_its_role_and_those_override_the_team() -> None:
     ann = Teammate(name="Ann", role="tester", prompt=".", hosts=("c.org",), protect=("x",))
     settings = Settings(
         tools=ToolSettings(hosts=("a.org",), network=True, protect=("deploy",)),
@@ -496,7 +496,7 @@ def test_a_teammate_comes_before_its_role_and_that_before_the_team() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is for Linux")
-def test_without_a_descriptor_left_it_is_said_that_no_sandbox_can_be_tried(
+def test_without_a_free_descriptor_the_probe_reports_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
@@ -522,7 +522,7 @@ def test_a_sandbox_is_probed_until_one_works(
     assert tries.read_text().splitlines() == ["tried"] * 2
 
 
-def test_the_program_itself_is_protected_where_it_lies_in_the_workspace() -> None:
+def test_the_program_itself_is_protected_if_it_is_in_the_workspace() -> None:
     """Its next process runs outside of the sandbox."""
     repository = Path(__file__).resolve().parents[2]
     assert "teamd" in own_places(repository)

@@ -90,8 +90,6 @@ def test_the_lines_of_its_last_text_are_aligned(paths: TeamPaths) -> None:
 def test_its_json_says_whether_its_process_is_alive(paths: TeamPaths) -> None:
     own = Identity.own()
     add(paths, "ada", pid=own.pid, started=own.started)
-    add(
-        paths, "bob", pid=own.pid, started=own.started + 1
-    )  # its pid now belongs to another process
+    add(paths, "bob", pid=own.pid, started=own.started + 1)  # as if the pid was reused
     found = [json.loads(call(paths, "show", one, "--json").out) for one in ("ada", "bob")]
     assert [one["member"]["alive"] for one in found] == [True, False]

@@ -102,7 +102,7 @@ def test_a_rejection_asks_for_a_reason(paths: TeamPaths) -> None:
     async def play(screen: Shown) -> None:
         await screen.press("r")
         await screen.sees("Reason")
-        assert "bash git push" in screen.text  # what is rejected is still to be seen
+        assert "bash git push" in screen.text  # the rejected request is still visible
         await screen.write("not on friday")
         await ended(paths, asked, Verdict.REJECTED)
 
@@ -184,7 +184,7 @@ def test_the_filter_is_kept(paths: TeamPaths) -> None:
         assert "alice" not in screen.text
         await screen.press("y")
         await screen.sees("copied 1 line")
-        assert "filter: BOB" in screen.text  # or nobody sees why somebody is missing
+        assert "filter: BOB" in screen.text  # otherwise the missing members would be unexplained
 
     run(paths, play)
 
@@ -256,7 +256,7 @@ def test_a_shutdown_is_confirmed_and_its_refusal_shown(
         assert screen.top.status == ""
         await screen.press("x")
         await screen.sees("Shut alice down?")
-        supervising.close()  # it ends while the question stands there
+        supervising.close()  # it ends while the question is open
         await screen.press("y")
         await screen.sees("start it with `teamd start`")
 
@@ -345,7 +345,7 @@ def test_read_only_changes_nothing_and_says_so(paths: TeamPaths) -> None:
     assert status(paths, asked) is Verdict.OPEN
 
 
-def test_each_key_that_the_help_names_does_something(paths: TeamPaths) -> None:
+def test_each_key_in_the_help_does_something(paths: TeamPaths) -> None:
     add(paths, "alice")
 
     async def play(screen: Shown) -> None:

@@ -1,4 +1,4 @@
-"""`teamctl top`: where keys lead in lists, at their ends, and where nobody is chosen."""
+"""`teamctl top`: keys in lists, at their ends, and without a selected member."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(paths: TeamPaths, play: Callable[[Shown], Awaitable[None]]) -> None:
     asyncio.run(scene())
 
 
-def test_the_ends_of_the_list_are_a_key_away(paths: TeamPaths) -> None:
+def test_the_ends_of_the_list_are_one_key_away(paths: TeamPaths) -> None:
     add(paths, *(f"member-{number:02}" for number in range(40)))
 
     async def play(screen: Shown) -> None:
@@ -43,7 +43,7 @@ def test_the_ends_of_the_list_are_a_key_away(paths: TeamPaths) -> None:
 
 
 def test_a_conversation_scrolls_by_lines_and_to_its_ends(paths: TeamPaths) -> None:
-    """No row of it is chosen: the keys move what is in sight."""
+    """No row of it is selected: the keys scroll."""
     add(paths, "ann")
     words = "\n".join(f"line {number:03}." for number in range(200))
     said = Replied(content=[{"type": "text", "text": words}], time=1.0)
@@ -76,7 +76,7 @@ def test_enter_on_a_request_shows_all_of_it(paths: TeamPaths) -> None:
     run(paths, play)
 
 
-def test_in_an_empty_team_keys_for_a_teammate_do_nothing(paths: TeamPaths) -> None:
+def test_keys_for_a_teammate_do_nothing_in_an_empty_team(paths: TeamPaths) -> None:
     paths.config.write_text(json.dumps({"team_name": "default", "members": []}))
 
     async def play(screen: Shown) -> None:
@@ -89,7 +89,7 @@ def test_in_an_empty_team_keys_for_a_teammate_do_nothing(paths: TeamPaths) -> No
     run(paths, play)
 
 
-def test_who_leaves_while_one_looks_is_said_to_have_left(paths: TeamPaths) -> None:
+def test_a_member_that_leaves_while_shown_is_reported_as_gone(paths: TeamPaths) -> None:
     add(paths, "ann")
 
     async def play(screen: Shown) -> None:

@@ -48,7 +48,7 @@ def test_lines_fit_the_screen_and_keep_name_and_status(paths: TeamPaths, width: 
 
 
 @pytest.mark.parametrize("text", ["plain and long enough", "日本語の名前です", "e\u0301" * 20])
-def test_a_cut_text_is_as_wide_as_it_may_be(text: str) -> None:
+def test_a_cut_text_has_the_allowed_width(text: str) -> None:
     assert columns.cells(columns.cut(text, 7)) <= 7
     assert columns.cut(text, 100) == text
 
@@ -69,7 +69,7 @@ def test_the_watcher_reads_at_most_four_times_a_second(tmp_path: Path) -> None:
     assert not watcher.is_alive()
     gaps = [later - sooner for sooner, later in pairwise(moments)]
     assert min(gaps) >= PAUSE_SECONDS
-    watcher.look_soon()  # also of one that has ended
+    watcher.look_soon()  # a stopped watcher accepts it
 
 
 def test_a_change_is_read_soon(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_transcript_shows_new_records_and_the_reply_in_progress(paths: TeamPat
     assert "Bye" in texts(tab)[-1]
 
 
-def test_a_log_keeps_no_more_than_its_last_lines(paths: TeamPaths) -> None:
+def test_a_log_keeps_only_its_last_lines(paths: TeamPaths) -> None:
     entry = {"time": "2026-01-01T00:00:00+00:00", "level": "info", "event": "turn"}
     with paths.log("alice").open("w") as file:
         for number in range(3 * MOST):

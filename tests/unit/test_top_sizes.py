@@ -1,4 +1,4 @@
-"""`teamctl top` on screens of any size: what is given up on a low one, and what never is."""
+"""`teamctl top` on screens of any size: the parts that a low one omits or keeps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def play_at(
 
 
 def a_team_in_need(paths: TeamPaths) -> Approval:
-    """Eight, of whom one has failed, one is paused and one waits for the person."""
+    """Add eight members; one has failed, one is paused and one waits for the person."""
     add(paths, "ann", "bob", "dan", "eve", "fay", "hal")
     add(paths, "cid", status="failed", reason=f"the process ended: {'why, ' * 30}and the end")
     add(paths, "gus", status="paused", reason=PAUSE, paused_by="user")
@@ -44,7 +44,7 @@ def status(paths: TeamPaths, asked: Approval) -> Verdict:
 
 
 @pytest.mark.parametrize(("size", "rows"), [((40, 12), 7), ((80, 12), 8), ((40, 16), 8)])
-def test_a_low_screen_gives_its_lines_to_the_members_and_says_what_it_hides(
+def test_a_low_screen_gives_its_lines_to_the_members_and_names_the_hidden_parts(
     paths: TeamPaths, size: tuple[int, int], rows: int
 ) -> None:
     asked = a_team_in_need(paths)
@@ -73,9 +73,7 @@ def test_a_low_screen_gives_its_lines_to_the_members_and_says_what_it_hides(
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
-def test_a_usual_screen_shows_the_notes_without_being_asked(
-    paths: TeamPaths, size: tuple[int, int]
-) -> None:
+def test_a_usual_screen_shows_the_notes_at_once(paths: TeamPaths, size: tuple[int, int]) -> None:
     a_team_in_need(paths)
 
     async def play(screen: Shown) -> None:
@@ -88,7 +86,7 @@ def test_a_usual_screen_shows_the_notes_without_being_asked(
     play_at(paths, size, play)
 
 
-def test_a_low_screen_that_holds_all_hides_nothing(paths: TeamPaths) -> None:
+def test_a_low_screen_with_enough_room_hides_nothing(paths: TeamPaths) -> None:
     add(paths, "ann")
     add(paths, "gus", status="paused", reason=PAUSE, paused_by="user")
 
@@ -100,7 +98,7 @@ def test_a_low_screen_that_holds_all_hides_nothing(paths: TeamPaths) -> None:
     play_at(paths, (40, 12), play)
 
 
-def test_a_low_screen_shows_a_note_that_it_has_room_for_whole(paths: TeamPaths) -> None:
+def test_a_low_screen_shows_a_note_that_fits_whole(paths: TeamPaths) -> None:
     add(paths, *ALL_EIGHT[:-1])
     add(paths, "gus", status="paused", reason=PAUSE, paused_by="user")
 

@@ -1,4 +1,4 @@
-"""The events of the page: snapshots, ids that resume, and readers that do not keep up."""
+"""The events of the page: snapshots, ids for resuming, and slow readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from teamctl.web.events import KEPT, MOST_WAITING, SNAPSHOT, EventLog, Reader, S
 
 
 def taken(reader: Reader) -> list[StateEvent]:
-    """Return what a reader is given without any wait."""
+    """Return the events that a reader gets without waiting."""
 
     async def take() -> list[StateEvent]:
         found: list[StateEvent] = []
@@ -36,7 +36,7 @@ def test_a_new_reader_gets_a_snapshot_of_all() -> None:
     assert json.loads(event.data) == {"team": {"name": "x"}, "mail": 3}
 
 
-def test_one_that_comes_back_gets_what_it_missed() -> None:
+def test_a_returning_reader_gets_the_missed_events() -> None:
     log = EventLog()
     log.publish("team", 1)
     (first,) = taken(log.enter(""))
@@ -48,7 +48,7 @@ def test_one_that_comes_back_gets_what_it_missed() -> None:
     assert taken(log.enter(missed[-1].id)) == []
 
 
-def test_what_stays_as_it_is_makes_no_event() -> None:
+def test_an_unchanged_value_makes_no_event() -> None:
     log = EventLog()
     log.publish("team", 1)
     reader = log.enter("")
@@ -56,7 +56,7 @@ def test_what_stays_as_it_is_makes_no_event() -> None:
     assert len(taken(reader)) == 1
 
 
-def test_ids_of_another_server_or_of_none_lead_to_a_snapshot() -> None:
+def test_ids_of_another_server_and_invalid_ids_lead_to_a_snapshot() -> None:
     log, other = EventLog(), EventLog()
     for one in (log, other):
         one.publish("team", 1)
@@ -66,7 +66,7 @@ def test_ids_of_another_server_or_of_none_lead_to_a_snapshot() -> None:
         assert [event.name for event in taken(log.enter(unknown))] == [SNAPSHOT]
 
 
-def test_who_was_away_for_too_long_gets_a_snapshot() -> None:
+def test_a_reader_that_was_away_for_too_long_gets_a_snapshot() -> None:
     log = EventLog()
     log.publish("team", 0)
     (first,) = taken(log.enter(""))
@@ -76,7 +76,7 @@ def test_who_was_away_for_too_long_gets_a_snapshot() -> None:
     assert (event.name, json.loads(event.data)) == (SNAPSHOT, {"team": KEPT + 1})
 
 
-def test_nothing_resumes_over_a_time_in_which_nobody_looked() -> None:
+def test_no_reader_resumes_after_a_gap_in_the_events() -> None:
     log = EventLog()
     log.publish("team", 1)
     (first,) = taken(log.enter(""))
@@ -84,7 +84,7 @@ def test_nothing_resumes_over_a_time_in_which_nobody_looked() -> None:
     assert [event.name for event in taken(log.enter(first.id))] == [SNAPSHOT]
 
 
-def test_a_slow_reader_is_cut_off_and_delays_nobody() -> None:
+def test_a_slow_reader_is_cut_off_and_does_not_delay_others() -> None:
     log = EventLog()
     slow, quick = log.enter(""), log.enter("")
     taken(quick)
@@ -94,6 +94,6 @@ def test_a_slow_reader_is_cut_off_and_delays_nobody() -> None:
     assert taken(slow) == []
 
     async def rest() -> list[StateEvent]:
-        return [event async for event in slow.events()]  # it ends by itself
+        return [event async for event in slow.events()]  # the stream of events ends
 
     assert asyncio.run(rest()) == []

@@ -26,7 +26,7 @@ class Served:
         self.scopes: list[Scope] = []
 
     async def __call__(self, scope: Scope, _: Receive, send: Send) -> None:
-        """Answer that it is fine."""
+        """Answer with status 200."""
         self.scopes.append(scope)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"{}"})
@@ -113,7 +113,7 @@ def test_two_hosts_are_refused() -> None:
         "http://127.0.0.1:47111",
         "http://127.0.0.1:4711.evil.example",
         "https://127.0.0.1:4711",
-        "http://localhost:4711",  # known, but not the one that was asked
+        "http://localhost:4711",  # a valid host, but not the requested one
         "null",
         "",
     ],
@@ -126,7 +126,7 @@ def test_a_foreign_origin_is_refused(origin: str) -> None:
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "nonsense"])
 def test_another_site_is_refused(site: str) -> None:
-    """Pages of another local port are of the same site; they send no Origin with an image."""
+    """Pages on another local port are of the same site; their images are sent without an Origin."""
     assert ask(FULL, ("sec-fetch-site", site)).status == 403
     assert ask(("sec-fetch-site", site), path="/").status == 403
 

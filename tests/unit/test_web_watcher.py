@@ -1,4 +1,4 @@
-"""The one watcher behind all pages: it looks where something changed, and for readers only."""
+"""The single watcher of all pages: it reads after changes, and only while there are readers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.waiting import until
 
 
 class Looked:
-    """A part that counts how often it was looked at."""
+    """A part that counts how often it was read."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self.times = 0
 
     def __call__(self) -> Any:
-        """Look."""
+        """Return the text of the file, or raise."""
         self.times += 1
         text = self.file.read_text() if self.file.exists() else None
         if text == "damaged":
@@ -34,12 +34,12 @@ class Looked:
         return text
 
     def part(self, **more: Any) -> WatchedPart:
-        """Return it as the watcher has it."""
+        """Return it as a part of the watcher."""
         return WatchedPart(name="file", look=self, folders=[self.file.parent], **more)
 
 
 def in_loop(test: Callable[[Path], Awaitable[None]]) -> Callable[[Path], None]:
-    """Run a test in a loop of its own."""
+    """Run a test in an event loop of its own."""
 
     def run(tmp_path: Path) -> None:
         async def life() -> None:
@@ -68,12 +68,12 @@ async def test_all_readers_share_one_look(tmp_path: Path) -> None:
         looked.file.write_text("new")
         for reader in readers:
             assert (await first(reader)).data == '"new"'
-        assert looked.times <= 4  # a file is made, and written, and closed
+        assert looked.times <= 4  # the file is created, written and closed
     watcher.stop()
 
 
 @in_loop
-async def test_nobody_looks_for_nobody(tmp_path: Path) -> None:
+async def test_without_readers_the_watcher_does_not_look(tmp_path: Path) -> None:
     looked = Looked(tmp_path / "file")
     log = EventLog()
     watcher = PartsWatcher(
@@ -94,7 +94,7 @@ async def test_nobody_looks_for_nobody(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_a_reader_that_is_back_soon_resumes(tmp_path: Path) -> None:
+async def test_a_reader_that_returns_soon_resumes(tmp_path: Path) -> None:
     looked = Looked(tmp_path / "file")
     watcher = PartsWatcher([looked.part()], EventLog())
     async with watcher.reader("") as reader:
@@ -108,7 +108,7 @@ async def test_a_reader_that_is_back_soon_resumes(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_what_one_part_meets_hides_no_other(tmp_path: Path) -> None:
+async def test_an_error_in_one_part_hides_no_other(tmp_path: Path) -> None:
     bad, good = Looked(tmp_path / "bad"), Looked(tmp_path / "good")
     log = EventLog()
     parts = [bad.part(), WatchedPart(name="good", look=good, folders=[tmp_path])]
@@ -126,7 +126,7 @@ async def test_what_one_part_meets_hides_no_other(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_a_folder_that_is_not_there_yet_is_seen_when_it_comes(tmp_path: Path) -> None:
+async def test_a_folder_that_is_created_later_is_watched(tmp_path: Path) -> None:
     looked = Looked(tmp_path / "folder" / "file")
     watcher = PartsWatcher([looked.part()], EventLog())
     async with watcher.reader("") as reader:
@@ -148,7 +148,7 @@ async def test_a_change_is_seen_in_a_moment(tmp_path: Path) -> None:
             began = time.perf_counter()
             looked.file.write_text(str(number))
             event = await first(reader)
-            while event.data != f'"{number}"':  # an empty file was seen in between
+            while event.data != f'"{number}"':  # an empty file was seen first
                 event = await first(reader)
             took.append(time.perf_counter() - began)
     watcher.stop()

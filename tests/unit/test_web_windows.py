@@ -42,7 +42,7 @@ def test_windows_put_together_are_the_file(file: Path, size: int) -> None:
     assert found == LINES
 
 
-def test_a_line_that_is_still_written_waits(file: Path) -> None:
+def test_an_unfinished_line_waits(file: Path) -> None:
     with file.open("ab") as writing:
         writing.write(b'{"n": 10')
     assert read_before(file, None).lines[-1] == LINES[-1]
@@ -53,13 +53,13 @@ def test_a_line_that_is_still_written_waits(file: Path) -> None:
     assert read_behind(file, end).lines == (b'{"n": 1000}',)
 
 
-def test_a_file_that_is_shorter_by_now_is_read_from_its_end(file: Path) -> None:
+def test_a_file_that_has_shrunk_is_read_from_its_end(file: Path) -> None:
     file.write_bytes(b'{"n": 7}\n')
     window = read_behind(file, len(CONTENT))
     assert (window.start, window.lines) == (0, (b'{"n": 7}',))
 
 
-def test_an_empty_file_and_one_without_a_whole_line(tmp_path: Path) -> None:
+def test_an_empty_file_and_a_file_without_a_whole_line(tmp_path: Path) -> None:
     for content in (b"", b'{"torn'):
         file = tmp_path / "file"
         file.write_bytes(content)
@@ -68,7 +68,7 @@ def test_an_empty_file_and_one_without_a_whole_line(tmp_path: Path) -> None:
 
 
 def test_secrets_and_checkpoints_stay_and_long_texts_are_cut(tmp_path: Path) -> None:
-    """From a conversation's secret follow the ids of its requests."""
+    """The ids of a conversation's requests can be derived from its secret."""
     file = tmp_path / "file"
     records = [
         {"record": "opened", "secret": "s3cret", "system": "You are"},
@@ -89,7 +89,7 @@ def test_a_link_is_not_followed(tmp_path: Path, file: Path) -> None:
         read_before(link, None)
 
 
-def test_the_end_of_a_hundred_megabytes_is_there_at_once(tmp_path: Path) -> None:
+def test_the_end_of_a_hundred_megabytes_is_read_at_once(tmp_path: Path) -> None:
     file = tmp_path / "long"
     line = json.dumps({"record": "result", "content": "x" * 10_000}).encode() + b"\n"
     with file.open("wb") as writing:
