@@ -36,7 +36,10 @@ FOREIGN: Final = {  # commands of other programs
 # `chat` at a terminal, the unit file's commands and drop-in, and the campaigns of the test suite.
 MOST_NOT_RUN: Final = 4
 
-SILENT: Final = {"__init__", "__pycache__"}
+SILENT: Final = {
+    "teamctl": {"__init__", "__pycache__", "__main__"},
+    "teamd": {"__init__", "__pycache__"},
+}
 
 _CALL: Final = re.compile(r" *(teamctl|teamd) ([^#;|&]*)")
 _OPTION: Final = re.compile(r"(?<!\S)--?[a-z][a-z-]*")
@@ -199,13 +202,15 @@ def test_the_files_of_the_repository_that_a_page_names_exist(page: Path) -> None
     assert [file for file in named if not (REPOSITORY / file).exists()] == []
 
 
-def test_readme_shows_every_part_of_teamd() -> None:
+@pytest.mark.parametrize("floor", ["teamctl", "teamd"])
+def test_readme_shows_every_part(floor: str) -> None:
     (house,) = [e for e in documents.examples(README, "text") if "__main__" in e.text]
-    shown = " ".join(_MODULES.findall(house.text)).replace("/", "").split()
-    there = {file.stem for file in (REPOSITORY / "teamd").iterdir() if file.stem not in SILENT}
+    sections = re.split(r"^(\w+)/", house.text, flags=re.MULTILINE)
+    section = sections[sections.index(floor) + 1]
+    shown = " ".join(_MODULES.findall(section)).replace("/", "").split()
+    there = {file.stem for file in (REPOSITORY / floor).iterdir()} - SILENT[floor]
     assert set(shown) <= there
-    words = set(re.findall(r"\w+", house.text))
-    assert there <= words
+    assert there <= set(re.findall(r"\w+", section))
 
 
 def test_readme_is_short_and_names_every_command_and_topic() -> None:
