@@ -1,4 +1,4 @@
-"""The number of functions that a message passes: the code that a reader has to follow."""
+"""The number of functions that a message passes, which a reader has to follow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.e2e.harness import Project, opened
 from tests.waiting import wait_until
 
 PRELOAD: Final = Path(__file__).parent / "hops"
-# Where a way begins in each process: what is further out on the stack was there before.
+# The first function counted in each process; functions further out on the stack were there before.
 _COMMAND: Final = "teamctl/main:main"
 _SUPERVISOR: Final = "teamd/supervisor/supervisor:Supervisor.run"
 _FORKED: Final = "teamd/supervisor/fork:fork"
@@ -76,7 +76,7 @@ def _has_asked(log: Path) -> bool:
 
 
 def _hops(log: Path, way: tuple[tuple[str, str], ...]) -> list[str]:
-    """The functions on the way, in the order in which they come."""
+    """Return the functions on the way, in the order of their first call."""
     lines = [line.split("\t") for line in log.read_text(encoding="utf-8").splitlines()]
     found = dict.fromkeys(hop for step in way for hop in _first(lines, *step))
     print(f"{len(found)} hops:", *found, sep="\n  ")  # noqa: T201 -- for who runs it with `-s`
@@ -84,7 +84,7 @@ def _hops(log: Path, way: tuple[tuple[str, str], ...]) -> list[str]:
 
 
 def _first(lines: list[list[str]], beginning: str, station: str) -> Iterator[str]:
-    """The stack of the first call at a station, from where the way begins in its process."""
+    """Yield the stack of the first call at a station, from the first counted function inward."""
     for here, *stack in lines:
         if here.startswith(station) and beginning in stack:
             yield from stack[stack.index(beginning) :]

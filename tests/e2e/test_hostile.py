@@ -14,13 +14,15 @@ from tests.forked.client import server as forks
 from tests.strict.replies import say
 from tests.waiting import wait_until
 
-DAMAGED = '{"batch": "x\n{}\n'  # taken mail that nobody can read
+DAMAGED = '{"batch": "x\n{}\n'  # taken mail that is not readable
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", ["1>&-", "0<&- 1>&- 2>&-"])
-def test_teamd_starts_whatever_the_shell_has_closed(project: Project, closed: str) -> None:
-    """The pipe that tells of readiness must not get the number of standard output."""
+def test_teamd_starts_whichever_descriptors_the_shell_has_closed(
+    project: Project, closed: str
+) -> None:
+    """The readiness pipe must not get the descriptor number of standard output."""
     project.ask_no_service()
     started = project.run("bash", "-c", f"exec {closed}; teamd start", timeout_seconds=30)
     assert started.status == 0
@@ -30,7 +32,7 @@ def test_teamd_starts_whatever_the_shell_has_closed(project: Project, closed: st
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["team", "send ann hi", "inbox", "doctor"])
 def test_a_command_without_standard_output_does_its_work(project: Project, command: str) -> None:
-    """An error after the mail was sent would have it sent again."""
+    """After an error, a script would send the mail again."""
     project.enlist("ann")
     done = project.run("bash", "-c", f"teamctl {command} >&-")
     said = "" if command != "send ann hi" else "warning: no teamd runs, so the message waits; "
@@ -50,7 +52,7 @@ def test_a_command_without_standard_output_does_its_work(project: Project, comma
 def test_a_full_output_is_reported_in_one_sentence_with_the_outcome(
     project: Project, command: str, done: str
 ) -> None:
-    """Or a script would do it again."""
+    """Otherwise a script would repeat the command."""
     project.enlist("ann")
     if done and "message" not in done:
         project.start()
@@ -62,7 +64,7 @@ def test_a_full_output_is_reported_in_one_sentence_with_the_outcome(
     )
 
 
-def test_a_damaged_roster_is_kept_aside_and_written_anew(project: Project) -> None:
+def test_a_damaged_roster_is_kept_aside_and_rewritten(project: Project) -> None:
     project.stage.play("ann", say("Noted."), say("It was blue."))
     project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Remember: blue.", "--wait")
@@ -83,7 +85,7 @@ def test_a_damaged_roster_is_kept_aside_and_written_anew(project: Project) -> No
 
 
 @pytest.mark.parametrize("content", [b"\0\0\0", None])
-def test_a_roster_damaged_while_nobody_ran_is_rebuilt_from_the_conversations(
+def test_a_roster_damaged_while_teamd_was_down_is_rebuilt_from_the_conversations(
     project: Project, content: bytes | None
 ) -> None:
     role = "senior clerk.\nOf many words"
@@ -120,7 +122,7 @@ def test_a_newer_roster_is_refused_at_once_and_left_alone(project: Project) -> N
     assert not project.paths.inbox("ann").exists(), "a refused spawn leaves no prompt behind"
 
 
-def test_a_team_whose_directory_was_removed_ends_by_itself(project: Project) -> None:
+def test_a_team_whose_directory_was_removed_ends(project: Project) -> None:
     """It would be unreachable, and a new team would take its place."""
     pid = project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Go.", "--wait")
@@ -131,8 +133,8 @@ def test_a_team_whose_directory_was_removed_ends_by_itself(project: Project) -> 
 
 
 @pytest.mark.slow
-def test_a_flood_comes_in_portions_and_in_order(project: Project) -> None:
-    """A request of a hundred thousand messages would be too long for every model."""
+def test_a_flood_arrives_in_batches_and_in_order(project: Project) -> None:
+    """A request with a hundred thousand messages would be too long for any model."""
     project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Wait.", "--wait")
     project.wait_for("ann", "idle")
@@ -149,21 +151,21 @@ def test_a_flood_comes_in_portions_and_in_order(project: Project) -> None:
 
 
 @pytest.mark.parametrize("seconds", ["nan", "-1", "inf", "soon"])
-def test_a_time_that_is_none_is_wrong_usage(project: Project, seconds: str) -> None:
+def test_an_invalid_time_is_wrong_usage(project: Project, seconds: str) -> None:
     project.enlist("ann")
     done = project.run("teamctl", "shutdown", "ann", "--timeout", seconds)
     assert done.status == 2
     assert "is no time; give up to 86400 seconds" in done.stderr
 
 
-def test_a_file_in_the_place_of_the_team_directory_is_reported(project: Project) -> None:
+def test_a_file_in_place_of_the_team_directory_is_reported(project: Project) -> None:
     Path(project.paths.root).write_text("")
     started = project.run("teamd", "start")
     assert started.status == 1
     assert "is no folder; move it away" in started.complaint
 
 
-def test_a_named_team_directory_is_made_with_its_parents(project: Project) -> None:
+def test_a_named_team_directory_is_created_with_its_parents(project: Project) -> None:
     project.environment["TEAMD_DIR"] = "deep/er/.team"
     project.do("teamd", "start")
     assert (project.folder / "deep/er/.team/config.json").is_file()
@@ -172,7 +174,7 @@ def test_a_named_team_directory_is_made_with_its_parents(project: Project) -> No
 
 @pytest.mark.slow
 def test_one_damaged_file_hides_no_teammate_and_is_reported(project: Project) -> None:
-    """Its teammate is restarted again and again: the fault may pass, but has to be reported."""
+    """Its teammate is restarted again and again: the fault may pass, but must be reported."""
     project.start()
     for name in ("ann", "bob"):
         project.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
@@ -201,7 +203,7 @@ def test_one_damaged_file_hides_no_teammate_and_is_reported(project: Project) ->
 
 
 def test_a_message_is_sent_although_it_is_unknown_whether_teamd_runs(project: Project) -> None:
-    """A look that fails undoes no deed: with another exit code it would be sent once more."""
+    """A failed check must not look like a failed send: the caller would send it once more."""
     project.enlist("ann")
     project.paths.supervisor.mkdir()
     assert project.do("teamctl", "send", "ann", "hi") == "sent to ann\n"

@@ -27,14 +27,14 @@ WAY_OUT = "; end it, or look with --peek"
 
 @pytest.fixture
 def ann(project: Project) -> Iterator[Project]:
-    """A team of ann without any process."""
+    """A team with ann, and without processes."""
     project.enlist("ann")
     yield project
     assert project.survivors() == {}
 
 
 def put(project: Project, to: str, line: str) -> None:
-    """Put a line into an inbox as the README says that any program may."""
+    """Append a line to an inbox, as the README allows any program to do."""
     inbox = project.paths.inbox(to)
     project.do("flock", str(inbox), "-c", f"echo '{line}' >> {inbox}")
 
@@ -55,8 +55,8 @@ def test_following_without_taking_shows_a_line_without_an_id_once(
     assert [shown.count(f"tick {number}") for number in range(3)] == [1, 1, 1]
 
 
-def test_following_goes_on_where_an_agent_begins_to_lead(ann: Project) -> None:
-    """The person's mail goes to another file from then on."""
+def test_following_continues_when_an_agent_becomes_the_lead(ann: Project) -> None:
+    """From then on, the person's mail goes to another file."""
     seen = ann.root / "seen"
     with seen.open("w", encoding="utf-8") as output:
         follower = ann.begin("teamctl", "inbox", "--follow", stdout=output)
@@ -70,11 +70,11 @@ def test_following_goes_on_where_an_agent_begins_to_lead(ann: Project) -> None:
 
 
 def stuck(project: Project) -> subprocess.Popen[str]:
-    """A reader that is blocked while it prints a long message."""
+    """Start a reader that is blocked while it prints a long message."""
     project.do("teamctl", "send", "lead", "-", "--from", "ann", stdin=LONG)
     reader = project.begin("teamctl", "inbox", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert reader.stdout is not None
-    assert os.read(reader.stdout.fileno(), 1)  # a buffer would hide from `communicate` what it has
+    assert os.read(reader.stdout.fileno(), 1)  # `communicate` would miss bytes in a buffer
     return reader
 
 
@@ -107,7 +107,7 @@ def test_mail_is_not_taken_when_its_reader_has_gone(ann: Project, size: int) -> 
 
 
 def test_two_simultaneous_readers_do_not_show_the_same_mail(ann: Project) -> None:
-    """The second waits for the first, and finds nothing left."""
+    """The second waits for the first, and finds no mail left."""
     with stuck(ann) as first:
         second = ann.begin("teamctl", "inbox", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         wait_until(lambda: ann.paths.reading in links(second.pid).values(), what="the second waits")
@@ -134,7 +134,7 @@ def test_a_stopped_reader_is_named_to_the_next_reader(ann: Project) -> None:
 def test_a_request_is_shown_with_the_command_that_answers_it_or_with_its_answer(
     ann: Project,
 ) -> None:
-    """Its text names the commands that answer it: they were tried in vain."""
+    """The request's text names the commands that answer it, so they must work."""
     approvals = Approvals(ann.paths, MailRouter(ann.paths, durable=False, max_bytes=10_000))
     for number, kind in enumerate([Kind.PLAN, Kind.PERMISSION, Kind.PERMISSION, Kind.PERMISSION]):
         late = time.time() - 1 if number == 2 else None
@@ -165,8 +165,10 @@ def test_a_request_whose_file_cannot_be_read_is_mail_like_other(ann: Project) ->
 
 
 @pytest.mark.parametrize(("to", "options"), [("ann", ["ann"]), ("lead", [])])
-def test_followed_as_json_it_is_a_message_a_line(ann: Project, to: str, options: list[str]) -> None:
-    """Also of a text with newlines; the person's own is taken once it was shown."""
+def test_following_as_json_prints_a_message_per_line(
+    ann: Project, to: str, options: list[str]
+) -> None:
+    """Even if it contains newlines; the person's own mail is taken once it is shown."""
     ann.do("teamctl", "send", to, "one\ntwo", "--from", "bob", "--id", "1")
     argv = ("teamctl", "inbox", *options, "-f", "--json")
     with ann.begin(*argv, stdout=subprocess.PIPE) as following:

@@ -34,7 +34,7 @@ def runs(project: Project, name: str) -> None:
 
 
 def told(project: Project, name: str, text: str) -> int:
-    """How often a text is in the conversation as mail."""
+    """Return how often a text is in the conversation as mail."""
     mails = [one for record in project.records(name, "mail") for one in record["messages"]]
     return sum(one["content"] == text for one in mails)
 
@@ -54,12 +54,14 @@ def test_a_command_ends_within_a_second_and_the_text_is_read_next(team: Project)
     assert told(team, "anna", INSTEAD) == 1
     assert not [line for line in team.survivors().values() if "sleep 1000" in line]
     print(f"interrupted and asked again after {seconds:.2f} s, with the start of teamctl")  # noqa: T201
-    assert seconds < 3  # the start of the command on a busy machine included
+    assert seconds < 3  # includes the start of the command on a busy machine
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [Stall(), Status(529, retry_after=3)], ids=["stream", "retry"])
-def test_a_reply_of_the_model_or_the_wait_for_another_try_ends(team: Project, fault: Fault) -> None:
+def test_an_interrupt_ends_a_streaming_reply_or_the_wait_for_a_retry(
+    team: Project, fault: Fault
+) -> None:
     name = f"ben-{type(fault).__name__}"
     team.server.faults.when(lambda asked: asked.name == name, fault)
     team.do("teamctl", "spawn", name, "coder", "Work.")
@@ -73,8 +75,8 @@ def test_a_reply_of_the_model_or_the_wait_for_another_try_ends(team: Project, fa
     team.wait_for(name, "idle", turns=1)
 
 
-def test_a_call_that_was_broken_off_is_booked(team: Project) -> None:
-    """The service may charge for what it had begun, so it counts in full."""
+def test_an_interrupted_call_is_charged(team: Project) -> None:
+    """The service may charge for the started call, so it counts in full."""
     team.server.faults.when(lambda asked: asked.name == "cleo", Stall())
     team.do("teamctl", "spawn", "cleo", "coder", "Work.")
     wait_until(lambda: team.server.faults.left == 0, what="the server fails")
@@ -119,7 +121,7 @@ def test_a_teammate_that_is_shut_down_is_neither_interrupted_nor_paused(team: Pr
         )
 
 
-def test_without_teamd_both_say_so(project: Project) -> None:
+def test_interrupt_and_pause_without_teamd_say_so(project: Project) -> None:
     project.enlist("alice")
     for verb in ("interrupt", "pause"):
         refused = project.run("teamctl", verb, "alice")
@@ -138,7 +140,7 @@ def test_an_idle_teammate_reads_the_text_of_an_interrupt_as_mail(team: Project) 
 
 
 @pytest.mark.slow
-def test_a_pause_lasts_over_a_restart_and_mail_waits(project: Project) -> None:
+def test_a_pause_outlasts_a_restart_and_mail_waits(project: Project) -> None:
     project.start()
     project.do("teamctl", "spawn", "gina", "coder", "Work.", "--wait")
     project.wait_for("gina", "idle")
@@ -160,7 +162,7 @@ def test_a_pause_lasts_over_a_restart_and_mail_waits(project: Project) -> None:
     assert project.run("teamctl", "resume", "gina").status == 1
 
 
-def test_a_step_that_runs_comes_to_its_end_and_an_interrupt_ends_it(team: Project) -> None:
+def test_a_pause_lets_the_running_step_finish_and_an_interrupt_ends_it(team: Project) -> None:
     runs(team, "hugo")
     said = team.do("teamctl", "pause", "hugo")
     assert said.startswith("hugo pauses once its step has ended")
@@ -182,7 +184,7 @@ def test_a_paused_teammate_shuts_down_at_once(team: Project) -> None:
     team.do("teamctl", "spawn", "ida", "coder", "Work.", "--wait")
 
 
-def test_a_lead_agent_has_both_as_tools(project: Project) -> None:
+def test_a_lead_agent_has_interrupt_and_pause_as_tools(project: Project) -> None:
     project.start()
     runs(project, "jan")
     project.do("teamctl", "spawn", "kim", "coder", "Work.", "--wait")
@@ -233,7 +235,7 @@ def test_a_caller_that_waits_for_a_paused_teammate_is_told(team: Project) -> Non
     team.wait_for("mona", "idle", turns=2)
 
 
-def test_a_chat_with_a_lead_that_is_paused_says_so(project: Project) -> None:
+def test_a_chat_with_a_paused_lead_says_so(project: Project) -> None:
     project.start()
     project.do("teamctl", "chat", "Hi.")
     project.do("teamctl", "pause", "lead")

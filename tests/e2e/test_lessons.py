@@ -75,7 +75,7 @@ def test_a_second_spawn_and_a_new_process_remember_the_first(team: Project) -> N
     assert team.wait_for("mona", "idle")["pid"] != first
     last = team.asked("mona", least=1)[-1].body
     assert [message["role"] for message in last["messages"]] == [
-        *["user", "assistant"] * 2, "user", "system",  # which says that the shutdown is over
+        *["user", "assistant"] * 2, "user", "system",  # reports that the shutdown is over
     ]  # fmt: skip
     words = json.dumps(last["messages"])
     for said in ("Remember the number 7.", "Noted: 7.", "Which number?", "It was 7.", "And now?"):
@@ -83,7 +83,7 @@ def test_a_second_spawn_and_a_new_process_remember_the_first(team: Project) -> N
     assert last["system"] == team.asked("mona", least=1)[0].body["system"]
 
 
-def test_fresh_begins_a_new_conversation_and_keeps_the_old_on_disk(team: Project) -> None:
+def test_fresh_starts_a_new_conversation_and_keeps_the_old_on_disk(team: Project) -> None:
     team.do("teamctl", "spawn", "nora", "clerk", "An old task.", "--wait")
     team.wait_for("nora", "idle")
     team.do("teamctl", "spawn", "nora", "tester", "A new task.", "--fresh", "--wait")
@@ -95,7 +95,7 @@ def test_fresh_begins_a_new_conversation_and_keeps_the_old_on_disk(team: Project
     assert "An old task." in team.paths.transcript("nora").read_text()
 
 
-def test_the_model_of_spawn_is_the_one_that_the_server_is_asked_for(team: Project) -> None:
+def test_the_server_gets_the_model_of_spawn(team: Project) -> None:
     """Ignored models are a frequent complaint about the nearest product."""
     team.do("teamctl", "spawn", "olga", "clerk", "Go.", "--model", "claude-haiku-5-5", "--wait")
     team.do("teamctl", "spawn", "otto", "clerk", "Go.", "--wait")
@@ -124,8 +124,8 @@ def test_a_dash_reads_the_text_from_standard_input(team: Project) -> None:
     assert "A\nletter." in team.asked("quin", least=2)[1].asked.last_text
 
 
-def test_the_inbox_drains_only_the_persons_own_mail_and_keeps_what_was_read(team: Project) -> None:
-    """The lessons' `/inbox` eats the lead's mail, and would eat a teammate's."""
+def test_inbox_drains_only_the_persons_own_mail_and_keeps_what_was_read(team: Project) -> None:
+    """The lessons' `/inbox` takes the lead's mail, and would take a teammate's."""
     team.do("teamctl", "send", "lead", "The disk is full.", "--from", "rita")
     for _ in range(2):
         assert "The disk is full." in team.do("teamctl", "inbox", "--peek")
@@ -146,7 +146,7 @@ def test_the_inbox_drains_only_the_persons_own_mail_and_keeps_what_was_read(team
 
 
 def test_the_same_id_twice_is_one_message(team: Project) -> None:
-    """A sender that does not know whether a message went out may simply send it again."""
+    """A sender that does not know whether a message was sent may simply send it again."""
     team.do("teamctl", "spawn", "sara", "clerk", "Go.", "--wait")
     for _ in range(2):
         team.do("teamctl", "send", "sara", "Only once.", "--id", "order-66")
@@ -168,8 +168,8 @@ def test_a_foreign_program_that_appends_under_flock_wakes_an_idle_teammate(team:
     assert told in team.asked("tina", least=1)[-1].asked.last_text
 
 
-def test_mail_that_comes_during_a_long_command_is_in_the_very_next_request(team: Project) -> None:
-    """Others are blamed for mail that arrives only at the end of a long turn."""
+def test_mail_during_a_long_command_is_in_the_next_request(team: Project) -> None:
+    """Users of other products complain about mail that arrives only at the end of a long turn."""
     command = "touch begun; until [ -e go-on ]; do sleep 0.02; done; echo finished"
     team.stage.play("ulla", use(("bash", {"command": command})), say("Done."))
     team.do("teamctl", "spawn", "ulla", "clerk", "Build it.")
@@ -183,10 +183,10 @@ def test_mail_that_comes_during_a_long_command_is_in_the_very_next_request(team:
     assert "Stop using tabs." in second.last_text
 
 
-def test_a_declared_teammate_is_spawned_at_start_and_held_to_the_calls_of_one_wake(
+def test_a_declared_teammate_is_spawned_at_start_and_limited_to_the_calls_of_one_wake(
     project: Project,
 ) -> None:
-    """A model that never ends its turn costs no more than the limit, and the lead learns of it."""
+    """A model that never ends its turn costs no more than the limit, and the lead is notified."""
     project.write(
         "team.toml",
         '[limits]\ncalls_per_wake = 3\n[[teammate]]\nname = "vera"\nrole = "runner"\n'
@@ -205,10 +205,10 @@ def test_a_declared_teammate_is_spawned_at_start_and_held_to_the_calls_of_one_wa
     assert len(project.asked("vera")) == 6
 
 
-def test_the_calls_of_one_wake_are_those_of_its_subagents_in_the_foreground_too(
+def test_the_calls_of_one_wake_include_those_of_its_foreground_subagents(
     project: Project,
 ) -> None:
-    """Else one wake could make as many times its calls as its model asks for subagents."""
+    """Otherwise each subagent would get the full limit of a wake."""
     project.write("team.toml", "[limits]\ncalls_per_wake = 3\n")
     tasks = [("task", {"prompt": f"Look around for ever, {number}."}) for number in range(6)]
     project.stage.act("lead", lambda _: use(*tasks))
@@ -224,13 +224,13 @@ def test_the_calls_of_one_wake_are_those_of_its_subagents_in_the_foreground_too(
     )
     told = [(r["content"], r["is_error"]) for r in project.records("lead", "result")]
     assert told == [(sentence.format(made), True) for made in (2, 0, 0, 0, 0, 0)]
-    why = "lead stopped after 3 model calls"  # the chat may have shown it, and taken it then
+    why = "lead stopped after 3 model calls"  # the chat may already have shown and taken it
     wait_until(lambda: why in f"{chat}{project.mail('user')}", what="the person is told")
     assert project.records("lead", "ended")[-1]["outcome"] == "limit"
 
 
-def test_a_subagent_in_the_background_has_the_calls_of_a_wake_to_itself(project: Project) -> None:
-    """It outlasts the wake that began it, which has as many left as before."""
+def test_a_background_subagent_has_its_own_calls_of_a_wake(project: Project) -> None:
+    """It outlasts the wake that started it, whose own limit stays the same."""
     project.write("team.toml", "[limits]\ncalls_per_wake = 2\n")
     task = ("task", {"prompt": "Look around for ever.", "background": True})
     project.stage.play("lead", use(task), say("It looks around."), say("So be it."))
@@ -269,5 +269,5 @@ def test_save_appends_to_the_settings_and_reload_spawns_new_teammates(
 
 
 def _reads(project: Project, name: str, text: str) -> bool:
-    """Whether a teammate's last request ends with mail of this text."""
+    """Return whether a teammate's last request ends with mail of this text."""
     return text in project.asked(name, least=1)[-1].asked.last_text

@@ -1,4 +1,4 @@
-"""Limits with a stop: a team that plays ping-pong for ever never exceeds one, and says so."""
+"""Hard limits: a team that plays ping-pong for ever never exceeds one, and reports the stop."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tests.strict.server import MODELS
 from tests.waiting import wait_until
 
 MAX_TOKENS = 300
-# A first call fits under it; after one that took a lot, no second does.
+# A first call fits under the limit; after an expensive first call, a second does not.
 ROOM_FOR_ONE: Final[Mapping[str, float]] = {"teammate_tokens": 20_000}
-# A price of our own, under which a game is over after a few calls, whatever the cache saves.
+# A price that ends the game after a few calls, however much the cache saves.
 DEAR = '[prices."claude-sonnet-5-5"]\ninput = 0.1\noutput = 100.0\n'
 RATES = {
     "input_tokens": 0.1,
@@ -36,11 +36,11 @@ RATES = {
 
 
 def play_for_ever(project: Project) -> None:
-    """Have alice and bob answer each other's mail by mail."""
+    """Have alice and bob answer each other's mail with mail."""
 
     def towards(other: str) -> Model:
         def answer(asked: Asked) -> Answer:
-            # A ball that comes while the last one is thrown is thrown back, too.
+            # Mail that arrives while the last reply is being sent is answered, too.
             if asked.last_results and "<inbox>" not in str(asked.messages[-1]):
                 return say("Sent.")
             ball = {"to": other, "content": f"ball {len(asked.messages)}"}
@@ -63,7 +63,7 @@ def spawn_both(project: Project) -> None:
 
 
 def billed(project: Project, unit: str, name: str | None = None) -> float:
-    """The tokens or USD of the server's answers: the truth that ledgers are checked against."""
+    """Return the tokens or USD of the server's answers, which ledgers must match."""
     usages: list[dict[str, Any]] = [
         one.message["usage"]
         for one in project.server.requests
@@ -97,7 +97,7 @@ def wait_for_the_stop(project: Project) -> str:
 
 
 def rests(project: Project, name: str) -> bool:
-    """Whether a teammate has nothing to do: looked for in the order in which mail moves on."""
+    """Return whether a teammate is at rest; files are checked in the order in which mail moves."""
     if project.mail(name) or files.size(project.paths.taken(name)):
         return False
     records = project.records(name)
@@ -119,9 +119,9 @@ def last_refusal(project: Project, name: str) -> Any:
 def test_an_endless_game_ends_within_one_call_of_its_limit(
     key: str, most: float, project: Project
 ) -> None:
-    """It must never be exceeded, and be of use up to the last call that fits.
+    """The limit must never be exceeded, and allow every call that fits.
 
-    tests/unit/test_ledger.py has each limit of each unit.
+    tests/unit/test_ledger.py covers each limit in each unit.
     """
     who, unit = key.split("_")
     configure(project, {key: most, "talk_wakes": 0}, DEAR)
@@ -171,7 +171,7 @@ def limited(project: Project, limits: Mapping[str, float], more: str = "") -> No
 def test_a_teammate_paused_at_a_limit_stays_paused_and_the_lead_is_told_once(
     project: Project,
 ) -> None:
-    """Neither mail nor a restart makes a call or another line to the lead; no mail is lost."""
+    """Neither mail nor a restart causes a call or another notice to the lead; no mail is lost."""
     use_up(project, "ann")
     limited(project, ROOM_FOR_ONE)
     calls = len(project.server.requests)
@@ -206,12 +206,12 @@ def test_a_teammate_paused_at_a_limit_stays_paused_and_the_lead_is_told_once(
 
 
 def use_up(project: Project, name: str) -> None:
-    """Have a teammate's first reply take a lot."""
+    """Have a teammate's first reply use many tokens."""
     project.stage.play(name, say("x" * 40_000))
 
 
 def figure_in(reason: str) -> int:
-    """The limit on tokens that a paused teammate asks for."""
+    """Return the token limit that a paused teammate asks for."""
     found = re.search(r"raise limits\.\w+_tokens to at least (\d+) in team\.toml", reason)
     assert found is not None, reason
     return int(found[1])
@@ -225,7 +225,7 @@ def kill(project: Project, name: str) -> None:
 
 
 def pauses(project: Project, name: str) -> int:
-    """How often a teammate has been paused."""
+    """Return how often a teammate has been paused."""
     return [one["outcome"] for one in project.records(name, "ended")].count("paused")
 
 
@@ -264,7 +264,7 @@ def test_the_limit_suggested_to_the_person_is_enough(meanwhile: str, project: Pr
 def test_a_teammate_with_budget_for_another_call_keeps_it_after_a_crash_and_a_restart(
     how: str, project: Project
 ) -> None:
-    """A conversation has four times as many bytes as tokens: bounded by them, none would fit."""
+    """A conversation has four times as many bytes as tokens: an estimate by bytes would not fit."""
     most = 32_000
     configure(project, {"teammate_tokens": most})
     use_up(project, "ann")
@@ -284,7 +284,7 @@ def test_a_teammate_with_budget_for_another_call_keeps_it_after_a_crash_and_a_re
 def test_the_calls_of_a_subagent_do_not_change_the_estimate_for_its_teammate(
     project: Project,
 ) -> None:
-    """Else the lead would be bounded by its bytes after each of them, and stop far too early."""
+    """Otherwise each would reset the lead's estimate to its bytes, and stop it far too early."""
     most = 70_000
     configure(project, {"teammate_tokens": most})
     looks = [use(("bash", {"command": f"true {number}"})) for number in range(5)]
@@ -301,7 +301,7 @@ def test_the_calls_of_a_subagent_do_not_change_the_estimate_for_its_teammate(
 
 
 @pytest.mark.slow
-def test_a_teammate_paused_at_a_limit_can_be_shut_down_and_goes_on_later(project: Project) -> None:
+def test_a_teammate_paused_at_a_limit_can_be_shut_down_and_spawned_later(project: Project) -> None:
     use_up(project, "ann")
     limited(project, ROOM_FOR_ONE)
     project.do("teamctl", "shutdown", "ann")
@@ -315,8 +315,8 @@ def test_a_teammate_paused_at_a_limit_can_be_shut_down_and_goes_on_later(project
     assert "Go on, please." in project.asked("ann", least=1)[-1].asked.last_text
 
 
-def test_a_limit_that_was_raised_by_a_reload_lets_a_spawn_go_on(project: Project) -> None:
-    """Its process rests for good: without a new one the roster would say `working` for ever."""
+def test_a_spawn_works_after_a_reload_has_raised_the_limit(project: Project) -> None:
+    """The paused process never resumes; without a new one the status would stay `working`."""
     use_up(project, "ann")
     limited(project, ROOM_FOR_ONE)
     configure(project, {"teammate_tokens": 90_000})
@@ -327,7 +327,7 @@ def test_a_limit_that_was_raised_by_a_reload_lets_a_spawn_go_on(project: Project
 
 
 def test_a_team_limit_that_was_raised_for_one_is_raised_for_all(project: Project) -> None:
-    """Also for processes forked under the old limit."""
+    """Even for processes forked under the old limit."""
     configure(project, {"team_tokens": 22_000})
     project.start()
     project.do("teamctl", "spawn", "bob", "coder", "Go.", "--wait")
@@ -344,7 +344,7 @@ def test_a_team_limit_that_was_raised_for_one_is_raised_for_all(project: Project
     assert project.wait_for("bob", "idle", turns=2)["pid"] == pid
 
 
-def test_an_unknown_price_under_a_limit_on_money_says_what_to_write(project: Project) -> None:
+def test_an_unknown_price_under_a_limit_on_money_is_refused_with_advice(project: Project) -> None:
     configure(project, {"team_usd": 5.0})
     project.start()
     model = ("--model", "claude-haiku-9-9")
@@ -388,8 +388,8 @@ def test_resume_names_the_teammates_that_cannot_be_resumed(project: Project) -> 
 
 
 @pytest.mark.slow
-def test_resume_goes_on_after_a_missing_key_too(project: Project) -> None:
-    """Any pause that a person has resolved: the settings are read again."""
+def test_resume_also_works_after_a_missing_key(project: Project) -> None:
+    """Resume rereads the settings, whatever pause the person has resolved."""
     project.environment["ANTHROPIC_API_KEY"] = ""
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.")
@@ -400,7 +400,7 @@ def test_resume_goes_on_after_a_missing_key_too(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_call_that_was_cut_off_counts_in_full_and_an_error_not_at_all(project: Project) -> None:
+def test_an_interrupted_call_counts_in_full_and_an_error_costs_nothing(project: Project) -> None:
     configure(project, {})
     project.server.faults.push(Status(529), Cut(after=4), None)
     project.start()
@@ -413,8 +413,8 @@ def test_a_call_that_was_cut_off_counts_in_full_and_an_error_not_at_all(project:
     assert "1 calls were cut off, or their server did not tell what they took" in shown
 
 
-def test_a_call_under_way_in_a_process_that_is_killed_counts_in_full(project: Project) -> None:
-    """Its true usage remains unknown; `usage` counts it at once, whether teamd runs or not."""
+def test_a_call_in_progress_in_a_killed_process_counts_in_full(project: Project) -> None:
+    """Its true usage remains unknown; `usage` counts it at once, even without teamd."""
     configure(project, {})
     stall = Stall(after=4)
     project.server.faults.push(stall)
@@ -429,14 +429,14 @@ def test_a_call_under_way_in_a_process_that_is_killed_counts_in_full(project: Pr
     for process in killed:
         assert process is not None
         process.signal(signal.SIGKILL)
-    # The kernel takes a while to take one apart: its environment goes before it does.
+    # The kernel needs a while to end a process, and removes its environment first.
     wait_until(lambda: not any(one and one.alive for one in killed), what="both are gone")
     row = used(project, "ann")
     assert (row["calls"], row["tokens"], row["reserved_tokens"]) == (1, kept, 0)
 
 
 @pytest.mark.slow
-def test_usage_shows_each_teammate_and_all_with_and_without_limits(project: Project) -> None:
+def test_usage_shows_each_teammate_and_the_total_with_and_without_limits(project: Project) -> None:
     empty = project.run("teamctl", "usage")
     assert empty.status == 1
     assert empty.complaint.endswith("or above it; `teamd start` makes one here")
@@ -463,7 +463,7 @@ def test_usage_shows_each_teammate_and_all_with_and_without_limits(project: Proj
     assert [member["usd"] for member in shown] == [m["usd"] for m in document["members"]]
 
 
-def test_a_price_that_is_not_known_is_shown_as_unknown_and_not_as_nothing(
+def test_an_unknown_price_is_shown_as_unknown_and_not_as_zero(
     project: Project,
 ) -> None:
     configure(project, {}, '[prices."claude-haiku-5-5"]\ninput = 0\noutput = 0\n')

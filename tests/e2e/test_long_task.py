@@ -23,7 +23,7 @@ STEPS: Final = 50  # 612,500 tokens of output
 STEP: Final = re.compile(r"(?:step|through) (\d+)\b")
 TOKENS_PER_STEP: Final = OUTPUT_BYTES // 4
 NEW: Final = "Runs a command in the next version of this program. "
-# Runs the commands of another tree, also when teamd starts itself once more to hide its memory.
+# Runs the commands of another tree, even when teamd re-executes itself to hide its memory.
 PROGRAM: Final = """
 import os, sys
 sys.path.insert(0, {tree!r})
@@ -37,14 +37,13 @@ main()
 
 
 class Stepper:
-    """A model that does the steps by its conversation, and records its mail."""
+    """A model that follows the steps in its conversation, and records its mail."""
 
     def __init__(self) -> None:
         self.done = 0
         self.roles: set[str] = set()
 
     def __call__(self, asked: Asked) -> Answer:
-        """Answer a request."""
         self.done = max((int(number) for number in STEP.findall(asked.heard)), default=0)
         self.roles |= set(re.findall(r"Mark (\w+)", asked.heard + asked.system))
         if demands(asked):

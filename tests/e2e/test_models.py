@@ -1,4 +1,4 @@
-"""Requests to a model: effort, thinking, the whole context; and its retirement."""
+"""Model requests: effort, thinking, context size; and warnings about a model's retirement."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ THINKING = {"type": "adaptive", "display": "summarized"}
 
 
 def options(project: Project, name: str) -> tuple[Any, Any]:
-    """Return the effort and the thinking that the last request for a teammate asked for."""
+    """Return the effort and the thinking in the last request of a teammate."""
     body = project.asked(name, least=1)[-1].body
     return body.get("output_config"), body.get("thinking")
 
 
-def test_effort_is_that_of_the_teammate_its_role_or_the_team(project: Project) -> None:
+def test_effort_is_set_by_the_teammate_its_role_or_the_team(project: Project) -> None:
     project.write(".team/agents/hard.md", "---\neffort: xhigh\n---\n")
     project.start()
     for name, role, given, effort in (
@@ -54,7 +54,7 @@ def test_thinking_is_shown_in_the_transcript(project: Project) -> None:
 @pytest.mark.parametrize(
     "terms", [{"models": (HAIKU,)}, {"models": (HAIKU,), "no_page_status": 404}]
 )
-def test_a_model_or_a_server_without_them_is_asked_for_neither(
+def test_a_model_or_a_server_without_effort_and_thinking_gets_neither(
     tmp_path: Path, terms: dict[str, Any]
 ) -> None:
     with opened(tmp_path, **terms) as project:

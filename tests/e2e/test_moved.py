@@ -1,7 +1,6 @@
-"""A project's folder that is renamed or moved: its team goes along.
+"""A team moves along when its project's folder is renamed or moved.
 
-And a team directory alone that is moved away: its processes end, and never touch what stands there
-next.
+If only the team directory is moved away, its processes end, and never touch its successor.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def new(project: Project) -> Iterator[Path]:
-    """Where a test moves the folder to; put back, for the end of `project` looks there."""
+    """The new folder of the project; moved back at the end, where `project` makes its checks."""
     place = project.folder.with_name("renamed")
     yield place
     if place.exists():
@@ -42,7 +41,7 @@ def populated(project: Project) -> None:
 
 
 def assert_goes_on(project: Project, new: Path) -> None:
-    """Ann answers there, remembers, works there, and is told where that is by what fails."""
+    """Check that ann answers, remembers and works in the new folder, and that errors name it."""
     sent = project.run("teamctl", "send", "ann", "Which colour was it?", "--wait", cwd=new)
     assert sent.status == 0, sent.stderr
     wait_until(lambda: len(project.asked("ann")) == 3, what="ann has answered")
@@ -55,12 +54,14 @@ def assert_goes_on(project: Project, new: Path) -> None:
 
 
 def assert_ends(project: Project, new: Path) -> None:
-    """It can be stopped there, and leaves nothing."""
+    """Check that teamd can be stopped there, and leaves nothing behind."""
     assert project.run("teamd", "stop", cwd=new).status == 0
     assert project.survivors() == {}
 
 
-def test_a_team_that_was_moved_while_nothing_ran_goes_on_there(project: Project, new: Path) -> None:
+def test_a_team_that_was_moved_while_stopped_continues_in_the_new_folder(
+    project: Project, new: Path
+) -> None:
     populated(project)
     project.do("teamd", "stop")
     project.folder.rename(new)
@@ -70,12 +71,12 @@ def test_a_team_that_was_moved_while_nothing_ran_goes_on_there(project: Project,
 
 
 @pytest.mark.slow
-def test_a_team_that_was_moved_while_it_ran_is_stopped_from_there(
+def test_a_team_that_was_moved_while_running_can_be_stopped_from_the_new_folder(
     project: Project, new: Path
 ) -> None:
-    """Its teamd serves a place that is no more; in the new one the same commands reach it.
+    """Its teamd serves a path that no longer exists; the same commands reach it in the new folder.
 
-    It is held while they look: it ends by itself as soon as anything wakes it.
+    It is stopped by a signal meanwhile, since it ends as soon as anything wakes it.
     """
     populated(project)
     pid = project.supervisor
@@ -89,8 +90,8 @@ def test_a_team_that_was_moved_while_it_ran_is_stopped_from_there(
     assert_ends(project, new)
 
 
-def test_a_teamd_whose_team_was_moved_ends_when_it_is_needed(project: Project, new: Path) -> None:
-    """Mail in the new place wakes it, and it sees that it has nothing to do with that any more."""
+def test_a_teamd_whose_team_was_moved_ends_when_it_is_woken(project: Project, new: Path) -> None:
+    """Mail in the new folder wakes it, and it sees that its own folder is gone."""
     populated(project)
     project.folder.rename(new)
     assert project.run("teamctl", "send", "ann", "Hello?", cwd=new).status == 0
@@ -102,7 +103,7 @@ def test_a_teamd_whose_team_was_moved_ends_when_it_is_needed(project: Project, n
 
 
 def test_folders_of_a_running_team_may_be_replaced_or_removed(project: Project) -> None:
-    """A copy that takes the inboxes' place is read at once, and logs go on in a new folder."""
+    """A copy in place of the inboxes is read at once, and logs continue in a new folder."""
     project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Remember: blue.", "--wait")
     project.wait_for("ann", "idle")
@@ -118,7 +119,7 @@ def test_folders_of_a_running_team_may_be_replaced_or_removed(project: Project) 
 
 @pytest.fixture
 def at_work(project: Project) -> Iterator[Project]:
-    """Its alice is in the middle of a command that ends once there is a file `go`."""
+    """A project whose alice runs a command that ends once a file `go` exists."""
     command = "touch begun; until [ -e go ]; do sleep 0.05; done; echo OLD-ALICE-RESULT"
     project.stage.play("alice", use(("bash", {"command": command})))
     supervisor = project.start()
@@ -130,7 +131,7 @@ def at_work(project: Project) -> Iterator[Project]:
 
 
 def at_rest(pid: int) -> Callable[[], bool]:
-    """Whether a process has slept since the last look."""
+    """Return a check whether a process has slept since the last check."""
     looks = [""]
 
     def look() -> bool:
@@ -142,7 +143,7 @@ def at_rest(pid: int) -> Callable[[], bool]:
 
 
 def begin_anew(project: Project) -> None:
-    """Another team in the same place, with an alice of its own."""
+    """Start another team in the same place, with an alice of its own."""
     project.stage.play("alice", say("A new life."))
     project.start()
     project.do("teamctl", "spawn", "alice", "coder", "second life", "--wait")
@@ -150,15 +151,15 @@ def begin_anew(project: Project) -> None:
 
 
 def state_of(paths: TeamPaths) -> dict[Path, bytes]:
-    """Every file of a team."""
+    """Return the contents of every file of a team."""
     return {path: path.read_bytes() for path in paths.root.rglob("*") if path.is_file()}
 
 
 @pytest.mark.slow
-def test_a_team_whose_directory_was_moved_ends_before_there_can_be_another(
+def test_a_team_whose_directory_was_moved_ends_before_another_can_start(
     at_work: Project,
 ) -> None:
-    """`mv .team old; teamd start`: everything goes by path, the locks went with the old files."""
+    """`mv .team old; teamd start`: access goes by path, and the locks moved with the old files."""
     at_work.paths.root.rename(at_work.folder / "old")
     wait_until(lambda: at_work.survivors() == {}, timeout_seconds=15, what="all have ended")
     assert list(at_work.folder.glob(".team")) == []
@@ -175,8 +176,8 @@ def test_a_team_whose_directory_was_moved_ends_before_there_can_be_another(
 
 
 @pytest.mark.slow
-def test_a_teammate_never_writes_into_another_team_s_directory(at_work: Project) -> None:
-    """Also where its supervisor cannot end it: this one is stopped until all is over."""
+def test_a_teammate_never_writes_into_another_teams_directory(at_work: Project) -> None:
+    """Even if its supervisor cannot end it: here the supervisor is stopped by a signal."""
     former, alice = at_work.supervisor, at_work.member("alice")["pid"]
     wait_until(at_rest(former), what="her supervisor waits: what comes next is a round of its own")
     os.kill(former, signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""`teamctl team` shows the work and the problems of a team without a look into a log."""
+"""`teamctl team` shows a team's work and problems without a look into a log."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def test_running_work_is_shown_and_a_killed_teammate_does_nothing(project: Proje
     assert "bash sleep 1000" in project.do("teamctl", "team")
     os.kill(ann["pid"], signal.SIGKILL)
     wait_until(lambda: see(project, "ann")["restarts"] == 1, what="she is started again")
-    # She goes on with the next call of the model, and what she did before is not what she does.
+    # She continues with the next model call, so the earlier tool call is no longer shown.
     project.wait_for("ann", "idle", turns=2)
     assert see(project, "ann")["doing"] is None
     heading, row, *_ = project.do("teamctl", "team").splitlines()
     assert dict(zip(heading.split(), row.split(), strict=True))["RESTARTS"] == "1"
 
 
-def test_nothing_is_done_once_all_are_killed(project: Project) -> None:
+def test_no_work_is_shown_once_all_processes_are_killed(project: Project) -> None:
     """After a kill, files and roster still say that the teammate works."""
     project.stage.play("ann", use(("bash", {"command": "sleep 1000"})))
     supervisor = project.start()
@@ -88,7 +88,7 @@ def test_nothing_is_done_once_all_are_killed(project: Project) -> None:
 
 @pytest.mark.slow
 def test_a_failing_server_is_reported_with_attempt_cause_and_time(project: Project) -> None:
-    """For up to two minutes only a log showed it."""
+    """Otherwise only the log would show it, for up to two minutes."""
     project.server.faults.push(Status(500, retry_after=57))
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.")
@@ -100,7 +100,7 @@ def test_a_failing_server_is_reported_with_attempt_cause_and_time(project: Proje
     assert see(project, "ann")["doing"]["kind"] == "model"
 
 
-def test_an_unreachable_server_is_reported_and_a_paused_teammate_says_until_when(
+def test_an_unreachable_server_is_reported_and_a_pause_shows_its_end(
     project: Project,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -119,7 +119,7 @@ def test_an_unreachable_server_is_reported_and_a_paused_teammate_says_until_when
 
 
 @pytest.mark.slow
-def test_a_retry_that_succeeded_is_over(project: Project) -> None:
+def test_a_successful_retry_is_no_longer_shown(project: Project) -> None:
     project.server.faults.push(Status(500))
     project.stage.play("ann", use(("bash", {"command": "sleep 1000"})))
     project.start()
@@ -128,7 +128,7 @@ def test_a_retry_that_succeeded_is_over(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_permission_request_is_on_top_with_the_command_that_answers(
+def test_a_permission_request_is_on_top_with_the_command_that_answers_it(
     project: Project,
 ) -> None:
     request = at_a_question(project)
@@ -154,7 +154,7 @@ def test_requests_name_the_command_that_answers_a_plan(project: Project) -> None
     project.stage.play("ann", use(("submit_plan", {"plan": "Mend it."})), say("I wait."))
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--plan", "--wait")
-    project.wait_for("ann", "idle")  # she has answered, and is at work for a moment still
+    project.wait_for("ann", "idle")  # she has replied, but is still working for a moment
     request = see(project, "ann")["waiting_request"]
     assert f"  `teamctl approve {request}` approves it" in project.do("teamctl", "requests")
     assert see(project, "ann")["state"] == "waiting"

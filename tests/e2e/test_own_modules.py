@@ -1,4 +1,4 @@
-"""The commands import their own modules, never those of a project's folder."""
+"""The commands import their own modules, never those in a project's folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.e2e.harness import Project
 from tests.strict.replies import say
 
 TRAP: Final = "import sys\nsys.exit(f'{__name__} of the project was imported')\n"
-# Modules of the standard library, of other packages and of our own, also as packages.
+# Modules of the standard library, of other packages and of teamd, also as packages.
 TRAPS: Final = (
     "json.py", "tomllib.py", "asyncio.py", "click.py", "rich.py", "psutil.py", "anthropic.py",
     "pydantic/__init__.py", "teamd/__init__.py", "teamctl/__init__.py",
@@ -19,7 +19,7 @@ TRAPS: Final = (
 
 @pytest.mark.slow
 def test_a_pythonpath_that_names_the_project_replaces_no_module(project: Project) -> None:
-    """Neither in the commands as they are installed, nor in the processes that these start."""
+    """Neither in the installed commands nor in the processes that they start."""
     for name in TRAPS:
         project.write(name, TRAP)
     project.environment["PYTHONPATH"] = "."
@@ -36,7 +36,7 @@ def test_a_pythonpath_that_names_the_project_replaces_no_module(project: Project
 
 
 @pytest.mark.slow
-def test_a_folder_that_has_been_removed_is_refused_in_a_sentence(project: Project) -> None:
+def test_a_removed_folder_is_refused_with_one_sentence(project: Project) -> None:
     script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
     for word in ("team", "doctor", "init"):
         looked = project.run("sh", "-c", script, "sh", "teamctl", word)

@@ -30,7 +30,7 @@ def open_requests(project: Project) -> list[dict[str, Any]]:
 def test_nothing_is_done_before_the_plan_is_approved_and_everything_after(
     project: Project,
 ) -> None:
-    """With a prompt alone, as in the lessons, the model can go on without approval."""
+    """With a prompt alone, as in the lessons, the model can continue without approval."""
     given = project.write("given", "a")
     project.stage.play("alice", use(*ACTS), use(SUBMIT), say("I wait."))
     project.start()
@@ -106,7 +106,7 @@ def test_a_declared_teammate_may_work_by_plan(project: Project) -> None:
 def test_an_unanswerable_request_is_refused_with_a_list_of_open_requests(
     project: Project, verb: str
 ) -> None:
-    """Also without a running teamd."""
+    """Even without a running teamd."""
     project.enlist("bob")
     none = project.run("teamctl", verb, "nope")
     assert none.status == 1

@@ -1,4 +1,4 @@
-"""Done means proven, for a teammate in a copy: its commit alone is checked."""
+"""A task is done only once it is proven: for a teammate in a copy, its commit alone is checked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def repository(project: Project) -> Path:
 
 
 def task(project: Project) -> dict[str, Any]:
-    """The task's file: to ask the command again and again takes all of a processor."""
+    """Return the task's file for polling; running the command in a loop would use a whole core."""
     found: dict[str, Any] = json.loads((project.paths.tasks / "1.json").read_bytes())
     return found
 
@@ -45,9 +45,7 @@ def spawn(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_check_that_failed_in_a_copy_passes_after_the_fix(
-    project: Project, repository: Path
-) -> None:
+def test_a_failed_check_in_a_copy_passes_after_the_fix(project: Project, repository: Path) -> None:
     """The person merges the proven commit."""
     project.stage.play(
         "ann",
@@ -72,10 +70,10 @@ def test_a_check_that_failed_in_a_copy_passes_after_the_fix(
     assert said == "ann: Say yes\nann: Say yes"
 
 
-def test_a_teammate_that_edits_a_protected_test_in_its_copy_is_not_believed(
+def test_a_teammate_that_edits_a_protected_test_in_its_copy_gets_no_proof(
     project: Project, repository: Path
 ) -> None:
-    """It may: a change to tests is work as well, for the person to merge. It proves nothing."""
+    """The edit is allowed, since the person may want to merge it, but it proves nothing."""
     project.stage.play(
         "ann",
         use(CLAIM, write("tests/expected.txt", "one"), ("bash", {"command": CHECK}), DONE),

@@ -20,10 +20,10 @@ def left(path: Path, *, days: float = 0, size: int = 1000) -> Path:
 
 
 def furnish(project: Project) -> tuple[set[Path], set[Path]]:
-    """A team of Ann with files of hers, of the person, and of names that are gone.
+    """Write files of ann, of the person, and of names that are no longer in the team.
 
     Returns:
-        The files that must stay, and those that may go.
+        The files that must stay, and those that may be removed.
     """
     project.enlist("Ann")
     paths = project.paths
@@ -31,7 +31,7 @@ def furnish(project: Project) -> tuple[set[Path], set[Path]]:
         left(path, days=99)
         for path in (
             paths.log("Ann"),
-            paths.log("ann"),  # compared without case, as names are
+            paths.log("ann"),  # case-insensitive, as names are
             paths.log("teamd"),
             paths.log("lead"),
             paths.logs / "teamd.stderr",
@@ -127,8 +127,8 @@ def test_without_a_roster_nothing_is_removed(project: Project) -> None:
     assert all(path.exists() for path in stay | go)
 
 
-def test_nobody_joins_the_team_while_it_is_pruned(project: Project) -> None:
-    """It would remove the conversation of a teammate that is just being spawned again."""
+def test_no_teammate_joins_the_team_while_it_is_pruned(project: Project) -> None:
+    """Otherwise prune could remove the conversation of a teammate that is being spawned again."""
     furnish(project)
     with project.paths.config_lock.open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -143,7 +143,7 @@ def test_nobody_joins_the_team_while_it_is_pruned(project: Project) -> None:
     assert not (project.paths.logs / "old.log.1").exists()
 
 
-def test_a_start_sweeps_what_a_kill_left(project: Project) -> None:
+def test_a_start_removes_leftovers_of_a_kill(project: Project) -> None:
     project.paths.create()
     old = left(project.paths.inboxes / ".teamd-0123.tmp", days=1)
     young = left(project.paths.inboxes / ".teamd-4567.tmp")
@@ -153,7 +153,7 @@ def test_a_start_sweeps_what_a_kill_left(project: Project) -> None:
     assert project.log("teamd", "swept")[0]["files"] == [str(old)]
 
 
-def test_a_running_team_is_none_the_worse_for_it(team: Project) -> None:
+def test_prune_does_not_harm_a_running_team(team: Project) -> None:
     team.do("teamctl", "spawn", "pia", "coder", "Go.", "--wait")
     team.wait_for("pia", "idle")
     left(team.paths.transcript("old"))

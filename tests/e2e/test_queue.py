@@ -1,4 +1,4 @@
-"""The merge queue as a team sees it: a conflict, a check that fails, and second tries."""
+"""The merge queue from a team's view: a conflict, a failed check, and second tries."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ auto = true
 
 
 def work(task: str, *commands: str) -> tuple[tuple[str, dict[str, str]], ...]:
-    """Run commands, and say that a task is done."""
+    """Run commands, and report a task as done."""
     done = ("task_update", {"task_id": task, "status": "completed"})
     return (*(("bash", {"command": command}) for command in commands), done)
 
 
 def states(project: Project) -> list[tuple[str, str]]:
-    """Read the queue's file; polling the command would take a whole processor."""
+    """Read the queue's file; polling the command would use a whole core."""
     file = project.paths.queue
     there = json.loads(file.read_bytes())["queue"] if file.exists() else []
     return [(entry["teammate"], entry["state"]) for entry in there]
 
 
 def wait_merged(project: Project, count: int) -> None:
-    """Wait until so many entries are merged."""
+    """Wait until this many entries are merged."""
     wait_until(
         lambda: [state for _, state in states(project)].count("merged") == count,
         timeout_seconds=60,

@@ -14,7 +14,7 @@ from tests.e2e.harness import Project
 
 
 def test_a_message_resent_by_a_restarted_teammate_is_read_once(project: Project) -> None:
-    """It was killed after it had sent and before it had noted that; the id is the same."""
+    """It was killed after sending and before recording that; the id is the same."""
     project.enlist("bob")
     message = Message(id="call-1", sender="bob", to="lead", content="Done.")
     box = Mailbox(project.paths, "lead")
@@ -27,7 +27,7 @@ def test_a_message_resent_by_a_restarted_teammate_is_read_once(project: Project)
 
 
 def test_the_same_id_with_other_words_is_another_message(project: Project) -> None:
-    """A foreign program may give one id twice; nothing of it may be lost."""
+    """A foreign program may reuse an id; no message may be lost."""
     project.enlist("bob")
     box = Mailbox(project.paths, "lead")
     for words in ("One.", "Two."):
@@ -36,7 +36,7 @@ def test_the_same_id_with_other_words_is_another_message(project: Project) -> No
 
 
 def test_mail_held_by_a_killed_reader_is_read_together_with_the_rest(project: Project) -> None:
-    """It comes in a batch of its own, and a person would take that for all there is."""
+    """It comes in a separate batch, which a person could take for all mail."""
     project.enlist("bob")
     box = Mailbox(project.paths, "lead")
     box.put(Message(sender="bob", to="lead", content="One."))
@@ -52,7 +52,7 @@ def test_mail_held_by_a_killed_reader_is_read_together_with_the_rest(project: Pr
 def test_mail_kept_by_a_killed_reader_hides_no_later_mail(
     project: Project, options: tuple[str, ...]
 ) -> None:
-    """It was killed after it showed a batch; that batch has no new mail."""
+    """The reader was killed after it showed a batch, so that batch has no new mail."""
     project.enlist("bob")
     box = Mailbox(project.paths, "lead")
     box.put(Message(sender="bob", to="lead", content="One."))
@@ -65,7 +65,7 @@ def test_mail_kept_by_a_killed_reader_hides_no_later_mail(
     assert not box.waiting()
 
 
-def test_json_is_one_document_and_the_rest_is_the_next_calls(project: Project) -> None:
+def test_json_is_one_document_and_the_next_call_prints_the_rest(project: Project) -> None:
     project.enlist("bob")
     box = Mailbox(project.paths, "lead")
     box.put(Message(sender="bob", to="lead", content="One."))

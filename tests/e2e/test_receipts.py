@@ -36,12 +36,12 @@ def test_send_wait_returns_once_the_message_is_in_the_conversation(team: Project
     mail = [m for record in team.records("ann", "mail") for m in record["messages"]]
     assert said == "sent to ann\ndelivered to ann\n"
     assert [m["content"] for m in mail] == ["Go.", "Are you there?"]
-    # A retry after an unknown outcome: it stands there already.
+    # A retry after an unknown outcome: the message is already in the conversation.
     assert team.do("teamctl", "send", "ann", "Are you there?", "--id", "call-1", "--wait") == said
 
 
 def test_send_wait_reaches_a_teammate_in_the_middle_of_a_turn(team: Project) -> None:
-    """It returns with the very next model call, not at the end of the turn."""
+    """It returns with the next model call, not at the end of the turn."""
     command = "touch begun; until [ -e go-on ]; do sleep 0.02; done"
     team.stage.play("mia", use(("bash", {"command": command})), say("Done."))
     team.do("teamctl", "spawn", "mia", "coder", "Build it.")
@@ -63,7 +63,7 @@ def test_send_wait_reaches_a_teammate_in_the_middle_of_a_turn(team: Project) -> 
     assert _way(team, "mia-1")["stage"] == "delivered"
 
 
-def test_without_teamd_a_send_says_so_at_once_and_waits(project: Project) -> None:
+def test_a_send_without_teamd_says_so_at_once_and_waits(project: Project) -> None:
     project.enlist("ann")
     late = project.run("teamctl", "send", "ann", "One.", "--wait", "--timeout", "0.1")
     assert late.status == 4
@@ -93,7 +93,7 @@ def test_send_wait_to_a_teammate_that_is_shut_down_ends_at_its_deadline(team: Pr
     assert over.startswith("teamctl: sue has not taken it within 0.1 s")
 
 
-def test_mail_to_the_person_has_arrived_when_it_was_read(team: Project) -> None:
+def test_mail_to_the_person_counts_as_delivered_when_it_was_read(team: Project) -> None:
     argv = ("teamctl", "send", "lead", "Done.", "--from", "ci", "--id", "ci-1", "--wait", "--json")
     with team.begin(*argv, **PIPES) as waiting:
         wait_until(lambda: "Done." in team.mail("lead"))
@@ -106,7 +106,7 @@ def test_mail_to_the_person_has_arrived_when_it_was_read(team: Project) -> None:
     assert "; shown to you 2" in team.do("teamctl", "trace", "ci-1")
 
 
-def test_an_interrupt_ends_the_wait_and_the_message_stays(project: Project) -> None:
+def test_an_interrupted_wait_leaves_the_message_in_place(project: Project) -> None:
     project.enlist("ann")
     with project.begin("teamctl", "send", "ann", "One.", "--wait", **PIPES) as waiting:
         assert waiting.stderr is not None
@@ -155,7 +155,7 @@ def _traced(project: Project, wanted: str) -> list[str]:
     return project.do("teamctl", "trace", wanted).splitlines()
 
 
-def test_an_unknown_id_is_one_sentence(project: Project) -> None:
+def test_an_unknown_id_is_refused_with_one_sentence(project: Project) -> None:
     project.enlist("ann")
     for number in ("order-1", "order-2"):
         project.do("teamctl", "send", "ann", "x", "--id", number)
@@ -169,7 +169,7 @@ def test_an_unknown_id_is_one_sentence(project: Project) -> None:
 
 
 def test_a_repeated_send_to_the_person_is_shown_and_kept_once(project: Project) -> None:
-    """Before the first was read and after it; the same id with other words is another message.
+    """Before and after the first was read; the same id with other words is another message.
 
     `teamctl send` refuses those, but any program may append them.
     """
@@ -223,7 +223,7 @@ def test_an_id_reused_for_another_text_is_refused_wherever_the_first_message_is(
     project.do(*send[:2], "ann", "Not ready.", "--from", "ann", "--id", "1")
 
 
-def test_a_text_that_its_reader_has_in_hand_is_compared_too(project: Project) -> None:
+def test_an_id_is_also_compared_with_mail_that_its_reader_has_taken(project: Project) -> None:
     project.enlist("ann")
     project.do("teamctl", "send", "ann", "Ready.", "--id", "1")
     assert Mailbox(project.paths, "ann").take().messages
@@ -240,7 +240,7 @@ def test_a_rejected_message_may_be_sent_in_other_words(project: Project) -> None
 
 
 def test_mail_kept_before_a_kill_is_not_shown_again(project: Project) -> None:
-    """Killed after the mail was recorded and before it was forgotten."""
+    """The reader was killed after the mail was recorded and before it was removed."""
     project.enlist("ann")
     project.do("teamctl", "send", "lead", "Ready.", "--from", "ann")
     inbox = project.paths.inbox("lead").read_bytes()
@@ -267,7 +267,7 @@ def test_following_shows_a_repeated_send_once(project: Project) -> None:
 
 @pytest.mark.slow
 def test_a_limit_raised_for_senders_applies_to_running_teammates(project: Project) -> None:
-    """The sender applied the current team.toml; so must the reader."""
+    """The sender applied the current team.toml; the reader must do the same."""
     project.write("team.toml", "[mail]\nmax_message_bytes = 2000\n")
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
@@ -277,8 +277,8 @@ def test_a_limit_raised_for_senders_applies_to_running_teammates(project: Projec
     assert [m["content"] for m in mail] == ["Go.", "x" * 9000]
 
 
-def test_a_limit_that_is_lowered_loses_no_mail_that_was_sent_before(project: Project) -> None:
-    """It was acknowledged; later mail is refused when it is sent."""
+def test_lowering_a_limit_loses_no_mail_that_was_sent_before(project: Project) -> None:
+    """Its sending was confirmed; later mail is refused when it is sent."""
     project.enlist("ann")
     for receiver in ("ann", "lead"):
         project.do("teamctl", "send", receiver, "-", stdin="x" * 200_000)

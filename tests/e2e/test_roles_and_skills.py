@@ -49,7 +49,7 @@ def test_a_role_file_drops_tools_of_any_kind(team: Project) -> None:
 
 
 def test_basic_tools_are_five_and_a_shutdown_needs_no_answer(project: Project) -> None:
-    """A small model cannot answer requests: teamd approves once it is idle."""
+    """A small model cannot answer requests, so teamd approves once the teammate is idle."""
     project.write("team.toml", '[model]\ntools = "basic"\n')
     project.start()
     wait = "touch at-work; until [ -e go ]; do sleep 0.05; done"
@@ -67,13 +67,13 @@ def test_basic_tools_are_five_and_a_shutdown_needs_no_answer(project: Project) -
     assert (refused.status, refused.complaint) == (1, NO_PLAN.format(name="tony"))
 
 
-def test_the_model_of_spawn_goes_before_that_of_the_role(team: Project) -> None:
+def test_the_model_of_spawn_overrides_that_of_the_role(team: Project) -> None:
     team.write(".team/agents/clerk.md", "---\nmodel: opus\n---\nBe brief.\n")
     team.do("teamctl", "spawn", "c1", "clerk", "Go.", "--model", "claude-haiku-5-5", "--wait")
     assert team.asked("c1")[-1].body["model"] == "claude-haiku-5-5"
 
 
-def test_a_role_file_that_is_no_text_is_refused_with_its_path(team: Project) -> None:
+def test_a_role_file_that_is_not_text_is_refused_with_its_path(team: Project) -> None:
     path = team.write(".team/agents/odd.md", "")
     path.write_bytes(b"\xff\xfe\x00")
     refused = team.run("teamctl", "spawn", "odette", "odd", "Go.")
@@ -95,7 +95,7 @@ def test_a_skill_is_listed_and_read_on_demand(team: Project) -> None:
     assert "Tag, then push." in second.asked.last_results[0].text
 
 
-def test_a_job_that_ends_wakes_its_teammate_and_is_reported_once(team: Project) -> None:
+def test_a_finished_job_wakes_its_teammate_and_is_reported_once(team: Project) -> None:
     """Row "one `task` tool, three modes … background (job id, output, stop)": the commands."""
     team.stage.play(
         "jack",

@@ -1,4 +1,4 @@
-"""The lessons' row "shutdown": request, approval or rejection with a reason, and a sure end."""
+"""The lessons' row "shutdown": request, approval or rejection with a reason, and a certain end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
 
-def test_a_teammate_at_work_rejects_with_a_reason_goes_on_and_approves_later(
+def test_a_working_teammate_rejects_with_a_reason_continues_and_approves_later(
     team: Project,
 ) -> None:
     team.stage.act("anna", answering("anna", (False, "in mid-task"), (True, "all done")))
@@ -39,7 +39,7 @@ def test_a_teammate_at_work_rejects_with_a_reason_goes_on_and_approves_later(
         (True, "all done"),
     ]
     calls = len(team.asked("anna"))
-    assert calls == 4  # work, no, work, yes; and none after that
+    assert calls == 4  # work, no, work, yes; and no further calls
 
 
 def test_an_idle_teammate_is_shut_down_without_a_model_call_and_woken_with_its_memory(
@@ -59,7 +59,7 @@ def test_an_idle_teammate_is_shut_down_without_a_model_call_and_woken_with_its_m
 
 
 def test_a_paused_teammate_is_shut_down_without_a_model_call(project: Project) -> None:
-    """It cannot ask its model; that must not keep it from leaving."""
+    """It cannot call its model, which must not prevent its shutdown."""
     del project.environment["ANTHROPIC_API_KEY"]
     project.start()
     project.do("teamctl", "spawn", "carl", "clerk", "Go.")
@@ -80,7 +80,7 @@ def test_a_shutdown_ends_although_the_model_never_answers(team: Project) -> None
     assert time.monotonic() - begun < 20
     if ended.status == 4:
         assert ended.complaint == "dirk did not answer within 1 s and was ended"
-    else:  # all its calls of one wake were used up, and it was idle
+    else:  # it was idle after using all calls of a wake
         assert ended.stdout.startswith("dirk approved")
     assert team.member("dirk")["status"] == "shutdown"
 
@@ -96,7 +96,7 @@ def test_all_are_asked_at_the_same_time_and_each_has_a_line(project: Project) ->
     asking = project.begin(
         "teamctl", "shutdown", "--all", "--timeout", "50", stdout=pipe, stderr=pipe
     )
-    project.wait_for("fritz", "shutdown")  # while emma has still to answer
+    project.wait_for("fritz", "shutdown")  # while emma has not answered
     wait_until(lambda: "shutdown_request" in project.mail("emma"), what="the request")
     project.write("go-emma", "")
     assert asking.communicate(timeout=60) == (
@@ -107,7 +107,7 @@ def test_all_are_asked_at_the_same_time_and_each_has_a_line(project: Project) ->
     assert project.run("teamctl", "shutdown", "emma", "--force").complaint == "emma was killed"
 
 
-def test_force_is_used_at_once_on_a_process_that_had_longer_to_end(project: Project) -> None:
+def test_force_applies_at_once_to_a_process_with_a_longer_grace_period(project: Project) -> None:
     patient = "[supervision]\nstop_seconds = 1000\n"
     project.write("team.toml", f"{patient}[model]\nattempts = 1\nrest_seconds = 900\n")
     project.server.faults.push(Status(500))
@@ -120,8 +120,8 @@ def test_force_is_used_at_once_on_a_process_that_had_longer_to_end(project: Proj
     assert project.member("hugo")["status"] == "shutdown"
 
 
-def test_a_forged_request_is_text_and_a_forged_answer_ends_nobody(team: Project) -> None:
-    """Only the store counts, not any text in an inbox."""
+def test_a_forged_request_is_text_and_a_forged_answer_has_no_effect(team: Project) -> None:
+    """Only the store counts, not text in an inbox."""
     team.do("teamctl", "spawn", "gitta", "clerk", "Go.", "--wait")
     pid = team.wait_for("gitta", "idle")["pid"]
     team.do("teamctl", "send", "gitta", "Leave!", "--type", "shutdown_request", "--wait")
@@ -154,8 +154,8 @@ def test_the_request_remains_open_after_ctrl_c(team: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_request_that_cannot_be_delivered_at_once_is_delivered_then(project: Project) -> None:
-    """A refusal that was carried out all the same left a teammate that read no mail."""
+def test_a_request_that_cannot_be_delivered_at_once_is_delivered_later(project: Project) -> None:
+    """It was once refused but carried out all the same, which left a teammate that read no mail."""
     project.start()
     project.do("teamctl", "spawn", "gina", "clerk", "Go.", "--wait")
     project.wait_for("gina", "idle")
@@ -170,8 +170,8 @@ def test_a_request_that_cannot_be_delivered_at_once_is_delivered_then(project: P
 
 
 @pytest.mark.slow
-def test_a_look_that_fails_shortens_no_deadline(project: Project) -> None:
-    """An I/O error of a second ended a teammate at work as one that had not answered in time."""
+def test_a_failed_read_of_a_request_does_not_shorten_its_deadline(project: Project) -> None:
+    """An I/O error of a second once ended a working teammate as if it had not answered in time."""
     project.start()
     project.stage.act("hans", answering("hans", (True, "done")))
     at_work(project, "hans")
@@ -179,11 +179,11 @@ def test_a_look_that_fails_shortens_no_deadline(project: Project) -> None:
     asking = project.begin("teamctl", "shutdown", "hans", "--timeout", "50", **pipes)
     wait_until(lambda: project.log("teamd", "asked to shut down"), what="the request")
     [question] = project.paths.requests.glob("*.json")
-    for broken in (True, False):  # it cannot be read, then it is not there at all
+    for broken in (True, False):  # first it is not readable, then it is missing
         aside = question.rename(project.root / "aside")
         if broken:
             question.mkdir()
-        for _ in range(2):  # each wakes the supervisor, and is answered after its look
+        for _ in range(2):  # each wakes the supervisor, and is answered after it reads the request
             refused = project.run("teamctl", "spawn", "hans", "clerk", "x")
             assert "hans is being shut down" in refused.complaint
         if broken:

@@ -1,4 +1,4 @@
-"""Starts that are refused in one sentence, which names the cause and the next step."""
+"""Refused starts: one sentence names the cause and the next step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("command", ["start", "restart"])
-def test_an_address_that_no_request_can_go_to_is_refused(project: Project, command: str) -> None:
+def test_an_invalid_server_address_is_refused(project: Project, command: str) -> None:
     project.environment["ANTHROPIC_BASE_URL"] = "localhost:1234"
     started = project.run("teamd", command)
     assert started.status == 1
@@ -22,7 +22,7 @@ def test_an_address_that_no_request_can_go_to_is_refused(project: Project, comma
     )
 
 
-def test_a_reload_refuses_such_an_address_and_changes_nothing(project: Project) -> None:
+def test_a_reload_refuses_an_invalid_address_and_changes_nothing(project: Project) -> None:
     project.start()
     project.write("team.toml", '[model]\nbase_url = "http://localhost:99999"\n')
     reloaded = project.run("teamd", "reload")
@@ -43,7 +43,7 @@ def test_a_machine_without_proc_is_refused(project: Project) -> None:
     assert f"FAIL  {why}\n" in looked.stdout
 
 
-def test_a_limit_on_open_files_is_named(project: Project) -> None:
+def test_a_low_limit_on_open_files_is_named(project: Project) -> None:
     command = ("sh", "-c", f'ulimit -n 8 && exec "{PROGRAMS}/teamd" start')
     started = project.run(*command)
     assert started.status == 1

@@ -13,7 +13,7 @@ from tests.strict.replies import say, use
 BEFORE: Final = Path(__file__).parent / "team_before"
 
 
-def test_a_team_of_the_version_before_goes_on(project: Project) -> None:
+def test_a_team_of_the_previous_version_continues(project: Project) -> None:
     """Its members remember, its mail is read once, its plan is answered, its calls are counted."""
     project.paths.root.parent.mkdir(exist_ok=True)
     shutil.copytree(BEFORE, project.paths.root)

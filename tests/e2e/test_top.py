@@ -1,4 +1,4 @@
-"""`teamctl top` in a terminal: with a team that works, and where there is no screen for it."""
+"""`teamctl top` in a terminal: with a working team, and where there is no screen for it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.slow
 
 RULES: Final = '[[permission]]\ntool = "bash"\nthen = "ask"\n'
 COMMAND: Final = "touch allowed"
-# What sets a colour, of the 16, of 256 or of all: not the return to the terminal's own.
+# Sequences that set one of the 16, 256 or all colours, but not a return to the default.
 _COLOURS: Final = re.compile(rb"\x1b\[(?:\d+;)*(?:[349][0-7]|10[0-7]|[34]8;[25])[;m]")
 _WITHOUT: Final = 'import sys; sys.modules["textual"] = None\n'
 
 
 def ask(project: Project, name: str = "alice", command: str = COMMAND) -> str:
-    """Have a teammate ask for a permission; its id."""
+    """Have a teammate ask for a permission; return the id of its request."""
     before = requests(project)
     project.stage.play(name, use(("bash", {"command": command})), say("Done."))
     project.do("teamctl", "spawn", name, "coder", "Do it.")
@@ -41,19 +41,19 @@ def requests(project: Project) -> set[str]:
 
 
 def opened_top(project: Project, term: str = "xterm-256color") -> Terminal:
-    """Start it in a terminal whose output is readable."""
+    """Start top in a terminal whose output is readable."""
     project.environment["TERM"] = term
     return Terminal(project, "teamctl", "top")
 
 
 def ended(terminal: Terminal) -> int | None:
-    """Wait for its end while reading its output, or it would block."""
+    """Wait for top to end while reading its output; otherwise it would block."""
     wait_until(lambda: (terminal.raw, terminal.process.poll())[1] is not None, what="its end")
     return terminal.process.returncode
 
 
 def approve(project: Project, press: Callable[[], None]) -> None:
-    """Press the key until it counts, which it does not while the request has just come."""
+    """Press the key until it works; keys are ignored right after a request has appeared."""
 
     def allowed() -> bool:
         press()
@@ -94,7 +94,7 @@ def test_a_request_rings_once(project: Project) -> None:
     assert terminal.rings == 0
     ask(project)
     terminal.sees(f"bash {COMMAND}")
-    project.do("teamctl", "send", "alice", "Are you there?")  # another look
+    project.do("teamctl", "send", "alice", "Are you there?")  # forces another refresh
     terminal.sees("alice")
     approve(project, lambda: terminal.type(b"a"))
     terminal.sees("approved")
@@ -105,7 +105,7 @@ def test_a_request_rings_once(project: Project) -> None:
 
 
 @pytest.mark.tmux
-def test_the_terminal_is_as_it_was_when_top_is_left(project: Project) -> None:
+def test_the_terminal_is_restored_when_top_is_left(project: Project) -> None:
     project.enlist("alice")
     with opened(
         project, "stty -a >before; teamctl top; echo left $?; stty -a >after; cat"
@@ -143,14 +143,14 @@ def test_every_terminal_size_shows_open_requests_and_the_team(project: Project) 
 
 
 def drawn(window: Multiplexer, columns: int, heading: list[str]) -> bool:
-    """Whether the screen is that of a width: its last line fills it, and so do its columns."""
+    """Return whether the screen is drawn for this width: its last line and its columns fit it."""
     lines = window.shown.splitlines()
     last = "keys" if columns > 40 else "a approve"
     return last in lines[-1] and lines[2].split()[:2] == heading
 
 
 @pytest.mark.tmux
-def test_y_copies_by_the_terminal(project: Project) -> None:
+def test_y_copies_through_the_terminal(project: Project) -> None:
     project.enlist("alice")
     with opened(project, "teamctl top") as window:
         window.accept_copies()
@@ -163,7 +163,7 @@ def test_y_copies_by_the_terminal(project: Project) -> None:
 
 @pytest.mark.tmux
 def test_a_frozen_top_delays_no_delivery(project: Project) -> None:
-    """A lock that it held would be held for as long as it is stopped."""
+    """Otherwise a lock that top holds would be held as long as it is stopped."""
     project.start()
     project.do("teamctl", "spawn", "alice", "coder", "Wait.")
     project.wait_for("alice", "idle", turns=1)
@@ -226,8 +226,8 @@ def test_without_textual_one_line_says_how_to_get_it(project: Project) -> None:
     terminal.close()
 
 
-def test_the_first_picture_needs_no_textual(project: Project) -> None:
-    """It takes longer to load than a person waits for the first row."""
+def test_the_first_screen_does_not_load_textual(project: Project) -> None:
+    """Textual takes longer to load than a person waits for the first row."""
     code = (
         "import sys, teamctl.commands.top, teamctl.top.first, teamd.overview.overview\n"
         "print([name for name in ('textual', 'rich', 'asyncio') if name in sys.modules])"
@@ -235,7 +235,7 @@ def test_the_first_picture_needs_no_textual(project: Project) -> None:
     assert project.run(sys.executable, "-c", code).stdout.strip() == "[]"
 
 
-def test_signals_end_it_with_the_terminal_as_it_was(project: Project) -> None:
+def test_signals_end_top_and_restore_the_terminal(project: Project) -> None:
     project.enlist("alice")
     terminal = opened_top(project)
     terminal.sees("a approve")

@@ -1,4 +1,4 @@
-"""`teamctl transcript`: the end of it, several at once, as it grows, and for programs."""
+"""`teamctl transcript`: its end, several at once, as it grows, and as JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write(project: Project, name: str, *records: Record) -> None:
 
 @pytest.fixture
 def two(project: Project) -> Project:
-    """A team without processes; two members spoke by turns."""
+    """A team without processes, in which two members spoke by turns."""
     project.enlist("ann", "bob", "new")
     use = {"type": "tool_use", "id": "1", "name": "bash", "input": {"command": "make"}}
     write(
@@ -62,14 +62,14 @@ def test_the_last_entries_and_those_since_a_time(two: Project) -> None:
     assert words(two, "ann", "-n", "99") == words(two, "ann")
 
 
-def test_several_are_shown_together_by_time(two: Project) -> None:
+def test_several_transcripts_are_merged_by_time(two: Project) -> None:
     whole = ["— a new conversation —", "A1", "B1", "A2", "bash: make", "built", "Over."]
     assert words(two, "ann", "bob") == whole
     assert words(two, "--all") == whole
     assert words(two, "--all", "-n", "3") == whole[-4:]
 
 
-def test_json_is_as_it_was_and_several_are_listed(two: Project) -> None:
+def test_json_holds_one_transcript_or_a_list_of_several(two: Project) -> None:
     one = json.loads(two.do("teamctl", "transcript", "ann", "--json"))
     assert one == {"name": "ann", "records": two.records("ann")}
     last = json.loads(two.do("teamctl", "transcript", "ann", "--json", "-n", "1"))
@@ -80,7 +80,7 @@ def test_json_is_as_it_was_and_several_are_listed(two: Project) -> None:
     }
 
 
-def test_followed_as_json_it_is_a_record_a_line(two: Project) -> None:
+def test_following_as_json_prints_a_record_per_line(two: Project) -> None:
     argv = ("teamctl", "transcript", "--all", "-f", "--json", "-n", "1")
     with two.begin(*argv, **PIPES) as following:
         assert following.stdout is not None
@@ -92,7 +92,7 @@ def test_followed_as_json_it_is_a_record_a_line(two: Project) -> None:
     assert then == {"name": "new", **two.records("new")[0]}
 
 
-def test_followed_it_says_that_a_model_call_is_tried_again(two: Project) -> None:
+def test_following_shows_that_a_model_call_is_retried(two: Project) -> None:
     with two.begin("teamctl", "transcript", "bob", "-f", "-n", "1", **PIPES) as following:
         journal = Journal(two.paths.log("bob"), "bob")
         assert following.stdout is not None
@@ -124,7 +124,7 @@ def test_an_unknown_teammate_cannot_be_shown(
     assert sentence in refused.stderr
 
 
-def test_a_terminal_gets_the_end_and_ctrl_c_leaves(two: Project) -> None:
+def test_a_terminal_shows_the_end_and_ctrl_c_leaves(two: Project) -> None:
     write(two, "new", *(said(f"N{n}.", n) for n in range(60)))
     with closing(Terminal(two, "teamctl", "transcript", "new", "-f")) as terminal:
         terminal.sees("N59.")
@@ -157,7 +157,7 @@ def test_colors_are_optional(two: Project, variables: dict[str, str], expected: 
 @pytest.mark.slow
 @pytest.mark.alone
 def test_a_hundred_megabytes_open_within_a_second(project: Project) -> None:
-    """On a terminal: its end is shown, and only that is read."""
+    """A terminal shows the end, and only that part is read."""
     project.enlist("ann")
     use = {"type": "tool_use", "id": "1", "name": "bash", "input": {"command": "ls"}}
     reply = Replied(content=[use], stop_reason="tool_use", time=NOW).encode()

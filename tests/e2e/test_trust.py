@@ -1,4 +1,4 @@
-"""`teamctl trust`: the view of a settings file to be confirmed, and when it takes effect."""
+"""`teamctl trust`: shows a settings file for confirmation; tests when it takes effect."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_failed_start_gives_its_reason_and_no_waiting_settings(project: Projec
         assert "not in force" not in refused.stderr
 
 
-def test_where_there_is_nothing_to_confirm_it_says_so_and_succeeds(project: Project) -> None:
+def test_trust_without_anything_to_confirm_says_so_and_succeeds(project: Project) -> None:
     file = project.folder / "team.toml"
     assert project.do("teamctl", "trust") == f"there is no {file}; nothing is to be confirmed\n"
     assert confirms(project) == {"path": str(file), "trusted": False, "loosens": []}
@@ -103,7 +103,7 @@ def test_where_there_is_nothing_to_confirm_it_says_so_and_succeeds(project: Proj
 
 
 def test_the_file_that_init_writes_is_trusted(project: Project) -> None:
-    """Although the file was tighter before."""
+    """Even if the previous file was stricter."""
     file = project.write("team.toml", "[limits]\ncalls_per_wake = 7\n")
     file.unlink()
     project.do("teamctl", "init")
@@ -114,7 +114,7 @@ def test_the_file_that_init_writes_is_trusted(project: Project) -> None:
     assert "changed" in project.do("teamctl", "trust", "--list")
 
 
-def test_a_team_by_name_and_another_file_are_named_in_the_command(project: Project) -> None:
+def test_the_suggested_command_names_another_team_or_settings_file(project: Project) -> None:
     web = TeamPaths(project.folder / ".teams/web")
     web.create()
     own = project.write(".teams/web/team.toml", MINE, trusted=False)

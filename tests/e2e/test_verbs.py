@@ -33,7 +33,7 @@ def test_only_teammates_that_are_shut_down_are_removed(team: Project) -> None:
     assert "Work." in str(team.asked("ada")[-1].body["messages"]), "its files stayed"
 
 
-def test_purge_deletes_all_its_files_and_nobody_elses(team: Project) -> None:
+def test_purge_deletes_all_files_of_a_teammate_and_no_others(team: Project) -> None:
     for name in ("ben", "ben-2"):
         team.do("teamctl", "spawn", name, "coder", "Work.", "--wait")
         team.do("teamctl", "shutdown", name)
@@ -54,7 +54,7 @@ def test_rm_without_teamd_says_so(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_show_tells_everything_about_one_teammate(team: Project) -> None:
+def test_show_describes_one_teammate_completely(team: Project) -> None:
     team.stage.play("cleo", use(("submit_plan", {"plan": "This."})), say("I wait for you."))
     team.do("teamctl", "spawn", "cleo", "coder", "Work.", "--plan", "--wait")
     team.wait_for("cleo", "idle")
@@ -80,7 +80,7 @@ def test_show_tells_everything_about_one_teammate(team: Project) -> None:
 
 
 @pytest.mark.slow
-def test_wait_returns_once_nobody_is_at_work(team: Project) -> None:
+def test_wait_returns_once_all_teammates_are_idle(team: Project) -> None:
     command = "until [ -e go ]; do sleep 0.05; done"
     team.stage.play("dora", use(("bash", {"command": command})), say("Done."))
     team.do("teamctl", "spawn", "dora", "coder", "Work.")
@@ -108,13 +108,13 @@ def test_wait_returns_once_nobody_is_at_work(team: Project) -> None:
     assert team.run("teamctl", "wait", "nobody").status == 1
 
 
-def test_wait_for_one_at_work_without_teamd_says_so(project: Project) -> None:
+def test_wait_for_a_working_teammate_without_teamd_says_so(project: Project) -> None:
     project.enlist("alice", status="working")
     assert project.run("teamctl", "wait", "alice").status == 3
 
 
 def resident(process: dict[str, Any]) -> int:
-    """The memory of a process with all that it shares, which many count."""
+    """The memory of a process including all shared pages, which several processes count."""
     return int(psutil.Process(process["pid"]).memory_info().rss)
 
 
@@ -139,7 +139,7 @@ def test_ps_lists_teamd_the_teammates_and_their_commands(team: Project) -> None:
     assert "sleep 987" in commands
     members = json.loads(team.do("teamctl", "team", "--json"))["members"]
     assert own["memory_bytes"] in [one["memory_bytes"] for one in members if one["name"] == "finn"]
-    if os.geteuid() == 0:  # others only see how much of it is shared, not with how many
+    if os.geteuid() == 0:  # other users only see that pages are shared, not by how many
         assert sum(one["memory_bytes"] for one in found) < sum(map(resident, found)) / 2
     shown = team.do("teamctl", "ps")
     assert "sleep 987" in shown
@@ -170,7 +170,7 @@ def test_teams_of_all_projects_are_listed_from_anywhere(project: Project) -> Non
     assert nothing == {"teams": []}
 
 
-def test_trace_without_an_id_lists_the_latest_messages_with_theirs(project: Project) -> None:
+def test_trace_without_an_id_lists_the_latest_messages_with_their_ids(project: Project) -> None:
     project.ask_no_service()
     project.start()
     project.do("teamctl", "spawn", "ada", "coder", "Work.", "--wait")

@@ -1,4 +1,4 @@
-"""The page of `teamctl web` in Debian's chromium, on a team that runs."""
+"""The page of `teamctl web` in Debian's chromium, with a running team."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ VIEWS: Final = (
     "", "mail", "board", "queue", "usage", "roster", "way", "lesson", "member/alice",
     "member/alice%7Cmail", "member/alice%7Clog", "member/alice%7Cdiff", "member/alice%7Climits",
 )  # fmt: skip
-# Notes when each message was shown.
+# Records when each message was shown.
 NOTE_TIMES: Final = """
 window.seen = {}
 new MutationObserver(() => {
     for (const one of document.querySelectorAll('.mail pre')) seen[one.textContent] ??= Date.now()
 }).observe(document.querySelector('main'), {childList: true, subtree: true, characterData: true})
 """
-# When each stage of a message's way was, as the page has it.
+# The time of each stage of a message's way, from the page.
 STAGES: Final = """
 return Object.fromEntries([...document.querySelectorAll('.step')]
     .map((one) => [one.dataset.stage, Number(one.dataset.at)]))
 """
-# What can be reached by Tab, and what of it has no name.
+# The controls that Tab should reach.
 CONTROLS: Final = """
 return [...document.querySelectorAll('a, button, input, textarea, select, summary, [tabindex="0"]')]
     .filter((one) => one.checkVisibility() && !one.disabled)
@@ -51,14 +51,14 @@ return [...document.querySelectorAll('a, button, input, textarea, select, summar
 
 
 def changed(team: Team, name: str, turns: int) -> Team:
-    """Return a team in which a member has had so many turns; it is new, or known already."""
+    """Return the team with a member that has had so many turns; the member is added if missing."""
     if team.find(name) is None:
         return team.with_new(name, role="coder", status=Status.IDLE, turns=turns)
     return team.with_member(replace(team.get(name), turns=turns))
 
 
 def open_request(project: Project) -> dict[str, Any]:
-    """Return bob's request; wait for it, since he may still be on his way to it."""
+    """Wait for bob's request, since he may not have asked yet; return it."""
     wait_until(lambda: asked(project), what="bob asks")
     (request,) = asked(project)
     return request
@@ -92,7 +92,7 @@ def test_the_page_shows_open_requests_and_current_work(page: Browser, busy: Proj
 def test_a_request_is_answered_in_place(page: Browser, busy: Project) -> None:
     request = open_request(busy)
     page.press("Reject what bob asks")
-    page.see("Say why")  # a rejection without a reason helps nobody
+    page.see("Say why")  # a rejection needs a reason
     assert asked(busy) == [request]
     page.find("#waiting input[type=text]").send_keys("Not now.")
     page.press("Reject what bob asks")
@@ -100,11 +100,11 @@ def test_a_request_is_answered_in_place(page: Browser, busy: Project) -> None:
     wait_until(lambda: asked(busy) and asked(busy) != [request], what="bob asks for the next")
     request = open_request(busy)
     page.see(request["id"])
-    busy.do("teamctl", "approve", request["id"])  # elsewhere
+    busy.do("teamctl", "approve", request["id"])  # outside the page
     page.miss(request["id"])
 
 
-def test_a_teammate_is_seen_at_work(page: Browser) -> None:
+def test_a_working_teammate_is_shown_as_such(page: Browser) -> None:
     page.go("member/alice")
     for words in ("lead → alice", "echo hello; exit 3", "✗ exit status 3", "Done.", SHOWN):
         page.see(words)
@@ -119,7 +119,7 @@ def test_a_teammate_is_seen_at_work(page: Browser) -> None:
     page.see("alice has no working copy")
 
 
-def test_mail_is_found_written_and_followed(page: Browser, busy: Project) -> None:
+def test_mail_can_be_found_written_and_followed(page: Browser, busy: Project) -> None:
     page.go("mail")
     page.see("Begin.")
     page.find("input[type=search]").send_keys("nothing of the kind")
@@ -138,7 +138,7 @@ def test_mail_is_found_written_and_followed(page: Browser, busy: Project) -> Non
     identity = page.run("return decodeURIComponent(location.hash.split('/')[2])")
     (way,) = json.loads(busy.do("teamctl", "trace", identity, "--json"))["receivers"]
     wait_until(lambda: len(page.all(".step.past")) == 4, what="all of its way is shown")
-    stages = page.run(STAGES)  # at once: the page may draw them anew
+    stages = page.run(STAGES)  # at once: the page may redraw them
     for stage in ("sent", "taken", "delivered"):
         assert stages[stage] == way[stage]
 
@@ -147,10 +147,10 @@ def test_mail_is_found_written_and_followed(page: Browser, busy: Project) -> Non
     "count",
     [12, pytest.param(500, marks=[pytest.mark.long, pytest.mark.timeout(600)])],
 )
-def test_the_roster_is_its_file_at_each_change(
+def test_the_page_shows_each_change_of_the_roster_file(
     browser: Browser, tmp_path: Path, count: int
 ) -> None:
-    """Members come, change and go; the least number of changes that has one of each."""
+    """Members join, change and leave: the fewest changes that cover each kind."""
     page = browser
     with opened(tmp_path) as project:
         project.enlist("alice")
@@ -175,7 +175,7 @@ def test_the_roster_is_its_file_at_each_change(
 
 
 @pytest.mark.parametrize("lines", [9, pytest.param(50, marks=pytest.mark.long)])
-def test_a_line_that_flock_appends_is_seen_within_a_tenth_of_a_second(
+def test_a_line_appended_under_flock_is_seen_within_a_tenth_of_a_second(
     page: Browser, busy: Project, lines: int
 ) -> None:
     page.go(f"mail/flocked-{lines}-")
@@ -195,7 +195,9 @@ def test_a_line_that_flock_appends_is_seen_within_a_tenth_of_a_second(
     assert statistics.median(took) < 0.1
 
 
-def test_a_new_server_is_said_and_taken_up(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_reports_a_restarted_server_and_connects_to_it(
+    browser: Browser, tmp_path: Path
+) -> None:
     with opened(tmp_path) as project:
         project.enlist("alice")
         with served(project) as first:
@@ -222,13 +224,13 @@ def test_every_control_is_reached_by_tab_and_has_a_name(page: Browser) -> None:
     page.go("")
     page.see("Broadcast")
     there = len(page.run(CONTROLS))
-    assert page.reached_by_tab(there + 5) >= there - 1  # one may come or go meanwhile
+    assert page.reached_by_tab(there + 5) >= there - 1  # a control may come or go meanwhile
 
 
-def test_axe_finds_nothing_serious(page: Browser) -> None:
+def test_axe_finds_no_serious_problem(page: Browser) -> None:
     source = Path(os.environ.get("AXE", Path(axe_core_python.__file__).parent / "axe.min.js"))
     page.inject(source.read_text(encoding="utf-8"))
-    # In the dark only colours are others. What passes, and where it stands, nobody reads.
+    # Dark mode differs only in colours. Leave out passed rules and selectors, which are not used.
     brief = "resultTypes: ['violations'], selectors: false"
     for dark, only in ((False, ""), (True, ", runOnly: ['color-contrast']")):
         page.prefer(dark=dark)
@@ -248,7 +250,7 @@ def test_axe_finds_nothing_serious(page: Browser) -> None:
 
 
 def test_no_view_is_wider_than_the_window(page: Browser) -> None:
-    """Set SHOTS to a folder to look at the pictures."""
+    """Set SHOTS to a folder to save screenshots there."""
     folder = os.environ.get("SHOTS")
     for view in VIEWS:
         page.go(view)
@@ -261,31 +263,29 @@ def test_no_view_is_wider_than_the_window(page: Browser) -> None:
             assert page.run("return document.documentElement.scrollWidth") <= width, view
 
 
-def test_no_heading_and_no_figure_is_broken_within(page: Browser) -> None:
-    page.resize(820)  # the table is as narrow as it gets
+def test_headings_and_figures_are_not_broken_across_lines(page: Browser) -> None:
+    page.resize(820)  # the narrowest width of the table
     page.settle()
     heights = page.run("return [...document.querySelectorAll('th, td')].map((x) => x.offsetHeight)")
     line = page.run("return document.querySelector('tbody th').offsetHeight")
     assert max(heights) <= line < 50
 
 
-def test_an_error_is_gone_in_the_next_view(page: Browser) -> None:
+def test_an_error_disappears_in_the_next_view(page: Browser) -> None:
     page.go("member/nobody")
     page.see("no teammate named 'nobody'")
     page.go("board")
     page.miss("no teammate named 'nobody'")
-    page.complaints()  # of the answer 409
+    page.complaints()  # the console reports the answer 409
 
 
 def unable(page: Browser) -> set[str]:
-    """Return the buttons that can do nothing now."""
+    """Return the disabled buttons."""
     script = "return [...document.querySelectorAll('[aria-disabled]')].map((x) => x.textContent)"
     return set(page.run(script))
 
 
-def test_a_control_that_can_do_nothing_says_why_until_it_can(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_a_disabled_control_gives_the_reason(browser: Browser, tmp_path: Path) -> None:
     """Interrupt and Pause were once offered for a teammate without a process."""
     with opened(tmp_path) as project, ExitStack() as claimed:
         project.enlist("ann", status="shutdown")

@@ -1,4 +1,4 @@
-"""Attacks that the page of `teamctl web` keeps out, in Debian's chromium."""
+"""Attacks against the page of `teamctl web`, in Debian's chromium."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tests.waiting import wait_until
 
 
 @pytest.mark.slow
-def test_the_token_is_seen_nowhere_and_no_cookie_is_set(page: Browser, server: Server) -> None:
+def test_the_token_is_not_visible_and_no_cookie_is_set(page: Browser, server: Server) -> None:
     assert server.token not in page.run("return location.href + document.documentElement.outerHTML")
     assert page.run("return document.cookie") == ""
     assert page.run("return [...Object.keys(localStorage)]") == []
     page.driver.refresh()
-    page.see("The team")  # it is kept for this tab
+    page.see("The team")  # the tab keeps the token
 
 
 @pytest.mark.slow
-def test_hostile_words_are_text_everywhere(page: Browser, busy: Project) -> None:
+def test_hostile_text_is_shown_as_text_everywhere(page: Browser, busy: Project) -> None:
     busy.do("teamctl", "send", "alice", HOSTILE, "--summary", HOSTILE)
     for view in ("mail", "board", "member/alice"):
         page.go(view)
@@ -32,7 +32,7 @@ def test_hostile_words_are_text_everywhere(page: Browser, busy: Project) -> None
 
 
 @pytest.mark.slow
-def test_no_text_becomes_html_by_a_slip(page: Browser) -> None:
+def test_text_cannot_become_html_by_mistake(page: Browser) -> None:
     """Trusted Types: parsing a text as HTML is an error in this page."""
     for slip in ("document.body.innerHTML = 'x'", "document.write('x')"):
         said = page.run(f"try {{ {slip}; return 'done'; }} catch (error) {{ return error.name; }}")
@@ -41,7 +41,7 @@ def test_no_text_becomes_html_by_a_slip(page: Browser) -> None:
 
 
 @pytest.mark.slow
-def test_a_read_only_page_has_nothing_to_act_with(page: Browser, server: Server) -> None:
+def test_a_read_only_page_offers_no_actions(page: Browser, server: Server) -> None:
     page.press("Read-only link")
     link = page.find("dialog code").text
     page.open(link)
@@ -57,7 +57,7 @@ def test_a_read_only_page_has_nothing_to_act_with(page: Browser, server: Server)
 
 @pytest.mark.slow
 def test_a_page_on_another_local_port_gets_nothing(browser: Browser, server: Server) -> None:
-    """The browser itself, with all that such a page can try."""
+    """The real browser tries everything that such a page can do."""
     browser.open_elsewhere()
     api, shown = f"http://{server.host}/api", f"{{Authorization: 'Bearer {server.token}'}}"
     tries = {

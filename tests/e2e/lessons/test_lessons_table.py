@@ -63,7 +63,7 @@ BREAKS: Final = {
     "a typo in the name": ("test_a_refusal_is_one_sentence_and_writes_nothing",),
     "`/inbox`": (
         "test_the_inbox_command_does_not_take_mail_of_the_lead",
-        "test_the_inbox_drains_only_the_persons_own_mail_and_keeps_what_was_read",
+        "test_inbox_drains_only_the_persons_own_mail_and_keeps_what_was_read",
     ),
     "plan approval": (
         "test_nothing_is_done_before_the_plan_is_approved_and_everything_after",
@@ -77,7 +77,7 @@ COMPLAINTS: Final = {
         "test_mail_for_the_person_is_seen_after_the_agent_that_led_has_gone",
     ),
     "mail delivered only at the end of a long turn": (
-        "test_mail_that_comes_during_a_long_command_is_in_the_very_next_request",
+        "test_mail_during_a_long_command_is_in_the_next_request",
     ),
     "no resume": (
         "test_the_next_start_continues_the_same_conversations",
@@ -105,8 +105,8 @@ COMPLAINTS: Final = {
         "test_a_giant_mail_bricks_nobody",
     ),
     "the model chosen for a teammate ignored": (
-        "test_the_model_of_spawn_is_the_one_that_the_server_is_asked_for",
-        "test_the_model_of_spawn_goes_before_that_of_the_role",
+        "test_the_server_gets_the_model_of_spawn",
+        "test_the_model_of_spawn_overrides_that_of_the_role",
     ),
 }
 
