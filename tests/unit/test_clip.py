@@ -35,7 +35,7 @@ def test_head_and_tail_are_kept_and_the_rest_is_counted(chunks: list[bytes], lim
     assert limit - 6 <= len((head + tail).encode()) <= limit
 
 
-def test_a_character_may_come_in_two_pieces() -> None:
+def test_a_character_may_be_split_between_two_chunks() -> None:
     assert clipped([b"\xc3", b"\xa4"], 10) == "ä"
 
 

@@ -107,7 +107,7 @@ def test_readable_certificates_are_trusted(
     assert (("commonName", "company"),) in trusted["subject"]
 
 
-def test_the_file_that_openssl_names_goes_before_that_of_requests(
+def test_the_file_that_openssl_names_takes_precedence_over_that_of_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):

@@ -224,7 +224,7 @@ def test_readme_is_short_and_names_every_command_and_topic() -> None:
 
 
 def test_readme_says_how_to_try_it_and_how_to_test_it() -> None:
-    """`.ci/run` runs the second; `test_demo` proves what the first ends with."""
+    """`.ci/run` runs the second command; `test_demo` proves the end of the first one."""
     first, second = documents.indented(README)
     assert first.startswith("python3 -m venv .venv && .venv/bin/pip install ")
     assert first.endswith(" && .venv/bin/teamctl demo")

@@ -253,7 +253,7 @@ def test_a_missing_folder_is_a_store_error(tmp_path: Path) -> None:
 
 
 def test_a_torn_last_line_does_not_count_as_waiting(tmp_path: Path) -> None:
-    """Its sender was not told of success; an idle link would report it as waiting forever."""
+    """Its sender got no confirmation; an idle link would report the line as waiting forever."""
     outbox = outbox_in(tmp_path)
     outbox.append(MAIL, x=1)
     with outbox.path.open("ab") as file:

@@ -56,7 +56,7 @@ class Host:
 
 
 def exchange(one: Host, other: Host, *, start: float, seconds: float, there: bool = True) -> float:
-    """Let time pass with a wire that works, or with one that carries nothing."""
+    """Let time pass with a working or a broken wire."""
     true = start
     while true < start + seconds:
         for sender, receiver in ((one, other), (other, one)):

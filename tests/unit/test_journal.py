@@ -94,7 +94,7 @@ def test_a_log_is_rotated_and_bounded(journal: Journal, log: Path) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
-def test_only_its_owner_reads_it(journal: Journal, log: Path, umask: int) -> None:
+def test_only_the_owner_can_read_a_log(journal: Journal, log: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         for _ in range(3):

@@ -12,10 +12,7 @@ ASLEEP = {State.ABSENT, State.WAITING}
 WANTED = {State.RUNNING, State.STUCK}
 ALIVE = WANTED | {State.STOPPING, State.KILLED}
 ENDINGS = {LifeEvent.CRASHED, LifeEvent.HOPELESS}
-LEAVING = (
-    State.STOPPING,
-    State.KILLED,
-)  # in this order: pytest workers must collect the same tests
+LEAVING = (State.STOPPING, State.KILLED)  # in this order: workers must find the same tests
 
 
 def run(state: State, *events: LifeEvent) -> list[Step]:
@@ -106,7 +103,7 @@ def test_silence_is_ignored_while_a_teammate_is_leaving(state: State, event: Lif
     assert run(state, event) == [Step(state, Action.NOTHING)]
 
 
-def test_a_whole_life() -> None:
+def test_a_complete_life_cycle() -> None:
     steps = run(
         State.ABSENT,
         LifeEvent.WANTED,

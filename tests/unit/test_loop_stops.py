@@ -32,7 +32,7 @@ def test_a_reply_without_calls_ends_the_turn(tmp_path: Path, reason: str) -> Non
 
 
 def test_a_stop_for_tools_without_any_call_ends_the_turn(tmp_path: Path) -> None:
-    """There is no call to answer, and another request would be the same."""
+    """Without a call to answer, another request would be the same."""
     lived(tmp_path, say("I will call one.", stop_reason="tool_use"), calls=1)
 
 

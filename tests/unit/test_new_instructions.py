@@ -1,4 +1,4 @@
-"""A teammate is told of its instructions again only if they have changed."""
+"""A teammate gets its instructions again only if they have changed."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_attributes_and_acl_stay(file: Path) -> None:
 
 
 @linux
-def test_a_file_takes_no_acl_from_its_folder_that_it_did_not_have(file: Path) -> None:
+def test_a_file_gets_no_new_acl_from_its_folder(file: Path) -> None:
     set_attribute(file.parent, DEFAULT_ACL, acl(1234))
     rewrite(file, b"new")
     assert ACL not in os.listxattr(file)

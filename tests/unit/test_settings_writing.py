@@ -71,7 +71,7 @@ def refusal(old: bytes, mate: Teammate, file: Path) -> tuple[str, ...]:
     return caught.value.mistakes
 
 
-def test_the_repositorys_team_toml_is_what_init_writes() -> None:
+def test_the_repositorys_team_toml_is_the_output_of_init() -> None:
     repository = Path(__file__).parents[2]
     assert (repository / "team.toml").read_text(encoding="utf-8") == init_text()
 

@@ -1,4 +1,4 @@
-"""Finding the simple commands of a piece of bash, and the places where that is uncertain."""
+"""The simple commands in a piece of bash, and the places at which they are uncertain."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def paths(tmp_path: Path) -> TeamPaths:
         ("/transcript alice", ["transcript", "alice"]),
     ],
 )
-def test_the_call_that_a_command_stands_for(line: str, argv: list[str]) -> None:
+def test_a_command_is_translated_into_a_call(line: str, argv: list[str]) -> None:
     word, _, rest = line.partition(" ")
     make = slash.COMMANDS[word].argv
     assert make is not None
@@ -69,7 +69,7 @@ def test_the_call_that_a_command_stands_for(line: str, argv: list[str]) -> None:
         ("/approve 0a1b looks g", []),
     ],
 )
-def test_what_a_line_may_become(paths: TeamPaths, typed: str, found: list[str]) -> None:
+def test_a_line_is_completed(paths: TeamPaths, typed: str, found: list[str]) -> None:
     assert slash.complete(paths, typed) == found
 
 
@@ -77,7 +77,7 @@ def test_what_a_line_may_become(paths: TeamPaths, typed: str, found: list[str]) 
     ("word", "meant"),
     [("/requst", "/requests"), ("/tea", "/team"), ("/aprove", "/approve"), ("/zzz", None)],
 )
-def test_what_was_probably_meant(word: str, meant: str | None) -> None:
+def test_a_misspelt_command_gets_a_suggestion(word: str, meant: str | None) -> None:
     assert slash.find_near(word) == meant
 
 

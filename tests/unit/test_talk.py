@@ -84,7 +84,7 @@ def live_until_told(life: Life, name: str = "bob") -> None:
 
 
 def test_mail_of_teammates_waits_after_several_wakes_of_talk(tmp_path: Path) -> None:
-    """No model call follows; its sender and the lead are told once, even after a restart."""
+    """No model call follows; its sender and the lead get one notice, even after a restart."""
     life = life_of(tmp_path)
     talk(life)
     assert life.lead == []

@@ -229,7 +229,7 @@ def test_a_result_whose_call_is_not_shown_still_has_its_speaker() -> None:
     assert (took.strip(), result.strip()) == ("→ 3 s", "built")
 
 
-def test_thinking_is_shown_dimmed_where_it_has_a_text() -> None:
+def test_thinking_is_shown_dimmed_if_it_has_a_text() -> None:
     content = [
         {"type": "thinking", "thinking": "First\nI look.", "signature": "s"},
         {"type": "thinking", "thinking": "", "signature": "s"},

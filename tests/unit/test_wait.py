@@ -72,7 +72,7 @@ def test_mail_stays_in_a_turn_that_waits_for_a_permission(paths: TeamPaths) -> N
     assert explain_wait(paths, alice(paths)) is None
 
 
-def test_a_new_process_takes_its_mail_before_it_meets_the_limit(paths: TeamPaths) -> None:
+def test_a_new_process_takes_its_mail_before_it_reaches_the_limit(paths: TeamPaths) -> None:
     """As after `teamd restart`, when the roster still has the old status."""
     assert explain_wait(paths, alice(paths, since=None)) is None
     assert explain_wait(paths, alice(paths, since=time.time())) is None

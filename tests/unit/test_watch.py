@@ -97,7 +97,7 @@ def test_a_move_of_the_parent_folder_is_seen_at_once(replaced: Watch, folder: Pa
 
 
 def test_a_moved_folder_further_up_is_seen_at_the_next_look(tmp_path: Path) -> None:
-    """There is no notification for it."""
+    """The kernel sends no notification for it."""
     folder = tmp_path / "project" / ".team" / "inbox"
     folder.mkdir(parents=True)
     watching = watch(folder)
