@@ -21,7 +21,7 @@ MORE = ("do", {"word": "b"})
 
 
 def texts(life: Life, request: int = -1) -> str:
-    """Return the texts that the model was sent last before its latest reply."""
+    """Return the last user message of a request as text."""
     return str(life.model.last(request))
 
 

@@ -295,7 +295,7 @@ def test_a_replaced_team_directory_ends_the_round(tmp_path: Path) -> None:
 
 
 def test_the_postman_s_program_gets_the_settings_in_force(tmp_path: Path) -> None:
-    """The file may have changed since; secrets stay out, because anyone can read the arguments."""
+    """The file may have changed since; no other settings, because anyone can read the arguments."""
     chosen = Settings(
         hosts=HostSettings(
             name="h1",

@@ -224,7 +224,7 @@ def test_a_folder_in_place_of_a_file_is_put_aside(paths: TeamPaths) -> None:
 
 
 @pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
-def test_an_empty_spool_file_is_put_aside(paths: TeamPaths, content: bytes) -> None:
+def test_a_damaged_spool_file_without_mail_is_put_aside(paths: TeamPaths, content: bytes) -> None:
     """Later mail is delivered, without an odd line before it."""
     paths.taken("bob").write_bytes(content + b"\n\n")
     put(paths, "new")
