@@ -1,1 +1,1 @@
-"""The costs of teamd compared with its peers, in interleaved runs; never a test on time."""
+"""Benchmarks of teamd and comparable programs, in interleaved runs; no test depends on a time."""

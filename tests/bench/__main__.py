@@ -1,8 +1,8 @@
 """Run all benches, one after the other: `python -m tests.bench [--short | --save] [NAME …]`.
 
-Each works in a temporary folder of its own. It fails where mail or a turn was lost, or a bench
-could not be run, and never for a time: `--short`, a minute in all, is for CI. `--save` writes the
-help topic and the picture of a full run.
+Each works in its own temporary folder. The run fails if mail or a turn was lost or a bench could
+not run, and never because of a time. `--short` takes a minute in all and is for CI; `--save` writes
+the help topic and the picture of a full run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def _run(name: str, options: list[str]) -> str | None:
-    """Run a bench, show and return its output; `None` if it fails."""
+    """Run a bench, print its output and return it; `None` if the bench fails."""
     print(f"## {name}\n", flush=True)
     path = os.pathsep.join(filter(None, (str(_REPOSITORY), os.environ.get("PYTHONPATH"))))
     lines = []

@@ -1,7 +1,7 @@
-"""Commands beside `python -c pass`, and beside those of a supervisor that people know.
+"""Commands compared with `python -c pass` and with those of supervisor, a well-known program.
 
-`python -m tests.bench.commands [--short] [--rounds N] [--supervisor BIN]`: BIN is a folder that
-holds `supervisord` and `supervisorctl`; otherwise they are looked for in PATH.
+`python -m tests.bench.commands [--short] [--rounds N] [--supervisor BIN]`: BIN is a folder with
+`supervisord` and `supervisorctl`; by default they are looked up in PATH.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ PEER: Final = "supervisorctl status"
 GIT: Final = "git status"
 TEAM: Final = "teamctl team"
 SEND: Final = "teamctl send bob Hello."
-TYPED: Final = (TEAM, SEND, "teamctl inbox", "teamctl tasks")  # all day long
-LIMIT: Final = 2.0  # times PEER, of those
+TYPED: Final = (TEAM, SEND, "teamctl inbox", "teamctl tasks")  # often typed by a person
+LIMIT: Final = 2.0  # the wanted time, as a multiple of PEER's
 START_SECONDS: Final = 2.0
 MEMBERS: Final = ("alice", "bob", "carol")
-STOP: Final = ("teamd", "stop", "--timeout", "60")  # on a busy machine the SDK is loaded for long
+STOP: Final = ("teamd", "stop", "--timeout", "60")  # on a busy machine the SDK loads slowly
 COMMANDS: Final = (
     TEAM, "teamctl team --json", SEND, "teamctl inbox", "teamctl inbox bob", "teamctl tasks",
     "teamctl usage", "teamctl transcript user", "teamctl logs teamd --lines 3", "teamctl requests",
@@ -46,10 +46,10 @@ COMMANDS: Final = (
 
 
 class Bench:
-    """A project folder with a team of three, whose teamd runs, and one without a team beside it.
+    """A project with a running team of three, and a folder without a team next to it.
 
     Args:
-        root: an empty folder; nobody's settings and bytecode of modules are seen from there.
+        root: an empty folder; no user's settings or bytecode are visible from there.
     """
 
     def __init__(self, root: Path) -> None:
@@ -63,7 +63,7 @@ class Bench:
         roster.write_text(json.dumps({"team_name": "default", "members": members}))
 
     def time(self, *argv: str, folder: Path | None = None) -> float:
-        """Run a command that must succeed; returns the milliseconds that it took."""
+        """Run a command that must succeed; return the milliseconds that it took."""
         begun = time.perf_counter()
         done = subprocess.run(
             argv, cwd=folder or self.folder, env=self._environment, capture_output=True,
@@ -75,14 +75,14 @@ class Bench:
         return 1000 * took
 
     def time_start(self) -> float:
-        """Start a team's teamd and end it; returns the milliseconds until it was ready."""
+        """Start a team's teamd and stop it; return the milliseconds until it was ready."""
         took = self.time("teamd", "start", folder=self.fresh)
         self.time(*STOP, folder=self.fresh)
         return took
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        """Have the team's teamd run, and a message and a conversation to show."""
+        """Run the team's teamd, with a message and a conversation to show."""
         self.time("teamd", "start")
         try:
             self.time("teamctl", "send", "lead", "Ready.", "--from", "bob")
@@ -99,7 +99,7 @@ class Bench:
 
 @contextmanager
 def supervisord(root: Path, programs: str) -> Iterator[list[str] | None]:
-    """Serve three programs with supervisor, if it is installed; yields its status command."""
+    """Serve three programs with supervisor, if it is installed; yield its status command."""
     daemon, control = (_find(name, programs) for name in ("supervisord", "supervisorctl"))
     if daemon is None or control is None:
         yield None
@@ -131,7 +131,7 @@ def _find(name: str, folder: str) -> str | None:
 
 
 def main() -> None:
-    """Measure, print the table; fails only where mail was lost."""
+    """Measure and print the table; fail only if mail was lost."""
     given = options(__doc__, rounds=ROUNDS, supervisor="")
     rounds = SHORT if given.short else given.rounds
     with ExitStack() as stack:
@@ -149,7 +149,7 @@ def main() -> None:
         if shutil.which("git") and (CLONE / ".git").exists():
             cases[GIT] = partial(bench.time, "git", "-C", str(CLONE), "status")
         if not given.short:
-            interleave(cases, 1)  # bytecode is written, files are in memory
+            interleave(cases, 1)  # writes bytecode and fills the page cache
         before = bench.delivered()
         found = interleave(cases, rounds)
         lost = rounds - (bench.delivered() - before)

@@ -1,4 +1,4 @@
-"""A team of many teammates over a service that costs little: what several benches measure."""
+"""A large team with a cheap imitation of the service, shared by several benches."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _ENDS = ("failed", "paused", "shutdown")
 
 
 class Crowd:
-    """Teammates that each have done a first turn, and idle.
+    """Teammates that have each done a first turn, and are idle.
 
     Attributes:
-        calls: how many model calls make a turn.
-        spawn_seconds: how long it took until the last of them idled.
+        calls: model calls per turn.
+        spawn_seconds: the time until the last teammate was idle.
     """
 
     def __init__(self, project: Project, service: Imitation, size: int, calls: int) -> None:
@@ -39,7 +39,7 @@ class Crowd:
         self.spawn_seconds = 0.0
 
     def spawn(self) -> None:
-        """Spawn all of them, and wait until all have had their first turn."""
+        """Spawn all teammates, and wait until each has done its first turn."""
         begun = time.monotonic()
         inbox = Mailbox(self.project.paths, TEAMD, durable=False)
         for name in self.names:
@@ -50,30 +50,30 @@ class Crowd:
         self.spawn_seconds = time.monotonic() - begun
 
     def broadcast(self) -> list[float]:
-        """Write to all of them; return the seconds until each had its last answer of the turn."""
+        """Broadcast; return the seconds until the last answer of the turn, for each teammate."""
         begun = time.monotonic()
         self.project.do("teamctl", "broadcast", "On we go.")
         self.wait()
         return [last - begun for _, last in self.service.counts().served.values()]
 
     def wait(self) -> None:
-        """Wait until all have had one more turn and idle; fails where one is lost or crashed."""
+        """Wait until all have done one more turn and are idle; fail on a loss or a crash."""
         self.turns += 1
         calls = self.turns * self.calls
         wait_until(lambda: not self._lacking(calls), timeout_seconds=_LONGEST_SECONDS, what="calls")
         wait_until(lambda: self._done(calls), timeout_seconds=_LONGEST_SECONDS, what="all idle")
 
     def _lacking(self, calls: int) -> list[str]:
-        time.sleep(_LOOK_SECONDS)  # a look computes: it is not to be what is measured
+        time.sleep(_LOOK_SECONDS)  # each look costs time that would distort the measurement
         served = self.service.counts().served
         return [name for name in self.names if served.get(name, (0, 0))[0] < calls]
 
     def crashes(self) -> int:
-        """Return how many processes have ended so far."""
+        """Return the number of processes that have exited."""
         return len(self.project.log("teamd", "exited"))
 
     def members(self) -> list[dict[str, Any]]:
-        """Return the members as the roster has them."""
+        """Return the members of the roster."""
         content = self.project.paths.config.read_bytes()
         found: list[dict[str, Any]] = json.loads(content)["members"]
         return found
@@ -89,7 +89,7 @@ class Crowd:
 
 @contextmanager
 def crowd(size: int, settings: str = "", **terms: Any) -> Iterator[Crowd]:
-    """A team of so many, spawned; `terms` are those of the service."""
+    """Yield a spawned team of this size; `terms` are those of the service."""
     with (
         tempfile.TemporaryDirectory(prefix="bench") as root,
         running(**{"seconds": 0.05, **terms}) as service,

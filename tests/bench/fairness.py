@@ -1,9 +1,9 @@
-"""Fairness: a hundred teammates at a service that refuses with 429 what is too much at once.
+"""Fairness: a hundred teammates at a service that answers 429 to more than `room` calls at once.
 
-No call may be lost; nobody is to wait much longer than others; hardly more calls are to be made
-than are needed. The limit is a service that is never idle: calls, by its room, by its seconds.
+No call may be lost, no teammate should wait much longer than others, and few calls more than needed
+should be made. The limit is the time of a service that is never idle: calls / room * seconds.
 
-No peer is beside it: programs that share a limit among processes are servers of their own.
+There is no other program to compare with: those that share a limit among processes are servers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HEAD = ("slots", "retry-after", "calls / needed", "slowest / mean", "time / lim
 def measure(
     size: int, *, slots: int, room: int, calls: int, seconds: float, retry_after: str
 ) -> tuple[str, ...]:
-    """Wake a team of that size at once; return a row of the table."""
+    """Wake a team of this size at once; return a row of the table."""
     settings = f"[model]\nconcurrent_calls = {slots}\nattempts = 1000\n"
     terms = {"room": room, "calls": calls, "seconds": seconds, "retry_after": retry_after}
     with crowd(size, settings, **terms) as team:
@@ -40,7 +40,6 @@ def measure(
 
 
 def main() -> None:
-    """Print the table."""
     short = options(__doc__).short
     size, room, calls, seconds = (12, 4, 3, 0.1) if short else (100, 20, 4, 0.5)
     cases = [(room, ""), (size, "1")] if short else [(room, ""), (size, ""), (size, "1")]

@@ -1,10 +1,10 @@
-"""Growth: what a team costs at three sizes; a figure beside the last is how it grew from the first.
+"""Growth: the cost of a team at three sizes, with growth factors.
 
-A broadcast wakes everybody; a spawn is everybody's first turn. A flip is one status in the roster,
-beside a file of that size that is replaced as safely by hand. A look at the board comes after one
-task has changed, beside the names and stamps of so many files.
+A broadcast wakes all teammates; a spawn includes each one's first turn. A flip is one status change
+in the roster, compared with safely replacing a file of that size by hand. A look at the board comes
+after one task has changed, and is compared with listing as many files with their time stamps.
 
-No peer is beside it: none of them keeps a process for each teammate.
+There is no other program to compare with: none keeps a process for each teammate.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _flips(paths: TeamPaths, journal: Journal) -> Callable[[], None]:
 
 
 def roster(root: Path, sizes: Sequence[int], rounds: int) -> str:
-    """Measure a change of a status, and a reader that sees it."""
+    """Measure a status change, and a reader that sees it."""
     cases: dict[str, Callable[[], None]] = {}
     with ExitStack() as stack:
         for size in sizes:
@@ -79,7 +79,7 @@ def roster(root: Path, sizes: Sequence[int], rounds: int) -> str:
 
 
 def board(root: Path, sizes: Sequence[int], rounds: int) -> str:
-    """Measure a look at a board of which one task has changed."""
+    """Measure a look at a board on which one task has changed."""
     cases: dict[str, Callable[[], None]] = {}
     for size in sizes:
         paths = TeamPaths(root / f"board{size}" / ".team")
@@ -128,7 +128,7 @@ def _rows(
 
 
 def teams(sizes: Sequence[int], rounds: int) -> str:
-    """Measure a spawn of all of a team, and broadcasts to them; fails on a lost turn or crash."""
+    """Measure the spawn of a team, and broadcasts to it; fail on a lost turn or a crash."""
     spawns: list[float] = []
     casts: list[float] = []
     for size in sizes:
@@ -144,14 +144,13 @@ def teams(sizes: Sequence[int], rounds: int) -> str:
 
 
 def _broadcast(made: Crowd, rounds: int) -> float:
-    """Return the seconds of a broadcast, of several to a team that has no connection open."""
+    """Return the seconds of a broadcast; with several rounds, all connections are closed first."""
     if rounds > 1:
         time.sleep(_IDLE_SECONDS)
     return max(made.broadcast())
 
 
 def main() -> None:
-    """Print the tables."""
     given = options(__doc__, thousand=False)
     sizes = (10, 100) if given.short else (10, 100, 300, 1000)
     rounds = 5 if given.short else 50

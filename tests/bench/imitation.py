@@ -1,7 +1,7 @@
-"""A Messages API server that does next to nothing, so that what is measured is not the server.
+"""A Messages API server that does almost nothing, so that benches do not measure the server.
 
-It runs in a process of its own until its standard input ends. It answers all requests alike, in
-one write and without Nagle's delay, and reads of a request no more than its length and whose it is.
+It runs in a separate process until its standard input ends. It gives all requests the same answer,
+in one write and without Nagle's delay, and reads only a request's length and its teammate's name.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Terms:
     """How requests are answered.
 
     Attributes:
-        calls: how many make a turn of a teammate; each but the last is answered with a tool call.
+        calls: model calls per turn; each but the last is answered with a tool call.
         tool: the tool's name.
-        given: its input; `{}` in a value is the number of the request.
-        seconds: how long each answer takes.
+        given: its input; `{}` in a value is replaced by the number of the request.
+        seconds: the duration of each answer.
         room: how many requests are answered at once; others are refused with 429.
-        retry_after: what is said to those; nothing where it is empty.
+        retry_after: the header in a refusal; left out if empty.
     """
 
     calls: int = 1
@@ -55,13 +55,13 @@ class Terms:
 
 
 class Request(NamedTuple):
-    """A request that was answered; times are those of the monotonic clock.
+    """An answered request; times are by the monotonic clock.
 
     Attributes:
         name: the teammate's.
-        first: when its first byte came.
-        whole: when all of it had come.
-        size: of its body.
+        first: the arrival of its first byte.
+        whole: the arrival of its last byte.
+        size: the size of its body in bytes.
     """
 
     name: str
@@ -72,13 +72,13 @@ class Request(NamedTuple):
 
 @dataclass(slots=True)
 class Counts:
-    """What has been asked so far.
+    """The requests so far.
 
     Attributes:
-        served: how often each teammate was answered, and when last, by the monotonic clock.
-        refused: requests that were one too many.
-        inside: requests that are under way.
-        most: the most that were at once.
+        served: for each teammate, the number of answers and the monotonic time of the last.
+        refused: requests above `room`.
+        inside: requests in progress.
+        most: the largest number of requests in progress at once.
     """
 
     served: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -88,11 +88,11 @@ class Counts:
 
 
 class Server:
-    """The server in its own process; `PUT` sets its terms and asks what it has seen."""
+    """The server in its own process; `PUT` requests set its terms and query its records."""
 
     def __init__(self) -> None:
         self._terms, self._counts = Terms(), Counts()
-        self._steps: Counter[str] = Counter()  # of the turn that each is at
+        self._steps: Counter[str] = Counter()  # answered requests of each teammate's current turn
         self._seen: list[Request] = []
         self._news = asyncio.Condition()
         self._last = b""
@@ -107,7 +107,7 @@ class Server:
                 body = await reader.readexactly(int(length[1]) if length else 0)
                 if head.startswith(b"PUT"):
                     writer.write(await self._tell(head.split(b" ", 2)[1].decode(), body))
-                elif head.startswith(b"GET"):  # the page of a model: it has none
+                elif head.startswith(b"GET"):  # asks for a model's page, which does not exist
                     writer.write(_response("404 Not Found", "application/json", b"{}"))
                 else:
                     whole = time.monotonic()
@@ -139,7 +139,7 @@ class Server:
         terms = self._terms
         if self._steps[name] % terms.calls == 0:
             return _stream({"type": "text", "text": "Done."}, "end_turn")
-        # A call that is repeated in a turn is answered as an error, and ends the turn in the end.
+        # Repeated calls in a turn are answered with errors, and in the end stop the turn.
         given = {key: value.format(number) for key, value in terms.given.items()}
         call_id = f"toolu_{name}{number}"
         call = {"type": "tool_use", "id": call_id, "name": terms.tool, "input": given}
@@ -166,7 +166,7 @@ class Server:
         return _response("200 OK", "application/json", json.dumps(told).encode())
 
     async def _first(self, name: str, after: float) -> float:
-        """Wait for a request of a teammate that came after a moment."""
+        """Wait for the first request of a teammate after a moment."""
 
         def moments() -> list[float]:
             return [one.first for one in self._seen if one.name == name and one.first > after]
@@ -191,7 +191,7 @@ def _response(status: str, kind: str, body: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Imitation:
-    """A server that runs, as its bench sees it.
+    """A running server, as seen from its bench.
 
     Attributes:
         url: its base URL.
@@ -201,27 +201,25 @@ class Imitation:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables by which a process finds this server."""
+        """The environment variables that point a process to this server."""
         return {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": _KEY}
 
     def answer(self, **terms: Any) -> None:
-        """Answer like this from now on; each teammate begins a turn with its next request."""
+        """Set the terms of further answers; each teammate begins a turn with its next request."""
         self._ask("terms", asdict(Terms(**terms)))
 
     def seen(self) -> list[Request]:
-        """Return the requests since the last look."""
+        """Return the requests since the last call."""
         return [Request(*one) for one in self._ask("seen")]
 
     def counts(self) -> Counts:
-        """Return its counts."""
         return Counts(**self._ask("counts"))
 
     def last(self) -> dict[str, Any]:
-        """Return the last request."""
         return dict(self._ask("last"))
 
     def wait_for(self, name: str, *, after: float) -> float:
-        """Wait for a request of a teammate that came after a moment; return when it came."""
+        """Wait for a request of a teammate after a moment; return when it arrived."""
         return float(self._ask("first", [name, after]))
 
     def _ask(self, what: str, body: Any = None) -> Any:

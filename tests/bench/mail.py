@@ -1,13 +1,13 @@
-"""Sending and taking mail, beside what else keeps lines for a reader: `python -m tests.bench.mail`.
+"""Sending and taking mail, compared with other queues: `python -m tests.bench.mail`.
 
-Every case makes each message with an id and a time of its own, as JSON. Ours is `Post.send`, which
-looks the receiver up in the roster. Each writer has sent one message before its time begins: what
-is opened or copied once is no part of it. Beside a reader, a bare file and SQLite are measured
-twice: see `mail_peers` for what each reader does where nothing is to be taken.
+Every case builds each message with its own id and time, as JSON. Ours is `Post.send`, which looks
+the receiver up in the roster. Each writer sends one message before its time starts, which excludes
+one-time costs of opening and copying. With a reader, a bare file and SQLite are measured twice: see
+`mail_peers` for how each reader waits.
 
-Durable mail of many writers is measured in a flood and in a burst. Whoever finds an SQLite database
-locked sleeps, for up to a tenth of a second: that is half of the time of a burst, and little of a
-flood, in which one writer after the other has the database for itself.
+Durable mail of many writers is measured in a flood and in a burst. A writer that finds an SQLite
+database locked sleeps for up to a tenth of a second. That is half of the time of a burst, but
+little of a flood, in which the writers have the database one after the other.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from tests.bench.mail_peers import Flock, Redis, Send, Sqlite, batches, line, re
 _LIMIT: Final = BatchLimit(messages=100, bytes=1 << 17, wary=True)
 _FORK: Final = multiprocessing.get_context("fork")
 _OURS: Final = "teamd"
-# What was made just now is looked at again at each message. Every case rests as long: behind a
-# pause each sync takes a tenth longer for a while.
+# Files that were just created are checked again at each message. Every case rests equally long:
+# after a pause each sync takes a tenth longer for a while.
 _SETTLED_SECONDS: Final = 0.15
-_FIRST: Final = -1  # its number
+_FIRST: Final = -1  # the number of each writer's first message
 _WRITERS: Final = 8
-_BURST: Final = 100  # messages a writer
+_BURST: Final = 100  # messages per writer
 _POLLS: Final = ", its reader polls"
 _TARGETS: Final = {
     (False, False): {"flock": 0.6, "SQLite NORMAL": 1.2},
@@ -57,7 +57,7 @@ _TARGETS: Final = {
 
 
 class Teamd:
-    """A team's inbox, sent to by `Post` and taken as a teammate does."""
+    """A team's inbox: `Post` sends, and a reader takes mail as a teammate does."""
 
     def __init__(self, folder: Path, *, durable: bool) -> None:
         self._paths, self._durable = TeamPaths(folder / ".team"), durable
@@ -93,7 +93,7 @@ class Teamd:
 
 
 def alone(make: Callable[[Path], Any], count: int) -> float:
-    """Return how many messages a second one writer sends."""
+    """Return the messages per second of a single writer."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         kind = make(Path(folder))
         time.sleep(_SETTLED_SECONDS)
@@ -113,7 +113,7 @@ def _first_sent(kind: Any, sender: str) -> Send:
 def crowd(
     make: Callable[[Path], Any], count: int, writers: int, tally: Counter[str], name: str
 ) -> float:
-    """Return how many messages a second several writers send while a reader takes them."""
+    """Return the messages per second of several writers while a reader takes them."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         kind = make(Path(folder))
         time.sleep(_SETTLED_SECONDS)
@@ -141,7 +141,7 @@ def _send(kind: Any, gate: Any, times: Any, sender: str, count: int) -> None:
     try:
         for n in range(count):
             send(sender, n)
-    finally:  # whoever waits for it waits for what was lost then
+    finally:  # the parent waits for this after an error, too
         times.put((begun, time.perf_counter()))
 
 
@@ -159,7 +159,7 @@ def _read(kind: Any, came: Any, wanted: int) -> None:
 
 
 def take(count: int, how: Callable[[Path, int], None]) -> float:
-    """Return how many milliseconds it takes to take so many messages."""
+    """Return the milliseconds that taking this many messages needs."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         paths = TeamPaths(Path(folder) / ".team")
         paths.create()
@@ -178,7 +178,7 @@ def take_ours(root: Path, count: int) -> None:
 
 
 def take_as_in_the_lessons(root: Path, count: int) -> None:
-    """Read whole under a lock, line by line, and truncate; safe from nothing."""
+    """Read all under a lock, line by line, and truncate; no message is safe from a kill."""
     with TeamPaths(root).inbox("bob").open("r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         found = [json.loads(one) for one in file.read().splitlines()]
@@ -235,12 +235,12 @@ def _crowds(
             for name, kind in (kinds | polling).items()
         }
         title = f"{_WRITERS} writers and a reader{', durable' if durable else ''}{size}"
-        # Who runs beside whom on few cores is chance.
+        # With few cores, the scheduling of the processes is random.
         _table(title, ruler.interleave(cases, rounds * 2), _TARGETS[durable, True])
 
 
 def main() -> int:
-    """Print the tables; return whether anything was lost, doubled or torn by teamd."""
+    """Print the tables; return 1 if teamd lost, doubled or tore a message."""
     short = ruler.options(__doc__).short
     rounds = 1 if short else 7
     tally: Counter[str] = Counter()
@@ -252,7 +252,7 @@ def main() -> int:
             many = (200 if short else 5000) // (10 if durable else 1)
             cases = {name: partial(alone, kind, many) for name, kind in kinds.items()}
             title = f"one writer{', durable' if durable else ''}"
-            # What the disk takes differs more from run to run than what is compared.
+            # Disk times vary more from run to run than the compared programs differ.
             more = rounds * 2 if durable else rounds
             _table(title, ruler.interleave(cases, more), _TARGETS[durable, False])
             _crowds(kinds, many * 3 // 4, rounds, tally, durable=durable)

@@ -1,12 +1,12 @@
-"""What else keeps lines for a reader: a bare file, SQLite and Redis Streams.
+"""Other queues for messages: a bare file, SQLite and Redis Streams.
 
-Each is made with a folder of its own, and for messages that are to be on the disk or not. `sender`
-opens it and returns what sends a message, given its sender's name and its number; that and `read`
-run in processes of their own. A reader keeps what it takes before it forgets it there, but for that
-of the bare file, which loses what it has in hand when it is killed. It takes as fast as it can, and
-looks at nothing before it has all. Nothing tells the readers of a bare file and of SQLite that more
-has come. So there are two of each: one waits for a change in the folder, as ours does, and one that
-polls asks again at once, for which writers wait as well.
+Each is created with its own folder, durable or not. `sender` opens it and returns a function that
+sends a message, given the sender's name and the message's number; that function and `read` run in
+separate processes. A reader stores the messages before it removes them, except that of the bare
+file, which loses them if it is killed. It takes messages as fast as it can, and inspects none
+before it has all. A bare file and SQLite do not notify their readers of new messages, so each has
+two readers: one waits for a change in the folder, as ours does, and one polls without a pause,
+which slows the writers.
 """
 
 from __future__ import annotations
@@ -37,25 +37,24 @@ from tests.waiting import wait_until
 
 @dataclass(frozen=True)
 class Servers:
-    """Two servers, by whether each write is synced; or none, where they are not installed."""
+    """Two Redis servers, by whether each write is synced; empty if Redis is not installed."""
 
     sockets: dict[bool, Path]
     version: str
 
     @property
     def found(self) -> bool:
-        """Return whether there are any."""
+        """Return whether Redis is installed."""
         return bool(self.sockets)
 
     def __call__(self, durable: bool) -> Any:
-        """Connect to one of them."""
-        redis = import_module("redis")  # a peer, not a need
+        redis = import_module("redis")  # not a dependency
         return redis.Redis(unix_socket_path=str(self.sockets[durable]))
 
 
 @contextmanager
 def redis_server() -> Iterator[Servers]:
-    """Run both kinds for as long as the block lasts."""
+    """Run both servers until the end of the block."""
     program = shutil.which("redis-server")
     if find_spec("redis") is None:
         program = None
@@ -96,7 +95,7 @@ TEXT: Final = "x" * 100
 
 
 def line(sender: str, n: int) -> bytes:
-    """Make a message as any program would."""
+    """Build a message as any program would."""
     names = {"id": new_id(), "type": "message", "from": sender, "to": "bob"}
     return json.dumps({**names, "content": text(n), "timestamp": time.time()}).encode() + b"\n"
 
@@ -107,13 +106,13 @@ def text(n: int) -> str:
 
 
 def batches(folder: Path, wanted: int, take: Callable[[], int], *, polls: bool) -> None:
-    """Take until so many messages are there.
+    """Take messages until this many have arrived.
 
     Args:
-        folder: whose changes are waited for where nothing is to be taken.
-        wanted: how many.
-        take: takes what is there, and returns how many that were.
-        polls: whether it is asked again at once instead.
+        folder: the folder that is watched for changes when there are no messages.
+        wanted: the number of messages.
+        take: takes the available messages, and returns their number.
+        polls: whether to call `take` again at once instead of watching.
     """
     with closing(watch(folder)) as watching:
         while wanted > 0:
@@ -121,11 +120,11 @@ def batches(folder: Path, wanted: int, take: Callable[[], int], *, polls: bool) 
             if not polls:
                 if not count:
                     select.select([watching], [], [], 1.0)
-                watching.changed()  # also what taking has changed itself
+                watching.changed()  # clear events, including those that taking has caused
 
 
 class Flock:
-    """A file whose descriptor is kept, and `flock`; or, for one writer alone, no lock at all."""
+    """A file with an open descriptor and `flock`; `locks=False`, for one writer, takes no lock."""
 
     def __init__(
         self, folder: Path, *, durable: bool, polls: bool = False, locks: bool = True

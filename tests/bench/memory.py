@@ -1,7 +1,7 @@
-"""The memory of teammates that have worked, and of many that are alive.
+"""The memory of teammates that have worked, and of many live teammates.
 
-`python -m tests.bench.memory [--short | --many] [--team N]`. A fresh process with the SDK, which
-has had one reply, lives beside the team: what a library's file takes is shared by all alike.
+`python -m tests.bench.memory [--short | --many] [--team N]`. For comparison, a fresh process with
+the SDK, which has had one reply, runs next to the team: both share the pages of library files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.waiting import wait_until
 MANY: Final = 1000
 _WAIT_SECONDS: Final = 600.0
 _HIBERNATE_SECONDS: Final = 3.0
-# What a program would be that runs a teammate by itself: the SDK, a client, one streamed reply.
+# The minimal program that runs a teammate alone: the SDK, a client, one streamed reply.
 _FRESH: Final = """
 import asyncio, sys
 from anthropic import AsyncAnthropic
@@ -47,16 +47,16 @@ asyncio.run(main())
 
 
 def measure(team: int, folder: Path) -> list[list[str]]:
-    """Return rows of what a teammate has taken, by what it was at."""
+    """Return rows with the memory of a teammate in each of its states."""
     seconds = _HIBERNATE_SECONDS + team / 5
     with (
         _idle_team(team, folder, f"hibernate_seconds = {seconds}") as project,
         _fresh(project) as fresh,
     ):
         worked = [pss(pid) for pid in _pids(project).values()]
-        all_idle = not _hibernations(project)  # or the machine was too slow for this row
+        all_idle = not _hibernations(project)  # otherwise the machine was too slow for this row
         wait_until(lambda: _hibernations(project) >= team, timeout_seconds=_WAIT_SECONDS)
-        time.sleep(1.0)  # what is measured is what stays
+        time.sleep(1.0)  # let memory settle: the lasting use is measured
         rested = [pss(pid) for pid in _pids(project).values()]
         alone, supervisor = pss(fresh), pss(project.supervisor)
     return [
@@ -68,15 +68,15 @@ def measure(team: int, folder: Path) -> list[list[str]]:
 
 
 def pss(pid: int) -> float:
-    """Return what a process takes of the memory, in MiB; what is shared counts in parts."""
-    with suppress(OSError):  # it has ended: another hibernates in its place
+    """Return a process's proportional share of memory (PSS) in MiB."""
+    with suppress(OSError):  # it has ended: another process hibernates in its place
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
         return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) / 1024
     return 0.0
 
 
 def measure_many(team: int, folder: Path) -> list[list[str]]:
-    """Return rows about many teammates that are alive, all woken by one broadcast."""
+    """Return rows about many live teammates, all woken by one broadcast."""
     begun, names = time.monotonic(), _names(team)
     with _idle_team(team, folder, "hibernate_seconds = 5", commands=False) as project:
         worked = time.monotonic() - begun
@@ -130,7 +130,7 @@ def _names(team: int) -> list[str]:
 def _idle_team(
     team: int, folder: Path, supervision: str, *, commands: bool = True
 ) -> Iterator[Project]:
-    """Have teammates that have done a first task and wait; a command was part of it."""
+    """Yield a team of idle teammates that have done a first task, with a command by default."""
     folder.mkdir()
     with opened(folder, installed=True) as project:
         names, turns = _names(team), 2 if commands else 1
@@ -169,7 +169,6 @@ def _row(what: str, seen: list[float], alone: float) -> list[str]:
 
 
 def main() -> None:
-    """Measure and print."""
     given = ruler.options(__doc__, many=False, team=0)
     print(ruler.machine())
     with tempfile.TemporaryDirectory() as folder:

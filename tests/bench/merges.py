@@ -1,11 +1,10 @@
-"""The merge queue beside `git merge` by hand with the same check. `python -m tests.bench.merges`.
+"""The merge queue compared with `git merge` by hand. `python -m tests.bench.merges`.
 
-Both bring the same commits of several clones into a branch, one after the other, and check each
-merge in the files as they are then. By hand means in one clone, without a sandbox, and nothing is
-written down.
+Both merge the same commits of several clones into a branch, one after the other, and run the same
+check on the files of each merge. By hand means in one clone, without a sandbox and without records.
 
-`--scene` has 8 teammates bring 25 changes each, of which a third conflict, and a tenth are halves
-of a pair that fails the check together; a conflict or a failure is mended and tried once more. By
+`--scene` has 8 teammates make 25 changes each, of which a third conflict, and a tenth are one of a
+pair that fails the check together; a conflict or a failure is repaired and tried once more. By
 hand, the same commits are merged in the same order. It takes ten minutes.
 """
 
@@ -30,7 +29,7 @@ from tests.repositories import git
 from tests.waiting import wait_until
 
 _BRANCH: Final = "team/main"
-_FACTOR: Final = 1.5  # at most so many times what it takes by hand
+_FACTOR: Final = 1.5  # the wanted time, at most, as a multiple of that by hand
 _MOST_SECONDS: Final = 600
 _CHECKS: Final = {
     "a check of a second": "python3 -c 'sum(range(30_000_000))'",
@@ -45,7 +44,7 @@ class Work:
     """Commits to be merged.
 
     Attributes:
-        teammates: how many clones they come from.
+        teammates: the number of clones with commits.
         check: the command.
     """
 
@@ -53,7 +52,7 @@ class Work:
     check: str
 
     def by_queue(self) -> float:
-        """Merge them by the queue; the seconds from the ready supervisor to the last merge."""
+        """Merge by queue; return the seconds from the ready supervisor to the last merge."""
         with tempfile.TemporaryDirectory() as folder, opened(Path(folder)) as project:
             settings = f'[merge]\ncheck = """{self.check}"""\n'
             yard = Yard(project, *self._names(), settings=settings)
@@ -71,7 +70,7 @@ class Work:
             return took
 
     def by_hand(self) -> float:
-        """Merge them as a person does; the seconds from the first fetch to the last check."""
+        """Merge as a person does; return the seconds from the first fetch to the last check."""
         with tempfile.TemporaryDirectory() as folder, opened(Path(folder)) as project:
             yard = Yard(project, *self._names())
             self._commit(yard)
@@ -95,7 +94,7 @@ class Work:
 
 
 def scene() -> list[str]:
-    """Have many changes merged by the queue, and the same ones by hand; a row of figures."""
+    """Merge many changes by queue and then by hand; return a row of figures."""
     check = f"{_CHECKS['a check of a second']}; {PAIRS_CHECK}"
     with tempfile.TemporaryDirectory() as folder, opened(Path(folder)) as project:
         names = [f"w{at}" for at in range(_SCENE_TEAMMATES)]
@@ -119,7 +118,7 @@ def scene() -> list[str]:
 
 
 def _again_by_hand(yard: Yard, clone: Path, tried: list[dict[str, Any]], check: str) -> float:
-    """Merge the same commits in the same order, to the same end; the seconds."""
+    """Merge the same commits in the same order, with the same results; return the seconds."""
     git(yard.folder, "branch", "by_hand", "begin")
     git(yard.folder, "clone", "--quiet", "--branch", "by_hand", ".", str(clone))
     ends = []

@@ -1,4 +1,4 @@
-"""The saved run: a help topic with all tables, and the picture of it that README shows."""
+"""The saved run: a help topic with all tables, and the picture of it in README."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Final
 
 Table = list[list[str]]
 
-# A ground of its own: a page may be dark where its reader's browser is not.
+# With a background of its own, since the page around it may be dark when the browser is not.
 _STYLE: Final = """
 text { font: 13px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #1f2328 }
 .head { font-weight: 600 } .unit { fill: #59636e; font-size: 12px }
@@ -29,7 +29,7 @@ _EDGE: Final = 16
 _WIDTH: Final = 410  # of a panel
 _COLUMNS: Final = 2
 _NAMES: Final = 150  # in front of the bars
-_FIGURES: Final = 60  # behind the longest
+_FIGURES: Final = 60  # after the longest bar
 _GAP: Final = 20  # between panels
 _LINE: Final = 22
 _BAR: Final = 14
@@ -40,10 +40,10 @@ class Panel:
     """A few figures of one table.
 
     Attributes:
-        head: what they are of.
-        unit: theirs, and which is better.
+        head: the title of the panel.
+        unit: the unit of the figures, and whether more is better.
         table: the title of the table.
-        shown: how its rows are called here; those that are ours begin with `teamd`.
+        shown: the label of each row that is shown; labels of our rows begin with `teamd`.
     """
 
     head: str
@@ -78,7 +78,7 @@ PANELS: Final = (
 
 
 def read_tables(page: str) -> dict[str, Table]:
-    """Return the tables that `ruler.table` has made, by their titles, without their rules."""
+    """Return the rows of the tables that `ruler.table` has printed, by their titles."""
     tables: dict[str, Table] = {}
     title = ""
     for line in page.splitlines():
@@ -91,7 +91,7 @@ def read_tables(page: str) -> dict[str, Table]:
 
 
 def draw(page: str) -> str:
-    """Return the picture of a page, without missing figures."""
+    """Return a page's figures as an SVG picture; missing figures are left out."""
     tables = read_tables(page)
     drawn = [
         (panel, bars) for panel in PANELS if (bars := _bars(panel, tables.get(panel.table, [])))
@@ -113,7 +113,7 @@ def draw(page: str) -> str:
 
 
 def _bars(panel: Panel, table: Table) -> list[tuple[str, str]]:
-    """Return names and figures of those that were measured."""
+    """Return the names and figures of the measured rows."""
     if not table:
         return []
     column = next(n for n, cell in enumerate(table[0]) if "median" in cell)
@@ -204,14 +204,14 @@ SECTIONS: Final[Mapping[str, str]] = {
 
 
 def write(outputs: Mapping[str, str]) -> None:
-    """Save the output of the benches, by their names."""
+    """Save the output of the benches, given by their names."""
     page = compose(outputs)
     TOPIC.write_text(page, encoding="utf-8")
     PICTURE.write_text(draw(page), encoding="utf-8")
 
 
 def compose(outputs: Mapping[str, str]) -> str:
-    """Return the page."""
+    """Return the text of the help topic."""
     opening = _OPENING.format(
         date=time.strftime("%Y-%m-%d"),
         teamd=version("teamd"),

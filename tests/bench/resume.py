@@ -1,10 +1,10 @@
-"""Resume: a conversation read from its last checkpoint, beside one of which all records are read.
+"""Resume: reading a conversation from its last checkpoint, compared with reading all records.
 
-Each transcript has a summary every 300 turns, and ends 150 turns behind one. The limit is what it
-takes to parse the JSON of what stands behind the checkpoint. No peer is beside it: those that are
-known keep a conversation without its history, or read all of it.
+Each transcript has a summary every 300 turns, and ends 150 turns after one. The limit is the time
+to parse the JSON after the checkpoint. There is no other program to compare with: known ones keep a
+conversation without its history, or read all of it.
 
-Run `python -m tests.bench.resume`; `--short` for ten seconds of it.
+Run `python -m tests.bench.resume`; `--short` takes ten seconds.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ class Case:
             talk.summarise("You are 'ann'.", text="It went well. " * 99, reply=_reply("Sum", []))
         self._work(talk, _BEHIND)
         lines = self.path.read_bytes().splitlines(keepends=True)
-        # As an earlier version wrote it: of a kind that says nothing.
+        # Like an earlier version: with records of an unknown kind, which are ignored.
         self.plain.write_bytes(b"".join(lines).replace(b'"checkpoint"', b'"check-point"'))
         self.size, self.behind = self.path.stat().st_size, talk._checkpoint.start
 
     def read(self, path: Path) -> Conversation:
-        """Be the next process of that name."""
+        """Read the conversation, as a teammate's next process does."""
         return Conversation(Transcript(path, durable=False))
 
     def parse(self) -> None:
-        """Parse what stands behind the checkpoint, and it."""
+        """Parse the checkpoint and the records after it."""
         for line in filter(None, read_lines(self.path, self.behind)):
             json.loads(line)
 
     def differences(self) -> list[str]:
-        """Return the fields of the state that are not the same either way."""
+        """Return the fields of the state that differ between the two ways of reading."""
         one, other = self.read(self.path), self.read(self.plain)
         names = [found.name for found in fields(ConversationState)]
         return [name for name in names if getattr(one, name) != getattr(other, name)]
@@ -89,7 +89,7 @@ def _reply(text: str, calls: list[Block]) -> Reply:
 
 
 def measure(sizes: Sequence[int], rounds: int) -> tuple[str, list[str]]:
-    """Return the table of a run, and what was lost in it."""
+    """Return the table of a run, and the fields that were lost."""
     rows = [
         ["MiB", "from its checkpoint", "all read", "all / checkpoint", "parse the rest", "/ it"]
     ]

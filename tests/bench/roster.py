@@ -1,8 +1,8 @@
-"""The roster under fire: from a report until readers see it. `python -m tests.bench.roster`.
+"""The roster under load: from a report until readers see it. `python -m tests.bench.roster`.
 
-Eight report at once, each for one of a hundred members, as a teammate does; one supervisor writes.
-Beside them stands what programs do without a supervisor: each locks the file, reads it, changes
-it and renames a new one into place, with and without a sync. Two readers look for what is torn.
+Eight teammates report at once, each for one of a hundred members; one supervisor writes. For
+comparison, programs without a supervisor each lock the file, read it, change it and rename a new
+one into place, with and without a sync. Two readers look for torn files.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _MEMBERS: Final = 100
 _NAMES: Final = tuple(f"t{number}" for number in range(8))
 _OURS: Final = "teamd"
 _STATUSES: Final = (Status.WORKING, Status.PAUSED, Status.IDLE)
-_PAUSES: Final = (0.05, 0.15)  # seconds between reports: a teammate that works hard makes as many
-_NAP_SECONDS: Final = 0.005  # of the readers, that they do not take a core each
+_PAUSES: Final = (0.05, 0.15)  # seconds between reports, like those of a busy teammate
+_NAP_SECONDS: Final = 0.005  # of the readers, so that they do not take a core each
 _LIMIT_MS: Final = 20
 _MOST_SECONDS: Final = 60
 _HEAD: Final = (
@@ -57,13 +57,13 @@ _HEAD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of the reports.
+    """The result of the reports.
 
     Attributes:
         seconds: from each report until it was seen.
-        wrong: how many reporters do not have the status that they reported last.
+        wrong: the number of reporters whose final status is not their last report.
         reads: how many times the file was read.
-        torn: how many of them gave no whole roster.
+        torn: the number of reads without a complete roster.
     """
 
     seconds: list[float]
@@ -73,7 +73,7 @@ class Outcome:
 
 
 def ours(paths: TeamPaths, name: str) -> Report:
-    """Report as the teammate of that name does, to its supervisor."""
+    """Return a report function of a teammate, which reports to its supervisor."""
     process = Roster(paths).read().get(name).process
     assert process is not None
     post = MailRouter(paths, durable=False, max_bytes=1 << 20)
@@ -83,7 +83,7 @@ def ours(paths: TeamPaths, name: str) -> Report:
 
 
 def renamed(paths: TeamPaths, name: str, *, durable: bool) -> Report:
-    """Change the file oneself, as any program may."""
+    """Return a report function that changes the file directly, as any program can."""
     aside = paths.config.with_name(f".{name}")
 
     def report(status: Status, reason: str) -> None:
@@ -104,7 +104,7 @@ def renamed(paths: TeamPaths, name: str, *, durable: bool) -> Report:
 def live(
     make: Callable[[str], Report], name: str, reasons: list[str], gate: Any, told: Any
 ) -> None:
-    """Be one reporter: report with each reason, and tell when each report was begun."""
+    """Run one reporter: report with each reason, and send the time of each report."""
     report, begun = make(name), []
     gate.wait()
     for status, reason in zip(cycle(_STATUSES), reasons, strict=False):
@@ -115,7 +115,7 @@ def live(
 
 
 def look(path: Path, over: Any, told: Any) -> None:
-    """Be one reader: count the reads, and those that were torn."""
+    """Run one reader: count the reads, and the torn ones."""
     reads = torn = 0
     while not over.is_set():
         torn += members_of(path.read_bytes()) is None
@@ -125,7 +125,7 @@ def look(path: Path, over: Any, told: Any) -> None:
 
 
 def members_of(content: bytes) -> Mapping[str, dict[str, Any]] | None:
-    """Return the members by name, or `None` where that is no whole roster."""
+    """Return the members by name, or `None` if the roster is not complete."""
     try:
         found = {member["name"]: member for member in json.loads(content)["members"]}
     except (ValueError, KeyError):
@@ -134,7 +134,7 @@ def members_of(content: bytes) -> Mapping[str, dict[str, Any]] | None:
 
 
 class Watch:
-    """Notes when each report is seen first."""
+    """Records when each report is first seen."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._queue = path, INotify()
@@ -142,7 +142,7 @@ class Watch:
         self.seen: dict[str, list[float]] = {name: [] for name in _NAMES}
 
     def follow(self, reasons: list[str]) -> None:
-        """Read the file whenever it is replaced, until the last report of each is there."""
+        """Read the file whenever it is replaced, until each member's last report has been seen."""
         numbers = {reason: number for number, reason in enumerate(reasons)}
         until = time.monotonic() + _MOST_SECONDS
         while any(len(times) < len(reasons) for times in self.seen.values()):
@@ -151,11 +151,13 @@ class Watch:
             members, now = members_of(self._path.read_bytes()) or {}, time.monotonic()
             for name, times in self.seen.items():
                 last = numbers.get(str(members.get(name, {}).get("reason")), -1)
-                times.extend([now] * (last + 1 - len(times)))  # one may have covered another
+                times.extend(
+                    [now] * (last + 1 - len(times))
+                )  # a report may have been replaced before it was seen
 
 
 def run(paths: TeamPaths, make: Callable[[str], Report], count: int) -> Outcome:
-    """Have all report and read at once."""
+    """Run all reporters and readers at once."""
     mark = new_id()
     reasons = [f"{mark} {number}" for number in range(count)]
     gate, over = _FORK.Barrier(len(_NAMES) + 1), _FORK.Event()
@@ -190,7 +192,7 @@ def run(paths: TeamPaths, make: Callable[[str], Report], count: int) -> Outcome:
 
 @contextmanager
 def supervised(root: Path) -> Iterator[TeamPaths]:
-    """A supervisor with eight teammates that idle, and many that have ended."""
+    """Yield a supervisor with eight idle teammates, and many that have ended."""
     root.mkdir()
     with opened(root) as project:
         project.ask_no_service("[supervision]\nhibernate_seconds = 3600\n")
@@ -203,7 +205,7 @@ def supervised(root: Path) -> Iterator[TeamPaths]:
 
 
 def unsupervised(root: Path) -> TeamPaths:
-    """Return the place of the same roster without a supervisor."""
+    """Yield the same roster without a supervisor."""
     root.mkdir()
     paths = TeamPaths(root / ".team")
     fill(paths)
@@ -211,7 +213,7 @@ def unsupervised(root: Path) -> TeamPaths:
 
 
 def fill(paths: TeamPaths) -> None:
-    """Write a roster of a hundred, of whom eight idle and the others have ended."""
+    """Write a roster of a hundred members: eight are idle, the others have ended."""
     paths.create()
     names = [*_NAMES, *(f"t{number}" for number in range(len(_NAMES), _MEMBERS))]
     states = [Status.IDLE if name in _NAMES else Status.SHUTDOWN for name in names]
@@ -223,7 +225,7 @@ def fill(paths: TeamPaths) -> None:
 
 
 def measure(rounds: int, count: int) -> tuple[str, bool]:
-    """Return the table, and whether all is right in our row of it."""
+    """Return the table, and whether our row has neither wrong statuses nor torn reads."""
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=Path.cwd())))
         ruled, plain = stack.enter_context(supervised(root / "ours")), unsupervised(root / "plain")
@@ -256,7 +258,7 @@ def _row(name: str, outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def main() -> int:
-    """Print the table; return whether a status is wrong or a read was torn."""
+    """Print the table; return 1 if a status is wrong or a read was torn."""
     short = options(__doc__).short
     shown, right = measure(*((1, 10) if short else (3, 60)))
     print(machine(), shown, sep="\n")

@@ -1,7 +1,7 @@
-"""Measuring side by side: rounds in which the cases take turns, medians, ratios, tables.
+"""Comparative measurements: interleaved rounds, medians, ratios, tables.
 
-A machine is busier in one minute than in the next, so that only figures of the same rounds can be
-compared; a time alone says nothing.
+A machine's load changes from minute to minute, so only figures of the same rounds can be compared;
+an absolute time says little.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Samples = dict[str, list[float]]
 
 
 def options(document: str | None, **more: Any) -> argparse.Namespace:
-    """Read the command line of a bench: `--short`, and what else it takes.
+    """Read the command line of a bench: `--short`, and further options.
 
     Args:
-        document: of the bench.
-        more: the defaults of further options by their names; `False` is that of a switch.
+        document: the bench's docstring, shown by `--help`.
+        more: the defaults of further options by name; `False` makes a switch.
     """
     parser = argparse.ArgumentParser(description=document)
     parser.add_argument("--short", action="store_true", help="ten seconds, to see that it works")
@@ -36,12 +36,12 @@ def options(document: str | None, **more: Any) -> argparse.Namespace:
 
 
 def interleave(cases: Mapping[str, Callable[[], float | None]], rounds: int) -> Samples:
-    """Run all cases, so many times, and in another order each time.
+    """Run all cases in each round, in a random order.
 
     Args:
-        cases: what to do, by name; it returns its own figure, or `None`: then the seconds that it
-            took count.
-        rounds: how many times.
+        cases: functions by name; each returns its figure, or `None` to count the seconds that it
+            took.
+        rounds: the number of rounds.
     """
     samples: Samples = {name: [] for name in cases}
     for _ in range(rounds):
@@ -53,24 +53,23 @@ def interleave(cases: Mapping[str, Callable[[], float | None]], rounds: int) -> 
 
 
 def median(samples: Sequence[float]) -> float:
-    """Return the median."""
     return statistics.median(samples)
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
-    """Return the smallest sample that at least such a share does not exceed."""
+    """Return the smallest sample that at least this share of the samples does not exceed."""
     ordered = sorted(samples)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def ratio(samples: Samples, one: str, other: str) -> float:
-    """Return the median of one case's share of another's, round by round."""
+    """Return the median of the ratio of two cases, round by round."""
     pairs = zip(samples[one], samples[other], strict=True)
     return median([mine / theirs for mine, theirs in pairs])
 
 
 def table(title: str, rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of Markdown; the first row is its head."""
+    """Return a Markdown table; the first row is its head."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [_line(row, widths) for row in rows]
     rule = _line(["-" * width for width in widths], widths)
@@ -81,7 +80,7 @@ def spread(title: str, rows: Sequence[tuple[str, Sequence[float], str]], unit: s
     """Return a table of medians with the middle half of the rounds.
 
     Args:
-        title: what was measured.
+        title: the subject of the measurement.
         rows: a name, its samples and a remark.
         unit: of the samples.
     """

@@ -1,7 +1,7 @@
-"""From the request for a teammate until its first request is on the wire, beside fresh processes.
+"""Time from a request for a teammate to its first model request, compared with fresh processes.
 
-`python -m tests.bench.spawn [--short] [--rounds N]`. The team is one that runs; a fresh process
-becomes the same teammate, with its mail in the inbox already.
+`python -m tests.bench.spawn [--short] [--rounds N]`. The team is already running; a fresh process
+becomes the same teammate, with its mail already in the inbox.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ with Anthropic().messages.stream(model="bench", max_tokens=10, system="You are '
 
 
 class Scene:
-    """A team that runs, and the server that all ask."""
+    """A running team, and the server for all model requests."""
 
     def __init__(
         self, folder: Path, served: imitation.Imitation, *, settings: str = _SETTINGS
@@ -71,7 +71,7 @@ class Scene:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Have a teamd for the length of a block, with one teammate, eve."""
+        """Run a teamd for the length of a block, with one teammate, eve."""
         self._teamd("start")
         try:
             self._spawn("eve")
@@ -80,7 +80,7 @@ class Scene:
             self._teamd("stop")
 
     def spawn(self) -> float:
-        """Return the seconds from a request for a teammate to the teammate's first."""
+        """Return the seconds from a request for a teammate to its first model request."""
         return self._spawn(f"t{next(self._numbers)}")
 
     def _spawn(self, name: str) -> float:
@@ -93,12 +93,12 @@ class Scene:
         return seconds
 
     def wake(self) -> float:
-        """Return the seconds from mail to the request, of a teammate that has just answered."""
+        """Return the seconds from mail to the request of a teammate that has just answered."""
         self._write()
         return self._write()
 
     def wake_from_hibernation(self) -> float:
-        """Return the same of one that hibernates."""
+        """Return the seconds from mail to the request of a hibernating teammate."""
         before = self._hibernations()
         self._write()
         wait_until(lambda: self._hibernations() > before, what="eve hibernates")
@@ -129,7 +129,7 @@ class Scene:
         return self._start(_TEAMMATE, str(paths.root))
 
     def fresh_sdk(self) -> float:
-        """Return the same of a process that does nothing but ask."""
+        """Return the seconds from the start of a process to its only request, with the bare SDK."""
         return self._start(_SDK)
 
     def _start(self, code: str, *arguments: str) -> float:
@@ -148,7 +148,6 @@ class Scene:
 
 
 def main() -> None:
-    """Measure and print."""
     given = ruler.options(__doc__, rounds=15)
     with tempfile.TemporaryDirectory() as folder, imitation.running() as served:
         scene = Scene(Path(folder), served)

@@ -1,8 +1,8 @@
 """Where the time of a turn, a wake, a spawn and a start goes: `python -m tests.bench.steps`.
 
-A step ends where a function begins or ends, in whatever process; the next one begins there. What is
-noted of that costs a few microseconds a step. The last step of all but a start ends when all of the
-request has come to the server, which answers at once.
+A step ends where a given function begins or ends, in any process; the next step begins there.
+Recording costs a few microseconds per step. The last step, except of a start, ends when the whole
+request has reached the server, which answers at once.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from tests.bench.turn import Team
 from tests.waiting import wait_until
 
 _MARKS: Final = Path(__file__).with_name("marks")
-# Where one process is held up, it notes the end of its step behind that of another one's next.
-_MORE_ROUNDS: Final = 5  # until each was seen whole
-_RESTED_SECONDS: Final = 0.8  # the supervisor is idle again
+# A delayed process may record the end of its step after the next step of another process.
+_MORE_ROUNDS: Final = 5  # at most, until each scene was completely recorded
+_RESTED_SECONDS: Final = 0.8  # by then the supervisor is idle again
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A part of the way, one behind the other.
+    """One of the consecutive steps of a scene.
 
     Attributes:
-        what: happens in it.
-        why: it is needed.
-        place: the function that ends it, with `>` where it is its begin, `<` where its end.
-        supervisor: whether that is in the supervisor's process.
+        what: the work in this step.
+        why: the reason for it.
+        place: the function that ends the step, with `>` for its begin, `<` for its end.
+        supervisor: whether the step ends in the supervisor's process.
     """
 
     what: str
@@ -55,7 +55,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A line of the notes."""
+    """A line of the recorded events."""
 
     moment: float
     process: int
@@ -161,7 +161,7 @@ _SCENES: Final = {
 
 
 class Scene:
-    """A team whose processes note what they do.
+    """A team whose processes record their steps.
 
     Args:
         root: an empty folder.
@@ -178,7 +178,7 @@ class Scene:
         }
 
     def notes(self) -> list[Note]:
-        """Return the notes since the last call."""
+        """Return the recorded events since the last call."""
         lines = self._notes.read_text(encoding="ascii").splitlines()
         os.truncate(self._notes, 0)
         found = (line.split() for line in lines)
@@ -189,13 +189,13 @@ class Scene:
 
     @property
     def supervisor(self) -> int:
-        """The supervisor's process."""
+        """The pid of the supervisor."""
         found = pidfile.supervisor(self._paths)
         assert found is not None
         return found.pid
 
     def turns(self, tool: str, given: dict[str, str], calls: int) -> list[tuple[float, float]]:
-        """Have a teammate make so many calls of a tool; from one request to the next, each time."""
+        """Have a teammate call a tool so many times; return the times of consecutive requests."""
         self._service.seen()
         self._service.answer(tool=tool, given=given, calls=calls + 1)
         self.team.run("teamctl", "send", "ann", "go on")
@@ -210,19 +210,19 @@ class Scene:
         return [(one.whole, other.whole) for one, other in pairwise(seen)]
 
     def wake(self) -> tuple[float, float]:
-        """Put mail into an idle teammate's inbox; from then until it has asked."""
+        """Send mail to an idle teammate; return the times of sending and of its request."""
         self._service.answer()
         return self._asked("ann", lambda: Mailbox(self._paths, "ann", durable=False).put(_mail()))
 
     def spawn(self, name: str) -> tuple[float, float]:
-        """Ask for a teammate; from then until it has asked."""
+        """Request a teammate; return the times of that request and of its first model request."""
         self._service.answer()
         facts = {"name": name, "role": "clerk", "prompt": "Go."}
         request = ControlRequest.within(60, "spawn", arguments=facts)
         return self._asked(name, lambda: control.submit(self._paths, request))
 
     def start(self) -> tuple[float, float]:
-        """Start the supervisor; from then until the command has ended."""
+        """Start the supervisor; return the times when the command began and ended."""
         begun = time.monotonic()
         self.team.run("teamd", "start")
         return begun, time.monotonic()
@@ -249,7 +249,7 @@ def _mail() -> Message:
 def split(
     steps: Sequence[Step], notes: Iterable[Note], supervisor: int, begun: float, ended: float
 ) -> list[float] | None:
-    """Return the seconds of each step and of what is left; `None` where one was not noted."""
+    """Return the seconds of each step and of the rest; `None` if a step was not recorded."""
     moments, left = [begun], iter(notes)
     for step in steps:
         moment = next(
@@ -269,7 +269,7 @@ def split(
 
 
 def measure(rounds: int, calls: int) -> dict[str, list[list[float]]]:
-    """Return the seconds of the steps of each scene, each time."""
+    """Return the seconds of the steps of each scene, for each round."""
     found: dict[str, list[list[float]]] = {scene: [] for scene in _SCENES}
 
     def keep(scene: str, spans: Iterable[tuple[float, float]], supervisor: int) -> None:
@@ -287,7 +287,8 @@ def measure(rounds: int, calls: int) -> dict[str, list[list[float]]]:
             keep("teamd start", [span], 0)
             pid = subject.supervisor
             try:
-                # All that is loaded behind a start is by then, and she has worked already.
+                # This ends when everything that a start loads in the background is ready, and ann
+                # has worked.
                 _ = subject.wake() if number else subject.spawn("ann")
                 subject.notes()
                 keep("a spawn", [subject.spawn(f"t{number}")], pid)
@@ -303,7 +304,7 @@ def measure(rounds: int, calls: int) -> dict[str, list[list[float]]]:
 
 
 def main() -> int:
-    """Print a table for each scene; return 1 where one was never seen whole."""
+    """Print a table for each scene; return 1 if a scene was never completely recorded."""
     short = options(__doc__).short
     figures = measure(1 if short else 12, 3 if short else 10)
     print(machine())

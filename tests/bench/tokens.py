@@ -1,9 +1,9 @@
-"""The bill of a long task: how many input tokens are paid in full; `-m tests.bench.tokens`.
+"""The cost of a long task: input tokens that are paid in full; `-m tests.bench.tokens`.
 
-The strict server keeps a prompt cache as the real one does and says of each request what it read
-there; all else, what is written to the cache included, counts as paid in full. No call may be made
-twice. No peer is beside it: what an SDK's caller pays depends on the caller's own breakpoints, and
-without any it is all.
+The strict server keeps a prompt cache like the real one, and reports for each request the cached
+tokens that it read. All other tokens, including those written to the cache, count as paid in full.
+No call may be made twice. There is no other program to compare with: the cost of using an SDK
+depends on the caller's own breakpoints, and without any, all tokens are paid in full.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from tests.strict.asked import Asked
 from tests.strict.replies import Answer, say
 from tests.waiting import wait_until
 
-_SAID: Final = "All as expected. " * 60  # in each turn: it cannot be cleared, only summarised
+_SAID: Final = "All as expected. " * 60  # in each turn: can be summarised, but not cleared
 _TASK: Final = "Read note.txt again and again, until you are told that it is enough."
 _WAIT_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A task, and what befalls it.
+    """A task and its conditions.
 
     Attributes:
         limit: the share in percent.
-        context_tokens: of the model: where they are few, the conversation is compacted.
+        context_tokens: the model's context; if it is small, the conversation is compacted.
         disturbed: whether teamd is restarted in the middle, and the conversation compacted once.
     """
 
@@ -43,11 +43,11 @@ class Case:
 
 
 class Task:
-    """A model that has a teammate make so many calls of a tool.
+    """A model that has a teammate call a tool so many times.
 
     Attributes:
-        done: how many were made.
-        summaries: how many times it was asked for one.
+        done: the number of calls made.
+        summaries: the number of requested summaries.
     """
 
     def __init__(self, calls: int, pause_at: int) -> None:
@@ -63,12 +63,12 @@ class Task:
         self.done += 1
         if self.done == self._pause_at:
             return say(_SAID, calls=[("bash", {"command": "touch begun; sleep 60"})])
-        page = {"path": "note.txt", "limit": 1000 + self.done}  # no call is repeated
+        page = {"path": "note.txt", "limit": 1000 + self.done}  # calls must differ
         return say(_SAID, calls=[("read_file", page)])
 
 
 def measure(case: Case, calls: int) -> tuple[list[str], bool]:
-    """Return the row of a task, and whether it took as many requests as it needs."""
+    """Return the row of a task, and whether it took exactly as many requests as needed."""
     with (
         tempfile.TemporaryDirectory() as root,
         opened(Path(root), context_tokens=case.context_tokens) as project,
@@ -109,7 +109,7 @@ def _row(case: Case, project: Project, needed: int) -> tuple[list[str], bool]:
 
 
 def main() -> int:
-    """Print the table; return whether a request was refused, or made that was not needed."""
+    """Print the table; return 1 if a request was refused or unnecessary."""
     calls = 20 if options(__doc__).short else 100
     cases = (
         Case(name="undisturbed", limit=3),

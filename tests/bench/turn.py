@@ -1,6 +1,6 @@
-"""A turn: what stands between two requests of a teammate, beside the bare parts of it.
+"""A turn: the time between two requests of a teammate, compared with its bare parts.
 
-`python -m tests.bench.turn [--short] [--grown N]`: N turns come before those that are measured.
+`python -m tests.bench.turn [--short] [--grown N]`: N turns come before the measured ones.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tests.waiting import wait_until
 
 _BIN: Final = Path(sys.executable).parent
 _READ: Final = {"path": "note.txt", "limit": "{}"}
-_CALLS: Final = 10  # a wake
-_GROWN: Final = 40  # a wake: few enough for the limit on calls
+_CALLS: Final = 10  # per wake
+_GROWN: Final = 40  # per wake: few enough for the limit on calls
 
 
 class Team:
-    """A team with one teammate, asking the imitation."""
+    """A team with one teammate that calls the imitation server."""
 
     def __init__(self, root: Path, service: imitation.Imitation) -> None:
         self.folder, self.service = root / "project", service
@@ -51,8 +51,8 @@ class Team:
         return done.stdout
 
     def wake(self, tool: str, given: dict[str, str], calls: int = _CALLS) -> list[float]:
-        """Have it make so many calls of a tool; seconds from each request to the next."""
-        self.service.seen()  # of others: forgotten
+        """Have the teammate call a tool so many times; return the seconds between its requests."""
+        self.service.seen()  # discard earlier requests
         self.service.answer(tool=tool, given=given, calls=calls + 1)
         self.run("teamctl", "send", "ann", "go on")
         seen: list[imitation.Request] = []
@@ -83,7 +83,7 @@ def bare_calls(service: imitation.Imitation, calls: int = _CALLS) -> float:
 
 
 def bare_sync(folder: Path) -> float:
-    """Return the median seconds of appending a record and bringing it to the disk."""
+    """Return the median seconds of appending a record and syncing it to the disk."""
     fd = os.open(folder / "records", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     seconds = []
     for _ in range(_CALLS):
@@ -96,7 +96,7 @@ def bare_sync(folder: Path) -> float:
 
 
 def bubblewrap(aside: Path) -> list[str]:
-    """Return the words that run `true` in the sandbox of a teammate."""
+    """Return the command line that runs `true` in a teammate's sandbox."""
     workspace = aside / "workspace"
     for name in BUILT_IN:
         (workspace / name).mkdir(parents=True)
@@ -107,12 +107,10 @@ def bubblewrap(aside: Path) -> list[str]:
 
 
 def timed(argv: list[str]) -> None:
-    """Run a program that must succeed."""
     subprocess.run(argv, check=True, env={})
 
 
 def measure(rounds: int, grown: int = 0) -> str:
-    """Return the table of a run."""
     with tempfile.TemporaryDirectory() as name, imitation.running() as service:
         root = Path(name)
         team = Team(root, service)

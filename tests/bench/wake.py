@@ -1,13 +1,14 @@
-"""From mail in the inbox of an idle teammate to its request at the server: `-m tests.bench.wake`.
+"""From mail in an idle teammate's inbox to its request at the server: `-m tests.bench.wake`.
 
-Beside it what no program can do without that promises the same: a process that waits with inotify,
-reads the line, has one record of the mail and one of what the call may cost on the disk, each in a
-file of its own, and makes the SDK's bare call with the bytes of the same request. Mail without an
-id is known by nothing but where it stands, so a marker is put behind it first, as
-`teamd.mail.spool` tells; the bare parts beside it do the same, with one sync more. The server does
-next to nothing: time of its own would be the same for both, and hide the difference. So does time
-of the SDK's, which encodes all of a request at each call. Hence two tables: of a conversation that
-has just begun, and of one with a text in it that is as long as some files that agents read.
+The comparison is the minimal program with the same guarantees: a process that waits with inotify,
+reads the line, syncs one record of the mail and one of the possible cost of the call, each in its
+own file, and makes the bare SDK call with the same request. Mail without an id is identified only
+by its position, so a marker is first written after it, as `teamd.mail.spool` describes; the minimal
+program does the same, with one more sync.
+
+The server does almost nothing: its time would be the same for both, and hide the difference. So
+does the SDK's time, since it encodes the whole request at each call. Hence two tables: for a new
+conversation, and for one with a text as long as some files that agents read.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ _BARE: Final = "bob"
 _WANTED: Final = (1.3, 3.0)
 _SETTINGS: Final = "[supervision]\nhibernate_seconds = 600\n"
 _LONG: Final = "All work and no play. " * 4000
-_RESTED_SECONDS: Final = 0.1  # the roster says idle until it hears of a turn, and after it
+_RESTED_SECONDS: Final = 0.1  # the roster says idle until it hears of a turn, and afterwards
 
 
 def append(path: Path, content: str = "Say yes.", **names: str) -> float:
-    """Put a message as any program may; returns when it was begun."""
+    """Append a message as any program can; return the time before that."""
     line = json.dumps({**names, "from": "ci", "content": content}).encode() + b"\n"
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     begun = time.monotonic()
@@ -57,11 +58,11 @@ def append(path: Path, content: str = "Say yes.", **names: str) -> float:
 
 
 class Scene:
-    """An idle teammate, and the bare parts beside it.
+    """An idle teammate, and the minimal program for comparison.
 
     Args:
-        folder: an empty one.
-        team: with a teammate, eve.
+        folder: an empty folder.
+        team: a team with a teammate, eve.
     """
 
     def __init__(self, folder: Path, team: Team, served: imitation.Imitation) -> None:
@@ -71,7 +72,7 @@ class Scene:
 
     @contextmanager
     def bare_parts(self) -> Iterator[None]:
-        """Have them wait for the length of a block."""
+        """Run the minimal programs for the length of a block."""
         process = _FORK.Process(target=live, args=(self._folder, self._served.url, self._bodies))
         process.start()
         try:
@@ -81,7 +82,7 @@ class Scene:
             process.join()
 
     def wake(self, content: str = "Say yes.", *, named: bool) -> float:
-        """Return how many milliseconds it took an idle teammate to ask."""
+        """Return the milliseconds from mail to the request of an idle teammate."""
         roster = Roster(self._team.paths)
         wait_until(lambda: roster.read().get("eve").status is Status.IDLE, what="eve is idle")
         time.sleep(_RESTED_SECONDS)
@@ -89,11 +90,11 @@ class Scene:
         return self._asked("eve", append(self._team.paths.inbox("eve"), content, **names))
 
     def size(self) -> int:
-        """Return how many bytes the last request has."""
+        """Return the size of the last request in bytes."""
         return len(json.dumps(self._served.last()))
 
     def floor(self, *, named: bool) -> float:
-        """Return how many milliseconds the bare parts took, with the body of the last request."""
+        """Return the milliseconds of the minimal program, with the body of the last request."""
         body = json.loads(json.dumps(self._served.last()).replace("'eve'", f"'{_BARE}'"))
         self._bodies.put((named, body))
         ready = self._folder / "ready"
@@ -108,7 +109,7 @@ class Scene:
 
 
 def live(folder: Path, url: str, bodies: Any) -> None:
-    """Be the bare parts: wait, read, write down, ask."""
+    """Run the minimal program: wait, read, record, call."""
     import anthropic  # noqa: PLC0415 -- in this process only
     from inotify_simple import INotify, flags  # noqa: PLC0415
 
@@ -128,7 +129,7 @@ def live(folder: Path, url: str, bodies: Any) -> None:
         if not named:
             at += os.write(inbox, marker(new_id()))
             os.fdatasync(inbox)
-            queue.read()  # what that has changed itself
+            queue.read()  # discard the events that this has caused
         for record in records:
             os.write(record, line)
         for record in records:
@@ -139,10 +140,10 @@ def live(folder: Path, url: str, bodies: Any) -> None:
 
 
 def measure(rounds: int) -> Iterator[tuple[int, ruler.Samples]]:
-    """Wake an idle teammate again and again, and the bare parts beside it.
+    """Wake an idle teammate and the minimal program again and again.
 
     Yields:
-        How many bytes a request has at last, and the figures: of a short conversation first.
+        The size of the last request in bytes, and the figures; a short conversation comes first.
     """
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as made, imitation.running() as served:
         folder = Path(made)
@@ -158,13 +159,13 @@ def measure(rounds: int) -> Iterator[tuple[int, ruler.Samples]]:
         with team.running(), scene.bare_parts():
             for content in ("Say yes.", _LONG):
                 scene.wake(content, named=True)
-                ruler.interleave(cases, 1)  # who has never asked has more to do
+                ruler.interleave(cases, 1)  # the first request of a process takes longer
                 measured = ruler.interleave(cases, rounds)
                 yield scene.size(), measured
 
 
 def main() -> int:
-    """Print the tables; a wake that never came has failed before."""
+    """Print the tables; a missing wake has already raised an error."""
     tables = measure(5 if ruler.options(__doc__).short else 40)
     print(ruler.machine())
     for about, (size, figures) in zip(("", ", a long conversation"), tables, strict=True):

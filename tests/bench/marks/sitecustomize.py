@@ -1,9 +1,9 @@
-"""Notes when functions begin and end, in all processes of a bench; see `tests.bench.steps`.
+"""Record when functions begin and end, in all processes of a bench; see `tests.bench.steps`.
 
-Python runs a module of this name at its start where its folder is on PYTHONPATH. `BENCH_MARKS`
-names the file of notes, a line each: the moment by the monotonic clock, the process, `>` for a
-begin or `<` for an end, and the place. `BENCH_PLACES` names the places, as `module:Class.function`,
-each wrapped when its module is imported; forked processes have them wrapped already.
+Python imports a module of this name at its start if its folder is on PYTHONPATH. `BENCH_MARKS`
+names the output file, which gets a line for each event: the monotonic time, the process, `>` for a
+begin or `<` for an end, and the place. `BENCH_PLACES` names the places as `module:Class.function`.
+Each is wrapped when its module is imported; forked processes inherit the wrappers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _wrap_places(module: ModuleType) -> None:
 
 
 class _Finder:
-    """Finds the modules that hold places, and has these wrapped once a module is loaded."""
+    """Finds the modules that contain places, and wraps these once a module is loaded."""
 
     @staticmethod
     def find_spec(
