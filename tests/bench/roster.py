@@ -151,9 +151,7 @@ class Watch:
             members, now = members_of(self._path.read_bytes()) or {}, time.monotonic()
             for name, times in self.seen.items():
                 last = numbers.get(str(members.get(name, {}).get("reason")), -1)
-                times.extend(
-                    [now] * (last + 1 - len(times))
-                )  # a report may have been replaced before it was seen
+                times.extend([now] * (last + 1 - len(times)))  # some may be skipped
 
 
 def run(paths: TeamPaths, make: Callable[[str], Report], count: int) -> Outcome:

@@ -117,9 +117,7 @@ class Terminal:
     def __init__(self, project: Project, *argv: str, **options: Any) -> None:
         self._mine, theirs = pty.openpty()
         os.set_blocking(self._mine, False)
-        project.environment["PROMPT_TOOLKIT_NO_CPR"] = (
-            "1"  # this terminal does not report its cursor position
-        )
+        project.environment["PROMPT_TOOLKIT_NO_CPR"] = "1"  # it reports no position
         self.process: subprocess.Popen[str] = project.begin(
             *(argv or ("teamctl", "chat")),
             **{"stdin": theirs, "stdout": theirs, "stderr": theirs, **options},

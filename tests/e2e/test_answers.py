@@ -41,7 +41,7 @@ def test_a_request_is_answered_by_the_name_of_the_waiting_teammate(team: Project
 def test_answering_a_teammate_without_a_request_names_its_state_and_the_next_step(
     project: Project,
 ) -> None:
-    """`no request` alone did not say whether it works, rests or has ended, or who does wait."""
+    """`no request` alone did not say whether it works, rests or has ended, or which one waits."""
     project.enlist("bead", "ann")
     approvals = Approvals(project.paths, MailRouter(project.paths, durable=False, max_bytes=10_000))
 

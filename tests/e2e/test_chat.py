@@ -91,7 +91,7 @@ def test_while_an_agent_leads_the_person_is_user(led: Project) -> None:
     assert "to you" in led.do("teamctl", "inbox"), "the person is the lead again"
 
 
-def test_the_chat_shows_words_calls_and_mail_and_the_team_lives_on(led: Project) -> None:
+def test_the_chat_shows_words_calls_and_mail_and_the_team_outlives_it(led: Project) -> None:
     """Its input is a pipe, so that a script may talk too."""
     led.stage.play(
         "lead",

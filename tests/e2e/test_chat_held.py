@@ -33,7 +33,7 @@ def held(project: Project) -> Project:
 
 
 @pytest.mark.slow
-def test_a_prompt_fails_with_the_reason_and_is_read_once_the_lead_goes_on(held: Project) -> None:
+def test_a_prompt_fails_with_the_reason_and_is_read_once_the_lead_is_resumed(held: Project) -> None:
     refused = held.run("teamctl", "chat", "again", timeout_seconds=_GRACE_SECONDS)
     assert (refused.status, refused.stdout) == (1, "")
     assert refused.complaint.startswith(

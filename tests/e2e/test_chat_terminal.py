@@ -126,7 +126,7 @@ def test_words_of_the_lead_without_a_chat_are_shown_at_the_next(
         later.close()
 
 
-def test_alt_enter_begins_another_line_of_the_same_message(
+def test_alt_enter_starts_another_line_of_the_same_message(
     led: Project, terminal: Terminal
 ) -> None:
     terminal.type(b"first" + ALT_ENTER + b"second\r")

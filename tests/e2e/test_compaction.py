@@ -1,4 +1,4 @@
-"""The lessons' row "compaction": a conversation that outgrows the model's context goes on."""
+"""The lessons' row "compaction": a conversation that outgrows the model's context continues."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_subagent_outgrows_its_context_and_finishes(cramped: Project) -> None:
 
 
 @pytest.mark.slow
-def test_prompt_is_too_long_bricks_nobody(tmp_path: Path) -> None:
+def test_a_prompt_that_is_too_long_does_not_stop_a_teammate(tmp_path: Path) -> None:
     """The settings promise ten times the model's context; the server has no page for the model."""
     with small(tmp_path, f"context_tokens = {10 * CONTEXT}", no_page_status=404) as project:
         project.stage.act("alice", steps(15))
@@ -158,7 +158,7 @@ def test_prompt_is_too_long_bricks_nobody(tmp_path: Path) -> None:
         assert "paused" not in project.mail("lead")
 
 
-def test_a_giant_mail_bricks_nobody(cramped: Project) -> None:
+def test_a_giant_mail_does_not_stop_a_teammate(cramped: Project) -> None:
     cramped.stage.act("alice", lambda _: say("Read."))
     cramped.start()
     giant = "Sum up: " + "word " * 200_000

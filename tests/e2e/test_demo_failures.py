@@ -81,7 +81,7 @@ def test_the_demo_fails_and_names_the_missing_step(
 
 @pytest.mark.slow
 def test_the_demo_runs_the_program_to_verify_the_teams_claim(hall: Hall) -> None:
-    """Bob says that all tests pass, but has only claimed so."""
+    """Bob's command prints that all tests pass without running any."""
     lie = "printf 'Ran 3 tests in 0s\\\\n\\\\nOK'"
     first = '{ command = "python3 -m unittest" }'
     text = STORY.read_text(encoding="utf-8").replace("900: ", "901: ")

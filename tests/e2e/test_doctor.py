@@ -46,7 +46,7 @@ def test_a_wrong_key_is_named(project: Project) -> None:
     project.refusals()
 
 
-def test_a_model_that_the_server_does_not_know_is_named(project: Project) -> None:
+def test_an_unknown_model_is_named(project: Project) -> None:
     project.write("team.toml", '[model]\nname = "claude-7"\n')
     status, found = levels(project)
     assert status == 0

@@ -86,7 +86,7 @@ def still(project: Project) -> Project:
 def test_a_refusal_is_one_sentence_and_writes_nothing(
     call: str, status: int, sentence: str, crowd: Project, team: Project
 ) -> None:
-    """A typo in a name once created an orphan file."""
+    """In other products a typo in a name creates an orphan file."""
     before = _files(team.paths.inboxes), _names(team)
     refused = team.run(*call.split())
     assert refused.status == status

@@ -67,7 +67,9 @@ def in_order(wanted: list[str], found: list[str]) -> bool:
     return all(kind in rest for kind in wanted)
 
 
-def test_the_history_of_a_task_is_shown_live_and_afterwards(project: Project, out: Path) -> None:
+def test_the_history_of_a_task_is_shown_both_live_and_afterwards(
+    project: Project, out: Path
+) -> None:
     project.start()
     begin(project, out, "--since", "1h")
     wait_until(lambda: kinds(seen(out), "teamd") == ["teamd_started"], what="it follows")

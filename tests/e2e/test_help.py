@@ -35,7 +35,7 @@ def shown_on_terminal(project: Project, **variables: str) -> tuple[str, bytes]:
         return terminal.shown, terminal._raw
 
 
-def test_without_a_topic_it_lists_each_with_a_line(project: Project) -> None:
+def test_help_without_a_topic_lists_each_with_a_line(project: Project) -> None:
     *lines, blank, hint = project.do("teamctl", "help").splitlines()
     assert [line.split()[0] for line in lines] == topics()
     assert [line.split(maxsplit=1)[1] for line in lines] == list(map(title_of, topics()))
@@ -43,7 +43,7 @@ def test_without_a_topic_it_lists_each_with_a_line(project: Project) -> None:
     assert "help TOPIC" in project.do("teamctl", "--help")
 
 
-def test_in_a_pipe_a_topic_is_its_markdown(project: Project) -> None:
+def test_a_topic_in_a_pipe_is_printed_as_markdown(project: Project) -> None:
     assert project.do("teamctl", "help", "limits") == read_topic("limits")
 
 

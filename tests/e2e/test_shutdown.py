@@ -86,7 +86,7 @@ def test_a_shutdown_ends_although_the_model_never_answers(team: Project) -> None
 
 
 @pytest.mark.slow
-def test_all_are_asked_at_the_same_time_and_each_has_a_line(project: Project) -> None:
+def test_all_teammates_are_asked_at_once_and_each_gets_a_line(project: Project) -> None:
     project.start()
     project.stage.act("emma", answering("emma", (False, "not yet")))
     project.do("teamctl", "spawn", "fritz", "clerk", "Go.", "--wait")

@@ -1,4 +1,4 @@
-"""`teamctl top` in a terminal: with a working team, and where there is no screen for it."""
+"""`teamctl top` with a working team in a terminal, and without a usable screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`teamctl trust`: shows a settings file for confirmation; tests when it takes effect."""
+"""`teamctl trust`: confirming a settings file, and when it takes effect."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 FLOOD: Final = 1_000_000  # messages
 HUGE: Final = 100_000_000  # bytes of one message
 MEMORY: Final = 500_000  # KiB of address space: a few times the need of a command without a flood
-# Paths where a cloned repository, or another program of this user, might put something strange.
+# Paths where a cloned repository or another program of this user might put a link or a FIFO.
 STRANGE: Final = {
     "inbox/ann.jsonl": ("teamctl send ann hi", "teamctl inbox ann"),
     "inbox/lead.jsonl": ("teamctl send lead hi", "teamctl inbox", "teamctl inbox --peek"),
@@ -193,9 +193,7 @@ def test_a_message_of_a_hundred_megabytes_is_refused_and_other_mail_is_delivered
         assert f"{sentence}; put the text into a file and send its path" in refused.complaint
     put_line(team, "fred", json.dumps({"content": "x" * HUGE}))
     team.do("teamctl", "send", "greta", "Are you there?", "--wait")
-    wait_until(
-        lambda: not team.paths.has_mail("fred"), what="fred takes it"
-    )  # until then the inbox is full
+    wait_until(lambda: not team.paths.has_mail("fred"), what="fred takes it")  # full until then
     team.do("teamctl", "send", "fred", "And you?", "--wait")
     assert team.paths.rejected("fred").stat().st_size > HUGE
     assert team.log("fred", "line rejected")

@@ -31,7 +31,7 @@ def test_the_inbox_command_does_not_take_mail_of_the_lead(project: Project) -> N
     wait_until(lambda: "For the agent." in project.asked("lead", least=1)[-1].asked.last_text)
 
 
-def test_mail_for_the_person_is_seen_after_the_agent_that_led_has_gone(project: Project) -> None:
+def test_mail_for_the_person_is_seen_after_the_leading_agent_has_gone(project: Project) -> None:
     """It was sent to `user`; now the person is `lead` again, and has two inboxes."""
     project.start()
     words = (("send_message", {"to": "user", "content": f"Words {n}."}) for n in (1, 2))

@@ -74,7 +74,7 @@ COMPLAINTS: Final = {
     "messages marked read but never seen": (
         "test_ten_kills_while_a_message_is_in_hand_cost_only_time",
         "test_mail_is_not_taken_when_its_reader_has_gone",
-        "test_mail_for_the_person_is_seen_after_the_agent_that_led_has_gone",
+        "test_mail_for_the_person_is_seen_after_the_leading_agent_has_gone",
     ),
     "mail delivered only at the end of a long turn": (
         "test_mail_during_a_long_command_is_in_the_next_request",
@@ -101,8 +101,8 @@ COMPLAINTS: Final = {
         "test_a_compacted_teammate_does_not_forget_its_team",
     ),
     "'prompt is too long' bricking a teammate": (
-        "test_prompt_is_too_long_bricks_nobody",
-        "test_a_giant_mail_bricks_nobody",
+        "test_a_prompt_that_is_too_long_does_not_stop_a_teammate",
+        "test_a_giant_mail_does_not_stop_a_teammate",
     ),
     "the model chosen for a teammate ignored": (
         "test_the_server_gets_the_model_of_spawn",

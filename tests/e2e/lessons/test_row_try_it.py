@@ -1,4 +1,4 @@
-"""The last row of the lessons' table: what a reader tries first."""
+"""The last row of the lessons' table: a reader's first steps."""
 
 from __future__ import annotations
 
