@@ -112,7 +112,7 @@ class Yard:
         read = (record["messages"] for record in self.project.records(name, "mail"))
         told = (one["content"] for messages in read for one in messages)
         lines = map(json.loads, self.project.mail(name).splitlines())
-        return "\n\n".join([*told, *(line["content"] for line in lines)])
+        return "\n\n".join([*told, *(line["content"] for line in lines if "content" in line)])
 
     def wait_heard(self, name: str, words: str) -> None:
         """Wait until a teammate has got mail with these words."""

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 from teamd.errors import InboxFull, NotAMessage, Unsynced, translate_os_errors
-from teamd.files import files, locks
+from teamd.files import directories, files, locks
 from teamd.files.paths import TeamPaths
 from teamd.mail import lines
 from teamd.mail.spool import NO_LIMIT, BatchLimit, Position, ReadBatch, Spool
@@ -82,8 +82,14 @@ class Mailbox:
         self._in_hand = ("", 0)  # batch and offset of the delivery that this reader has taken
 
     def create(self) -> None:
-        """Create the inbox; the first message that is put into it makes its name durable."""
+        """Create the inbox and make its name durable, whoever created it first.
+
+        Another program may write to it before the first `put`, which then takes the name for safe.
+        """
         files.append(self._inbox, b"", durable=False)
+        if self.durable:
+            with translate_os_errors(self._inbox):
+                directories.sync_directory(self._inbox.parent)
 
     def put(self, *messages: Message) -> None:
         """Append messages, all or none; they are durable when this returns.

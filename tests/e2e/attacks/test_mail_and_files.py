@@ -215,8 +215,8 @@ def test_a_million_messages_need_no_more_memory_than_a_few(still: Project) -> No
     assert ann["queued"] == FLOOD
     still.do("bash", "-c", f"{bounded} teamctl send bob hi")
     put_line(still, "ann", "")
-    marked = still.paths.inbox("lead").read_bytes()
-    assert marked.count(b"\n") == FLOOD + 1, "it stays, with a marker behind it"
+    aside = still.paths.taken("lead").read_bytes()
+    assert aside.count(b"\n") == FLOOD + 2, "a header, all messages and a marker"
 
 
 def test_a_full_inbox_refuses_further_mail_with_a_reason(still: Project) -> None:
