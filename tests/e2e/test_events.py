@@ -29,7 +29,7 @@ ALWAYS: Final = {"time", "kind", "name"}
 def documented() -> set[str]:
     """Return the kinds that the topic lists."""
     rows = re.findall(
-        r"^\| (`[a-z_`, ]+) \|", read_topic("files").rpartition("## What")[2], re.MULTILINE
+        r"^\| (`[a-z_`, ]+) \|", read_topic("files").partition("## Events")[2], re.MULTILINE
     )
     return {kind for row in rows for kind in re.findall(r"\w+", row)}
 
