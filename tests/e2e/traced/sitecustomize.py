@@ -1,8 +1,9 @@
 """Records each function of teamd and teamctl that a process executes.
 
 Python imports this module at the start of every process whose PYTHONPATH names its folder. While
-the file that `TRACED` names exists, a process appends each function to it once, as `file:function`.
-A new file begins anew. Comprehensions belong to their function, and imports are not counted.
+the symbolic link that `TRACED` names exists, a process appends each function once to its target, as
+`file:function`. Another target begins anew; an inode would not do, since the kernel reuses them.
+Comprehensions belong to their function, and imports are not counted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 _REPOSITORY = __file__.rpartition("/tests/")[0]  # which may be named `teamd` itself
 _OURS = re.compile(re.escape(_REPOSITORY) + r"/((?:teamd|teamctl)/.*)\.py$")
 _PARTS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
-_seen: dict[CodeType, int] = {}  # the inode of the file in which a function was recorded
+_seen: dict[CodeType, str] = {}  # the target in which a function was recorded
 
 
 def _trace(frame: FrameType, event: str, _: Any) -> None:
@@ -28,14 +29,13 @@ def _trace(frame: FrameType, event: str, _: Any) -> None:
     if found is None or code.co_name in _PARTS or not code.co_flags & inspect.CO_OPTIMIZED:
         return
     try:
-        fd = os.open(os.environ["TRACED"], os.O_WRONLY | os.O_APPEND)
+        target = os.readlink(os.environ["TRACED"])  # noqa: PTH115 -- pathlib has functions, too
     except OSError:  # nothing is recorded now
         return
-    try:
-        if _seen.get(code) != (inode := os.fstat(fd).st_ino):
-            _seen[code] = inode
-            os.write(fd, f"{found[1]}:{code.co_qualname}\n".encode())
-    finally:
+    if _seen.get(code) != target:
+        _seen[code] = target
+        fd = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(fd, f"{found[1]}:{code.co_qualname}\n".encode())
         os.close(fd)
 
 
