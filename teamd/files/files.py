@@ -65,15 +65,15 @@ def append(
 
 
 def append_locked(fd: int, path: Path, line: bytes, size: int, *, durable: bool) -> None:
-    """Append to a locked file of known size, and release its lock; see `append`."""
+    """Append to a locked file of known size; a durable append releases its lock, see `append`."""
     with translate_os_errors(path):
         if durable and not size:
             # The file's creator may have been killed before the name was durable. A file with a
             # line in it has been through this step.
             sync_directory(path.parent)
         write_at_end(fd, line, size)
-    locks.release(fd)  # other writers need not wait for our sync
     if durable:
+        locks.release(fd)  # other writers need not wait for our sync
         try:
             sync(fd)
         except OSError as error:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from teamd.errors import InboxFull, NotAMessage, Unsynced, translate_os_errors
@@ -71,15 +73,22 @@ class Mailbox:
 
     def __post_init__(self) -> None:
         self._inbox = self.paths.inbox(self.owner)
-        self._rejected = self.paths.rejected(self.owner)
-        self._spool = Spool(
+        self._in_hand = ("", 0)  # batch and offset of the delivery that this reader has taken
+
+    @cached_property
+    def _spool(self) -> Spool:
+        """The reader's file; a sender, who makes a mailbox for each message, needs none."""
+        return Spool(
             self.paths,
             self.owner,
             durable=self.durable,
             max_bytes=self.max_bytes,
             granted=self.granted,
         )
-        self._in_hand = ("", 0)  # batch and offset of the delivery that this reader has taken
+
+    @property
+    def _rejected(self) -> Path:
+        return self.paths.rejected(self.owner)
 
     def create(self) -> None:
         """Create the inbox and make its name durable, whoever created it first.
