@@ -37,6 +37,8 @@ UNMOUNT: Final = 0x2000
 Q_OVERFLOW: Final = 0x4000
 IGNORED: Final = 0x8000
 DONT_FOLLOW: Final = 0x2000000
+_AWAY: Final = MOVE_SELF | DELETE_SELF
+_LOST: Final = _AWAY | IGNORED | UNMOUNT
 _HEAD: Final = Struct("iIII")  # watch, mask, cookie, length of the name
 _BYTES: Final = 1 << 12  # per read
 _LONGEST_EVENT: Final = _HEAD.size + 256  # a name of 255 bytes and its NUL
@@ -176,29 +178,20 @@ class InotifyWatch(_FolderWatch):
     """
 
     def __init__(self, folder: Path, wanted: Callable[[str], bool] | None = None) -> None:
-
         self._in_folder = self._above = -1  # watch descriptors
         self._names: dict[int, set[str]] = {}  # of files that are watched separately
-        self._written = MODIFY
-        self._file = MODIFY | DONT_FOLLOW
-        self._gone = IGNORED
-        self._files = CREATE | MOVED_TO | DELETE
-        if wanted is None:
-            self._files |= MODIFY
-        self._away = MOVE_SELF | DELETE_SELF
-        self._lost = self._away | IGNORED | UNMOUNT
-        self._overflow = Q_OVERFLOW
+        self._changes = CREATE | MOVED_TO | DELETE | (MODIFY if wanted is None else 0)
         self._queue = Inotify()
         super().__init__(folder, wanted)
 
     def changed(self) -> set[str] | None:
         events = self._queue.take()
         watched = (self._in_folder, self._above)
-        lost = any(mask & self._lost for number, mask, _ in events if number in watched)
+        lost = any(mask & _LOST for number, mask, _ in events if number in watched)
         if lost or self._standing is None or self._standing != self._identify():
             self._renew()
             return None
-        if any(mask & self._overflow for _, mask, _ in events):
+        if any(mask & Q_OVERFLOW for _, mask, _ in events):
             self._renew()  # new files in the folder may not be watched yet
             return None
         names = {name for number, _, name in events if number == self._in_folder}
@@ -215,10 +208,10 @@ class InotifyWatch(_FolderWatch):
 
     def _take_written(self, events: list[tuple[int, int, str]]) -> set[str]:
         """Return the separately watched files that were written to."""
-        written = [number for number, mask, _ in events if mask & self._written]
+        written = [number for number, mask, _ in events if mask & MODIFY]
         names = [self._names.get(number, set()) for number in written]
         for number, mask, _ in events:
-            if mask & self._gone:
+            if mask & IGNORED:
                 self._names.pop(number, None)
         return set[str]().union(*names)
 
@@ -231,9 +224,9 @@ class InotifyWatch(_FolderWatch):
 
     def _add(self) -> None:
         standing = self._identify()  # first, so that a replacement meanwhile is noticed
-        self._in_folder = self._queue.add(self._folder, self._files | self._away)
+        self._in_folder = self._queue.add(self._folder, self._changes | _AWAY)
         with suppress(OSError):  # a folder may be traversable but not readable
-            self._above = self._queue.add(self._parent, self._away)
+            self._above = self._queue.add(self._parent, _AWAY)
         if self._wanted is not None:
             for entry in os.scandir(self._folder):
                 if self._wanted(entry.name):
@@ -242,12 +235,12 @@ class InotifyWatch(_FolderWatch):
 
     def _add_file(self, name: str) -> None:
         try:
-            number = self._queue.add(self._folder / name, self._file)
+            number = self._queue.add(self._folder / name, MODIFY | DONT_FOLLOW)
         except FileNotFoundError:  # removed meanwhile
             return
         except OSError:  # unreadable, or too many watches: watch all files through the folder
-            self._files |= self._written
-            self._queue.add(self._folder, self._files | self._away)
+            self._changes |= MODIFY
+            self._queue.add(self._folder, self._changes | _AWAY)
         else:
             self._names.setdefault(number, set()).add(name)
 
