@@ -96,7 +96,14 @@ if [ -n "$(git ls-files -u)" ]; then
   echo "it has conflicts that are not resolved"
   exit 1
 fi
-git -c advice.addEmbeddedRepo=false add -A
+for try in 1 2 3 4 5; do  # somebody may still write here, and git fails when a file vanishes
+  if said=$(git -c advice.addEmbeddedRepo=false add -A . ':(exclude,glob)**/{aside}' 2>&1); then
+    break
+  elif [ $try = 5 ]; then
+    echo "$said"
+    exit 1
+  fi
+done
 inner=$(git diff-index --cached --raw --no-renames {base} |
   sed -n '/^:160000/d; s/^:[0-9]* 160000 [^\t]*\t//p' |
   grep -vxF -f <(git config -f .gitmodules --get-regexp '[.]path$' | cut -d' ' -f2-) || true)
@@ -252,6 +259,7 @@ async def commit_work(
         message=shlex.quote(subject),
         branch=shlex.quote(branch),
         base=shlex.quote(base),
+        aside=directories.ASIDE,
     )
     said = await _run(shell, script, folder, "its work could not be committed")
     commit = said.splitlines()[-1] if said else ""

@@ -57,7 +57,7 @@ def remove_scratch(parent: Path, prefix: str) -> None:
 
 
 _ABANDONED_SECONDS: Final = 3600.0  # far more than any write takes until its rename
-_ASIDE: Final = ".teamd-*.tmp"
+ASIDE: Final = ".teamd-*.tmp"  # files that are renamed when they are written
 
 
 def is_directory(path: Path) -> bool:
@@ -184,7 +184,7 @@ def aside(paths: TeamPaths) -> list[Path]:
     """
     with translate_os_errors(paths.root):
         folders = (one for one in paths.root.glob("*/") if one != paths.work)
-        found = chain(paths.root.glob(_ASIDE), *(one.rglob(_ASIDE) for one in folders))
+        found = chain(paths.root.glob(ASIDE), *(one.rglob(ASIDE) for one in folders))
         return list(older(found, seconds=_ABANDONED_SECONDS))
 
 

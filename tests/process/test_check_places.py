@@ -309,6 +309,20 @@ def test_work_is_committed_in_the_name_of_its_teammate(both: Repositories, tmp_p
     assert asyncio.run(work("x", name="alice")) == commit
 
 
+def test_work_is_committed_while_its_teammate_still_writes(
+    both: Repositories, tmp_path: Path
+) -> None:
+    (both.work / ".gitattributes").write_text("early filter=vanish\n")
+    git(both.work, "config", "filter.vanish.clean", "rm -f late; cat")
+    for name in ("early", "late", ".teamd-0123456789abcdef.tmp"):
+        (both.work / name).write_text("x")
+    shell = make_shell(tmp_path / "other", both.work, [both.origin / ".git/objects"])
+    made = commit_work(shell, both.work, "x", name="a", email="a@b", branch="main", base=both.base)
+    commit = asyncio.run(made)
+    changed = git(both.work, "diff", "--name-only", both.base, commit)
+    assert changed.split() == [".gitattributes", "early"]
+
+
 def test_an_invalid_commit_cannot_be_checked(both: Repositories) -> None:
     with pytest.raises(NoPlace, match="is no commit"):
         check(both.clone("HEAD; true"), CHECK)
