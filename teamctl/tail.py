@@ -6,8 +6,8 @@ import math
 import os
 import select
 import signal
-from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -73,10 +73,10 @@ class GrowingFile:
         return False
 
 
-def lines_back(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the offsets and texts of the whole lines of a file, from the last to the first."""
+def lines_back(path: Path, end: float = math.inf) -> Iterator[tuple[int, bytes]]:
+    """Yield the offsets and texts of the whole lines before an offset, the last line first."""
     with files.opened(path) as fd:
-        start = 0 if fd is None else os.fstat(fd).st_size
+        start = 0 if fd is None else int(min(end, os.fstat(fd).st_size))
         behind: list[bytes] = []  # parts of one line, the last part first
         ended = False  # whether that line is complete; an unfinished line is left out
         while fd is not None and start:
@@ -159,3 +159,22 @@ class Watched:
             os.read(self._signals[0], 4096)
         for one in self._watches:
             one.changed()
+
+
+@contextmanager
+def hints(folders: Iterable[Path], tell: Callable[[Path], object]) -> Iterator[dict[Path, Watch]]:
+    """Call `tell` with a folder in the event loop after each change in it; yield the watches."""
+    import asyncio  # noqa: PLC0415 -- 40 ms, only for faces
+
+    loop = asyncio.get_running_loop()
+
+    def hear(folder: Path) -> None:
+        watches[folder].changed()
+        tell(folder)
+
+    with ExitStack() as stack:
+        watches = {one: stack.enter_context(closing(watch(one))) for one in folders}
+        for folder, watching in watches.items():
+            loop.add_reader(watching.fileno(), hear, folder)
+            stack.callback(loop.remove_reader, watching.fileno())
+        yield watches

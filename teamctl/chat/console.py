@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Final
 
@@ -26,11 +26,11 @@ from teamctl.chat import slash
 from teamctl.chat.listener import Listener, Turn
 from teamctl.mail.receipts import GONE, explain_wait
 from teamctl.render import layout
+from teamctl.tail import hints
 from teamd.command_line import terminal
 from teamd.errors import TeamError
 from teamd.files import files, pidfile
 from teamd.files.paths import TeamPaths
-from teamd.files.watch import Watch, watch
 from teamd.messages import COMPACT_TYPE, LEAD
 from teamd.team.roster import Roster
 
@@ -147,7 +147,9 @@ class _Chat:
             self._listener.catch_up()
         else:
             self._listener.skip()
-        with self._listened():
+        folders = (self._lead.paths.transcripts, self._lead.paths.inboxes)
+        with hints(folders, lambda _: self._look()):  # shows events even while a line is typed
+            self._look()
             async for line in self._typed() if self._drawn else _lines(sys.stdin.fileno()):
                 if not await self._take(line.strip()):
                     return
@@ -231,31 +233,12 @@ class _Chat:
         self._listener.notice(why_waiting)
         return True
 
-    @contextmanager
-    def _listened(self) -> Iterator[None]:
-        """Show events during a block, even while a line is typed."""
-        loop = asyncio.get_running_loop()
-        with ExitStack() as stack:
-            for folder in (self._lead.paths.transcripts, self._lead.paths.inboxes):
-                watching = watch(folder)
-                stack.callback(watching.close)
-                loop.add_reader(watching.fileno(), self._hear, watching)
-                stack.callback(loop.remove_reader, watching.fileno())
-            self._look()
-            yield
-
-    def _hear(self, watching: Watch) -> None:
-        watching.changed()
-        self._look()
-
     def _look(self) -> None:
         self._listener.look()
         self._heard.set()
 
     async def _typed(self) -> AsyncIterator[str]:
         from prompt_toolkit.patch_stdout import patch_stdout  # noqa: PLC0415 -- slow, only at a terminal
-
-        from teamctl.chat.console import make_session  # noqa: PLC0415 -- 100 ms, only at a terminal
 
         # Created here with private permissions.
         files.append(self._lead.paths.chat_history, b"", durable=False)

@@ -1,16 +1,17 @@
-"""The routes of the server: static files, events, reads and actions."""
+"""The routes of the server: static files, events, reads, and actions with values of the page."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing, closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -20,7 +21,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from teamctl.web.actions import ACTIONS, Asked, act
+from teamctl.actions import Outcome, TeamActions
+from teamctl.arguments import without_secrets
+from teamctl.tail import GrowingFile, lines_back
 from teamctl.web.guard import Json, Tokens
 from teamctl.web.mail import TeamMail
 from teamctl.web.watcher import PartsWatcher, WatchedPart
@@ -30,10 +33,9 @@ from teamd.budget.ledger import Ledger
 from teamd.command_line.run import TeamOptions
 from teamd.copies import record
 from teamd.copies.copy_status import opened_diff
-from teamd.errors import DamagedRoster, ExitCode, TeamError, translate_os_errors
+from teamd.errors import DamagedRoster, ExitCode, TeamError, WrongUsage
 from teamd.files import files
 from teamd.files.paths import TeamPaths
-from teamd.files.safe_open import safe_open
 from teamd.mail import trace
 from teamd.merges import queue
 from teamd.messages import TEAMD, USER
@@ -43,13 +45,7 @@ from teamd.team.roster import Roster
 from teamd.transcript.file import parse
 from teamd.transcript.records import Checkpoint
 
-if TYPE_CHECKING:
-    from teamctl.web.mail import TeamMail
-    from teamd.command_line.run import TeamOptions
-
-
-WINDOW: Final = 1 << 18
-_WIDEST: Final = 1 << 26  # a longer line is not shown
+WINDOW: Final = 1 << 18  # bytes
 _HIDDEN: Final = frozenset({"secret"})  # the secret from which request ids are derived
 LONGEST: Final = 20_000  # characters of one text
 
@@ -65,41 +61,30 @@ class LineWindow:
 
 def read_before(path: Path, end: int | None, *, size: int = WINDOW) -> LineWindow:
     """Return the last lines before an offset, or of the file."""
-    with translate_os_errors(path):
-        fd = safe_open(path, os.O_RDONLY)
-        try:
-            full = os.fstat(fd).st_size
-            stop = full if end is None else min(end, full)
-            while True:
-                start = max(0, stop - size)
-                content = os.pread(fd, stop - start, start)
-                head = 0 if start == 0 else content.find(b"\n") + 1
-                tail = content.rfind(b"\n") + 1  # an incomplete line is still being written
-                if tail > head or start == 0 or size >= _WIDEST:
-                    break
-                size *= 4
-        finally:
-            os.close(fd)
-    return _window(content[head : max(head, tail)], start + head)
+    lines: deque[bytes] = deque()
+    start = stop = 0
+    for place, line in lines_back(path, math.inf if end is None else end):
+        stop = stop or place + len(line) + 1
+        if lines and stop - place > size:
+            break
+        start = place
+        lines.appendleft(line)
+    return LineWindow(start, stop, tuple(lines))
 
 
 def read_behind(path: Path, start: int, *, size: int = WINDOW) -> LineWindow:
     """Return the first lines after an offset; if the file has shrunk, return its end."""
-    with translate_os_errors(path):
-        fd = safe_open(path, os.O_RDONLY)
-        try:
-            full = os.fstat(fd).st_size
-            if full < start:
-                return read_before(path, None)
-            while True:
-                content = os.pread(fd, size, start)
-                tail = content.rfind(b"\n") + 1
-                if tail or len(content) < size or size >= _WIDEST:
-                    break
-                size *= 4
-        finally:
-            os.close(fd)
-    return _window(content[:tail], start)
+    if files.size(path) < start:
+        return read_before(path, None)
+    lines: list[bytes] = []
+    end = start
+    with closing(GrowingFile(path, start)) as growing:
+        for line in growing.lines():
+            lines.append(line)
+            end += len(line) + 1
+            if end - start >= size:
+                break
+    return LineWindow(start, end, tuple(lines))
 
 
 def to_json(window: LineWindow) -> dict[str, Any]:
@@ -111,11 +96,6 @@ def to_json(window: LineWindow) -> dict[str, Any]:
         if one and one.get("record") != Checkpoint.kind
     ]
     return {"start": window.start, "end": window.end, "records": shown}
-
-
-def _window(content: bytes, start: int) -> LineWindow:
-    lines = tuple(content.split(b"\n")[:-1])
-    return LineWindow(start, start + len(content), lines)
 
 
 def _cut(value: Any) -> Any:
@@ -147,6 +127,86 @@ def read_usage(paths: TeamPaths) -> dict[str, Any]:
 def _to_json(use: Use) -> dict[str, Any]:
     limits = [{**asdict(one), "most": float(one.most)} for one in use.shares]
     return {**use.to_json(), "limits": limits}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The values that a page sent with an action."""
+
+    values: Mapping[str, Any]
+
+    def text(self, key: str) -> str:
+        """Return a text that must not be empty.
+
+        Raises:
+            WrongUsage: it is empty.
+        """
+        found = self.words(key)
+        if not found.strip():
+            raise WrongUsage(f"{key} is empty; fill it in")
+        return found
+
+    def words(self, key: str) -> str:
+        """Return an optional text."""
+        found = self.values.get(key, "")
+        if not isinstance(found, str):
+            raise WrongUsage(f"{key} has to be a text")
+        return without_secrets(found)
+
+    def flag(self, key: str) -> bool:
+        return self.values.get(key) is True
+
+    def amount(self, key: str) -> float | None:
+        """Return an optional number."""
+        found = self.values.get(key)
+        if found is None or (isinstance(found, int | float) and not isinstance(found, bool)):
+            return found
+        raise WrongUsage(f"{key} has to be a number")
+
+
+def _approve(actions: TeamActions, asked: Asked) -> Outcome:
+    always = asked.flag("always")
+    return actions.answer(asked.text("id"), asked.words("reason"), approve=True, always=always)
+
+
+def _reject(actions: TeamActions, asked: Asked) -> Outcome:
+    return actions.answer(asked.text("id"), asked.words("reason"), approve=False)
+
+
+def _send(actions: TeamActions, asked: Asked) -> Outcome:
+    return actions.send(asked.text("to"), asked.text("text"), asked.words("key"))
+
+
+def _spawn(actions: TeamActions, asked: Asked) -> Outcome:
+    return actions.spawn(
+        asked.text("name"),
+        asked.text("role"),
+        asked.text("prompt"),
+        model=asked.words("model") or None,
+        fresh=asked.flag("fresh"),
+        plan=True if asked.flag("plan") else None,
+        worktree=True if asked.flag("worktree") else None,
+    )
+
+
+def _resume(actions: TeamActions, asked: Asked) -> Outcome:
+    more = {unit: asked.amount(unit) for unit in ("usd", "tokens")}
+    return actions.resume(asked.text("name"), **{unit: most for unit, most in more.items() if most})
+
+
+ACTIONS: Final[Mapping[str, Callable[[TeamActions, Asked], Outcome]]] = {
+    "approve": _approve,
+    "reject": _reject,
+    "send": _send,
+    "broadcast": lambda actions, asked: actions.broadcast(asked.text("text")),
+    "spawn": _spawn,
+    "shutdown": lambda actions, asked: actions.shutdown(
+        asked.text("name"), force=asked.flag("force")
+    ),
+    "resume": _resume,
+    "interrupt": lambda actions, asked: actions.interrupt(asked.text("name"), asked.words("text")),
+    "pause": lambda actions, asked: actions.pause(asked.text("name")),
+}
 
 
 _TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
@@ -211,12 +271,11 @@ class Pages:
         boot = self._watcher.log.boot
         return Json({"may_act": acts, "reading": reading, "boot": boot})
 
-    async def _events(self, request: Request) -> Response:
-        last_id = request.headers.get("last-event-id", "")
-        return EventSourceResponse(self._stream(last_id), ping=_PING_SECONDS, sep="\n")
+    async def _events(self, _: Request) -> Response:
+        return EventSourceResponse(self._stream(), ping=_PING_SECONDS, sep="\n")
 
-    async def _stream(self, last_id: str) -> AsyncIterator[ServerSentEvent]:
-        async with self._watcher.reader(last_id) as reader, aclosing(reader.events()) as events:
+    async def _stream(self) -> AsyncIterator[ServerSentEvent]:
+        async with self._watcher.reader() as reader, aclosing(reader.events()) as events:
             async for one in events:
                 yield ServerSentEvent(data=one.data, event=one.name, id=one.id, sep="\n")
 
@@ -255,10 +314,10 @@ class Pages:
         return Json({**facts, "diff": text, "cut": len(content) > _MOST_DIFF})
 
     async def _act(self, name: str, request: Request) -> Response:
-        values = await _read(request)
-        work = partial(act, self._choice, name, Asked(values))
-        said = await anyio.to_thread.run_sync(work, limiter=self._limiter)
-        return Json({"text": self._paths.add_team_option(said)})
+        asked = Asked(await _read(request))
+        work = partial(ACTIONS[name], TeamActions(self._choice), asked)
+        outcome = await anyio.to_thread.run_sync(work, limiter=self._limiter)
+        return Json({"text": self._paths.add_team_option(outcome.sentence())})
 
     def _member(self, name: str) -> str:
         """Return the name as in the roster, so that only members' names become paths."""

@@ -1,23 +1,24 @@
-"""The server process: uvicorn on a loopback or Unix socket."""
+"""The server process: uvicorn on a loopback or Unix socket, and the limits on its connections."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from teamctl.web.events import BACKLOG, ConnectionLimit, EventLog, allow_descriptors, protocol
 from teamctl.web.guard import Guard, Tokens
 from teamctl.web.mail import TeamMail
 from teamctl.web.pages import Pages, parts
-from teamctl.web.watcher import PartsWatcher
+from teamctl.web.watcher import EventLog, PartsWatcher
 from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files.paths import TeamPaths
@@ -29,6 +30,12 @@ _NAMES: Final = (LOOPBACK, "localhost")
 _KEEP_SECONDS: Final = 30  # for an idle connection
 _END_SECONDS: Final = 1
 _LONGEST_PATH: Final = 107  # bytes of a socket's name, unix(7)
+MOST_STRANGERS: Final = 128  # connections without a valid token
+MOST_READERS: Final = 256  # connections with a valid token
+BACKLOG: Final = 256  # accepted at once, before they are counted
+STRANGER_SECONDS: Final = 15.0  # until the first request with a token
+STUCK_SECONDS: Final = 10.0  # the time for a reader to read the sent data
+_DESCRIPTORS: Final = 1024  # the descriptors for all connections, including watches and files
 
 
 def serve(
@@ -72,7 +79,7 @@ def serve(
 def _run(app: Guard, listening: socket.socket) -> None:
     config = Config(
         app,
-        http=protocol(ConnectionLimit()),
+        http=type("ServedConnection", (Connection,), {"crowd": ConnectionLimit()}),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -146,3 +153,98 @@ def _make_way(file: Path) -> None:
             file.unlink()  # stale: its server was killed
             return
     raise TeamError(f"another server listens at {file}; end it, or name another place")
+
+
+class ConnectionLimit:
+    """All connections, the oldest first; beyond the limit the oldest stranger is closed.
+
+    A flood of connections thus closes its own. Connections that showed a token are never closed;
+    beyond their limit, new ones are refused.
+    """
+
+    def __init__(self, *, strangers: int = MOST_STRANGERS, readers: int = MOST_READERS) -> None:
+        self._most = strangers, readers
+        self._strangers: dict[Connection, None] = {}
+        self._readers: dict[Connection, None] = {}
+
+    def enter(self, one: Connection) -> None:
+        """Count a new connection."""
+        self._strangers[one] = None
+        if len(self._strangers) > self._most[0]:
+            next(iter(self._strangers)).abort()
+
+    def know(self, one: Connection) -> bool:
+        """Count a connection with a valid token; return whether there is room."""
+        if one in self._readers:
+            return True
+        if len(self._readers) >= self._most[1]:
+            return False
+        self._strangers.pop(one, None)
+        self._readers[one] = None
+        return True
+
+    def leave(self, one: Connection) -> None:
+        self._strangers.pop(one, None)
+        self._readers.pop(one, None)
+
+
+class Connection(H11Protocol):
+    """One connection; a subclass sets `crowd`, since uvicorn makes the connections."""
+
+    crowd: ConnectionLimit
+
+    def __init__(self, *args: Any, **values: Any) -> None:
+        super().__init__(*args, **values)
+        self._serve, self.app = self.app, self._named
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's
+        """Count the connection, and limit its time without a token."""
+        super().connection_made(transport)
+        self.crowd.enter(self)
+        self._limit(STRANGER_SECONDS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Release the connection."""
+        self._limit(None)
+        self.crowd.leave(self)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Close the connection soon unless the other side reads on."""
+        super().pause_writing()
+        self._limit(STUCK_SECONDS)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._limit(None)
+
+    def vouch(self) -> bool:
+        """Record that a token was shown; return whether there is room."""
+        self._limit(None)
+        return self.crowd.know(self)
+
+    def abort(self) -> None:
+        """Close at once, dropping unsent data."""
+        self.crowd.leave(self)
+        self.transport.abort()
+
+    async def _named(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        """Serve a request with its connection in the scope."""
+        scope["connection"] = self
+        await self._serve(scope, receive, send)
+
+    def _limit(self, seconds: float | None) -> None:
+        """Close it after this many seconds; `None` cancels that."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        later = asyncio.get_running_loop().call_later
+        self._deadline = None if seconds is None else later(seconds, self.abort)
+
+
+def allow_descriptors() -> None:
+    """Raise the limit on open files as far as the connection limits need it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,25 +1,95 @@
-"""The file watcher: it rereads changed parts of the state once for all pages."""
+"""The state of the team that all pages share: a changed part is read again, and sent to each."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager, closing
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 
-from teamctl.web.events import EventLog, Reader
+from teamctl.tail import hints
 from teamd.errors import TeamError
-from teamd.files.watch import Watch, watch
+from teamd.files.watch import Watch
 
-LINGER_SECONDS: Final = 10.0  # a page that reconnects in time resumes
+MOST_WAITING: Final = 64  # unread events of one reader
+SNAPSHOT: Final = "snapshot"
 _SHARE: Final = 4.0  # the pause after a read is this many times its duration
 _LOOKS: Final = 4  # reads at a time, each in a thread
+
+
+@dataclass(frozen=True, slots=True)
+class StateEvent:
+    """A changed part of the state, or all of it; `data` is one line of JSON."""
+
+    id: str
+    name: str
+    data: str
+
+
+class Reader:
+    """The events of one page, which is disconnected if it does not keep up."""
+
+    def __init__(self, first: StateEvent) -> None:
+        self._waiting = deque([first])
+        self._news = asyncio.Event()
+        self._cut = False
+
+    def offer(self, event: StateEvent) -> None:
+        """Add an event, or disconnect a reader with too many."""
+        if len(self._waiting) >= MOST_WAITING:
+            self._cut = True
+            self._waiting.clear()
+        else:
+            self._waiting.append(event)
+        self._news.set()
+
+    async def events(self) -> AsyncGenerator[StateEvent]:
+        """Yield events until the reader is disconnected; it may reconnect."""
+        while not self._cut:
+            while self._waiting:
+                yield self._waiting.popleft()
+            self._news.clear()
+            if not self._cut:
+                await self._news.wait()
+
+
+class EventLog:
+    """The state by part names, and its readers.
+
+    Attributes:
+        boot: the id of this server's events.
+    """
+
+    def __init__(self) -> None:
+        self.boot = secrets.token_hex(4)
+        self._state: dict[str, str] = {}
+        self._readers: set[Reader] = set()
+
+    def publish(self, name: str, value: Any) -> None:
+        """Set a part of the state; a change is sent to every reader."""
+        data = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+        if self._state.get(name) != data:
+            self._state[name] = data
+            for reader in self._readers:
+                reader.offer(StateEvent(self.boot, name, data))
+
+    def enter(self) -> Reader:
+        """Add a reader; its first event contains the whole state."""
+        parts = (f"{json.dumps(name)}:{data}" for name, data in self._state.items())
+        reader = Reader(StateEvent(self.boot, SNAPSHOT, f"{{{','.join(parts)}}}"))
+        self._readers.add(reader)
+        return reader
+
+    def leave(self, reader: Reader) -> None:
+        self._readers.discard(reader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,107 +109,84 @@ class WatchedPart:
     folders: Sequence[Path]
     pause_seconds: float = 0.02
     recheck_seconds: float = 30.0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    looked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def read(self) -> Any:
+        """Return the part, or an object that says why it cannot be read."""
+        try:
+            return self.look()
+        except TeamError as error:
+            return {"trouble": error.for_person()}
+        except Exception as error:  # noqa: BLE001 -- an error of one part must not hide the others
+            return {"trouble": f"{type(error).__name__}: {error}"}
 
 
-@dataclass(eq=False, slots=True)
 class PartsWatcher:
-    """Watches the parts while there are readers."""
+    """Reads the parts again after each change, while there are readers."""
 
-    parts: Sequence[WatchedPart]
-    log: EventLog
-    linger_seconds: float = LINGER_SECONDS
-    _looking: asyncio.Task[None] | None = None
-    _complete: asyncio.Event = field(default_factory=asyncio.Event)
-    _leaving: asyncio.TimerHandle | None = None
+    def __init__(self, parts: Sequence[WatchedPart], log: EventLog) -> None:
+        self.log = log
+        self._parts = parts
+        self._task: asyncio.Task[None] | None = None
+        self._readers = 0
+        self._wanted = asyncio.Event()
 
     @asynccontextmanager
-    async def reader(self, last_id: str) -> AsyncIterator[Reader]:
-        """Continue after the event of an id; the first reader starts the watch."""
-        if self._leaving is not None:
-            self._leaving.cancel()
-            self._leaving = None
-        if self._looking is None:
-            self._complete.clear()
-            self._looking = asyncio.get_running_loop().create_task(self._look())
-        await self._complete.wait()
-        reader = self.log.enter(last_id)
+    async def reader(self) -> AsyncIterator[Reader]:
+        """Yield a new reader; the first one starts or continues the watch."""
+        if not self._readers:
+            for part in self._parts:
+                part.looked.clear()
+                part.changed.set()
+        self._readers += 1
+        self._wanted.set()
+        self._task = self._task or asyncio.create_task(self._follow())
         try:
-            yield reader
+            for part in self._parts:
+                await part.looked.wait()
+            reader = self.log.enter()
+            try:
+                yield reader
+            finally:
+                self.log.leave(reader)
         finally:
-            self.log.leave(reader)
-            self._rest_later()
+            self._readers -= 1
+            if not self._readers:
+                self._wanted.clear()
 
     def stop(self) -> None:
-        """Stop watching unless there are readers."""
-        if self._looking is not None and not self.log.read:
-            self._looking.cancel()
-            self._looking = None
-            self.log.forget()
+        """Stop watching."""
+        if self._task is not None:
+            self._task.cancel()
 
-    def _rest_later(self) -> None:
-        if not self.log.read and self._leaving is None:
-            later = asyncio.get_running_loop().call_later
-            self._leaving = later(self.linger_seconds, self.stop)
+    async def _follow(self) -> None:
+        def tell(folder: Path) -> None:
+            for part in self._parts:
+                if folder in part.folders:
+                    part.changed.set()
 
-    async def _look(self) -> None:
-        changed = {part.name: asyncio.Event() for part in self.parts}
-        folders = dict.fromkeys(folder for part in self.parts for folder in part.folders)
-        loop = asyncio.get_running_loop()
-        with ExitStack() as stack:
-            watches = {one: stack.enter_context(closing(watch(one))) for one in folders}
-            for folder, watching in watches.items():
-                told = [changed[part.name] for part in self.parts if folder in part.folders]
-                fd = watching.fileno()
-                loop.add_reader(fd, partial(_hint, watching, told))
-                stack.callback(loop.remove_reader, fd)
-            limiter = anyio.CapacityLimiter(_LOOKS)
+        folders = dict.fromkeys(folder for part in self._parts for folder in part.folders)
+        limiter = anyio.CapacityLimiter(_LOOKS)
+        with hints(folders, tell) as watches:
             async with asyncio.TaskGroup() as tasks:
-                looks = []
-                for part in self.parts:
+                for part in self._parts:
                     own = [watches[folder] for folder in part.folders]
-                    looked = asyncio.Event()
-                    looks.append(looked)
-                    event = changed[part.name]
-                    tasks.create_task(self._keep(part, event, own, limiter, looked))
-                for looked in looks:
-                    await looked.wait()
-                self._complete.set()
+                    tasks.create_task(self._keep(part, own, limiter))
 
     async def _keep(
-        self,
-        part: WatchedPart,
-        changed: asyncio.Event,
-        watches: Sequence[Watch],
-        limiter: anyio.CapacityLimiter,
-        looked: asyncio.Event,
+        self, part: WatchedPart, watches: Sequence[Watch], limiter: anyio.CapacityLimiter
     ) -> None:
-        """Reread one part after each change."""
+        """Read one part again after each change."""
         while True:
-            changed.clear()
+            await self._wanted.wait()
+            part.changed.clear()
             began = time.monotonic()
-            value = await anyio.to_thread.run_sync(_look_at, part, limiter=limiter)
-            self.log.publish(part.name, value)
-            looked.set()
+            self.log.publish(part.name, await anyio.to_thread.run_sync(part.read, limiter=limiter))
+            part.looked.set()
             took = time.monotonic() - began
             await asyncio.sleep(max(part.pause_seconds, took * _SHARE))
             seconds = min((part.recheck_seconds, *(one.recheck_seconds for one in watches)))
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await changed.wait()
-            except TimeoutError:
-                pass
-
-
-def _hint(watching: Watch, told: Sequence[asyncio.Event]) -> None:
-    watching.changed()
-    for event in told:
-        event.set()
-
-
-def _look_at(part: WatchedPart) -> Any:
-    try:
-        return part.look()
-    except TeamError as error:
-        return {"trouble": error.for_person()}
-    except Exception as error:  # noqa: BLE001 -- an error of one part must not hide the others
-        return {"trouble": f"{type(error).__name__}: {error}"}
+                    await part.changed.wait()

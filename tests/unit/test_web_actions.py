@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from teamctl.web.actions import Asked
-from teamctl.web.events import Connection, ConnectionLimit, allow_descriptors
+from teamctl.web.pages import Asked
+from teamctl.web.server import Connection, ConnectionLimit, allow_descriptors
 from teamd.errors import WrongUsage
 
 

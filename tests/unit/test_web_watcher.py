@@ -1,8 +1,9 @@
-"""The single watcher of all pages: it reads after changes, and only while there are readers."""
+"""The watcher of all pages: snapshots, slow readers, and reads only while there are readers."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import statistics
 import time
 from collections.abc import Awaitable, Callable
@@ -10,8 +11,15 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from teamctl.web.events import EventLog, Reader, StateEvent
-from teamctl.web.watcher import PartsWatcher, WatchedPart
+from teamctl.web.watcher import (
+    MOST_WAITING,
+    SNAPSHOT,
+    EventLog,
+    PartsWatcher,
+    Reader,
+    StateEvent,
+    WatchedPart,
+)
 from teamd.errors import TeamError
 from tests.waiting import until
 
@@ -61,7 +69,7 @@ async def test_all_readers_share_one_look(tmp_path: Path) -> None:
     looked = Looked(tmp_path / "file")
     watcher = PartsWatcher([looked.part()], EventLog())
     async with AsyncExitStack() as stack:
-        readers = [await stack.enter_async_context(watcher.reader("")) for _ in range(50)]
+        readers = [await stack.enter_async_context(watcher.reader()) for _ in range(50)]
         assert looked.times == 1
         for reader in readers:
             assert (await first(reader)).data == '{"file":null}'
@@ -75,35 +83,17 @@ async def test_all_readers_share_one_look(tmp_path: Path) -> None:
 @in_loop
 async def test_without_readers_the_watcher_does_not_look(tmp_path: Path) -> None:
     looked = Looked(tmp_path / "file")
-    log = EventLog()
-    watcher = PartsWatcher(
-        [looked.part(recheck_seconds=0.01, pause_seconds=0.0)], log, linger_seconds=0
-    )
-    async with watcher.reader("") as reader:
-        event = await first(reader)
+    watcher = PartsWatcher([looked.part(recheck_seconds=0.01, pause_seconds=0.0)], EventLog())
+    async with watcher.reader() as reader:
+        assert (await first(reader)).data == '{"file":null}'
         await until(lambda: looked.times > 2, what="it is looked at again without any change")
-    await until(lambda: watcher._looking is None, what="the watcher rests")
     await asyncio.sleep(0.05)
     times = looked.times
     await asyncio.sleep(0.05)
     assert looked.times == times
     looked.file.write_text("meanwhile")
-    async with watcher.reader(event.id) as reader:
+    async with watcher.reader() as reader:
         assert (await first(reader)).data == '{"file":"meanwhile"}'
-    watcher.stop()
-
-
-@in_loop
-async def test_a_reader_that_returns_soon_resumes(tmp_path: Path) -> None:
-    looked = Looked(tmp_path / "file")
-    watcher = PartsWatcher([looked.part()], EventLog())
-    async with watcher.reader("") as reader:
-        event = await first(reader)
-    looked.file.write_text("meanwhile")
-    await until(lambda: watcher.log._number > 1, what="it is looked at all the same")
-    async with watcher.reader(event.id) as reader:
-        event = await first(reader)
-        assert (event.name, event.data) == ("file", '"meanwhile"')
     watcher.stop()
 
 
@@ -114,7 +104,7 @@ async def test_an_error_in_one_part_hides_no_other(tmp_path: Path) -> None:
     parts = [bad.part(), WatchedPart(name="good", look=good, folders=[tmp_path])]
     watcher = PartsWatcher(parts, log)
     bad.file.write_text("damaged")
-    async with watcher.reader("") as reader:
+    async with watcher.reader() as reader:
         snapshot = (await first(reader)).data
         assert '"file":{"trouble":"it is damaged; mend it"}' in snapshot
         assert '"good":null' in snapshot
@@ -129,7 +119,7 @@ async def test_an_error_in_one_part_hides_no_other(tmp_path: Path) -> None:
 async def test_a_folder_that_is_created_later_is_watched(tmp_path: Path) -> None:
     looked = Looked(tmp_path / "folder" / "file")
     watcher = PartsWatcher([looked.part()], EventLog())
-    async with watcher.reader("") as reader:
+    async with watcher.reader() as reader:
         await first(reader)
         looked.file.parent.mkdir()
         looked.file.write_text("new")
@@ -142,7 +132,7 @@ async def test_a_change_is_seen_in_a_moment(tmp_path: Path) -> None:
     looked = Looked(tmp_path / "file")
     watcher = PartsWatcher([looked.part()], EventLog())
     took = []
-    async with watcher.reader("") as reader:
+    async with watcher.reader() as reader:
         await first(reader)
         for number in range(20):
             began = time.perf_counter()
@@ -153,3 +143,49 @@ async def test_a_change_is_seen_in_a_moment(tmp_path: Path) -> None:
             took.append(time.perf_counter() - began)
     watcher.stop()
     assert statistics.median(took) < 0.1
+
+
+def taken(reader: Reader) -> list[StateEvent]:
+    """Return the events that a reader gets without waiting."""
+
+    async def take() -> list[StateEvent]:
+        found: list[StateEvent] = []
+
+        async def read() -> None:
+            async for event in reader.events():
+                found.append(event)  # noqa: PERF401 -- kept when it is cut off by the timeout
+
+        task = asyncio.create_task(read())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        task.cancel()
+        return found
+
+    return asyncio.run(take())
+
+
+def test_a_reader_gets_a_snapshot_and_then_each_change() -> None:
+    log = EventLog()
+    log.publish("team", {"name": "x"})
+    log.publish("mail", 3)
+    reader = log.enter()
+    (event,) = taken(reader)
+    assert (event.name, json.loads(event.data)) == (SNAPSHOT, {"team": {"name": "x"}, "mail": 3})
+    log.publish("mail", 3)  # unchanged
+    log.publish("mail", 4)
+    assert [(event.name, event.data) for event in taken(reader)] == [("mail", "4")]
+
+
+def test_a_slow_reader_is_cut_off_and_does_not_delay_others() -> None:
+    log = EventLog()
+    slow, quick = log.enter(), log.enter()
+    taken(quick)
+    for number in range(MOST_WAITING + 5):
+        log.publish("team", number)
+        assert taken(quick)[-1].data == str(number)
+    assert taken(slow) == []
+
+    async def rest() -> list[StateEvent]:
+        return [event async for event in slow.events()]  # the stream of events ends
+
+    assert asyncio.run(rest()) == []

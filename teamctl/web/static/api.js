@@ -1,4 +1,4 @@
-// The server: the token, requests, and the stream of events, which resumes after an interruption.
+// The server: the token, requests, and the stream of events, which begins again after an interruption.
 
 const KEY = 'teamd-token';
 const PAUSES = [250, 500, 1000, 2000, 5000];
@@ -38,15 +38,13 @@ export async function act(what, facts) {
 
 // Follow the events forever. `told(name, value, id)` gets each, `link(state, why)` the connection's state.
 export async function follow(told, link) {
-  let last = '';
   let failures = 0;
   for (;;) {
     const used = token;
     try {
-      await stream(last, (event) => {
+      await stream((event) => {
         if (!failures) link('open');
         failures = 0;
-        last = event.id || last;
         told(event.name, event.data, event.id);
       }, () => { failures = 0; link('open'); });
       failures = Math.max(failures, 1); // the server closed the stream, or ended
@@ -69,7 +67,7 @@ async function change(used) {
   while (token === used) await new Promise((go) => { setTimeout(go, 200); });
 }
 
-async function stream(last, told, opened) {
+async function stream(told, opened) {
   const ending = new AbortController();
   let silence = 0;
   const heard = () => {
@@ -78,8 +76,7 @@ async function stream(last, told, opened) {
   };
   heard();
   try {
-    const more = last ? { 'Last-Event-ID': last } : {};
-    const response = await fetch('/api/events', { headers: headers(more), signal: ending.signal, cache: 'no-store', credentials: 'omit' });
+    const response = await fetch('/api/events', { headers: headers(), signal: ending.signal, cache: 'no-store', credentials: 'omit' });
     if (!response.ok) await answer(response);
     opened();
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -66,9 +66,8 @@ function draw() {
 function told(name, value, id) {
   if (name === 'snapshot') {
     Object.assign(known, value);
-    const now = id.split('-')[0];
-    if (boot && boot !== now) say('The server was started anew; this is how the team is now.');
-    boot = now;
+    if (boot && boot !== id) say('The server was started anew; this is how the team is now.');
+    boot = id;
   } else {
     known[name] = value;
   }
