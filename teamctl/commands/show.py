@@ -13,7 +13,7 @@ from teamctl.mail.router import open_approvals
 from teamctl.render import output
 from teamd.board.files import read_all
 from teamd.budget.account import NOTHING
-from teamd.budget.accounts import read_used
+from teamd.budget.ledger import Ledger
 from teamd.command_line import terminal
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
@@ -56,7 +56,7 @@ def command(choice: TeamOptions, name: str, *, as_json: bool) -> None:
 def _facts(paths: TeamPaths, member: Member) -> dict[str, Any]:
     """Return the facts that are not in the roster."""
     name, process = member.name, member.process
-    account = read_used(paths.ledger).get(name, NOTHING)
+    account = Ledger(paths.ledger).read().used.get(name, NOTHING)
     tasks = [one for one in read_all(paths).by_id.values() if one.status.open and one.is_of(name)]
     requests = [one for one in open_approvals(paths) if name in (one.asker, one.to)]
     return {

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from teamd import secret_environment
-from teamd.budget import records
 from teamd.budget.ledger import Ledger
 from teamd.copies.record import list_folders
 from teamd.errors import StoreError
@@ -111,7 +110,6 @@ class TeammateProcess:
         if program := self.probe_sandbox().program:
             bubblewrap.build_base(program)  # looks through /etc, once for all
         tools.warm_up()
-        records.load_decoder()
         with suppress(StoreError):  # the first model call reports it
             self._ledger.prepare()
         if wants_sdk:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from decimal import Decimal
+from typing import Any, Final
 
 from teamd.model_server.usage import Usage
 from teamd.process_id import Identity
-
-if TYPE_CHECKING:
-    from decimal import Decimal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,28 +57,7 @@ class Account:
 
     def __add__(self, other: Account) -> Account:
         return Account(
-            calls=self.calls + other.calls,
-            input_tokens=self.input_tokens + other.input_tokens,
-            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            assumed_calls=self.assumed_calls + other.assumed_calls,
-            unpriced_calls=self.unpriced_calls + other.unpriced_calls,
-            usd=self.usd + other.usd,
-        )
-
-    @classmethod
-    def of_record(cls, record: Any) -> Account:
-        """Return the account in a record that `records.load_decoder` has decoded."""
-        return cls(
-            calls=record.calls,
-            input_tokens=record.input_tokens,
-            cache_read_tokens=record.cache_read_tokens,
-            cache_write_tokens=record.cache_write_tokens,
-            output_tokens=record.output_tokens,
-            assumed_calls=record.assumed_calls,
-            unpriced_calls=record.unpriced_calls,
-            usd=record.usd,
+            **{key: getattr(self, key) + getattr(other, key) for key in (*COUNTS, "usd")}
         )
 
     def encode(self) -> dict[str, Any]:
@@ -145,34 +122,12 @@ class Reservation:
         }
 
     @classmethod
-    def of(cls, record: Any) -> Reservation:
-        """Return the reservation in a record that `records.load_decoder` has decoded."""
-        return cls(
-            id=record.id,
-            teammate=record.teammate,
-            process=Identity(pid=record.pid, started=record.started),
-            model=record.model,
-            input_tokens=record.input_tokens,
-            output_tokens=record.output_tokens,
-            usd=record.usd,
-            day=record.day,
-        )
-
-    @classmethod
     def decode(cls, record: Mapping[str, Any]) -> Reservation:
         values: dict[str, Any] = {key: str(record[key]) for key in ("id", "teammate", "model")}
         values |= {key: _count(record[key]) for key in ("input_tokens", "output_tokens")}
         process = Identity(pid=int(record["pid"]), started=float(record["started"]))
         usd = None if record["usd"] is None else exactly(record["usd"])
         return cls(**values, process=process, usd=usd, day=str(record.get("day", "")))
-
-
-def is_money(usd: Decimal) -> bool:
-    """Return whether an amount is valid.
-
-    NaN and infinity would spoil every sum; a negative amount would cancel the use of others.
-    """
-    return usd.is_finite() and 0 <= usd <= _MOST_MONEY
 
 
 def _count(value: Any) -> int:
@@ -186,12 +141,11 @@ def exactly(amount: Any) -> Decimal:
     """Read a sum of money.
 
     Raises:
-        ValueError: it is not a valid amount, see `is_money`.
+        ValueError: it is not a valid amount. NaN and infinity would spoil every sum; a negative
+            amount would cancel the use of others.
         ArithmeticError: it is not a number.
     """
-    from decimal import Decimal  # noqa: PLC0415 -- slow to load, and there may have been no call
-
     exact = Decimal(str(amount) if isinstance(amount, float) else amount)
-    if not is_money(exact):
+    if not (exact.is_finite() and 0 <= exact <= _MOST_MONEY):
         raise ValueError(f"{amount} is not a sum of money")
     return exact

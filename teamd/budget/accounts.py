@@ -4,86 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from operator import attrgetter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from teamd.budget import days
 from teamd.budget.account import NOTHING, Account, Reservation, exactly
 from teamd.budget.refusals import LIMITS, Figures, Limit, Raise, Refusal, refuse, refuse_unpriced
-from teamd.files import files
 from teamd.model_server.connection import server_address
 from teamd.model_server.pages import is_local
 from teamd.process_id import Identity
 
 if TYPE_CHECKING:
     from teamd.settings import Settings
-
-
-# The errors that a damaged line, or a record of a later version, can cause.
-DAMAGED: Final = (
-    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
-)  # fmt: skip
-
-
-@dataclass(slots=True)
-class Uses:
-    """The use of each teammate, and the reservations of calls under way.
-
-    Attributes:
-        used: by each teammate, for all time.
-        held: the reservations, by the ids of the calls.
-    """
-
-    used: dict[str, Account] = field(default_factory=dict)
-    held: dict[str, Reservation] = field(default_factory=dict)
-
-    def charge(self, name: str, account: Account) -> None:
-        """Add to the use of a teammate."""
-        self.used[name] = self.used.get(name, NOTHING) + account
-
-    def hold(self, reservation: Reservation) -> None:
-        """Reserve the most that a call may take."""
-        self.held[reservation.id] = reservation
-
-    def close(self, reservation: Reservation, account: Account) -> None:
-        """Replace the reservation of a call by its use."""
-        del self.held[reservation.id]
-        self.charge(reservation.teammate, account)
-
-    def orphans(self, is_alive: Callable[[Identity], bool]) -> list[Reservation]:
-        """Return the reservations of dead processes."""
-        return [kept for kept in self.held.values() if not is_alive(kept.process)]
-
-    def apply(self, record: Mapping[str, Any]) -> None:
-        """Apply a record of the ledger if it is about use."""
-        match record.get("record"):
-            case "account":
-                self.charge(str(record["teammate"]), Account.decode(record))
-            case "reserve":
-                self.hold(Reservation.decode(record))
-            case "settle":
-                self.close(self.held[str(record["id"])], Account.decode(record))
-
-
-def read_used(
-    path: Path, is_alive: Callable[[Identity], bool] = attrgetter("alive")
-) -> dict[str, Account]:
-    """Return the use of each teammate; calls of dead processes count in full.
-
-    Raises:
-        StoreError: the ledger cannot be read.
-    """
-    uses = Uses()
-    for line in (files.read(path) or b"").split(b"\n"):
-        with suppress(*DAMAGED):
-            uses.apply(json.loads(line))
-    for kept in uses.orphans(is_alive):
-        uses.close(kept, kept.in_full())
-    return uses.used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,17 +92,22 @@ class Terms:
 
 
 @dataclass(slots=True)
-class Accounts(Uses):
-    """All accounts, and the amounts reserved for calls under way.
+class Accounts:
+    """All accounts, and the reservations of calls under way.
 
     Attributes:
+        terms: the limits and prices in force.
+        used: the use of each teammate, for all time.
         days: the use of the whole team on each day.
+        held: the reservations, by the ids of the calls.
         refused: the last call of each teammate whose call was refused.
         raised: by how much a person has raised a limit, by its name and its teammate, day or month.
     """
 
     terms: Terms = field(default_factory=Terms)
+    used: dict[str, Account] = field(default_factory=dict)
     days: dict[str, Account] = field(default_factory=dict)
+    held: dict[str, Reservation] = field(default_factory=dict)
     refused: dict[str, Reservation] = field(default_factory=dict)
     raised: dict[tuple[str, str], Decimal] = field(default_factory=dict)
 
@@ -176,29 +115,28 @@ class Accounts(Uses):
         """Return the use of the whole team."""
         return sum(self.used.values(), NOTHING)
 
-    def hold(self, reservation: Reservation) -> None:
-        """Reserve the most that a call may take, and forget that its teammate was refused."""
-        Uses.hold(self, reservation)  # `super` does not work in a class with slots
-        self.refused.pop(reservation.teammate, None)
+    def orphans(self, is_alive: Callable[[Identity], bool]) -> list[Reservation]:
+        """Return the reservations of dead processes."""
+        return [kept for kept in self.held.values() if not is_alive(kept.process)]
 
-    def apply_calls(self, calls: Iterable[Any]) -> None:
-        """Apply decoded records of calls, see `records.load_decoder`."""
-        for call in calls:
-            if call.kind == "reserve":
-                self.hold(Reservation.of(call))
-            elif call.kind == "account":
-                self.charge(call.teammate, Account.of_record(call))
-            elif (kept := self.held.get(call.id)) is not None:
-                self.close(kept, Account.of_record(call))
+    def charge(self, name: str, account: Account) -> None:
+        """Add to the use of a teammate."""
+        self.used[name] = self.used.get(name, NOTHING) + account
 
     def charge_day(self, day: str, account: Account) -> None:
         """Add to the team's use on a day; calls of earlier versions have no day."""
         if day:
             self.days[day] = self.days.get(day, NOTHING) + account
 
+    def hold(self, reservation: Reservation) -> None:
+        """Reserve the most that a call may take, and forget that its teammate was refused."""
+        self.held[reservation.id] = reservation
+        self.refused.pop(reservation.teammate, None)
+
     def close(self, reservation: Reservation, account: Account) -> None:
         """Replace the reservation of a call by its use."""
-        Uses.close(self, reservation, account)
+        del self.held[reservation.id]
+        self.charge(reservation.teammate, account)
         self.charge_day(reservation.day, account)
 
     def lift(self, raised: Raise) -> None:

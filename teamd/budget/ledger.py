@@ -3,10 +3,19 @@
 A process that dies between the two records of a call leaves an open reservation, which counts in
 full. It is settled in full when another call does not fit beside it, or when the file has grown
 long. A long file is replaced by one with the sums and the open reservations.
+
+Each line is a record, a JSON object. `terms`: the limits in force. `reserve`: the most that a call
+may use, before it is made. `settle`: its use. `refused`: a call was not made. `resumed`: it may be
+tried again. `raised`: a person has raised a limit. `account` and `day`: the sums of one teammate,
+and of the whole team on one day.
+
+A call counts for the local day on which it was reserved. The record contains that day, so that
+readers in another time zone, or after a change of the clock, agree.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +29,6 @@ from typing import Any, Final
 from teamd.budget import days
 from teamd.budget.account import Account, Reservation
 from teamd.budget.accounts import Accounts, Terms
-from teamd.budget.records import apply, encode, summarise
 from teamd.budget.refusals import Raise, Refusal
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
@@ -29,6 +37,11 @@ from teamd.process_id import Identity
 LONGEST_BYTES: Final = 256 * 1024
 KEPT_DAYS: Final = 100
 _HEAD_BYTES: Final = 64
+_DECODER: Final = json.JSONDecoder(parse_float=Decimal)
+# The errors that a damaged line, or a record of a later version, can cause.
+_DAMAGED: Final = (
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
+)  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -290,6 +303,58 @@ class Ledger:
         """Replace the records by their sums; processes that wait for the lock open the new file."""
         sums = summarise(self._accounts, kept_days=KEPT_DAYS)
         files.replace(self.path, b"".join(map(encode, (_begun(), *sums))))
+
+
+def encode(record: dict[str, Any]) -> bytes:
+    """Return the line of a record, including its newline."""
+    return json.dumps(record).encode() + b"\n"
+
+
+def apply(accounts: Accounts, lines: bytes) -> None:
+    """Apply the records of whole lines; damaged lines and later kinds are skipped."""
+    for line in lines.split(b"\n"):
+        with suppress(*_DAMAGED):
+            _apply_record(accounts, _DECODER.decode(line.decode()))
+
+
+def _apply_record(accounts: Accounts, record: dict[str, Any]) -> None:
+    match record.get("record"):
+        case "terms":
+            accounts.terms = Terms.decode(record)
+        case "raised":
+            accounts.lift(Raise.decode(record))
+        case "refused":
+            refused = Reservation.decode(record)
+            accounts.refused[refused.teammate] = refused
+        case "resumed":
+            del accounts.refused[str(record["teammate"])]
+        case kind:
+            _apply_use(accounts, kind, record)
+
+
+def _apply_use(accounts: Accounts, kind: str | None, record: dict[str, Any]) -> None:
+    match kind:
+        case "reserve":
+            accounts.hold(Reservation.decode(record))
+        case "settle":
+            accounts.close(accounts.held[str(record["id"])], Account.decode(record))
+        case "account":
+            accounts.charge(str(record["teammate"]), Account.decode(record))
+        case "day":
+            accounts.charge_day(str(record["day"]), Account.decode(record))
+
+
+def summarise(accounts: Accounts, *, kept_days: int) -> Iterator[dict[str, Any]]:
+    """Yield records that lead to the same accounts, with the last `kept_days` days."""
+    yield {"record": "terms", **accounts.terms.encode()}
+    for day, account in sorted(accounts.days.items())[-kept_days:]:
+        yield {"record": "day", "day": day, **account.encode()}
+    for (limit, of), amount in accounts.raised.items():
+        yield {"record": "raised", **Raise(limit=limit, of=of, amount=amount).encode()}
+    for name, account in accounts.used.items():
+        yield {"record": "account", "teammate": name, **account.encode()}
+    for kind, kept in (("reserve", accounts.held), ("refused", accounts.refused)):
+        yield from ({"record": kind, **other.encode()} for other in kept.values())
 
 
 def _begun() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from teamd.approvals.approval import Approval
 from teamd.budget.account import NOTHING, Account
-from teamd.budget.accounts import read_used
+from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
 from teamd.files import directories, pidfile
 from teamd.files.file_stamp import remember
@@ -162,7 +162,7 @@ class OverviewReader:
 
     def _read_costs(self) -> tuple[Mapping[str, Account] | None, str]:
         try:
-            return read_used(self._paths.ledger), ""
+            return Ledger(self._paths.ledger).read().used, ""
         except StoreError as error:
             return None, f"no costs are known: {error}"
 

@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from teamd.budget.account import Account, Reservation
-from teamd.budget.accounts import Terms, read_used
+from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
-from teamd.budget.records import load_decoder
 from teamd.process_id import Identity
 
-load_decoder()  # as in each teammate; `read_used` reads line by line
 NAMES = ("alice", "bob")
 DAYS = ("2026-11-21", "2026-11-22", "2026-11-23")
 VIEWS = st.integers(0, 2)
@@ -188,8 +186,6 @@ class LedgerMachine(RuleBasedStateMachine):
     def nothing_is_exceeded_or_forgotten(self) -> None:
         """The ledger equals the real use, and is within the limits with all reservations."""
         accounts = self.view().read()
-        path = self.folder / "ledger.jsonl"
-        assert read_used(path, self.alive.__contains__) == accounts.used  # a reader
         for whom in (*NAMES, *DAYS):
             account = (accounts.days if whom in DAYS else accounts.used).get(whom, Account())
             assert account.tokens == self.truth.tokens[whom]

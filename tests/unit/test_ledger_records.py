@@ -1,4 +1,4 @@
-"""Records of calls have the same effect decoded together as one by one."""
+"""The records of the ledger: damaged ones are skipped, the others are summed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from teamd.budget import records
-from teamd.budget.account import Account, Reservation
+from teamd.budget import ledger
+from teamd.budget.account import Reservation
 from teamd.budget.accounts import Accounts, Terms
 
 RESERVE = {
@@ -37,55 +35,24 @@ ODD = [
     b'"output_tokens": 5, "usd": 0.1, "pid": 1, "started": 2.5}'),
     b'{"record": "settle", "id": "2", "calls": 1, "inpu\xf4_tokens": 800}',
 ]  # fmt: skip
-VALUES = st.one_of(
-    st.none(), st.booleans(), st.integers(-3, 2**70), st.floats(), st.text(max_size=3),
-    st.sampled_from(["sNaN", "Infinity", "-Infinity", "9e999999", "1e14"]),
-    st.sampled_from(["1", "2", "ann", "bob", 0, 1, 0.1, 1e-9, 12345678.123456]),
-)  # fmt: skip
 
 
-def one_by_one(block: bytes, monkeypatch: pytest.MonkeyPatch) -> Accounts:
+def read(block: bytes) -> Accounts:
     accounts = Accounts()
-    with monkeypatch.context() as patched:
-        patched.setattr(records, "_MODULE", "no such module")
-        records.apply(accounts, block)
+    ledger.apply(accounts, block)
     return accounts
-
-
-def in_one_go(block: bytes) -> Accounts:
-    records.load_decoder()
-    accounts = Accounts()
-    records.apply(accounts, block)
-    return accounts
-
-
-def facts(accounts: Accounts) -> list[list[str]]:
-    """Return all facts in a comparable form, even NaN."""
-    said = (accounts.used, accounts.held, accounts.days, accounts.refused)
-    return [sorted(map(str, one.items())) for one in said]
 
 
 def block_of(*lines: dict[str, Any]) -> bytes:
-    return b"".join(records.encode(line) for line in lines)
-
-
-def test_a_block_of_calls_is_decoded_at_once() -> None:
-    block = block_of(RESERVE, RESERVE | {"id": "2"}, SETTLE)
-    records.load_decoder()
-    found = records._parse_calls(block)
-    assert found is not None
-    assert len(found) == 3
+    return b"".join(ledger.encode(line) for line in lines)
 
 
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_an_odd_record_does_not_affect_others(
-    odd: bytes, place: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_odd_record_does_not_affect_others(odd: bytes, place: int) -> None:
     lines = [json.dumps(one).encode() for one in (RESERVE, RESERVE | {"id": "2"}, SETTLE)]
     block = b"".join(line + b"\n" for line in [*lines[:place], odd, *lines[place:]])
-    accounts = in_one_go(block)
-    assert accounts == one_by_one(block, monkeypatch)
+    accounts = read(block)
     assert list(accounts.held) == ["2"]
     assert accounts.used["ann"].input_tokens == 6
 
@@ -98,7 +65,7 @@ def test_a_limit_is_always_a_number(usd: bytes) -> None:
     lifted = {"record": "raised", "limit": "team_usd", "of": "", "amount": 0.01}
     odd = b'{"record": "raised", "limit": "team_usd", "of": "", "amount": %b}\n' % usd
     odd += json.dumps({"record": "terms", **terms.encode()}).encode().replace(b"0.05", usd) + b"\n"
-    accounts = in_one_go(block_of({"record": "terms", **terms.encode()}, lifted) + odd)
+    accounts = read(block_of({"record": "terms", **terms.encode()}, lifted) + odd)
     assert accounts.terms == terms
     assert accounts.raised == {("team_usd", ""): Decimal("0.01")}
 
@@ -106,21 +73,21 @@ def test_a_limit_is_always_a_number(usd: bytes) -> None:
 def test_a_very_large_use_survives_a_compaction() -> None:
     """A sum beyond the valid amounts would be lost when it is read again."""
     terms = {"record": "terms", **Terms(team_usd=Decimal(5)).encode()}
-    accounts = in_one_go(block_of(terms, *[ACCOUNT | {"usd": 9e14}] * 2))
-    again = in_one_go(block_of(*records.summarise(accounts, kept_days=3)))
+    accounts = read(block_of(terms, *[ACCOUNT | {"usd": 9e14}] * 2))
+    again = read(block_of(*ledger.summarise(accounts, kept_days=3)))
     assert again.used["ann"].usd == 10**15
     assert again.refusal(Reservation.decode(REFUSED)) is not None
 
 
 def test_a_reservation_ends_a_refusal() -> None:
-    accounts = in_one_go(block_of(RESERVE | {"record": "refused"}))
+    accounts = read(block_of(RESERVE | {"record": "refused"}))
     assert list(accounts.refused) == ["ann"]
-    records.apply(accounts, block_of(RESERVE))
+    ledger.apply(accounts, block_of(RESERVE))
     assert not accounts.refused
 
 
 def test_a_reservation_counts_for_its_own_day_and_teammate() -> None:
-    accounts = in_one_go(block_of(RESERVE, RESERVE | {"id": "2", "teammate": "bob"}))
+    accounts = read(block_of(RESERVE, RESERVE | {"id": "2", "teammate": "bob"}))
     accounts.terms = Terms(teammate_tokens=25, team_tokens_per_day=40)
     ann = accounts.held["1"]
     assert accounts.refusal(replace(ann, id="3")) is None, "12 of 25 of its own, 24 of 40 of all"
@@ -135,27 +102,6 @@ def test_a_reservation_counts_for_its_own_day_and_teammate() -> None:
     assert accounts.refusal(replace(carl, day="2026-11-26")) is None
 
 
-def test_only_a_record_of_another_kind_is_read_singly(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    records.load_decoder()
-    singly: list[bytes] = []
-    slowly = records._apply_each
-
-    def each(accounts: Accounts, lines: bytes) -> None:
-        singly.append(lines)
-        slowly(accounts, lines)
-
-    monkeypatch.setattr(records, "_apply_each", each)
-    day = {"record": "day", "day": "2026-11-24", "usd": 2.0}
-    many = [RESERVE | {"id": str(number)} for number in range(100)]
-    accounts = Accounts()
-    records.apply(accounts, block_of(*many[:37], day, *many[37:]))
-    assert singly == [block_of(day)]
-    assert accounts.days["2026-11-24"].usd == 2
-    assert len(accounts.held) == 100
-
-
 @pytest.mark.parametrize(
     ("terms", "least"),
     [
@@ -168,9 +114,7 @@ def test_use_counts_for_its_own_teammate_day_and_team(
     terms: Callable[[int], Terms], least: int
 ) -> None:
     bob = [RESERVE | {"id": "2", "teammate": "bob"}, SETTLE | {"id": "2"}]
-    records.load_decoder()
-    accounts = Accounts()
-    records.apply(accounts, block_of(ACCOUNT, RESERVE, SETTLE, *bob))
+    accounts = read(block_of(ACCOUNT, RESERVE, SETTLE, *bob))
     wanted = Reservation.decode(RESERVE | {"id": "3"})
     accounts.terms = terms(least)
     assert accounts.refusal(wanted) is None
@@ -179,67 +123,27 @@ def test_use_counts_for_its_own_teammate_day_and_team(
 
 
 def test_a_settled_call_has_no_reservation() -> None:
-    records.load_decoder()
-    accounts = Accounts()
-    records.apply(accounts, block_of(RESERVE))
+    accounts = read(block_of(RESERVE))
     kept = accounts.held.get("1")
     assert kept == Reservation.decode(RESERVE | {"usd": Decimal("0.1")})
-    records.apply(accounts, block_of(SETTLE))
+    ledger.apply(accounts, block_of(SETTLE))
     assert accounts.held == {}
 
 
 def test_a_repeated_reservation_counts_once() -> None:
-    accounts = in_one_go(block_of(RESERVE))
-    records.apply(accounts, block_of(RESERVE | {"input_tokens": 1}))
+    accounts = read(block_of(RESERVE))
+    ledger.apply(accounts, block_of(RESERVE | {"input_tokens": 1}))
     accounts.terms = Terms(team_tokens=6 + 12)
     assert accounts.refusal(Reservation.decode(RESERVE | {"id": "2"})) is None
 
 
 def test_sums_and_copies_contain_every_record() -> None:
-    records.load_decoder()
-    calls = block_of(ACCOUNT, RESERVE, RESERVE | {"id": "2"}, SETTLE)
-
-    def made() -> Accounts:
-        accounts = Accounts()
-        records.apply(accounts, calls)
-        return accounts
-
-    kinds = [one["record"] for one in records.summarise(made(), kept_days=3)]
+    accounts = read(block_of(ACCOUNT, RESERVE, RESERVE | {"id": "2"}, SETTLE))
+    kinds = [one["record"] for one in ledger.summarise(accounts, kept_days=3)]
     assert kinds == ["terms", "day", "account", "reserve"]
-    copied = made().with_raised(())
-    assert copied == made()
-    assert copied.total() == made().total()
+    assert accounts.with_raised(()) == accounts
 
 
-def test_two_records_on_one_line_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_records_on_one_line_are_skipped() -> None:
     block = json.dumps(RESERVE).encode() + block_of(SETTLE) + block_of(RESERVE | {"id": "2"})
-    assert in_one_go(block) == one_by_one(block, monkeypatch)
-    assert list(in_one_go(block).held) == ["2"]
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from([RESERVE, SETTLE, ACCOUNT, REFUSED]),
-            st.dictionaries(
-                st.sampled_from([*RESERVE, *SETTLE, "output_tokens"]), VALUES, max_size=2
-            ),
-            st.sets(st.sampled_from([*RESERVE, *SETTLE]), max_size=1),
-        ),
-        max_size=12,
-    )
-)
-def test_decoding_together_has_the_same_effect_as_singly(
-    changes: list[tuple[dict[str, Any], dict[str, Any], set[str]]],
-) -> None:
-    lines = [
-        {key: value for key, value in (line | other).items() if key not in gone}
-        for line, other, gone in changes
-    ]
-    block = block_of(*lines)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        slowly = one_by_one(block, monkeypatch)
-    quickly = in_one_go(block)
-    assert facts(quickly) == facts(slowly)
-    assert str(quickly.total()) == str(slowly.total())
-    assert str(sum(quickly.used.values(), Account())) == str(quickly.total())
+    assert list(read(block).held) == ["2"]
