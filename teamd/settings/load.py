@@ -41,7 +41,7 @@ def parse(data: bytes, *, path: Path, default_folder: Path | None = None) -> Set
         SettingsError: it lists every mistake.
     """
     validation = Validation(path.parent, default_folder or path.parent)
-    settings = validation.settings(_document(data, path))
+    settings = validation.settings(document_of(data, path))
     if validation.mistakes:
         raise SettingsError(path, validation.mistakes)
     return settings
@@ -54,12 +54,12 @@ def parse_leniently(data: bytes, *, path: Path, default_folder: Path | None = No
         SettingsError: the bytes are not TOML.
     """
     validation = Validation(path.parent, default_folder or path.parent)
-    return validation.settings(_document(data, path))
+    return validation.settings(document_of(data, path))
 
 
 def sections_in(data: bytes, path: Path) -> set[str]:
     """Return the names of the sections and tables in these bytes."""
-    return set(_document(data, path))
+    return set(document_of(data, path))
 
 
 def read_file(path: Path) -> bytes | None:
@@ -97,7 +97,12 @@ def _refuse_strange(status: os.stat_result, path: Path) -> None:
         raise SettingsError(path, [why])
 
 
-def _document(data: bytes, path: Path) -> dict[str, Any]:
+def document_of(data: bytes, path: Path) -> dict[str, Any]:
+    """Return the TOML in these bytes, unchecked.
+
+    Raises:
+        SettingsError: the bytes are not TOML.
+    """
     if not data:
         return {}
     import tomllib  # noqa: PLC0415 -- not needed by short commands in a team without a file

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -11,7 +13,7 @@ import tomli_w
 
 from teamd.errors import SettingsError
 from teamd.settings.kinds import keys_of, quoted, shown
-from teamd.settings.load import parse
+from teamd.settings.load import document_of, parse
 from teamd.settings.schema import SECTIONS, PriceSettings, Settings, Teammate, ToolOverrides
 
 
@@ -30,7 +32,7 @@ def with_keys(old: bytes, section: str, keys: Mapping[str, Any], *, path: Path) 
     import tomlkit  # noqa: PLC0415 -- only for this
 
     parse(old, path=path)
-    document = tomlkit.parse(old.decode("utf-8-sig").replace("\r\n", "\n"))
+    document = tomlkit.parse(old.decode("utf-8-sig"))
     table = document.setdefault(section, tomlkit.table())
     if differing := [key for key in keys if table.get(key, keys[key]) != keys[key]]:
         what = ", ".join(f"{section}.{key}" for key in differing)
@@ -39,10 +41,22 @@ def with_keys(old: bytes, section: str, keys: Mapping[str, Any], *, path: Path) 
     if not missing:
         return old
     table.update(missing)
-    new = tomlkit.dumps(document).encode()
-    new = new.replace(b"\n", b"\r\n") if b"\r\n" in old else new
+    new = _in_form_of(old, tomlkit.dumps(document))
+    wanted = document_of(old, path)
+    wanted[section] = {**wanted.get(section, {}), **missing}
+    if document_of(new, path) != wanted:  # whatever tomlkit does with strange tables
+        lines = tomlkit.dumps(missing).strip().replace("\n", "; ")
+        why = f"writing [{section}] would change other settings; add by hand: {lines}"
+        raise SettingsError(path, [why])
     parse(new, path=path)
     return new
+
+
+def _in_form_of(old: bytes, text: str) -> bytes:
+    """Return a text with the byte order mark of the old bytes, and CR LF if all lines had it."""
+    windows = 0 < old.count(b"\n") == old.count(b"\r\n")
+    new = re.sub(r"(?<!\r)\n", "\r\n", text) if windows else text
+    return (BOM_UTF8 if old.startswith(BOM_UTF8) else b"") + new.encode()
 
 
 HEAD: Final = """\

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import tomllib
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from hypothesis import strategies as st
 from teamctl.hosts.record import BrokerRecord
 from teamctl.hosts.server import BrokerFiles, configuration, unit
 from teamctl.hosts.token import NotAToken, Token
-from teamd.errors import SettingsError
-from teamd.settings.write import with_keys
 
 VERIFIER = shutil.which("systemd-analyze")
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,20}", fullmatch=True)
@@ -114,38 +111,3 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-@pytest.mark.parametrize(
-    "old",
-    [
-        "",
-        "# nothing",
-        "[team]\nname = 'web'",
-        "[hosts]\n",
-        "[ hosts ] # here\n# name = 'x'\n",
-        "[hosts]\noutbox_bytes = 5\n[team]\n",
-        "[team]\r\nname = 'web'\r\n[hosts]\r\n",
-        "[hosts.allow]\nspawn = ['h2']\n",
-        "[hosts.allow]\nspawn = ['h2']\n[team]\nname = 'web'\n[hosts]\noutbox_bytes = 5\n",
-        "hosts = { outbox_bytes = 5 }\n",
-        "hosts.outbox_bytes = 5\n[team]\n",
-        '[[teammate]]\nname = "a"\nrole = "b"\nprompt = """\n[hosts]\n"""\n',
-    ],
-)
-def test_keys_are_put_into_their_section_and_the_rest_stays(tmp_path: Path, old: str) -> None:
-    keys = {"name": "h1", "servers": ["tls://h1:4222"]}
-    new = with_keys(old.encode(), "hosts", keys, path=tmp_path / "team.toml").decode()
-    before, after = tomllib.loads(old), tomllib.loads(new)
-    assert after.pop("hosts") == {**before.pop("hosts", {}), **keys}
-    assert after == before
-    assert with_keys(new.encode(), "hosts", keys, path=tmp_path / "team.toml") == new.encode()
-    assert ("\r\n" in old) == ("\r\n" in new)
-
-
-def test_a_key_with_another_value_is_not_overwritten(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError) as caught:
-        with_keys(b'[hosts]\nname = "h9"\n', "hosts", {"name": "h1"}, path=tmp_path / "team.toml")
-    assert str(caught.value) == (
-        f"{tmp_path}/team.toml: hosts.name has another value already; change it by hand"
-    )

@@ -1,8 +1,9 @@
-"""Writing `team.toml`: the commented example, and another teammate."""
+"""Writing `team.toml`: the commented example, another teammate, and keys of a section."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +17,10 @@ from teamd.messages import check_name
 from teamd.settings import Settings, Teammate, changes, parse
 from teamd.settings.kinds import keys_of
 from teamd.settings.schema import SECTIONS, Permission, PriceSettings, TeamSettings
-from teamd.settings.write import init_text, with_teammate
+from teamd.settings.write import init_text, with_keys, with_teammate
 
 SETTING = re.compile(r"^# ([a-z_]+ = .*)", re.MULTILINE)
+KEYS = {"name": "h1", "servers": ["tls://h1:4222"]}
 ALICE = Teammate(name="alice", role="coder", prompt="work")
 
 
@@ -187,3 +189,49 @@ def test_adding_keeps_every_byte_and_the_result_loads(
     new = with_teammate(old, mate, path=file)
     assert new.startswith(old)
     assert parse(new, path=file).teammates == (*team, mate)
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        "",
+        "# nothing",
+        "[team]\nname = 'web'",
+        "[hosts]\n",
+        "[ hosts ] # here\n# name = 'x'\n",
+        "[hosts]\noutbox_bytes = 5\n[team]\n",
+        "[team]\r\nname = 'web'\r\n[hosts]\r\n",
+        "[hosts.allow]\nspawn = ['h2']\n",
+        "[hosts.allow]\nspawn = ['h2']\n[team]\nname = 'web'\n[hosts]\noutbox_bytes = 5\n",
+        "hosts = { outbox_bytes = 5 }\n",
+        "hosts.outbox_bytes = 5\n[team]\n",
+        '[[teammate]]\nname = "a"\nrole = "b"\nprompt = """\n[hosts]\n"""\n',
+        "\ufeff# a mark\r\n[team]\r\n",
+        "\ufeff[hosts]\n",
+        "[team]\r\nname = 'web'\n[hosts]\r\n",  # both line ends
+    ],
+)
+def test_keys_are_put_into_their_section_and_the_rest_stays(file: Path, old: str) -> None:
+    new = with_keys(old.encode(), "hosts", KEYS, path=file)
+    before, after = (tomllib.loads(text.removeprefix("\ufeff")) for text in (old, new.decode()))
+    assert after.pop("hosts") == {**before.pop("hosts", {}), **KEYS}
+    assert after == before
+    assert with_keys(new, "hosts", KEYS, path=file) == new
+    left = iter(new.decode().splitlines(keepends=True))
+    assert "{" in old or all(line in left for line in old.splitlines(keepends=True)[:-1])
+    if "\r\n" in old and "\n" not in old.replace("\r\n", ""):
+        assert b"\n" not in new.replace(b"\r\n", b"")
+
+
+def test_a_key_with_another_value_is_not_overwritten(file: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        with_keys(b'[hosts]\nname = "h9"\n', "hosts", {"name": "h1"}, path=file)
+    assert caught.value.mistakes == ("hosts.name has another value already; change it by hand",)
+
+
+def test_a_result_that_does_not_hold_exactly_the_wanted_values_is_refused(file: Path) -> None:
+    """A tuple comes back as a list: it is not the value that was asked for."""
+    with pytest.raises(SettingsError) as caught:
+        with_keys(b"", "hosts", {"name": "h1", "servers": ("tls://h1:4222",)}, path=file)
+    why = "writing [hosts] would change other settings; add by hand: "
+    assert caught.value.mistakes == (why + 'name = "h1"; servers = ["tls://h1:4222"]',)
