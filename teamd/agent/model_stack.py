@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from teamd import clocks
-from teamd.agent.conversation.context import REMEMBERED, CountedRequest, frame_of
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.environment import Environment
 from teamd.agent.throttle import Throttle
@@ -44,7 +43,7 @@ from teamd.models import (
     TransientError,
     UnusableError,
 )
-from teamd.models.encoding import PerMessage, encode_tools, size_of, size_of_list, size_of_text
+from teamd.models.encoding import size_of
 from teamd.models.prices import FREE, Price, Prices
 from teamd.models.retry import Rests, Retrying, RetryPolicy
 from teamd.models.scripted import Scripted
@@ -95,7 +94,7 @@ class ModelStack:
     def make(
         self, conversation: Conversation, *, live: bool = False, beside: bool = False
     ) -> Model:
-        """Make the model of one conversation, since token counts of another say nothing about it.
+        """Make the model of one conversation.
 
         Args:
             conversation: is on disk before anything is asked.
@@ -110,8 +109,6 @@ class ModelStack:
             self._env.name,
             Identity.own(),
             free=scripted,
-            server=self.server,
-            known=conversation.counts.requests(conversation.context),
             settle=conversation.settle,
         )
         model = Throttle(model, self._env.slots, caches=settings.cache and not scripted)
@@ -199,15 +196,13 @@ class ModelStack:
 
 @dataclass(slots=True)
 class Metered:
-    """A model that is not asked if its reply might exceed a limit; it serves one conversation.
+    """A model that is not asked if its reply might exceed a limit.
 
     Attributes:
         ledger: records the calls of the whole team.
         name: the teammate's.
         process: this one; its calls are settled for it when it dies.
         free: whether calls cost nothing.
-        server: identifies the server that counts tokens; counts of another server are not used.
-        known: counted requests of earlier processes, the newest first.
         settle: brings the conversation to the disk. It follows the write of the ledger, since the
             disk then writes most of both at once.
     """
@@ -217,21 +212,17 @@ class Metered:
     name: str
     process: Identity
     free: bool = False
-    server: str = ""
-    known: Sequence[CountedRequest] = ()
     settle: Callable[[], None] = lambda: None
     _own: Any = None
     _prices: Prices | None = None
-    _sizes: PerMessage[int] = field(default_factory=lambda: PerMessage(size_of))
 
     async def reply(self, ask: Ask) -> Reply:
-        """Answer within the limits; the reply says the frame of the request, for its record.
+        """Answer within the limits.
 
         Raises:
             LimitError: one is too low for the call; nothing was asked.
         """
-        frame = frame_of(ask, self.server)
-        reservation = await self._reserve(ask, frame)
+        reservation = await self._reserve(ask)
         account: Account | None = NOTHING
         try:
             self.settle()
@@ -248,8 +239,7 @@ class Metered:
             raise
         finally:
             self.ledger.settle(reservation, account)
-        self._remember(ask, frame, reply)
-        return replace(reply, frame=frame)
+        return reply
 
     def _assume_output(self, usage: Usage, ask: Ask) -> Account | None:
         """Return the input as reported and the longest output.
@@ -277,13 +267,13 @@ class Metered:
                 f"the model cannot be asked from here: {why}; {_MEND}", command="teamctl doctor"
             ) from error
 
-    async def _reserve(self, ask: Ask, frame: str) -> Reservation:
+    async def _reserve(self, ask: Ask) -> Reservation:
         wanted = Reservation(
             id=new_id(),
             teammate=self.name,
             process=self.process,
             model=ask.model,
-            input_tokens=self._input_bound(ask, frame),
+            input_tokens=_bound_input(ask),
             output_tokens=ask.max_tokens,
             usd=None,
         )
@@ -312,25 +302,6 @@ class Metered:
     def _find_price(self, model: str) -> Price | None:
         """Return the price by the terms of the last reservation; `None` if it is not known."""
         return FREE if self.free or self._prices is None else self._prices.find(model)
-
-    def _input_bound(self, ask: Ask, frame: str) -> int:
-        """Return the most tokens that the request can have: none is shorter than a byte."""
-        sizes = self._sizes.values(ask.messages)
-        tools = len(encode_tools(ask.tools))
-        parts = [size_of_text(ask.system), tools, size_of_list(sizes)]
-        whole = size_of_list(parts) + UNSEEN_TOKENS
-        found = whole
-        for known in self.known:
-            if known.frame == frame and known.least(sizes) < found:
-                found = min(found, known.bound(ask.messages, sizes))
-        return found
-
-    def _remember(self, ask: Ask, frame: str, reply: Reply) -> None:
-        if tokens := reply.usage.total_tokens:
-            messages = list(ask.messages)  # the list is the conversation's own, and grows
-            said = reply.content
-            known = CountedRequest(frame=frame, messages=messages, said=said, tokens=tokens)
-            self.known = [known, *self.known][:REMEMBERED]
 
 
 @dataclass(slots=True)
@@ -397,3 +368,9 @@ def _account(usage: Usage, price: Price | None) -> Account | None:
     if not usage.total_tokens:
         return None
     return Account.of_call(usage, None if price is None else price.cost(usage))
+
+
+def _bound_input(ask: Ask) -> int:
+    """Return the most tokens that the request can have: none is shorter than a byte."""
+    whole = size_of([ask.system, ask.tools, ask.messages]) + UNSEEN_TOKENS
+    return whole if ask.most_input_tokens is None else min(whole, ask.most_input_tokens)

@@ -26,8 +26,7 @@ class Ask:
         model: any name that the server knows.
         system: the system prompt, the same through a conversation.
         tools: the `tools` of the Messages API, the same list through a conversation.
-        messages: the conversation as the Messages API takes it. A message that has changed since an
-            earlier request is another object.
+        messages: the conversation as the Messages API takes it.
         max_tokens: the most that the reply may have.
         heard: gets the text of the reply piece by piece as it comes; the pieces are not yet a
             reply.
@@ -38,6 +37,8 @@ class Ask:
         facts: the server's facts about the model: they decide which options a request has.
         asker: the teammate whose conversation it is; empty for a subagent's.
         system_notes: whether `messages` may have the role `system`.
+        frame: identifies the request apart from its messages, see `frame_of`.
+        most_input_tokens: its most tokens, as far as an earlier count tells.
     """
 
     model: str
@@ -53,6 +54,8 @@ class Ask:
     facts: ModelFacts = UNKNOWN
     asker: str = ""
     system_notes: bool = False
+    frame: str = ""
+    most_input_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +65,7 @@ class Reply:
     Attributes:
         content: the blocks, just as the API takes them back.
         stop_reason: `end_turn`, `tool_use`, `max_tokens`, … or one that is not known yet.
-        frame: identifies its request apart from the messages, so that its usage is known to hold
-            for the next; empty if tokens are not counted.
+        frame: of its request.
     """
 
     content: list[Block]

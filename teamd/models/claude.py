@@ -22,7 +22,7 @@ from teamd.errors import TeamError
 from teamd.masking import Mask
 from teamd.model_server import connection, credentials
 from teamd.models import Ask, LaterError, Reply, UnusableError
-from teamd.models.encoding import PerMessage, breakpoints, encode, encode_body, has_anchor
+from teamd.models.encoding import encode_body
 from teamd.models.errors import as_model_error, may_have_begun, redirect_error
 from teamd.models.stream import ReplyBuilder, read_reply
 
@@ -31,7 +31,6 @@ PAGE_SECONDS: Final = 5.0  # for the page of a model
 _NO_PAGE: Final = frozenset({400, 404, 405, 410, 422, 501})
 _PATH: Final = "/v1/messages"
 _OWN_HOST: Final = "api.anthropic.com"
-_MOST_MARKS: Final = 4  # of one request; tools and system prompt take one each
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +62,6 @@ class Claude:
     _client: AsyncAnthropic | None = field(default=None, init=False)
     _found_key: str | None = field(default=None, init=False)
     _ttl_refused: bool = field(default=False, init=False)
-    _encoded: PerMessage[bytes] = field(default_factory=lambda: PerMessage(encode), init=False)
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer one request, streamed.
@@ -192,10 +190,10 @@ class Claude:
         self.mask.learn(*given, *(value.removeprefix("Bearer ") for value in given))
 
     async def _send(self, client: AsyncAnthropic, ask: Ask) -> AsyncStream[RawMessageStreamEvent]:
-        """Send a request whose body is encoded already: the SDK would encode all of it again."""
+        """Send a request whose body is encoded already: the SDK refuses half a surrogate pair."""
         return await client.post(
             _PATH,
-            content=self._body(ask, hour=self._keeps_hour(client)),
+            content=encode_body(ask, cache=self.cache, hour=self._keeps_hour(client)),
             cast_to=Message,
             stream=True,
             stream_cls=AsyncStream[RawMessageStreamEvent],
@@ -207,16 +205,6 @@ class Claude:
             return False
         own = client.base_url.host == _OWN_HOST
         return self.cache_ttl == "1h" or (self.cache_ttl == "auto" and own)
-
-    def _body(self, ask: Ask, *, hour: bool) -> bytes:
-        messages = list(self._encoded.values(ask.messages))
-        hour = hour and has_anchor(ask.messages)  # before that, tools cost less for five minutes
-        marks = breakpoints(ask.messages, hour=hour) if self.cache else {}
-        for number, marked_message in marks.items():
-            messages[number] = encode(marked_message)
-        return encode_body(
-            ask, messages, mark=self.cache, mark_system=len(marks) <= _MOST_MARKS - 2, hour=hour
-        )
 
 
 def _refuses_ttl(error: Exception) -> bool:

@@ -20,7 +20,6 @@ from teamd.masking import MASK, Mask
 from teamd.messages import Message
 from teamd.models import Ask, Reply
 from teamd.models.claude import Claude
-from teamd.models.encoding import breakpoints, encode_body, marked
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
@@ -232,14 +231,6 @@ def test_teammates_share_the_tools_in_the_cache() -> None:
     assert other.usage.cache_read_tokens == sum(map(reckon, TOOLS))
 
 
-def test_breakpoints_do_not_change_the_conversation() -> None:
-    """The conversation is kept, and the next request marks other places."""
-    messages = [user("a"), {"role": "assistant", "content": [{"type": "text", "text": "b"}]}]
-    before = json.dumps(messages)
-    assert "cache_control" in json.dumps(breakpoints(messages))
-    assert json.dumps(messages) == before
-
-
 def test_without_caching_the_body_has_only_the_plain_keys() -> None:
     """Some servers that imitate the API refuse unknown keys."""
     with StrictServer(by_name({})) as server:
@@ -247,20 +238,6 @@ def test_without_caching_the_body_has_only_the_plain_keys() -> None:
         body = server.requests[0].body
     assert "cache_control" not in json.dumps(body)
     assert set(body) == {"model", "max_tokens", "system", "tools", "messages", "stream"}
-
-
-def test_a_request_is_encoded_like_json_whatever_was_asked_before() -> None:
-    """Parts of the last request are not encoded again, and may differ in this one."""
-    one, two = ({"name": name, "input_schema": {"type": "object"}} for name in ("one", "two"))
-    for tools in ([one, two], [two], [], [one, dict(two)]):
-        request = Ask(model="m", system="s", tools=tools, messages=[], max_tokens=1)
-        plain = {"model": "m", "max_tokens": 1, "stream": True, "tools": tools, "messages": []}
-        said: list[dict[str, Any]] = [{"type": "text", "text": "s"}]
-        assert json.loads(encode_body(request, [], mark=False)) == {**plain, "system": said}
-        marks = {**plain, "tools": [*tools[:-1], *map(marked, tools[-1:])]}
-        assert json.loads(encode_body(request, [], mark=True)) == {
-            **marks, "system": [*map(marked, said)],
-        }  # fmt: skip
 
 
 def test_a_call_starts_no_thread() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pkgutil import resolve_name
 from typing import Any
 
 import pytest
 
 from teamd.model_server.usage import Usage
 from teamd.models import Ask
-from teamd.models.claude import Claude
+from teamd.models.encoding import encode_body
 from teamd.models.prices import Prices
 from tests.strict.cache import PromptCache, check_breakpoints, prompt_tokens
 
@@ -44,9 +43,6 @@ class Talk:
 
     def __post_init__(self) -> None:
         self.cache = PromptCache(now=lambda: self.now)
-        self.claude: Claude = resolve_name("teamd.models.claude:Claude")(
-            base_url=None, key_command=None, headers={}, timeout_seconds=1.0, cache=True
-        )
         self.messages.append({"role": "user", "content": text("x " * (2 * self.first_tokens))})
 
     def call(self, seconds: float = BUSY_SECONDS) -> Decimal:
@@ -56,7 +52,7 @@ class Talk:
             model=MODEL, max_tokens=1000, system="You are alice.", tools=TOOLS,
             messages=self.messages,
         )  # fmt: skip
-        body = json.loads(self.claude._body(ask, hour=self.hour))
+        body = json.loads(encode_body(ask, cache=True, hour=self.hour))
         check_breakpoints(body)
         self.tokens = prompt_tokens(body)
         self.told = told = self.cache.account(body)

@@ -31,9 +31,8 @@ PAST = "x" * 200_000  # longer than the part that is read without a checkpoint
 
 
 def facts(state: ConversationState) -> dict[str, Any]:
-    """Return all fields of a state, and the token counts of its requests."""
-    found = {name: getattr(state, name) for name in FIELDS}
-    return {**found, "requests": state.counts.requests(state.context)}
+    """Return all fields of a state."""
+    return {name: getattr(state, name) for name in FIELDS}
 
 
 def read_all(path: Path) -> ConversationState:

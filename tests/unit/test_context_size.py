@@ -23,6 +23,6 @@ def test_the_servers_count_is_preferred_to_an_estimate(
     context = Context()
     if measured is not None:
         counted, context.bytes = measured
-        context.measure(counted)
+        context.measure(counted, "f")
     context.bytes = in_bytes
     assert context.estimate(400) == tokens

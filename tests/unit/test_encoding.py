@@ -1,36 +1,14 @@
-"""Requests as JSON: the cached encoding of a list of tools equals a fresh one."""
+"""Requests as JSON: their options, and the marks for the cache."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from teamd.model_server.facts import ModelFacts
-from teamd.models import Ask, Block
-from teamd.models.encoding import digest_of, encode, encode_body, encode_tools, marked
-
-_NAMES = st.text(st.characters(codec="utf-8"), max_size=9)
-_TOOLS = st.lists(st.fixed_dictionaries({"name": _NAMES, "description": _NAMES}), max_size=3)
-
-
-@given(st.lists(_TOOLS, max_size=9), st.lists(_NAMES, min_size=1, max_size=3))
-def test_a_list_of_tools_is_never_mistaken_for_another(
-    lists: list[list[Block]], parts: list[str]
-) -> None:
-    """Conversations of a process alternate, and a new list may reuse the address of a freed one."""
-    for tools in (*lists, *lists, *map(list, lists)):
-        assert json.loads(encode_tools(tools)) == tools
-        assert json.loads(encode_tools(tools, mark=True)) == [
-            *tools[:-1], *map(marked, tools[-1:]),
-        ]  # fmt: skip
-        for some in (parts, parts[:1]):
-            head = encode(some).removesuffix(b"]")
-            whole = b"%s,%s]" % (head, encode(tools))
-            assert digest_of(*some, tools=tools) == hashlib.sha256(whole).hexdigest()
+from teamd.models import Ask
+from teamd.models.encoding import encode_body, marked
 
 
 @pytest.mark.parametrize(
@@ -53,6 +31,24 @@ def test_a_request_uses_only_options_that_the_model_is_known_to_accept(
     ask = Ask(
         model="m", system="s", tools=[], messages=[], max_tokens=1, facts=facts, effort=effort
     )
-    body = json.loads(encode_body(ask, [], mark=False))
+    body = json.loads(encode_body(ask, cache=False))
     plain = {"model", "max_tokens", "stream", "system", "tools", "messages"}
     assert {key: value for key, value in body.items() if key not in plain} == options
+
+
+def test_a_cached_request_marks_tools_and_system_prompt_and_changes_nothing_else() -> None:
+    """The conversation is kept, and the next request marks other places."""
+    tools = [{"name": name, "input_schema": {"type": "object"}} for name in ("one", "two")]
+    messages = [{"role": "user", "content": [{"type": "text", "text": "a"}]}]
+    ask = Ask(model="m", system="s", tools=tools, messages=messages, max_tokens=1)
+    plain = json.loads(encode_body(ask, cache=False))
+    assert plain == {
+        "model": "m", "max_tokens": 1, "stream": True, "tools": tools, "messages": messages,
+        "system": [{"type": "text", "text": "s"}],
+    }  # fmt: skip
+    assert json.loads(encode_body(ask, cache=True)) == {
+        **plain, "tools": [tools[0], marked(tools[1])],
+        "system": [marked(plain["system"][0])],
+        "messages": [{"role": "user", "content": [marked(plain["messages"][0]["content"][0])]}],
+    }  # fmt: skip
+    assert "cache_control" not in json.dumps([ask.tools, ask.messages])

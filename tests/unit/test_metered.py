@@ -97,49 +97,14 @@ def test_the_reservation_is_on_disk_during_the_call_and_the_use_after_it(tmp_pat
     assert not desk.ledger.read().held
 
 
-def follow(*texts: str, said: dict[str, Any] = SAID) -> Ask:
-    more = [{"role": "user", "content": [{"type": "text", "text": text}]} for text in texts]
-    return replace(ASK, messages=[*ASK.messages, {"role": "assistant", "content": [said]}, *more])
-
-
-def bytes_of(messages: list[dict[str, Any]]) -> int:
-    return len(json.dumps(messages, ensure_ascii=False, separators=(",", ":")).encode())
-
-
-def test_the_reported_tokens_of_a_request_bound_the_next_one(tmp_path: Path) -> None:
+def test_tokens_that_a_server_has_counted_bound_a_request(tmp_path: Path) -> None:
     """A token is about four bytes, so a bound by bytes would stop a conversation too early."""
     desk = Desk(tmp_path)
     long = replace(ASK, system="You are 'alice'." * 1000)
     desk.ask(long)
-    desk.ask(replace(follow("more"), system=long.system))
+    desk.ask(replace(long, most_input_tokens=99))
     assert desk.model.kept[0].input_tokens > 16_000
-    assert desk.model.kept[1].input_tokens == 64 + bytes_of(follow("more").messages[2:])
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        replace(follow("more"), model="claude-opus-5-5"),
-        replace(follow("more"), system="You are 'alice', role: other."),
-        replace(follow("more"), tools=[*ASK.tools, *ASK.tools]),
-    ],
-)
-def test_another_request_is_bounded_by_its_bytes(ask: Ask, tmp_path: Path) -> None:
-    """Another model counts differently, and the count does not cover other tools."""
-    desk = Desk(tmp_path)
-    desk.ask()
-    desk.ask(ask)
-    expected = bytes_of([ask.system, ask.tools, ask.messages])  # type: ignore[list-item]
-    assert desk.model.kept[1].input_tokens == expected + UNSEEN_TOKENS
-
-
-def test_a_changed_reply_or_message_is_bounded_by_its_bytes(tmp_path: Path) -> None:
-    """Clearing and summaries replace the text that was counted."""
-    desk = Desk(tmp_path)
-    desk.ask()
-    other = follow("more", said={"type": "text", "text": "x" * 500})
-    desk.ask(other)
-    assert desk.model.kept[1].input_tokens == 64 + bytes_of(other.messages[1:])
+    assert desk.model.kept[1].input_tokens == 99
 
 
 def test_at_a_limit_the_model_is_not_asked(tmp_path: Path) -> None:

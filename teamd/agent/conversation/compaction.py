@@ -148,17 +148,15 @@ class Compaction:
         """Ask; a message that the server refuses is replaced, and in the end all of them are."""
         for _ in range(_REPAIRS):
             try:
-                return await self.model.reply(self._ask())
+                return await self._request(self._ask())
             except RefusedMessageError as error:
                 self._repair(error)
         self._fall_back(0)
-        return await self.model.reply(self._ask())
+        return await self._request(self._ask())
 
-    def _ask(self) -> Ask:
-        """Return the request of the conversation as it is now."""
-        ask = self._frame()
-        frame, system = frame_of(ask, self.server), ask.system_notes
-        return replace(ask, messages=self.conversation.context.messages(frame, system=system))
+    async def _request(self, ask: Ask) -> Reply:
+        """Ask once; the reply says the frame of the request, for its record."""
+        return replace(await self.model.reply(ask), frame=ask.frame)
 
     def _repair(self, refused: RefusedMessageError) -> None:
         """Replace the message that the server refused, or stop sending it system messages."""
@@ -169,10 +167,17 @@ class Compaction:
         else:
             raise refused
 
-    def _frame(self) -> Ask:
-        """Return a request of the conversation as it is now, without its messages."""
-        opened = self.conversation.opened
-        return Ask(
+    def _ask(self, demand: str = "", *, skipped: int = 0, texts: bool = True) -> Ask:
+        """Return a request of the conversation as it is now, or one for a summary.
+
+        Args:
+            demand: the text that asks for a summary.
+            skipped: see `Context.messages_with`.
+            texts: see `Context.messages_with`.
+        """
+        opened, context = self.conversation.opened, self.conversation.context
+        system = self.system_notes
+        ask = Ask(
             model=self.model_asked,
             system=opened.system,
             tools=self.toolbox.schemas(self.granted),
@@ -181,8 +186,18 @@ class Compaction:
             effort=self.effort(opened.effort),
             facts=self._known,
             asker=self.asker,
-            system_notes=self.system_notes,
+            system_notes=system,
+            aside=bool(demand),
         )
+        frame = frame_of(ask, self.server)
+        if demand:
+            messages = context.messages_with(
+                demand, skipped=skipped, texts=texts, frame=frame, system=system
+            )
+        else:
+            messages = context.messages(frame, system=system)
+        known = None if skipped else context.most_tokens(messages, frame, system=system)
+        return replace(ask, messages=messages, frame=frame, most_input_tokens=known)
 
     async def _make_room(self) -> bool:
         """Clear or summarise where the context is filling up, or the last reply has filled it.
@@ -233,13 +248,8 @@ class Compaction:
         """Have the model summarise the conversation, or as much of it as it takes."""
         context, texts, skipped, failed = self.conversation.context, True, 0, 0
         while skipped < context.length and failed < _ATTEMPTS:
-            ask = self._frame()
-            frame = frame_of(ask, self.server)
-            messages = context.messages_with(
-                DEMAND, skipped=skipped, texts=texts, frame=frame, system=ask.system_notes
-            )
             try:
-                reply = await self.model.reply(replace(ask, messages=messages, aside=True))
+                reply = await self._request(self._ask(DEMAND, skipped=skipped, texts=texts))
             except TooLongError as error:
                 self._learn(error.limit_tokens)
                 texts, skipped = self._show_less(skipped, texts=texts)

@@ -2,24 +2,22 @@
 
 The token count that a server reports bounds the next request. A reply's record holds its usage
 and the frame of its request: a digest of server, model, system prompt and tools, which are not in
-the record. So a process that reads the transcript knows as much about the last requests as the
-process that made them.
+the record. So a process that reads the transcript knows as much about the last request as the
+process that made it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from teamd.agent.conversation.prompts import INTERRUPTED_CALL
 from teamd.agent.conversation.summary import GAP, render_cleared
-from teamd.model_server.usage import Usage
 from teamd.models import Ask, Block, ChatMessage
-from teamd.models.encoding import count_same, digest_of, size_of, size_of_list
+from teamd.models.encoding import digest_of, size_of
 
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})
-REMEMBERED: Final = 4  # requests; the very last may have been one for a summary, or refused
 BYTES_PER_TOKEN: Final = 4  # of English text; the server's counts correct it
 REFUSED: Final = "<note>The model's server refused what was here, and it was removed.</note>"
 _WORTH_BYTES: Final = 100  # clearing less than that would hide more than it saves
@@ -41,25 +39,17 @@ class _Exchange:
     said: list[Block]
     frame: str = ""
     notes: list[int] = field(default_factory=list)
-    _built: dict[tuple[bool, bool], list[ChatMessage]] = field(init=False, default_factory=dict)
-
-    def renew(self) -> None:
-        """Build new messages, since the exchange has changed."""
-        self._built = {}
 
     def messages(self, *, thinking: bool = True, system: bool = False) -> list[ChatMessage]:
-        """Return the messages as the Messages API takes them: the same objects each time.
+        """Return the messages as the Messages API takes them.
 
         Args:
             thinking: whether with the thinking blocks.
             system: whether notes have the role `system`.
         """
-        key = thinking, system
-        if key not in self._built:
-            said = [one for one in self.said if thinking or one["type"] not in THINKING]
-            told = _tell(self.told, self.notes, system=system)
-            self._built[key] = [*told, {"role": "assistant", "content": said}]
-        return self._built[key]
+        said = [one for one in self.said if thinking or one["type"] not in THINKING]
+        told = _tell(self.told, self.notes, system=system)
+        return [*told, {"role": "assistant", "content": said}]
 
     def drop_thinking(self) -> list[Block]:
         """Remove the thinking blocks permanently, and return them."""
@@ -83,6 +73,7 @@ class Context:
     bytes: int = 0
     measured: int = 0
     _measured_bytes: int = 0
+    _measured_frame: str = ""
     _head: list[Block] = field(default_factory=list)
     _exchanges: list[_Exchange] = field(default_factory=list)
     _results: dict[str, Block] = field(default_factory=dict)
@@ -104,10 +95,11 @@ class Context:
         """The places in `pending` of what teamd itself told."""
         return [len(self._results) + place for place in self._notes]
 
-    def measure(self, tokens: int) -> None:
-        """Take note that so many tokens were counted of the messages as they are now."""
+    def measure(self, tokens: int, frame: str) -> None:
+        """Record the tokens that a server counted of the present messages, in this frame."""
         self.measured = tokens
         self._measured_bytes = self.bytes
+        self._measured_frame = frame if tokens else ""
 
     def estimate(self, fixed: int) -> int:
         """Estimate the tokens of the next request: the last count plus all later text.
@@ -118,6 +110,17 @@ class Context:
         if not self.measured:
             return (self.bytes + fixed) // BYTES_PER_TOKEN
         return max(self.measured + (self.bytes - self._measured_bytes) // BYTES_PER_TOKEN, 0)
+
+    def most_tokens(self, messages: list[ChatMessage], frame: str, *, system: bool) -> int | None:
+        """Return the most tokens that a request with these messages can have.
+
+        The last count of the server includes everything up to the last reply; later messages count
+        by their bytes, since no token is shorter. `None` where this frame was not counted.
+        """
+        if not frame or frame != self._measured_frame:
+            return None
+        counted = len(self._answered(frame, system=system))
+        return self.measured + size_of(messages[counted:])
 
     def add_text(self, text: str, *, note: bool = False) -> None:
         """Add a text of the user's, or a note of teamd's own."""
@@ -161,7 +164,7 @@ class Context:
         """Have nothing but this text, as the user's, instead of all there is."""
         self.calls, self._exchanges, self._results = [], [], {}
         self._texts, self._notes = [], []
-        self.bytes = 0
+        self.bytes, self._measured_frame = 0, ""
         self.add_text(text)
         self._head = list(self._texts)
 
@@ -195,11 +198,6 @@ class Context:
             return 0
         others = (at for at in range(self.length, 0, -1) if self._exchanges[at - 1].frame != frame)
         return next(others, 0)
-
-    def earlier_messages(self, length: int, told: int) -> list[ChatMessage]:
-        """Return the messages as they were with `length` exchanges and `told` blocks after them."""
-        behind = self._exchanges[length].told if length < self.length else self.pending
-        return _messages(self._exchanges[:length], behind[:told])
 
     def messages_with(
         self,
@@ -252,8 +250,6 @@ class Context:
             self.bytes -= saved
         for exchange in self._exchanges[self.length if first is None else first :]:
             self.bytes -= sum(map(size_of, exchange.drop_thinking()))
-        for exchange in self._exchanges:
-            exchange.renew()
 
     def locate(self, index: int, *, system: bool) -> tuple[int, str]:
         """Return the reply that a message of `messages` belongs to, and the message's role.
@@ -290,10 +286,10 @@ class Context:
             for place, one in enumerate(told):
                 if block in (None, place):
                     _replace_block(one)
+        self._measured_frame = ""  # the short text may be longer than the replaced one
         self.bytes = sum(map(size_of, self.pending))
         for exchange in self._exchanges:
             self.bytes += sum(map(size_of, [*exchange.told, *exchange.said]))
-            exchange.renew()
 
     def _replace_reply(self, at: int) -> None:
         self._exchanges[at].said = [{"type": "text", "text": REFUSED}]
@@ -326,96 +322,6 @@ class Context:
     def _weighed(self, block: Block) -> Block:
         self.bytes += size_of(block)
         return block
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedRequest:
-    """A request whose tokens the server has told, and the reply to it.
-
-    Attributes:
-        frame: the request's, as `frame_of` gives it.
-        messages: the request's.
-        said: the content of the reply.
-        tokens: of both.
-    """
-
-    frame: str
-    messages: Sequence[ChatMessage]
-    said: Sequence[Block]
-    tokens: int
-
-    def bound(self, messages: Sequence[ChatMessage], sizes: Sequence[int]) -> int:
-        """Return the most tokens of a request of the same frame with these messages.
-
-        Known messages count once, and each new message counts by its bytes. A message that was
-        removed can only lower the count.
-
-        Args:
-            messages: the request's.
-            sizes: the bytes of each of them.
-        """
-        same = count_same(messages, self.messages)
-        later = range(same, len(messages))
-        new = [sizes[place] for place in later if not self._had(place, messages[place])]
-        return self.tokens + size_of_list(new)
-
-    def least(self, sizes: Sequence[int]) -> int:
-        """Return a number that `bound` is not below, without a look at the messages."""
-        return self.tokens + sum(sizes[len(self.messages) + 1 :])
-
-    def _had(self, at: int, message: ChatMessage) -> bool:
-        if at == len(self.messages) and message["role"] == "assistant":
-            return all(block in self.said for block in message["content"])
-        return at < len(self.messages) and message == self.messages[at]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Count:
-    """The tokens of a request, as a record gives them; its messages are found in the context.
-
-    Attributes:
-        length: how many exchanges of the context were in it.
-        told: how many blocks followed them.
-        said: the content of the reply.
-    """
-
-    frame: str
-    tokens: int
-    length: int = 0
-    told: int = 0
-    said: list[Block] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class TokenCounts:
-    """The last requests of a conversation whose tokens its records tell."""
-
-    _last: list[_Count] = field(default_factory=list)
-
-    def add(self, frame: str, usage: Usage, **seen: Any) -> None:
-        """Record a request and the part of the conversation that was in it.
-
-        A request without a frame was made by an earlier version or for another server.
-        """
-        if frame and usage.total_tokens:
-            count = _Count(frame=frame, tokens=usage.total_tokens, **seen)
-            self._last = [*self._last, count][-REMEMBERED:]
-
-    def forget_messages(self) -> None:
-        """Keep only the frames: other messages have replaced the earlier ones."""
-        self._last = [_Count(frame=count.frame, tokens=count.tokens) for count in self._last]
-
-    def requests(self, context: Context) -> list[CountedRequest]:
-        """Return the known requests, the newest first."""
-        return [
-            CountedRequest(
-                frame=count.frame,
-                messages=context.earlier_messages(count.length, count.told),
-                said=count.said,
-                tokens=count.tokens,
-            )
-            for count in reversed(self._last)
-        ]
 
 
 def frame_of(ask: Ask, server: str) -> str:

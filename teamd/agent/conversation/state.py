@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from teamd.agent.conversation import prompts
-from teamd.agent.conversation.context import THINKING, Context, TokenCounts
+from teamd.agent.conversation.context import THINKING, Context
 from teamd.agent.conversation.summary import OpenItem, render_summary
 from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE, Message
 from teamd.models import CONTEXT_FULL, Block
@@ -85,7 +85,7 @@ def _digest(content: str) -> str:
 
 # What another conversation does not end.
 _LASTING: Final = (
-    "turns", "input_tokens", "output_tokens", "unsent", "told", "counts", "talk", "_seen", "_length"
+    "turns", "input_tokens", "output_tokens", "unsent", "told", "talk", "_seen", "_length"
 )  # fmt: skip
 _UNOPENED: Final = records.Opened()
 _gist_encoder: Final = json.JSONEncoder(ensure_ascii=False)
@@ -120,7 +120,6 @@ class ConversationState:
         open_items: mail and tasks of the current turn, and notes without a reply yet.
         summary: the text of the last summary, if any.
         context: the input of the model; others only read it.
-        counts: the token counts that servers have reported so far.
         task: names the current task; another task has another name.
         resting: whether no reply has come since the last turn ended, or ever.
         paused: whether that turn did not end but waits for a person.
@@ -148,7 +147,6 @@ class ConversationState:
     open_items: list[OpenItem] = field(default_factory=list)
     summary: str = ""
     context: Context = field(default_factory=Context)
-    counts: TokenCounts = field(default_factory=TokenCounts)
     task: str = ""
     resting: bool = True
     paused: bool = False
@@ -201,7 +199,6 @@ class ConversationState:
             case records.ResultsCleared():
                 self.context.clear(record.through)
             case records.MessageRepaired():
-                self.counts.forget_messages()
                 self.context.repair(
                     record.reply, record.role, record.block, thinking=record.thinking
                 )
@@ -228,7 +225,6 @@ class ConversationState:
     def _open(self, opened: records.Opened) -> None:
         self.talk.end()
         self.talk.rest()
-        self.counts.forget_messages()
         kept = {name: getattr(self, name) for name in _LASTING}
         ConversationState.__init__(self, opened=opened, **kept)
 
@@ -265,8 +261,7 @@ class ConversationState:
         self.owes_reply = True
 
     def _reply(self, reply: records.Replied) -> None:
-        context = self.context
-        self._count(reply, length=context.length, told=len(context.pending), said=reply.content)
+        self._count(reply)
         self.resting = self.paused = False
         self.new_mail = []
         self.talk.act(call["name"] for call in reply.calls)
@@ -285,7 +280,7 @@ class ConversationState:
             self.begun = set()
         # Else the API would not take it back: it takes no empty turn, and refuses a refused one.
         counted = reply.usage.total_input_tokens and reply.usage.total_tokens
-        self.context.measure(counted)
+        self.context.measure(counted, reply.frame)
 
     def _answer(self, answered: records.CallAnswered) -> None:
         call = answered.tool_use_id
@@ -299,7 +294,6 @@ class ConversationState:
 
     def _summarise(self, made: records.Summarised) -> None:
         self._count(made)
-        self.counts.forget_messages()
         self.stop_reason = ""
         self._drop_calls()
         self.summary = made.text
@@ -335,12 +329,9 @@ class ConversationState:
             key = "-".join((self.opened.nonce, str(self._length), "notice", *filter(None, [to])))
             self.unsent[key] = OwedLine(text, to)
 
-    def _count(
-        self, made: records.Replied | records.Summarised | records.SummaryFailed, **seen: Any
-    ) -> None:
+    def _count(self, made: records.Replied | records.Summarised | records.SummaryFailed) -> None:
         if made.usage is None:  # a summary that no reply brought
             return
-        self.counts.add(made.frame, made.usage, **seen)
         self.turns += 1
         self.output_tokens += made.usage.output_tokens
         self.input_tokens += made.usage.total_input_tokens
