@@ -7,19 +7,21 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import click
 
 from teamctl.mail.receipts import GONE
 from teamctl.render import output
 from teamctl.tail import GrowingFile
+from teamd.board.board import Board
+from teamd.board.task import Task, TaskStatus
 from teamd.command_line import terminal
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import LEAD, Message
+from teamd.messages import LEAD, TEAMD, Message
 from teamd.settings.known_tools import TOOLS, KnownTool
 from teamd.team.roster import Roster
 from teamd.team.states import Status
@@ -113,15 +115,31 @@ class ConversationEvents:
         return f"{known.verb or 'uses ' + block['name']} {given.get(known.about, '')}"
 
 
-class Proof(Protocol):
-    """A check that runs while the team works."""
+class Proof:
+    """Turns the runs of a task's check into events."""
 
-    def news(self) -> Iterable[TeamEvent]:
-        """Return the events since the last call."""
-        ...
+    def __init__(self, board: Board, task_id: str, name: str) -> None:
+        self._board, self._id, self._name = board, task_id, name
+        self._told = 0  # attempts
+
+    @property
+    def task(self) -> Task:
+        """The present state of the task."""
+        return self._board.read().get(self._id)
 
     def rest(self) -> object | None:
-        """Return the state of the task; `None` while a check runs or its mail is under way."""
+        """Return the task; `None` while a check runs or its mail is under way."""
+        task = self.task
+        return None if task.status is TaskStatus.CHECKING or task.untold else task
+
+    def news(self) -> Iterator[TeamEvent]:
+        """Yield an event for each new run."""
+        for attempt in self.task.attempts[self._told :]:
+            self._told += 1
+            failed = attempt.why or f"failed with exit status {attempt.status}"
+            came, colour = ("passed", "green") if attempt.passed else (failed, "red")
+            what = f"checks a clean clone of {self._name}'s commit: {came}"
+            yield TeamEvent(time.time(), TEAMD, what, colour)
 
 
 class ProgressFollower:

@@ -10,14 +10,13 @@ import signal
 import sys
 import tempfile
 import textwrap
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, Self
 
+import msgspec
 from teamd_commands import command_line
 
 from teamctl.arguments import REQUEST_SECONDS
@@ -87,32 +86,23 @@ _ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHELL_BASE: Final = 128  # the shell's exit status for a signal
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """A teammate in the story, with the scripted turns of its model."""
 
     name: str
     role: str
     prompt: str
-    turns: list[dict[str, Any]]
-
-    @classmethod
-    def read(cls, told: dict[str, Any]) -> Self:
-        """Read a part of the story."""
-        return cls(told["name"], told["role"], told["prompt"], told["turn"])
+    turn: list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class TaskInCopy:
-    """A task with a check, and the teammate that does it in a working copy."""
+class TaskInCopy(Part, frozen=True):
+    """A teammate that does a task in a working copy, with the task's subject and check."""
 
-    part: Part
     subject: str
     check: str
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
+class Story(msgspec.Struct, frozen=True, rename={"parts": "teammate", "task": "copy"}):
     """The whole story: first the teammates, in the order of their spawns, then the task."""
 
     parts: tuple[Part, ...]
@@ -128,16 +118,13 @@ class Story:
         """
         source = files("teamctl.demo") / "story.toml" if file is None else file
         try:
-            told = tomllib.loads(source.read_text(encoding="utf-8"))
-            last = told["copy"]
-            task = TaskInCopy(Part.read(last), last["subject"], last["check"])
-            return cls(tuple(map(Part.read, told["teammate"])), task, float(told["pace_seconds"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return msgspec.toml.decode(source.read_bytes(), type=cls)
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
             raise TeamError(f"{source} holds no story for the demo: {error}") from error
 
     def script(self, *, paced: bool) -> str:
         """Return the text of a `[model] script` file; see teamd/models/scripted.py."""
-        turns = {part.name: part.turns for part in (*self.parts, self.task.part)}
+        turns = {part.name: part.turn for part in (*self.parts, self.task)}
         return json.dumps({"pace_seconds": self.pace_seconds if paced else 0, "turns": turns})
 
 

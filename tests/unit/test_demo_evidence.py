@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from teamctl.demo.copy_round import Evidence, find_missing_step
+from teamctl.demo.play import Evidence, find_missing_step
 from teamd.messages import LEAD, Message
 from teamd.process_id import Identity
 from teamd.team.roster import Team

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from teamctl.demo.demo_progress import ProgressFollower, ProgressPrinter, TeamEvent
+from teamctl.demo.demo_progress import ProgressFollower, ProgressPrinter, Proof, TeamEvent
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.team.states import Status
@@ -18,7 +18,7 @@ from tests.unit.life import enrol
 
 
 @dataclass
-class Racing:
+class Racing(Proof):
     """A task whose teammate continues to work during the look at its conversation."""
 
     transcript: Transcript

@@ -1,30 +1,29 @@
-"""The demo's round with a working copy: a failing check, a passing check, and a merge."""
+"""The scenes of the demo, and the checks that each step happened."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from teamctl.demo.demo_progress import ProgressFollower, ProgressPrinter, TeamEvent
+import click
+
+from teamctl.demo.demo_progress import ProgressFollower, ProgressPrinter, Proof
+from teamctl.demo.stage import Part, Stage, Story, failure
+from teamctl.render import output
+from teamctl.render.roster_table import show_now
 from teamd.board.board import Board
-from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.copies.merge import merge
-from teamd.errors import ExitCode
+from teamd.errors import ExitCode, TeamError
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
-from teamd.messages import LEAD, MAX_MESSAGE_BYTES, TEAMD, Message
+from teamd.messages import LEAD, MAX_MESSAGE_BYTES, Message
 from teamd.sandbox.probe import find_program
 from teamd.settings import Settings
-from teamd.team.roster import Team
+from teamd.team.roster import Roster, Team
 from teamd.team.states import Status
 from teamd.transcript.records import CallAnswered, Record, Replied, mail_in
-
-if TYPE_CHECKING:
-    from teamctl.demo.stage import Stage, TaskInCopy
-
 
 _PROGRAM: Final = "roman.py"
 _TESTS: Final = "test_roman.py"
@@ -99,75 +98,79 @@ _SETTINGS: Final = {
 }
 
 
-class _Proof:
-    """Turns the runs of a task's check into events."""
-
-    def __init__(self, board: Board, task_id: str, name: str) -> None:
-        self._board, self._id, self._name = board, task_id, name
-        self._told = 0
-
-    @property
-    def task(self) -> Task:
-        """The present state of the task."""
-        return self._board.read().get(self._id)
-
-    def rest(self) -> Task | None:
-        """Return the task; `None` while a check runs or its mail is under way."""
-        task = self.task
-        return None if task.status is TaskStatus.CHECKING or task.untold else task
-
-    def news(self) -> Iterator[TeamEvent]:
-        """Yield an event for each new run."""
-        for attempt in self.task.attempts[self._told :]:
-            self._told += 1
-            yield TeamEvent(time.time(), TEAMD, self._describe(attempt), _colour(attempt))
-
-    def _describe(self, attempt: Attempt) -> str:
-        failed = attempt.why or f"failed with exit status {attempt.status}"
-        came = "passed" if attempt.passed else failed
-        return f"checks a clean clone of {self._name}'s commit: {came}"
-
-
 @dataclass(slots=True)
-class CopyRound:
-    """The round with a working copy.
+class Play:
+    """The scenes of the demo, on a stage.
 
     Attributes:
-        told: the task and its teammate.
         check: raises `Interrupted` if the demo was interrupted; called often.
-        trouble: why a step did not happen, if known.
     """
 
     stage: Stage
-    told: TaskInCopy
+    story: Story
     teller: ProgressPrinter
     check: Callable[[], None]
-    trouble: str = field(default="", init=False)
 
-    def run(self) -> str:
-        """Play the round; return the step that did not happen, or "".
+    def run(self) -> None:
+        """Play all scenes, and check that each step happened.
 
         Raises:
-            TeamError: git fails.
+            TeamError: a step did not happen.
             Interrupted: the demo was interrupted.
         """
+        self.teller.lead(f"starts teamd in {self.stage.folder}")
+        self.stage.start()
+        self._work()
+        lack = "" if find_program("git") else "git is not installed"
+        if not lack:
+            self._work_in_copy()
+        click.echo("\n$ teamctl team")
+        show_now(self.stage.paths)
+        click.echo("\n$ teamctl inbox")
+        for message in Mailbox(self.stage.paths, LEAD).peek():
+            output.show_message(message)
+        self._show_run("the program works", "MCMXCIV", _PROGRAM, "1994")
+        self._show_run("its tests pass", "OK", "-m", "unittest")
+        if lack:
+            click.echo(f"\nA working copy with a check and a merge was left out: {lack}.")
+        else:
+            self._show_run("what was merged works", "1994", _PROGRAM, "MCMXCIV")
+
+    def _work(self) -> None:
+        for part in self.story.parts:
+            self._spawn(part)
+        names = [part.name for part in self.story.parts]
+        onlooker = ProgressFollower(self.stage.paths, names, self.teller, self.check)
+        onlooker.follow()
+        team = Roster(self.stage.paths).read()
+        mail = onlooker.mail.values()
+        step = find_missing_step(Evidence(self.stage.workspace, onlooker.records, mail, team))
+        if step is not None or onlooker.trouble:
+            raise self._failure(step or "all come to rest", onlooker.trouble)
+
+    def _work_in_copy(self) -> None:
+        """Have a teammate do a task in a working copy: its check fails, then passes; merge it."""
         self._commit()
-        proof = self._add_task()
-        if not self._spawn():
-            return f"lead spawns {self.told.part.name}"
-        name, paths = self.told.part.name, self.stage.paths
-        onlooker = ProgressFollower(paths, [name], self.teller, self.check, proof)
+        paths, part, subject = self.stage.paths, self.story.task, self.story.task.subject
+        post = MailRouter(paths, durable=False, max_bytes=MAX_MESSAGE_BYTES)
+        board = Board(paths, post, LEAD, durable=False)
+        task = board.add(subject, check=part.check)
+        self.teller.lead(f"adds task {task.id}, “{task.subject}”, with a check")
+        self._spawn(part, worktree=True)
+        proof = Proof(board, task.id, part.name)
+        onlooker = ProgressFollower(paths, [part.name], self.teller, self.check, proof)
         onlooker.mail.update({message.id: message for message in Mailbox(paths, LEAD).peek()})
         onlooker.follow()
-        self.trouble = onlooker.trouble
-        statuses = [attempt.passed for attempt in proof.task.attempts]
-        if statuses[:1] != [False]:
-            return f"the first check of {name}'s work fails"
+        if [attempt.passed for attempt in proof.task.attempts][:1] != [False]:
+            raise self._failure(f"the first check of {part.name}'s work fails", onlooker.trouble)
         if not proof.task.proven:
-            return f"the check passes once {name} has mended it"
-        done = merge(paths, name, Settings())
-        self.teller.lead(f"merges team/{name} into {done.branch}: {done.commit[:8]}")
-        return "" if done.merged else f"{name}'s work is merged"
+            step = f"the check passes once {part.name} has mended it"
+            raise self._failure(step, onlooker.trouble)
+        done = merge(paths, part.name, Settings())
+        self.teller.lead(f"merges team/{part.name} into {done.branch}: {done.commit[:8]}")
+        if not done.merged or onlooker.trouble:
+            step = "all come to rest" if done.merged else f"{part.name}'s work is merged"
+            raise self._failure(step, onlooker.trouble)
 
     def _commit(self) -> None:
         self.stage.git("init", "--quiet", "--template=", "--initial-branch=main")
@@ -177,29 +180,25 @@ class CopyRound:
         self.stage.git("commit", "--quiet", "-m", "Roman numerals, tested")
         self.teller.lead("commits roman.py and its tests to main")
 
-    def _add_task(self) -> _Proof:
-        post = MailRouter(self.stage.paths, durable=False, max_bytes=MAX_MESSAGE_BYTES)
-        board = Board(self.stage.paths, post, LEAD, durable=False)
-        task = board.add(self.told.subject, check=self.told.check)
-        self.teller.lead(f"adds task {task.id}, “{task.subject}”, with a check")
-        return _Proof(board, task.id, self.told.part.name)
-
-    def _spawn(self) -> bool:
-        part = self.told.part
-        given = self.stage.spawn(part, worktree=True)
+    def _spawn(self, part: Part, **more: object) -> None:
+        self.check()
+        given = self.stage.spawn(part, **more)
         if given.exit_code != ExitCode.DONE:
-            self.trouble = given.text
-            return False
-        self.teller.colours[part.name] = given.data["member"]["color"]
-        pid = given.data["member"]["pid"]
-        self.teller.lead(f"spawns {part.name}, {part.role}, in a working copy (pid {pid})")
-        return True
+            raise self._failure(f"lead spawns {part.name}", given.text)
+        member = given.data["member"]
+        self.teller.colours[part.name] = member["color"]
+        where = ", in a working copy" if more else ""
+        self.teller.lead(f"spawns {part.name}, {part.role}{where} (pid {member['pid']})")
 
+    def _show_run(self, step: str, wanted: str, *arguments: str) -> None:
+        """Run Python, show the last line of its output, and check that it is the wanted one."""
+        self.check()
+        ended = self.stage.run(*arguments)
+        said = (ended.stdout + ended.stderr).decode("utf-8", "replace").strip()
+        last = output.plain(said.rpartition("\n")[2])
+        click.echo(f"\n$ python3 {' '.join(arguments)}\n{last}")
+        if ended.status or last != wanted:
+            raise self._failure(step, f"exit status {ended.status}, last line {last!r}")
 
-def find_lack() -> str:
-    """Return why this machine cannot play the round, or ""."""
-    return "" if find_program("git") else "git is not installed"
-
-
-def _colour(attempt: Attempt) -> str:
-    return "green" if attempt.passed else "red"
+    def _failure(self, step: str, why: str) -> TeamError:
+        return failure(self.stage.folder, step, why, kept=self.stage.kept)
