@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import click
 
 from teamctl.render.roster_table import show
-from teamctl.top import first
+from teamctl.top import drawing
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
 from teamd.overview.overview import OverviewReader
@@ -46,8 +46,7 @@ def _has_screen() -> bool:
 
 def _run(choice: TeamOptions, *, readonly: bool, mouse: bool) -> None:
     seen = OverviewReader(choice.existing()).read()  # the watcher reads the settings, which is slow
-    with first.taken_terminal():
-        first.draw(seen)
+    with drawing.taken_terminal(seen):
         from teamctl.top.app import Top  # noqa: PLC0415 -- textual takes longer than a glance
 
         Top(choice, seen, readonly=readonly).run(mouse=mouse)

@@ -13,7 +13,6 @@ Cell: TypeAlias = tuple[str, str]  # a text that may come from elsewhere, and it
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
-    from rich.table import Table
     from rich.text import Text
 
 GAP: Final = 2
@@ -78,17 +77,6 @@ def console() -> Console:
     return PipedConsole(width=None if drawn else _WIDE, highlight=False, soft_wrap=not drawn)
 
 
-def table(headings: Sequence[str], *, numbers: Iterable[str] = ()) -> Table:
-    """Return a table without lines, as `docker ps` and `systemctl list-units` have them."""
-    from rich.table import Table  # noqa: PLC0415 -- see `console`
-
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in headings:
-        justify = "right" if heading in numbers else "left"
-        made.add_column(heading, justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
-    return made
-
-
 def cell(text: str, style: str = "") -> Text:
     """Return a text from outside the program for rich, without interpreting markup in it."""
     from rich.text import Text  # noqa: PLC0415 -- see `console`
@@ -96,42 +84,62 @@ def cell(text: str, style: str = "") -> Text:
     return Text(terminal.plain(text), style=style)
 
 
-class FittedTable:
-    """A table that fits the width of its console by its shape.
+def fit_lines(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    numbers: Sequence[str],
+    shape: Shape,
+    width: int,
+    *,
+    steady: bool = False,
+) -> list[Text]:
+    """Return the headings and the rows as lines for a width, as `docker ps` has them.
 
     Args:
         headings: the headings of the columns.
         rows: rows of cells, each a text and its style.
         numbers: the headings of columns of figures.
         shape: the columns to cut or to leave out.
+        width: the width of the terminal.
+        steady: whether columns without values are kept as long as others.
     """
+    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 -- see `console`
+    from rich.text import Text  # noqa: PLC0415 -- the same
 
-    def __init__(
-        self,
-        headings: Sequence[str],
-        rows: Sequence[Sequence[Cell]],
-        numbers: Sequence[str],
-        shape: Shape,
-    ) -> None:
-        texts = [[cell(*one) for one in row] for row in rows]
-        self._columns = {one: [row[place] for row in texts] for place, one in enumerate(headings)}
-        self._numbers = numbers
-        self._shape = shape
+    lines = [[(one, "bold") for one in headings]]
+    lines += ([(terminal.plain(text), style) for text, style in row] for row in rows)
+    columns = dict(zip(headings, zip(*lines, strict=True), strict=True))
+    widths = {one: max(cell_len(text) for text, _ in cells) for one, cells in columns.items()}
+    empty = [one for one, (_, *cells) in columns.items() if _EMPTY.issuperset(t for t, _ in cells)]
+    fitted = shape.fit(widths, width, () if steady else empty)
 
-    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Table]:
-        """Draw the table for a width, as rich's console protocol asks."""
-        from rich.cells import cell_len  # noqa: PLC0415 -- only to draw
+    def padded(text: str, heading: str, wide: int) -> str:
+        if cell_len(text) > wide:
+            text = f"{set_cell_size(text, wide - 1)}…"
+        space = " " * (wide - cell_len(text))
+        return space + text if heading in numbers else text + space
 
-        columns = {one: [str(text) for text in texts] for one, texts in self._columns.items()}
-        widths = {one: max(map(cell_len, (one, *texts))) for one, texts in columns.items()}
-        empty = [one for one, texts in columns.items() if _EMPTY.issuperset(texts)]
-        fitted = self._shape.fit(widths, options.max_width, empty)
-        shown = table(list(fitted), numbers=self._numbers)
-        for column, wide in zip(shown.columns, fitted.values(), strict=True):
-            column.width = wide
-        for row in zip(*(self._columns[one] for one in fitted), strict=True):
-            shown.add_row(*row)
-        yield shown
+    made = []
+    for row in zip(*(columns[one] for one in fitted), strict=True):
+        line = Text(no_wrap=True, overflow="ellipsis")
+        for (text, style), (heading, wide) in zip(row, fitted.items(), strict=True):
+            line.append(" " * GAP if line else "").append(padded(text, heading, wide), style)
+        made.append(line)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class FittedTable:
+    """A table that rich draws for the width of its console, see `fit_lines`."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    numbers: Sequence[str]
+    shape: Shape
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Draw the table, as rich's console protocol asks."""
+        yield from fit_lines(self.headings, self.rows, self.numbers, self.shape, options.max_width)
 
 
 def print_table(

@@ -1,104 +1,61 @@
-"""The textual app of `teamctl top`: a watcher thread reads the files, the screens draw them."""
+"""The textual app of `teamctl top`: it reads the files of a team, and the screens draw them."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import select
+import concurrent.futures
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from threading import Event, Lock, Thread
-from typing import Any, ClassVar, Final
+from threading import Thread
+from typing import Any, ClassVar, Final, TypeVar
 
-from textual.app import App, ScreenStackError, SystemCommand
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.screen import Screen
+from textual.worker import Worker
 
 from teamctl.actions import Outcome, TeamActions
-from teamctl.top.columns import in_a_line
-from teamctl.top.dialogs import RosterUpdated, StatusMessage, TabLoaded, explain
+from teamctl.tail import hints
+from teamctl.top.drawing import in_a_line, line
 from teamctl.top.face import Face
-from teamctl.top.lines import row_of
 from teamctl.top.screens import MateScreen, TeamScreen
 from teamctl.top.sources import Tab
+from teamctl.top.widgets import Row, explain
 from teamd.command_line.run import TeamOptions
 from teamd.files.find_team import all_teams, finish
 from teamd.files.paths import TeamPaths
-from teamd.files.watch import Watch, watch
 from teamd.overview.members import MemberView
 from teamd.overview.overview import Overview, OverviewReader
+
+T = TypeVar("T")
 
 PAUSE_SECONDS: Final = 0.25  # between two reads
 _REST_SECONDS: Final = 2.0  # between two reads without changed files, for CPU and memory
 _REST_TIMES: Final = 200  # a pause lasts at least this many times as long as the read before it
-
-
-class FolderWatcher(Thread):
-    """Calls `look` when files in some folders have changed, and every few seconds.
-
-    Args:
-        look: called in this thread, at most four times a second.
-    """
-
-    def __init__(self, folders: Iterable[Path], look: Callable[[], None]) -> None:
-        super().__init__(name="watcher", daemon=True)  # a slow disk must not delay the exit
-        self._folders = tuple(folders)
-        self._look = look
-        self._ended = Event()
-        self._ears, self._bell = os.pipe()
-        os.set_blocking(self._bell, False)
-        self._closing = Lock()  # prevents a write to a closed, reused descriptor
-        self._open = True
-
-    def look_soon(self) -> None:
-        """Call `look` soon, even without changes."""
-        with self._closing, suppress(BlockingIOError):
-            if self._open:
-                os.write(self._bell, b"!")
-
-    def end(self) -> None:
-        """End the thread without waiting for it."""
-        self._ended.set()
-        self.look_soon()
-
-    def run(self) -> None:
-        try:
-            self._watch()
-        finally:
-            with self._closing:
-                self._open = False
-                os.close(self._ears)
-                os.close(self._bell)
-
-    def _watch(self) -> None:
-        with ExitStack() as stack:
-            watches = [stack.enter_context(closing(watch(one))) for one in self._folders]
-            while not self._ended.is_set():
-                began = time.monotonic()
-                self._look()
-                took = time.monotonic() - began
-                self._ended.wait(PAUSE_SECONDS)
-                hints = min(_REST_SECONDS, *(one.recheck_seconds for one in watches))
-                rest = max(hints, _REST_TIMES * took)
-                heard: list[Watch | int] = [*watches, self._ears]
-                ready, _, _ = select.select(heard, [], [], rest)
-                if self._ears in ready:
-                    os.read(self._ears, 1 << 10)
-                for one in watches:
-                    one.changed()
-
-
 _MOST_COPIED: Final = 70_000  # characters; terminals refuse much more
 _SIGNS: Final = {"slash": "/", "question_mark": "?"}
 _TICK_SECONDS: Final = 1.0
 _CALM_TICKS: Final = 5
 _UNTRUSTED_SECONDS: Final = 10.0
 _CALM_SECONDS: Final = 0.5  # a request must keep its place this long before a key answers it
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run blocking work in a thread that does not delay the exit of the program."""
+    result: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def run() -> None:
+        with suppress(concurrent.futures.InvalidStateError):  # nobody waits any more
+            try:
+                result.set_result(work())
+            except Exception as error:  # noqa: BLE001 -- raised again for the caller
+                result.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return await asyncio.wrap_future(result)
 
 
 class Top(App[None]):
@@ -137,21 +94,16 @@ class Top(App[None]):
         self.filters: dict[str, str] = {}
         self.status = ""
         self.teams: tuple[str, ...] = ()
+        self.paths = choice.existing()
         self._choice = choice
+        self._actions = TeamActions(choice)
         self._ticks = 0
         self._untrusted: tuple[list[str], str] = [], ""
         self._untrusted_at = 0.0
         self._trouble = ""  # why the team could not be read
         self._rung = _ids(seen)
-        self.paths = choice.existing()
-        self._actions = TeamActions(choice)
-        self._watcher = self._watch()
-
-    @property
-    def sources(self) -> list[Tab]:
-        """The open live tabs; the watcher's thread reads this too."""
-        sources = [face.source for face in self.faces if isinstance(face, MateScreen)]
-        return [source for source in sources if source is not None and source.live]
+        self._changed = asyncio.Event()
+        self._follower: Worker[None] | None = None
 
     def get_default_screen(self) -> Screen[None]:
         return TeamScreen()
@@ -162,10 +114,7 @@ class Top(App[None]):
             with suppress(ValueError, RuntimeError):  # not in the main thread
                 loop.add_signal_handler(number, self.exit)
         self.set_interval(_TICK_SECONDS, self._tick)
-        self._watcher.start()
-
-    def on_unmount(self) -> None:
-        self._watcher.end()
+        self._follower = self.run_worker(self._follow())
 
     @property
     def faces(self) -> list[Face]:
@@ -194,14 +143,14 @@ class Top(App[None]):
     def do(self, action: Callable[[TeamActions], Outcome]) -> None:
         """Run an action in a thread, so that the screen stays responsive."""
         self.tell("…")
-        Thread(target=self._do, args=(action, self._actions), daemon=True).start()
+        self.run_worker(self._do(action, self._actions))
 
     def read(self, source: Tab) -> None:
-        """Read a tab in a thread; the watcher reads live tabs."""
+        """Read a tab that is not live, or have a live one read soon."""
         if source.live:
-            self._watcher.look_soon()
+            self._changed.set()
         else:
-            Thread(target=self._read, args=(source,), daemon=True).start()
+            self.run_worker(self._read(source))
 
     def copy(self, text: str) -> None:
         """Copy a text to the clipboard with OSC 52."""
@@ -234,67 +183,57 @@ class Top(App[None]):
                 if action != "app.command_palette":
                     yield SystemCommand(what, f"key {key}", partial(self._act, screen, action))
 
-    def on_roster_updated(self, found: RosterUpdated) -> None:
-        """Draw the new state; ring the bell once for each new request."""
-        if found.paths != self.paths:
-            return
-        self.teams = found.teams
-        if self.status == self._trouble:
-            self.status = ""
-        self._trouble = in_a_line(found.trouble)
-        if found.seen is None:
-            self.tell(found.trouble)
-            return
-        self.seen = found.seen
-        asked = _ids(found.seen)
-        if asked - self._rung:
-            self.bell()
-        self._rung |= asked
-        self.redraw()
-
-    def on_tab_loaded(self, found: TabLoaded) -> None:
-        for face in self.faces:
-            if isinstance(face, MateScreen):
-                face.take(found.source, found.rows)
-
-    def on_status_message(self, told: StatusMessage) -> None:
-        self.tell(told.text)
-        self._watcher.look_soon()
-
     def _act(self, screen: Screen[Any], action: str) -> None:
         self.call_later(screen.run_action, action)
 
     def _go(self, paths: TeamPaths) -> None:
-        self._watcher.end()
+        if self._follower is not None:
+            self._follower.cancel()
         self.paths = paths
         choice = TeamOptions(team_dir=str(paths.root), config=self._choice.config)
         self._actions = TeamActions(choice)
         self._rung = set()
         self._untrusted_at = 0.0
-        self._watcher = self._watch()
-        self._watcher.start()
+        self._follower = self.run_worker(self._follow())
 
-    def _watch(self) -> FolderWatcher:
-        paths = self.paths
+    async def _follow(self) -> None:
+        """Read the team and the open tabs after each change, and every few seconds."""
+        paths, reader = self.paths, OverviewReader(self.paths)
         folders = (paths.root, paths.inboxes, paths.transcripts, paths.requests, paths.tasks)
-        return FolderWatcher(
-            (*folders, paths.logs, paths.activities),
-            partial(self._look, paths, OverviewReader(paths)),
-        )
+        more = (paths.logs, paths.activities)
+        with hints((*folders, *more), lambda _: self._changed.set()) as watches:
+            while True:
+                self._changed.clear()
+                began = time.monotonic()
+                await self._look(paths, reader)
+                took = time.monotonic() - began
+                await asyncio.sleep(PAUSE_SECONDS)
+                rest = min(_REST_SECONDS, *(one.recheck_seconds for one in watches.values()))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(max(rest, _REST_TIMES * took)):
+                        await self._changed.wait()
 
-    def _look(self, paths: TeamPaths, reader: OverviewReader) -> None:
-        """Read the team and the open tabs; runs in the watcher's thread."""
-        seen, trouble = None, ""
-        teams: tuple[str, ...] = ()
+    async def _look(self, paths: TeamPaths, reader: OverviewReader) -> None:
+        """Read and draw the team and the open live tabs; ring the bell for each new request."""
+        if self.status == self._trouble:
+            self.status = ""
+        self._trouble = ""
         try:
-            teams = tuple(one.own_name or "" for one in all_teams(paths.home))
-            seen = reader.read(self._read_untrusted(paths))
-        except Exception as error:  # noqa: BLE001 -- a thread's outermost call, like those below
-            trouble = explain(error)
-        self._post(RosterUpdated(paths, seen, trouble, teams))
-        with suppress(ScreenStackError):  # the app is ending
-            for source in self.sources:
-                self._read(source)
+            names = [one.own_name or "" for one in await in_thread(lambda: all_teams(paths.home))]
+            self.teams = tuple(names)
+            self.seen = await in_thread(lambda: reader.read(self._read_untrusted(paths)))
+        except Exception as error:  # noqa: BLE001 -- an outermost call, like those below
+            self._trouble = in_a_line(explain(error))
+            self.tell(self._trouble)
+        else:
+            asked = _ids(self.seen)
+            if asked - self._rung:
+                self.bell()
+            self._rung |= asked
+            self.redraw()
+        for face in self.faces:
+            if isinstance(face, MateScreen) and face.source is not None and face.source.live:
+                await self._read(face.source)
 
     def _read_untrusted(self, paths: TeamPaths) -> tuple[list[str], str]:
         """Return the untrusted settings; they are read rarely, since that is slow."""
@@ -304,23 +243,22 @@ class Top(App[None]):
             self._untrusted_at = now + _UNTRUSTED_SECONDS
         return self._untrusted
 
-    def _read(self, source: Tab) -> None:
+    async def _read(self, source: Tab) -> None:
         try:
-            rows = source.read()
+            rows = await in_thread(source.read)
         except Exception as error:  # noqa: BLE001
-            rows = [row_of("trouble", ((in_a_line(explain(error)), "red"),))]
-        self._post(TabLoaded(source, rows))
+            rows = [Row("trouble", line((in_a_line(explain(error)), "red")))]
+        for face in self.faces:
+            if isinstance(face, MateScreen):
+                face.take(source, rows)
 
-    def _do(self, action: Callable[[TeamActions], Outcome], actions: TeamActions) -> None:
+    async def _do(self, action: Callable[[TeamActions], Outcome], actions: TeamActions) -> None:
         try:
-            text = action(actions).sentence()
+            text = (await in_thread(lambda: action(actions))).sentence()
         except Exception as error:  # noqa: BLE001
             text = actions.choice.add_team_option(explain(error))
-        self._post(StatusMessage(text))
-
-    def _post(self, message: Message) -> None:
-        with suppress(RuntimeError):  # the app has ended
-            self.post_message(message)
+        self.tell(text)
+        self._changed.set()
 
 
 def _ids(seen: Overview) -> set[str]:

@@ -12,10 +12,8 @@ from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from teamctl.top import bar, columns
-from teamctl.top.columns import Line
-from teamctl.top.dialogs import Form, TextDialog
-from teamctl.top.lines import Row, RowList
+from teamctl.top import drawing
+from teamctl.top.widgets import Form, Row, RowList, TextDialog
 
 if TYPE_CHECKING:
     from teamctl.top.app import Top
@@ -96,8 +94,7 @@ class Face(Screen[None]):
 
     def draw_asks(self) -> None:
         asks, before = self.asks, self.asks.key
-        waiting = ((one.approval.id, bar.ask(one)) for one in self.top.seen.waiting)
-        asks.show(asks.rows_of(waiting))
+        asks.show([Row(one.approval.id, drawing.ask(one)) for one in self.top.seen.waiting])
         if asks.key != before:  # a key pressed now may have been meant for the previous request
             self._calm_at = time.monotonic() + self.top.calm_seconds
         self.fit(asks)
@@ -109,18 +106,18 @@ class Face(Screen[None]):
             folded: whether the title counts the open requests.
             notes: the number of notes out of sight.
         """
-        self.write("waiting", () if folded else bar.waiting(self.top.seen))
+        self.write("waiting", None if folded else drawing.waiting(self.top.seen))
         told = " · ".join(filter(None, (self._filtered(), self.top.status)))
-        self.write("status", ((told, ""),) if told else ())
-        keys = bar.keys(self.size.width, readonly=self.top.readonly, notes=notes)
+        self.write("status", Text(told) if told else None)
+        keys = drawing.keys(self.size.width, readonly=self.top.readonly, notes=notes)
         self.write("keys", keys)
 
-    def write(self, where: str, line: Line) -> None:
-        """Update a one-line widget if its text has changed."""
-        place, text = self.query_one(f"#{where}", Static), Text.assemble(*line)
-        if place.content != text:
-            place.update(text)
-        place.display = bool(line)
+    def write(self, where: str, line: Text | None) -> None:
+        """Update a one-line widget if its text has changed; `None` hides it."""
+        place = self.query_one(f"#{where}", Static)
+        if line is not None and place.content != line:
+            place.update(line)
+        place.display = line is not None
 
     def fit(self, lines: RowList) -> None:
         """Set the height of a list to its content, up to a part of the screen."""
@@ -145,7 +142,7 @@ class Face(Screen[None]):
             if words is not None:
                 use(*words)
 
-        self.app.push_screen(Form(columns.in_a_line(title), *fields), take)
+        self.app.push_screen(Form(drawing.in_a_line(title), *fields), take)
 
     def may(self) -> bool:
         """Return whether actions are allowed; if not, tell the person."""
@@ -176,7 +173,7 @@ class Face(Screen[None]):
         if ask is not None:
             answers = {} if self.top.readonly else {"a": "approve", "r": "reject"}
             asked = ask.approval
-            title = columns.in_a_line(f"{asked.asker} asks: {bar.kind_of(ask)} {asked.id}")
+            title = drawing.in_a_line(f"{asked.asker} asks: {drawing.kind_of(ask)} {asked.id}")
             self.app.push_screen(
                 TextDialog(title, asked.content, answers), lambda key: self._answer(ask, key)
             )
@@ -229,7 +226,7 @@ class Face(Screen[None]):
             self.top.do(lambda actions: actions.answer(asked.id, approve=True))
         elif key == "r":
             self.fill(
-                f"Reject the {bar.kind_of(ask)} of {asked.asker}",
+                f"Reject the {drawing.kind_of(ask)} of {asked.asker}",
                 ("Reason",),
                 lambda why: self.top.do(
                     lambda actions: actions.answer(asked.id, why, approve=False)

@@ -16,7 +16,7 @@ from teamctl.render import output
 from teamctl.render.layout import Layout
 from teamctl.render.transcript_view import TranscriptView
 from teamctl.tail import GrowingFile
-from teamctl.top.lines import MOST, Row
+from teamctl.top.widgets import MOST, Row
 from teamd.board.files import TaskFiles
 from teamd.board.task import Task
 from teamd.copies import record

@@ -229,8 +229,8 @@ def test_without_textual_one_line_says_how_to_get_it(project: Project) -> None:
 def test_the_first_screen_does_not_load_textual(project: Project) -> None:
     """Textual takes longer to load than a person waits for the first row."""
     code = (
-        "import sys, teamctl.commands.top, teamctl.top.first, teamd.overview.overview\n"
-        "print([name for name in ('textual', 'rich', 'asyncio') if name in sys.modules])"
+        "import sys, teamctl.commands.top, teamctl.top.drawing, teamd.overview.overview\n"
+        "print([name for name in ('textual', 'asyncio') if name in sys.modules])"
     )
     assert project.run(sys.executable, "-c", code).stdout.strip() == "[]"
 

@@ -14,7 +14,7 @@ import pytest
 from teamctl.actions import TeamActions
 from teamctl.doctor import Level
 from teamctl.doctor.model import check_model
-from teamctl.top.dialogs import explain
+from teamctl.top.widgets import explain
 from teamd import control
 from teamd.command_line.run import TeamOptions
 from teamd.control import ControlReply, ControlRequest

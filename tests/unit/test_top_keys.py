@@ -6,8 +6,8 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 
-from teamctl.top.lines import RowList
 from teamctl.top.screens import MateScreen, TeamScreen
+from teamctl.top.widgets import RowList
 from teamd.files.paths import TeamPaths
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Replied

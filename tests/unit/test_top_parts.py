@@ -7,22 +7,22 @@ import json
 import random
 import time
 from itertools import pairwise
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from teamctl.top import columns, first
-from teamctl.top.app import PAUSE_SECONDS, FolderWatcher
-from teamctl.top.lines import MOST
+from teamctl.top import drawing
+from teamctl.top.app import PAUSE_SECONDS
 from teamctl.top.sources import TABS, LogTab, MailTab, Tab, TasksTab, TranscriptTab
+from teamctl.top.widgets import MOST
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, Message
-from teamd.overview.overview import OverviewReader
+from teamd.overview.overview import Overview, OverviewReader
 from teamd.team.roster import Roster
 from teamd.team.states import Status
 from tests.unit.screen import Shown, add, ask, shown
-from tests.waiting import until, wait_until
+from tests.waiting import until
 
 _REPLY = '{"record": "reply", "time": 1.0, "content": [{"type": "text", "text": "%s"}]}\n'
 
@@ -35,9 +35,9 @@ def texts(source: Tab) -> list[str]:
 def test_lines_fit_the_screen_and_keep_name_and_status(paths: TeamPaths, width: int) -> None:
     add(paths, "a-rather-long-name-for-somebody", "bob", role="a role of many words", turns=987)
     ask(paths, "bob", "make " + "x" * 300)
-    lines = [columns.text_of(line) for line in first.compose(OverviewReader(paths).read(), width)]
-    assert max(map(columns.cells, lines)) <= width
-    title, waiting, asked, header, *rows = lines
+    lines = drawing.first_screen(OverviewReader(paths).read(), width)
+    assert max(line.cell_len for line in lines) <= width
+    title, waiting, asked, header, *rows = (line.plain for line in lines)
     assert title.startswith("default")
     assert waiting == "1 waits for you"
     assert asked.startswith("bob ")
@@ -47,42 +47,29 @@ def test_lines_fit_the_screen_and_keep_name_and_status(paths: TeamPaths, width: 
     assert ("TURNS" in header) == ("987" in rows[0])
 
 
-@pytest.mark.parametrize("text", ["plain and long enough", "日本語の名前です", "e\u0301" * 20])
-def test_a_cut_text_has_the_allowed_width(text: str) -> None:
-    assert columns.cells(columns.cut(text, 7)) <= 7
-    assert columns.cut(text, 100) == text
-
-
 @pytest.mark.slow
-def test_the_watcher_reads_at_most_four_times_a_second(tmp_path: Path) -> None:
+def test_files_that_change_all_the_time_are_read_at_most_four_times_a_second(
+    paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     moments: list[float] = []
-    watcher = FolderWatcher([tmp_path], lambda: moments.append(time.monotonic()))
-    watcher.start()
+    read = OverviewReader.read
 
-    def busy() -> bool:
-        (tmp_path / "file").write_text(str(time.monotonic()))
-        return len(moments) > 4
+    def timed(self: OverviewReader, *untrusted: Any) -> Overview:
+        moments.append(time.monotonic())
+        return read(self, *untrusted)
 
-    wait_until(busy, what="some looks")
-    watcher.end()
-    watcher.join(20)
-    assert not watcher.is_alive()
-    gaps = [later - sooner for sooner, later in pairwise(moments)]
-    assert min(gaps) >= PAUSE_SECONDS
-    watcher.look_soon()  # a stopped watcher accepts it
+    async def scene() -> None:
+        async with shown(paths):
+            monkeypatch.setattr(OverviewReader, "read", timed)
 
+            def busy() -> bool:
+                (paths.root / "file").write_text(str(time.monotonic()))
+                return len(moments) > 4
 
-def test_a_change_is_read_soon(tmp_path: Path) -> None:
-    seen: list[bool] = []
-    watcher = FolderWatcher([tmp_path], lambda: seen.append((tmp_path / "file").exists()))
-    watcher.start()
-    wait_until(lambda: seen, what="the first look")
-    (tmp_path / "file").write_text("x")
-    began = time.monotonic()
-    wait_until(lambda: seen[-1], what="the next")
-    watcher.end()
-    watcher.join(20)
-    assert time.monotonic() - began < 1 + PAUSE_SECONDS
+            await until(busy, what="some looks")
+
+    asyncio.run(scene())
+    assert min(later - sooner for sooner, later in pairwise(moments)) >= PAUSE_SECONDS
 
 
 def test_a_transcript_shows_new_records_and_the_reply_in_progress(paths: TeamPaths) -> None:

@@ -1,20 +1,24 @@
-"""The list widget for the roster, the requests and the tabs."""
+"""The list widget of `top`, and its dialogs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from rich.style import Style
 from rich.text import Text
+from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.events import Resize
+from textual.containers import Vertical
+from textual.events import Key, Resize
 from textual.geometry import Region, Size
+from textual.screen import ModalScreen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widgets import Input, Static
 
-if TYPE_CHECKING:
-    from teamctl.top.columns import Line
+from teamd.command_line.terminal import plain
+from teamd.errors import TeamError
 
 MOST: Final = 2000  # rows kept of a log
 # The cursor stays visible without the focus, because keys still act on its row.
@@ -48,10 +52,6 @@ class Row:
         return self._drawn
 
 
-def row_of(key: str, line: Line) -> Row:
-    return Row(key, Text.assemble(*line))
-
-
 class RowList(ScrollView, can_focus=True):
     """A scrollable list of rows, optionally with a cursor.
 
@@ -81,7 +81,6 @@ class RowList(ScrollView, can_focus=True):
         self._rows: list[Row] = []
         self._strips: list[Strip] = []
         self._starts: list[int] = []  # the first screen line of each row
-        self._known: dict[str, tuple[Line, Row]] = {}
         self._at = 0  # the cursor's row
 
     @property
@@ -109,14 +108,6 @@ class RowList(ScrollView, can_focus=True):
         """Scroll to the end."""
         # Forced, because there is no scroll bar yet when rows have just outgrown the screen.
         self.scroll_end(animate=False, immediate=True, force=True)
-
-    def rows_of(self, lines: Iterable[tuple[str, Line]]) -> list[Row]:
-        """Return rows for keyed lines; unchanged lines keep their row objects."""
-        before, self._known = self._known, {}
-        for key, line in lines:
-            old = before.get(key)
-            self._known[key] = old if old and old[0] == line else (line, row_of(key, line))
-        return [row for _, row in self._known.values()]
 
     def show(self, rows: Sequence[Row]) -> None:
         """Show these rows; the cursor stays at its key."""
@@ -220,3 +211,114 @@ class RowList(ScrollView, can_focus=True):
 
     def _at_end(self) -> bool:
         return self.scroll_y >= self.max_scroll_y - 1
+
+
+def explain(error: Exception) -> str:
+    """Return the sentence about an error in a thread."""
+    if isinstance(error, TeamError):
+        return error.for_person()
+    return f"internal error ({type(error).__name__}: {error}); please report it"
+
+
+_STYLE: Final = """
+{0} {{ align: center bottom; }}
+{0} > Vertical {{ height: auto; max-height: 100%; border: round ansi_bright_black; padding: 0 1; }}
+{0} Static {{ height: auto; }}
+{0} Input {{ height: 1; border: none; padding: 0; }}
+"""
+
+
+class Form(ModalScreen[list[str] | None]):
+    """A form of text fields; returns their values, or `None` if the person cancels.
+
+    Args:
+        fields: the labels.
+        given: the initial values.
+    """
+
+    DEFAULT_CSS: ClassVar[str] = _STYLE.format("Form")
+    BINDINGS: ClassVar[list[BindingType]] = [("escape", "cancel", "leave it")]
+
+    def __init__(self, title: str, *fields: str, given: Sequence[str] = ()) -> None:
+        super().__init__()
+        self._title = title
+        self._fields = fields
+        self._given = (*given, *("" for _ in fields[len(given) :]))
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(Text(self._title, style="bold"))
+            for field, given in zip(self._fields, self._given, strict=True):
+                yield Static(Text(field))
+                yield Input(given, compact=True)
+            yield Static(Text("Enter: next, and done behind the last   Esc: leave it"))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        inputs = list(self.query(Input))
+        if event.input is inputs[-1]:
+            self.dismiss([one.value for one in inputs])
+        else:
+            inputs[inputs.index(event.input) + 1].focus()
+
+    def action_cancel(self) -> None:
+        self.dismiss(None)
+
+
+class Confirm(ModalScreen[bool]):
+    """A question that only `y` confirms."""
+
+    DEFAULT_CSS: ClassVar[str] = _STYLE.format("Confirm")
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(Text(f"{self._question}  y: yes, any other key: no", style="bold"))
+
+    def on_key(self, event: Key) -> None:
+        event.stop()
+        self.dismiss(event.key == "y")
+
+
+class TextDialog(ModalScreen[str | None]):
+    """Shows a whole text; returns the answer key that closed it, if any.
+
+    Args:
+        text: untrusted; control characters are removed.
+        answers: the keys that close the dialog, with their descriptions.
+    """
+
+    DEFAULT_CSS: ClassVar[str] = "Page Static { height: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape,q", "leave", "go back"),
+        ("y", "copy", "copy"),
+    ]
+
+    def __init__(self, title: str, text: str, answers: dict[str, str] | None = None) -> None:
+        super().__init__()
+        self._title = title
+        self._text = text
+        self._answers = answers or {}
+
+    def compose(self) -> ComposeResult:
+        keys = "  ".join(f"{key} {what}" for key, what in self._answers.items())
+        yield Static(Text(self._title, style="bold"))
+        yield RowList(name="page", wrapped=True)
+        yield Static(Text(f"{keys}  y copy  Esc back".strip()))
+
+    def on_mount(self) -> None:
+        lines = plain(self._text).splitlines()
+        self.query_one(RowList).show([Row(str(n), Text(line)) for n, line in enumerate(lines)])
+
+    def on_key(self, event: Key) -> None:
+        if event.key in self._answers:
+            event.stop()
+            self.dismiss(event.key)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def action_copy(self) -> None:
+        self.app.copy_to_clipboard(self._text)
