@@ -17,7 +17,7 @@ from teamd.agent.conversation.prompts import system_prompt
 from teamd.agent.delivery import Delivery
 from teamd.agent.environment import Environment
 from teamd.agent.loop import Loop
-from teamd.agent.model_stack import ModelStack
+from teamd.agent.model_calls import TeammateModel
 from teamd.agent.tools import TeammateTools, make_board
 from teamd.agent.turn import Cancellation
 from teamd.agent.work import claim_next, list_open_work
@@ -62,18 +62,18 @@ def _read(workspace: Workspace, name: str) -> str:
 
 def build_loop(env: Environment) -> Loop:
     """Assemble a teammate from its settings and its role; nothing runs yet."""
-    tools, turn = TeammateTools(env, ModelStack(env)), Cancellation()
+    tools, turn = TeammateTools(env, TeammateModel(env)), Cancellation()
     compaction = Compaction(
         conversation=env.conversation,
-        model=tools.models.make(env.conversation, live=env.leads),
+        model=tools.model.calls_of(env.conversation, live=env.leads),
         toolbox=Toolbox(
             tools.all(), gate=env.plans.refusal, permit=env.permissions.check, mask=env.mask
         ),
         settings=env.settings.model,
         model_name=partial(_model_name, env),
         effort=partial(_effort, env),
-        server=tools.models.server,
-        facts=tools.models.facts,
+        server=tools.model.server,
+        facts=tools.model.facts,
         asker=env.name,
         open_work=partial(list_open_work, env.name, tools.board, env.approvals, env.roster),
     )
@@ -99,7 +99,7 @@ def build_loop(env: Environment) -> Loop:
         claim=_claim(env),
         calls=tools.calls,
         busy=tools.busy,
-        learn_key=tools.models.learn_key,
+        learn_key=tools.model.learn_key,
     )
 
 

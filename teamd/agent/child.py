@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from teamd.agent.build import build_loop, reason_to_wake
 from teamd.agent.environment import Environment
-from teamd.agent.model_stack import ModelStack
+from teamd.agent.model_calls import TeammateModel
 from teamd.agent.throttle import CallSlots
 from teamd.agent.wakeup import HeartbeatSender, SupervisorGone, Wakeup, hibernate
 from teamd.budget.ledger import Ledger
@@ -109,7 +109,7 @@ def try_first_steps(common: TeammateDeps, bell: int) -> None:
     journal = Journal(paths.log(TEAMD), TEAMD, common.mask)
     env = _environment_of(common, TEAMD, journal, wakeup, CallSlots(bell))
     build_loop(env)
-    asyncio.run(ModelStack(env).try_client())
+    asyncio.run(TeammateModel(env).provider.try_client())
     tools, workspace = settings.tools_of(TEAMD, ""), settings.team.workspace
     Readable.find(build_policy(paths, TEAMD, tools, workspace=workspace))
 

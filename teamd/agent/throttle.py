@@ -1,4 +1,4 @@
-"""The throttle: model calls wait for slots, which the supervisor grants across the whole team."""
+"""Model calls wait for slots, which the supervisor grants across the whole team."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import asyncio
 import errno
 import os
 from collections import deque
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
-from teamd.models import Ask, Model, RefusedError, Reply
-from teamd.models.encoding import prefix_of
+from teamd.models import RefusedError
 from teamd.team.call_slots import ASK, BEGUN, LONGEST_WORD, SlotRelease
 
 
@@ -29,6 +28,28 @@ class CallSlots:
         self._fd = fd
         self._waiting: deque[tuple[str, asyncio.Future[int]]] = deque()
         self._asked: str | None = None  # the prefix that the supervisor was asked for
+
+    @asynccontextmanager
+    async def hold(self, prefix: str = "") -> AsyncIterator[Callable[[], None]]:
+        """Hold a slot for one call, however that ends; yield what reports that its reply begins.
+
+        If the server refuses the call because there are too many, the release reports it. The
+        supervisor then pauses all calls, and the next try waits for a slot again.
+
+        Args:
+            prefix: see `take`.
+        """
+        number = await self.take(prefix)
+        release = SlotRelease(number=number)
+        try:
+            yield partial(self.report_begun, number)
+            release = SlotRelease(number=number, served=True)
+        except RefusedError as error:
+            seconds = error.retry_after_seconds
+            release = SlotRelease(number=number, refused=True, retry_after_seconds=seconds)
+            raise
+        finally:
+            self.release(release)
 
     async def take(self, prefix: str = "") -> int:
         """Wait for a slot and return its number.
@@ -100,35 +121,3 @@ class CallSlots:
                 os.set_blocking(self._fd, True)
                 os.write(self._fd, word)
                 os.set_blocking(self._fd, False)
-
-
-class Throttle:
-    """A model that waits until one of the team's slots is free.
-
-    If the server refuses a call because there are too many, the release of the slot reports it.
-    The supervisor then pauses all calls, and the retry waits for a slot again.
-
-    Args:
-        caches: whether the server caches the prefixes of requests.
-    """
-
-    def __init__(self, model: Model, slots: CallSlots, *, caches: bool = False) -> None:
-        self._model = model
-        self._slots = slots
-        self._caches = caches
-
-    async def reply(self, ask: Ask) -> Reply:
-        """Answer once a slot is free; a failed or cancelled call releases it."""
-        number = await self._slots.take(prefix_of(ask) if self._caches else "")
-        release = SlotRelease(number=number)
-        try:
-            begun = partial(self._slots.report_begun, number)
-            reply = await self._model.reply(replace(ask, begun=begun))
-            release = SlotRelease(number=number, served=True)
-        except RefusedError as error:
-            seconds = error.retry_after_seconds
-            release = SlotRelease(number=number, refused=True, retry_after_seconds=seconds)
-            raise
-        finally:
-            self._slots.release(release)
-        return reply

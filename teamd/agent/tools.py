@@ -13,7 +13,7 @@ from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import render_job, subagent_prompt
 from teamd.agent.environment import Environment
-from teamd.agent.model_stack import ModelStack
+from teamd.agent.model_calls import TeammateModel
 from teamd.agent.turn import run_subagent
 from teamd.agent.wakeup import CallBudget
 from teamd.approvals.store import Approvals
@@ -46,7 +46,7 @@ class TeammateTools:
     """Makes the tools of one teammate, and runs its subagents."""
 
     env: Environment
-    models: ModelStack
+    model: TeammateModel
 
     def all(self) -> Iterator[Tool[Any]]:
         """Yield them in the order in which the model reads of them."""
@@ -114,7 +114,7 @@ class TeammateTools:
         conversation.open(Opened(system=system))
         compaction = Compaction(
             conversation=conversation,
-            model=self.models.make(conversation, beside=background),
+            model=self.model.calls_of(conversation, beside=background),
             toolbox=Toolbox(
                 [*self._workspace_tools(self._subagent_versions()), self._load_skill],
                 permit=env.permissions.check_unasked,
@@ -123,8 +123,8 @@ class TeammateTools:
             settings=env.settings.model,
             model_name=lambda _: env.settings.model.name,
             effort=lambda _: env.settings.model.effort,
-            server=self.models.server,
-            facts=self.models.facts,
+            server=self.model.server,
+            facts=self.model.facts,
         )
         calls = CallBudget(self.calls.most) if background else self.calls
         return await run_subagent(compaction, calls, prompt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from teamd.model_server.facts import UNKNOWN, ModelFacts
 from teamd.model_server.usage import Usage
@@ -158,7 +158,7 @@ class UnusableError(ModelError):
 class LaterError(UnusableError):
     """The account, the key or the way to the server is refused, or a long wait is asked for.
 
-    It may work later without a message of a person: credit is added, a month begins. `Retrying`
+    It may work later without a message of a person: credit is added, a month begins. `ModelCalls`
     says when to try again; `again_in_seconds` is the time that the server gave, if it gave one.
     """
 
@@ -229,7 +229,7 @@ class RefusedMessageError(UnusableError):
 
 
 class Model(Protocol):
-    """Something that answers."""
+    """Something that answers: a provider, or the calls of a conversation."""
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer one request.
@@ -238,4 +238,43 @@ class Model(Protocol):
             TransientError: it may work in a moment.
             TooLongError: it may work with fewer or shorter messages.
             UnusableError: a person has to act first.
+        """
+
+
+class Provider:
+    """The API of a provider of models: one subclass in one file, and its prices in `prices.toml`.
+
+    Attributes:
+        is_server: whether a server answers, which charges for calls and describes its models.
+    """
+
+    is_server: ClassVar[bool] = True
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Answer one request, see `Model`."""
+        raise NotImplementedError
+
+    async def ask_page(self, model: str) -> dict[str, Any] | None:  # noqa: ARG002 -- the default
+        """Return the server's page of a model: empty if it has none, `None` if it does not answer.
+
+        `ModelFacts.read` reads the page.
+        """
+        return {}
+
+    async def learn_key(self) -> None:
+        """Find the key before the first request; a missing key is reported by that request."""
+
+    async def renew_key(self) -> bool:
+        """Find the key again after it was refused; return whether it has changed.
+
+        Raises:
+            UnusableError: there is none.
+        """
+        return False
+
+    async def try_client(self) -> None:
+        """Build the client without a key, and send nothing.
+
+        Raises:
+            Exception: it cannot be built on this machine.
         """

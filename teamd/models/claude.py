@@ -8,7 +8,7 @@ import ssl
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final
 from urllib.parse import quote
@@ -21,7 +21,7 @@ from anthropic.types import Message, RawMessageStreamEvent
 from teamd.errors import TeamError
 from teamd.masking import Mask
 from teamd.model_server import connection, credentials
-from teamd.models import Ask, LaterError, Reply, UnusableError
+from teamd.models import Ask, LaterError, Provider, Reply, UnusableError
 from teamd.models.encoding import encode_body
 from teamd.models.errors import as_model_error, may_have_begun, redirect_error
 from teamd.models.stream import ReplyBuilder, read_reply
@@ -34,7 +34,7 @@ _OWN_HOST: Final = "api.anthropic.com"
 
 
 @dataclass(slots=True, kw_only=True)
-class Claude:
+class Claude(Provider):
     """Answers through the server behind the base URL.
 
     Attributes:
@@ -96,15 +96,11 @@ class Claude:
             raise failure from error
 
     async def learn_key(self) -> None:
-        """Find the key before the first request; a missing key is reported by that request."""
         with suppress(UnusableError):
             self._client = self._client or await self._connect()
 
     async def ask_page(self, model: str) -> dict[str, Any] | None:
-        """Return the server's page of a model: empty if it has none, `None` if it does not answer.
-
-        Servers that imitate the API may answer with another status, with HTML or never.
-        """
+        """Do as in `Provider`; imitators of the API answer with another status, HTML or never."""
         try:
             client = self._client or await self._connect()
             async with asyncio.timeout(min(PAGE_SECONDS, self.timeout_seconds)):
@@ -120,11 +116,6 @@ class Claude:
         return page if isinstance(page, dict) else {}
 
     async def renew_key(self) -> bool:
-        """Find the key again after it was refused; return whether it has changed.
-
-        Raises:
-            UnusableError: `key_command` prints none.
-        """
         if self._client is not None:  # another conversation has renewed it meanwhile
             return True
         refused = self._found_key
@@ -133,6 +124,11 @@ class Claude:
             await self._forget(client)  # the next try finds the key again
             return False
         return True
+
+    async def try_client(self) -> None:
+        client = replace(self, key_command=None, key="no-key-is-sent")
+        await client.learn_key()
+        await client.close()
 
     async def close(self) -> None:
         """Give back connections."""
@@ -177,7 +173,7 @@ class Claude:
             api_key=key,
             base_url=self.base_url,
             default_headers=self.headers,
-            max_retries=0,  # `Retrying` does it: bounded, with jitter, and it can be cancelled
+            max_retries=0,  # `ModelCalls` does it: bounded, with jitter, and it can be cancelled
             timeout=timeout,
             http_client=DefaultAsyncHttpxClient(**way, timeout=timeout, event_hooks=hooks),
         )

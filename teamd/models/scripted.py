@@ -15,10 +15,10 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from teamd.model_server.usage import Usage
-from teamd.models import Ask, Reply, UnusableError
+from teamd.models import Ask, Provider, Reply, UnusableError
 
 Turn = dict[str, Any]
 
@@ -26,9 +26,10 @@ _IDENTITY = re.compile(r"You are '([^']*)'")
 
 
 @dataclass(frozen=True, slots=True)
-class Scripted:
+class Scripted(Provider):
     """Answers with the next turn of the asking teammate."""
 
+    is_server: ClassVar[bool] = False
     path: Path
 
     async def reply(self, ask: Ask) -> Reply:

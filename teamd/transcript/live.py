@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
+
+from teamd.errors import StoreError
+from teamd.files.safe_open import safe_open
 
 BEGINS: Final = "\x0e"
 ENDS: Final = "\x0f"
@@ -22,6 +29,63 @@ class LiveText:
         mark = "" if thinks == self._thinks else BEGINS if thinks else ENDS
         self._thinks = thinks
         return mark + _MARKS.sub("", piece)
+
+
+@dataclass(slots=True)
+class LiveFile:
+    """Shows a reply while it comes; the file is never taken for the reply.
+
+    The file's first line names the attempt: a reply that broke off starts over. The file is made
+    with the first word, or with the request if half a reply may have been read before. It is
+    removed when the reply is whole, or has failed. If it cannot be written, nothing is shown.
+    """
+
+    path: Path
+    _half: bool = True  # may have been read; an earlier process may have been killed in mid-reply
+    _exists: bool = True  # as far as is known
+    _named: bool = False
+    _text: LiveText = field(default_factory=LiveText)
+
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        """Have the file for the length of a block, in which a reply comes."""
+        self.remove()
+        if self._half:
+            self._append("")
+        self._half = True
+        try:
+            yield
+            self._half = False
+        finally:
+            self.remove()
+
+    def hear(self, text: str) -> None:
+        """Add a piece of text."""
+        self._append(self._text.add(text, thinks=False))
+
+    def think(self, text: str) -> None:
+        """Add a piece of thinking."""
+        self._append(self._text.add(text, thinks=True))
+
+    def remove(self) -> None:
+        self._named, self._text = False, LiveText()
+        if self._exists:
+            with suppress(OSError):
+                self.path.unlink(missing_ok=True)
+                self._exists = False
+
+    def _append(self, text: str) -> None:
+        begins, self._exists = not self._named, True
+        if begins:
+            text = f"{os.urandom(8).hex()}\n{text}"
+        with suppress(OSError, StoreError):
+            flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if begins else os.O_APPEND)
+            fd = safe_open(self.path, flags)
+            try:
+                os.write(fd, text.encode(errors="replace"))
+                self._named = True
+            finally:
+                os.close(fd)
 
 
 def compose(content: Iterable[Any]) -> str:

@@ -21,7 +21,7 @@ import pytest
 
 from teamd.agent.environment import Environment
 from teamd.agent.loop import Loop
-from teamd.agent.model_stack import ModelStack
+from teamd.agent.model_calls import TeammateModel
 from teamd.budget.ledger import Ledger
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
@@ -83,11 +83,11 @@ class Recorded:
 
 
 class RealModelLife(Life):
-    """A teammate's life with all wrappers around the real client, which asks a server."""
+    """A teammate's life that makes model calls with the real client, which asks a server."""
 
     def _make_loop(self, env: Environment) -> Loop:
-        self._stack = ModelStack(env)
-        self.recorded = Recorded(self._stack.make(env.conversation))
+        self._whole = TeammateModel(env)
+        self.recorded = Recorded(self._whole.calls_of(env.conversation))
         self.model = self.recorded  # type: ignore[assignment]  # not a scripted model
         return super()._make_loop(env)
 
@@ -118,7 +118,7 @@ class RealModelLife(Life):
                 await asyncio.wait([serving])
                 slots.close("alice")
                 slots._selector.close()
-                await self._stack._claude.close()
+                await self._whole.provider.close()  # type: ignore[attr-defined]
                 journal.close()
 
 

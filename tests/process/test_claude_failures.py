@@ -6,6 +6,7 @@ import asyncio
 import os
 import shlex
 import sys
+import tempfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from pkgutil import resolve_name
@@ -15,9 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from teamd.budget.ledger import Ledger
 from teamd.models import Ask, Model, ModelError, Reply, TransientError, UnusableError
 from teamd.models.claude import Claude
-from teamd.models.retry import Retrying, RetryPolicy
+from teamd.models.retry import RetryPolicy
 from tests.strict.faults import (
     MISSHAPEN,
     Cut,
@@ -33,6 +35,7 @@ from tests.strict.faults import (
 )
 from tests.strict.replies import say, tool_calls, use
 from tests.strict.server import StrictServer, by_name
+from tests.unit.life import calls_to
 from tests.waiting import until
 
 ASK = Ask(
@@ -75,7 +78,7 @@ def claude(url: str, **more: Any) -> Claude:
 
 
 async def reply_of(
-    claude: Claude, ask: Ask = ASK, wrap: Callable[[Model], Model] = lambda model: model
+    claude: Claude, ask: Ask = ASK, wrap: Callable[[Claude], Model] = lambda model: model
 ) -> Reply:
     try:
         return await wrap(claude).reply(ask)
@@ -283,12 +286,15 @@ def test_any_order_of_faults_ends_in_one_complete_reply(faults: list[Fault]) -> 
     pause.
     """
     policy = RetryPolicy(attempts=20, first_seconds=0.001, longest_seconds=0.002)
-    with StrictServer(by_name({"alice": [HERE, say("One too many.")]})) as server:
+    served = by_name({"alice": [HERE, say("One too many.")]})
+    with StrictServer(served) as server, tempfile.TemporaryDirectory() as folder:
         server.faults.push(*(one for fault in faults for one in (fault, Status(529))))
         reasons: list[str] = []
 
-        def retrying(model: Model) -> Model:
-            return Retrying(model, policy, tell=lambda error, *_: reasons.append(str(error)))
+        def retrying(model: Claude) -> Model:
+            ledger = Ledger(Path(folder) / "ledger")
+            tell = lambda error, *_: reasons.append(str(error))  # noqa: E731 -- one line
+            return calls_to(model, ledger, policy=policy, tell=tell)
 
         reply = run(reply_of(claude(server.url), wrap=retrying))
         assert server.refused == []

@@ -12,18 +12,16 @@ import pytest
 
 from teamd.agent.conversation.context import REFUSED
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.model_stack import Metered
 from teamd.budget.ledger import Ledger
 from teamd.model_server.facts import ModelFacts
-from teamd.models import Ask, Model, Reply
-from teamd.models.retry import Retrying, RetryPolicy
-from teamd.process_id import Identity
+from teamd.models import Ask, Reply
+from teamd.models.retry import RetryPolicy
 from teamd.transcript.records import NewsAdded
 from tests.strict.faults import Refusal
 from tests.strict.odd import ODD_REPLIES, WHOLE, OddReply, block, call, end, sse, start
 from tests.strict.replies import say
 from tests.strict.server import StrictServer, by_name
-from tests.unit.life import Life
+from tests.unit.life import Life, calls_to
 
 POLICY = RetryPolicy(attempts=4, first_seconds=0.001, longest_seconds=0.002, rest_seconds=600)
 NEXT = say("Done.")
@@ -48,9 +46,11 @@ class Served:
             cache=True,
             key="test-key",
         )
-        metered = Metered(self.claude, ledger, name="alice", process=Identity.own())
-        self._model: Model = Retrying(
-            metered, POLICY, tell=lambda error, *_: self.retries.append(str(error))
+        self._model = calls_to(
+            self.claude,
+            ledger,
+            policy=POLICY,
+            tell=lambda error, *_: self.retries.append(str(error)),
         )
 
     async def reply(self, ask: Ask) -> Reply:

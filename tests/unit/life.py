@@ -28,6 +28,7 @@ from teamd.agent.conversation.summary import OpenWork
 from teamd.agent.delivery import Delivery
 from teamd.agent.environment import Environment
 from teamd.agent.loop import Loop
+from teamd.agent.model_calls import ModelCalls
 from teamd.agent.throttle import CallSlots
 from teamd.agent.turn import Cancellation
 from teamd.agent.wakeup import CallBudget, HeartbeatSender, Wakeup
@@ -41,7 +42,8 @@ from teamd.masking import Mask
 from teamd.messages import INTERRUPT_TYPE, STATE_TYPE, TEAMD, Message
 from teamd.model_server.facts import ModelFacts
 from teamd.model_server.usage import Usage
-from teamd.models import Ask, Reply
+from teamd.models import Ask, Provider, Reply
+from teamd.models.retry import RetryPolicy
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
 from teamd.settings.schema import Mail, ModelSettings
@@ -163,7 +165,7 @@ def copy(ask: Ask) -> Ask:
     return replace(ask, tools=tools, messages=messages)
 
 
-class Player:
+class Player(Provider):
     """A model that plays its turns in order, then has nothing to say.
 
     Attributes:
@@ -191,6 +193,28 @@ class Player:
         message = self.asked[number].messages[-1]
         assert message["role"] == "user"
         return list(message["content"])
+
+
+class FreeSlots(CallSlots):
+    """Slots of a team without a limit."""
+
+    def __init__(self) -> None:
+        super().__init__(-1)
+
+    async def take(self, prefix: str = "") -> int:  # noqa: ARG002 -- of the class above
+        return 0
+
+    def _send(self, word: bytes) -> None:
+        """Tell nobody."""
+
+
+def calls_to(provider: Provider, ledger: Ledger, **parts: Any) -> ModelCalls:
+    """Return alice's model calls to a provider; they are tried once, and wait for no slot."""
+    given = {
+        "slots": FreeSlots(), "name": "alice", "policy": RetryPolicy(attempts=1),
+        "tell": lambda *_: None,
+    }  # fmt: skip
+    return ModelCalls(provider=provider, ledger=ledger, **{**given, **parts})
 
 
 def enrol(paths: TeamPaths, **members: Status) -> None:

@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.agent.model_stack import LiveOutput
-from teamd.models import Ask, Reply, TransientError
-from teamd.transcript.live import BEGINS, ENDS, LiveText, compose, split
+from teamd.agent.model_calls import ModelCalls
+from teamd.budget.ledger import Ledger
+from teamd.models import Ask, Provider, Reply, TransientError, UnusableError
+from teamd.transcript.live import BEGINS, ENDS, LiveFile, LiveText, compose, split
 from tests.strict.replies import say
-from tests.unit.life import MODEL, replied
+from tests.unit.life import MODEL, calls_to, replied
 
 _ASK = {"model": MODEL, "system": "", "tools": [], "messages": [], "max_tokens": 10}
 
 
-class Speaker:
+class Speaker(Provider):
     """Streams its words, and records the content of the file meanwhile."""
 
     def __init__(self, path: Path, words: str = "Some words.", thinks: str = "") -> None:
@@ -41,9 +42,13 @@ class Speaker:
         return replied(say("Some words."))
 
 
+def calls(speaker: Speaker, path: Path) -> ModelCalls:
+    return calls_to(speaker, Ledger(path.with_name("ledger")), live=LiveFile(path))
+
+
 def heard(path: Path, *, aside: bool) -> str | None:
     speaker = Speaker(path)
-    asyncio.run(LiveOutput(speaker, path).reply(Ask(**_ASK, aside=aside)))  # type: ignore[arg-type]
+    asyncio.run(calls(speaker, path).reply(Ask(**_ASK, aside=aside)))  # type: ignore[arg-type]
     return speaker.read[0]
 
 
@@ -58,7 +63,7 @@ def test_the_file_holds_the_text_until_the_reply_is_complete(tmp_path: Path) -> 
 def test_thinking_is_distinguished_from_text(tmp_path: Path) -> None:
     path = tmp_path / "lead.partial"
     speaker = Speaker(path, thinks=f"Hm{BEGINS}m.")
-    live = LiveOutput(speaker, path)
+    live = calls(speaker, path)
     for _ in range(2):
         asyncio.run(live.reply(Ask(**_ASK)))  # type: ignore[arg-type]
     for read in speaker.read:
@@ -95,11 +100,11 @@ def test_a_reply_without_text_needs_no_file_unless_an_earlier_half_may_have_been
     path = tmp_path / "lead.partial"
     path.write_text("1\nhalf a reply of a killed process")
     speaker = Speaker(path, words="")
-    live = LiveOutput(speaker, path)
+    live = calls(speaker, path)
     for _ in range(2):
         asyncio.run(live.reply(Ask(**_ASK)))  # type: ignore[arg-type]
     speaker.words, speaker.fails = "Half a re", True
-    with pytest.raises(TransientError):
+    with pytest.raises(UnusableError):
         asyncio.run(live.reply(Ask(**_ASK)))  # type: ignore[arg-type]
     speaker.words, speaker.fails = "", False
     for _ in range(2):
@@ -115,7 +120,7 @@ def test_each_attempt_has_its_own_name(tmp_path: Path, monkeypatch: pytest.Monke
     """Even if the file of the previous attempt could not be removed."""
     path = tmp_path / "lead.partial"
     speaker = Speaker(path)
-    live = LiveOutput(speaker, path)
+    live = calls(speaker, path)
     with monkeypatch.context() as context:
         context.setattr("pathlib.Path.unlink", _fail)
         for _ in range(2):

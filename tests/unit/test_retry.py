@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from teamd.agent.model_calls import ModelCalls, Rests
+from teamd.budget.ledger import Ledger
 from teamd.models import Ask, KeyRefusedError, LaterError, TransientError, UnusableError
-from teamd.models.retry import Rests, Retrying, RetryPolicy
+from teamd.models.retry import RetryPolicy
 from tests.strict.replies import say
-from tests.unit.life import NEVER_SECONDS, Play, Player
+from tests.unit.life import NEVER_SECONDS, Play, Player, calls_to
 from tests.waiting import until
 
 QUICK = RetryPolicy(attempts=4, first_seconds=0.001, longest_seconds=0.002, rest_seconds=90)
@@ -37,9 +42,20 @@ class Told(list[tuple[str, float, int]]):
         self.append((str(error), seconds, attempt))
 
 
-def retrying(*plays: Play, patience: RetryPolicy = QUICK) -> tuple[Retrying, Player, Told]:
-    model, told = Player(*plays), Told()
-    return Retrying(model, patience, tell=told.tell), model, told
+Retrying = Callable[..., tuple[ModelCalls, Player, Told]]
+
+
+@pytest.fixture
+def retrying(tmp_path: Path) -> Retrying:
+    """Makes model calls that get these answers."""
+
+    def make(
+        *plays: Play, patience: RetryPolicy = QUICK, **parts: Any
+    ) -> tuple[ModelCalls, Player, Told]:
+        model, told, ledger = Player(*plays), Told(), Ledger(tmp_path / "ledger")
+        return calls_to(model, ledger, policy=patience, tell=told.tell, **parts), model, told
+
+    return make
 
 
 @given(
@@ -53,7 +69,7 @@ def test_a_pause_keeps_its_bounds(
 ) -> None:
     """The server's request is honoured up to the cap, and the jitter is added."""
     patience = RetryPolicy(first_seconds=first, longest_seconds=longest)
-    pause = patience.pause(attempt, busy(asked))
+    pause = patience.seconds(attempt, asked)
     honoured = min(asked or 0.0, longest)
     assert honoured <= pause <= honoured + min(first * 2**attempt, longest)
 
@@ -61,22 +77,22 @@ def test_a_pause_keeps_its_bounds(
 def test_pauses_grow_and_are_spread() -> None:
     """Teammates that failed together must not return together."""
     patience = RetryPolicy(first_seconds=1, longest_seconds=1000)
-    pauses = [[patience.pause(attempt, busy()) for _ in range(200)] for attempt in range(5)]
+    pauses = [[patience.seconds(attempt, None) for _ in range(200)] for attempt in range(5)]
     assert all(len(set(row)) == 200 for row in pauses)
     for attempt, row in enumerate(pauses):
         # Not one of 200 samples in the upper half of the range: once in 10^60 runs.
         assert max(row) > 2**attempt / 2
 
 
-def test_it_retries_until_there_is_a_reply() -> None:
+def test_it_retries_until_there_is_a_reply(retrying: Retrying) -> None:
     model, player, told = retrying(busy(), busy(), say("Here."))
     reply = asyncio.run(model.reply(ASK))
     assert reply.text == "Here."
-    assert [ask == ASK for ask in player.asked] == [True] * 3
+    assert [ask.messages == ASK.messages for ask in player.asked] == [True] * 3
     assert [(why, number) for why, _, number in told] == [("the server is busy", k) for k in (2, 3)]
 
 
-def test_it_gives_up_with_a_sentence_and_a_time() -> None:
+def test_it_gives_up_with_a_sentence_and_a_time(retrying: Retrying) -> None:
     model, player, told = retrying(*[busy()] * 9)
     with pytest.raises(UnusableError) as caught:
         asyncio.run(model.reply(ASK))
@@ -88,7 +104,7 @@ def test_it_gives_up_with_a_sentence_and_a_time() -> None:
     assert len(told) == 3
 
 
-def test_an_error_that_a_person_has_to_correct_is_not_tried_again() -> None:
+def test_an_error_that_a_person_has_to_correct_is_not_tried_again(retrying: Retrying) -> None:
     model, player, told = retrying(UnusableError("no key"))
     with pytest.raises(UnusableError, match=r"^no key$"):
         asyncio.run(model.reply(ASK))
@@ -97,7 +113,7 @@ def test_an_error_that_a_person_has_to_correct_is_not_tried_again() -> None:
 
 
 @pytest.mark.parametrize("asked", [None, NEVER_SECONDS])
-def test_waiting_ends_at_once_when_cancelled(asked: float | None) -> None:
+def test_waiting_ends_at_once_when_cancelled(asked: float | None, retrying: Retrying) -> None:
     """A stop must not wait for a server that asked for an hour."""
     patience = RetryPolicy(first_seconds=NEVER_SECONDS, longest_seconds=NEVER_SECONDS)
     model, player, told = retrying(busy(asked), say("Too late."), patience=patience)
@@ -113,13 +129,13 @@ def test_waiting_ends_at_once_when_cancelled(asked: float | None) -> None:
     assert len(player.asked) == 1
 
 
-def rest_of(model: Retrying) -> UnusableError:
+def rest_of(model: ModelCalls) -> UnusableError:
     with pytest.raises(UnusableError) as caught:
         asyncio.run(model.reply(ASK))
     return caught.value
 
 
-def test_pauses_of_an_account_grow_to_an_hour_and_are_reset_by_a_reply() -> None:
+def test_pauses_of_an_account_grow_to_an_hour_and_are_reset_by_a_reply(retrying: Retrying) -> None:
     broke = LaterError("no credit", about="account")
     model, player, _ = retrying(*[broke] * 8, say("Here."), broke)
     rests = [rest_of(model) for _ in range(8)]
@@ -131,7 +147,9 @@ def test_pauses_of_an_account_grow_to_an_hour_and_are_reset_by_a_reply() -> None
     assert len(player.asked) == 10
 
 
-def test_a_long_wait_requested_by_the_server_is_a_pause_that_mail_does_not_end() -> None:
+def test_a_long_wait_requested_by_the_server_is_a_pause_that_mail_does_not_end(
+    retrying: Retrying,
+) -> None:
     """However often the server requests it."""
     model, player, told = retrying(*[LaterError("busy", 61.0)] * 3)
     rests = [rest_of(model) for _ in range(3)]
@@ -141,14 +159,16 @@ def test_a_long_wait_requested_by_the_server_is_a_pause_that_mail_does_not_end()
     assert (len(player.asked), told) == (3, [])
 
 
-def test_all_conversations_of_a_teammate_share_the_pauses() -> None:
+def test_all_conversations_of_a_teammate_share_the_pauses(retrying: Retrying) -> None:
     """A subagent has a new conversation for each try of its turn."""
     rests, broke = Rests(), LaterError("no credit")
-    made = (Retrying(Player(broke), QUICK, tell=Told().tell, rests=rests) for _ in range(3))
+    made = (retrying(broke, rests=rests)[0] for _ in range(3))
     assert [rest_of(model).again_in_seconds for model in made] == [90, 180, 360]
 
 
-def test_a_server_that_keeps_requesting_short_waits_is_asked_ever_less_often() -> None:
+def test_a_server_that_keeps_requesting_short_waits_is_asked_ever_less_often(
+    retrying: Retrying,
+) -> None:
     """Its clock may be wrong."""
     times = (86400.0, 86400.0, 5.0, 0.0)
     model, _, _ = retrying(*(LaterError("limit", seconds) for seconds in times))
@@ -158,7 +178,7 @@ def test_a_server_that_keeps_requesting_short_waits_is_asked_ever_less_often() -
 
 
 @pytest.mark.parametrize("other", [True, False])
-def test_after_a_refused_key_a_fresh_one_is_tried_once(*, other: bool) -> None:
+def test_after_a_refused_key_a_fresh_one_is_tried_once(retrying: Retrying, *, other: bool) -> None:
     asked: list[str] = []
 
     async def renew() -> bool:
@@ -167,7 +187,7 @@ def test_after_a_refused_key_a_fresh_one_is_tried_once(*, other: bool) -> None:
 
     refused = KeyRefusedError("wrong key", about="key")
     model, player, _ = retrying(refused, refused, say("Too late."))
-    model.renew_key = renew
+    player.renew_key = renew  # type: ignore[method-assign]
     assert rest_of(model).about == "key"
     assert asked == ["key"]
     assert len(player.asked) == 1 + other

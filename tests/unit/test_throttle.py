@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -15,14 +16,15 @@ from typing import Any
 
 import pytest
 
-from teamd.agent.throttle import CallSlots, Throttle
+from teamd.agent.throttle import CallSlots
+from teamd.budget.ledger import Ledger
 from teamd.journal import Journal
-from teamd.models import Ask, RefusedError, Reply, TransientError
-from teamd.models.retry import Retrying, RetryPolicy
+from teamd.models import Ask, Provider, RefusedError, Reply, TransientError, UnusableError
+from teamd.models.retry import RetryPolicy
 from teamd.supervisor.slots import LONGEST_WAIT_SECONDS, ConcurrencyLimit, Slots, Warmth
 from teamd.team.call_slots import ASK, CHANNEL, SlotRelease
 from tests.strict.replies import say
-from tests.unit.life import Player, replied
+from tests.unit.life import Player, calls_to, replied
 from tests.waiting import until
 
 MESSAGE = {"role": "user", "content": [{"type": "text", "text": "hello"}]}
@@ -47,7 +49,7 @@ class Slow:
         return _Part(self, name)
 
 
-class _Part:
+class _Part(Provider):
     def __init__(self, whole: Slow, name: str) -> None:
         self._whole = whole
         self._name = name
@@ -116,8 +118,13 @@ async def team(path: Path, most: int, policy: RetryPolicy = POLICY) -> AsyncIter
         journal.close()
 
 
-def begin(model: Any, slots: CallSlots) -> asyncio.Task[Reply]:
-    return asyncio.create_task(Throttle(model, slots).reply(ASKED))
+def begin(model: Provider, slots: CallSlots, **parts: Any) -> asyncio.Task[Reply]:
+    async def call() -> Reply:
+        with tempfile.TemporaryDirectory() as folder:
+            calls = calls_to(model, Ledger(Path(folder) / "ledger"), slots=slots, **parts)
+            return await calls.reply(ASKED)
+
+    return asyncio.create_task(call())
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -148,7 +155,7 @@ def test_requests_with_the_same_prefix_wait_for_the_first_one(tmp_path: Path) ->
             model, calls = Slow(), []
             said: list[Callable[[], None]] = []
 
-            class Server:
+            class Server(Provider):
                 def __init__(self, name: str) -> None:
                     self._part = model.of(name)
 
@@ -156,9 +163,10 @@ def test_requests_with_the_same_prefix_wait_for_the_first_one(tmp_path: Path) ->
                     said.append(ask.begun)
                     return await self._part.reply(ask)
 
-            for name in ("ann", "bob", "cid"):
-                throttle = Throttle(Server(name), there.enter(name), caches=True)
-                calls.append(asyncio.create_task(throttle.reply(ASKED)))
+            calls += [
+                begin(Server(name), there.enter(name), caches=True)
+                for name in ("ann", "bob", "cid")
+            ]
             await until(lambda: model.order == ["ann"])
             calls.append(begin(model.of("dan"), there.enter("dan")))  # its server has no cache
             await until(lambda: model.order == ["ann", "dan"])
@@ -310,7 +318,7 @@ def test_a_failed_or_cancelled_call_releases_its_slot(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with team(tmp_path, 1) as there:
             slots = there.enter("ann")
-            with pytest.raises(TransientError):
+            with pytest.raises(UnusableError):
                 await begin(Player(TransientError("broken")), slots)
             model = Slow()
             call = begin(model.of("ann"), slots)
@@ -337,9 +345,8 @@ def test_a_refusal_pauses_all_calls_and_the_refused_one_goes_first(tmp_path: Pat
             ann, bob = there.enter("ann"), there.enter("bob")
             now = asyncio.get_running_loop().time
             begun = now()
-            refused = Throttle(_Refusing(model.of("ann"), RefusedError("429", 0.3)), ann)
-            retrying = Retrying(refused, POLICY, lambda *_: None)
-            calls = [asyncio.create_task(retrying.reply(ASKED))]
+            refused = _Refusing(model.of("ann"), RefusedError("429", 0.3))
+            calls = [begin(refused, ann, policy=POLICY)]
             await until(lambda: there.slots.pause_seconds)
             calls.append(begin(model.of("bob"), bob))
             await asyncio.gather(*calls)
@@ -349,10 +356,10 @@ def test_a_refusal_pauses_all_calls_and_the_refused_one_goes_first(tmp_path: Pat
     run(scenario)
 
 
-class _Refusing:
+class _Refusing(Provider):
     """A model that is refused once, and then answers."""
 
-    def __init__(self, model: Any, error: RefusedError) -> None:
+    def __init__(self, model: Provider, error: RefusedError) -> None:
         self._model = model
         self._errors = [error]
 
@@ -360,8 +367,7 @@ class _Refusing:
         """Refuse once."""
         if self._errors:
             raise self._errors.pop()
-        reply: Reply = await self._model.reply(ask)
-        return reply
+        return await self._model.reply(ask)
 
 
 @pytest.mark.parametrize("word", [b"", b"\xff" * 60, b"0 served ", b"begun ask", b"1 refused nan"])

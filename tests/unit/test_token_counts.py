@@ -16,18 +16,17 @@ from hypothesis import strategies as st
 
 from teamd.agent.conversation.context import frame_of
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.model_stack import UNSEEN_TOKENS, Metered
+from teamd.agent.model_calls import UNSEEN_TOKENS
 from teamd.budget.ledger import Ledger
 from teamd.messages import new_id
 from teamd.model_server.usage import Usage
-from teamd.models import Ask, Reply, TransientError
+from teamd.models import Ask, Provider, Reply, TransientError, UnusableError
 from teamd.models.encoding import size_of
-from teamd.process_id import Identity
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
 from tests.strict.replies import Answer, say
-from tests.unit.life import MODEL, SYSTEM, replied
+from tests.unit.life import MODEL, SYSTEM, calls_to, replied
 
 TOOLS = [{"name": "do", "description": "Do it. " * 40, "input_schema": {"type": "object"}}]
 BYTES_PER_TOKEN = 4
@@ -61,7 +60,7 @@ def tokens_said(content: list[dict[str, Any]]) -> int:
     return size_of(message) // BYTES_PER_TOKEN + 1 + thoughts
 
 
-class Desk:
+class Desk(Provider):
     """A process with a conversation on disk and a metered model.
 
     Attributes:
@@ -73,13 +72,7 @@ class Desk:
         self.server = Counting()
         self.kept = 0
         self._ledger = Ledger(folder / f"{new_id()}.jsonl")
-        self._metered = Metered(
-            self,
-            self._ledger,
-            name="alice",
-            process=Identity.own(),
-            free=True,
-        )
+        self._metered = calls_to(self, self._ledger)
         self._place = place
 
     def asks(self, *, demand: str = "", **other: Any) -> Ask:
@@ -103,7 +96,7 @@ class Desk:
     def would_keep(self, ask: Ask) -> int:
         """Return the reserved tokens of a request that is not answered."""
         self.server.answer = None
-        with pytest.raises(TransientError):
+        with pytest.raises(UnusableError):
             asyncio.run(self._metered.reply(ask))
         return self.kept
 

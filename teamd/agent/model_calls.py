@@ -1,0 +1,381 @@
+"""A model call, on its whole way from the conversation to the server.
+
+`ModelCalls.reply` tries again on failure. In each attempt a person may read along; the call waits
+for one of the team's slots, reserves tokens and money in the ledger, and brings the conversation to
+the disk. Then the provider sends the request: `Claude`, or a script in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final
+
+from teamd import clocks
+from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.environment import Environment
+from teamd.agent.throttle import CallSlots
+from teamd.budget.account import NOTHING, Account, Reservation
+from teamd.budget.accounts import Terms
+from teamd.budget.ledger import Ledger
+from teamd.journal import LoggedEvent
+from teamd.messages import new_id
+from teamd.model_server.connection import server_address
+from teamd.model_server.facts import UNKNOWN, ModelFacts
+from teamd.model_server.pages import keep, read_kept
+from teamd.model_server.usage import Usage
+from teamd.models import (
+    Ask,
+    KeyRefusedError,
+    LaterError,
+    LimitError,
+    ModelError,
+    OddReplyError,
+    Provider,
+    RefusedError,
+    Reply,
+    TransientError,
+    UnusableError,
+)
+from teamd.models.encoding import prefix_of, size_of
+from teamd.models.prices import FREE, Price, Prices
+from teamd.models.retry import RetryPolicy
+from teamd.models.scripted import Scripted
+from teamd.process_id import Identity
+from teamd.transcript.live import LiveFile
+
+# Tokens that a server may put before a first prompt, such as how tools are called.
+UNSEEN_TOKENS: Final = 1024
+_MEND: Final = "`teamctl doctor` checks the machine; then send mail to try again"
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 1.0
+_ASK_AGAIN_SECONDS: Final = 60.0
+
+
+@dataclass(slots=True)
+class Rests:
+    """The rests after refusals of the account; all conversations of a teammate share them.
+
+    Attributes:
+        count: how many there were since the last reply.
+    """
+
+    count: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelCalls:
+    """The model calls of one conversation.
+
+    Attributes:
+        slots: of the team; a call waits for one.
+        ledger: records the calls of the whole team.
+        name: the teammate's.
+        policy: how often a call is tried, and after which pauses.
+        tell: gets why an attempt failed, how many seconds the pause before the next one takes,
+            and its number, the first call being 1.
+        settled: called when no further attempt follows, even if none has failed.
+        rests: those after refusals of the account.
+        live: where a person reads along, if one does.
+        caches: whether the server caches the beginnings of requests.
+        settle: brings the conversation to the disk. It follows the write of the ledger, since the
+            disk then writes most of both at once.
+    """
+
+    provider: Provider
+    slots: CallSlots
+    ledger: Ledger
+    name: str
+    policy: RetryPolicy
+    tell: Callable[[TransientError, float, int], None]
+    settled: Callable[[], None] = lambda: None
+    rests: Rests = field(default_factory=Rests)
+    live: LiveFile | None = None
+    caches: bool = False
+    settle: Callable[[], None] = lambda: None
+    _own: Any = None
+    _prices: Prices | None = None
+
+    async def reply(self, ask: Ask) -> Reply:
+        """Answer, after as many attempts as `RetryPolicy` allows; a cancellation ends the waiting.
+
+        Raises:
+            UnusableError: the last attempt failed too, the server asks for a long wait, or a person
+                has to act.
+            LimitError: a limit is too low for the call; nothing was asked.
+        """
+        try:
+            reply = await self._try_until_answered(ask)
+        except LaterError as error:
+            raise self._rest(error, ask) from error
+        finally:
+            self.settled()
+        self.rests.count = 0
+        return reply
+
+    async def _try_until_answered(self, ask: Ask) -> Reply:
+        """Ask until there is a reply; where the key is refused, once more with a fresh one."""
+        failures, renewed, odd = 0, False, ""
+        while True:
+            try:
+                return await self._attempt(ask)
+            except KeyRefusedError:
+                if renewed or not await self.provider.renew_key():
+                    raise
+                renewed = True
+            except TransientError as error:
+                failures += 1
+                kind = error.kind if isinstance(error, OddReplyError) else ""
+                if kind and kind == odd:  # not an outage, and the server may charge for each
+                    raise self._give_up(error, "twice in a row") from error
+                odd = kind
+                if failures == self.policy.attempts:
+                    attempts = f"gave up after {self.policy.attempts} attempts"
+                    raise self._give_up(error, attempts) from error
+                pause = self.policy.seconds(failures - 1, error.retry_after_seconds)
+                self.tell(error, pause, failures + 1)
+                if not isinstance(error, RefusedError):  # for its slot, with all others
+                    await asyncio.sleep(pause)
+
+    async def _attempt(self, ask: Ask) -> Reply:
+        """Ask once, when one of the team's slots is free."""
+        with self._shown(ask) as shown:
+            async with self.slots.hold(prefix_of(ask) if self.caches else "") as begun:
+                return await self._ask_within_limits(replace(shown, begun=begun))
+
+    @contextmanager
+    def _shown(self, ask: Ask) -> Iterator[Ask]:
+        """Show the reply while it comes, except for a summary."""
+        if self.live is None:
+            yield ask
+        elif ask.aside:
+            self.live.remove()
+            yield ask
+        else:
+            with self.live.written():
+                yield replace(ask, heard=self.live.hear, thought=self.live.think)
+
+    async def _ask_within_limits(self, ask: Ask) -> Reply:
+        """Ask with a reservation in the ledger, and settle it by the usage that was reported."""
+        reservation = await self._reserve(ask)
+        account: Account | None = NOTHING
+        try:
+            self.settle()
+            account = None  # in full: a call that is cut off may have taken anything
+            reply = await self._ask_provider(ask)
+            account = self._account(ask, reply.usage)
+        except ModelError as error:
+            account = NOTHING
+            if error.begun:
+                account = self._account(ask, error.usage, broke_off=error.broke_off)
+            raise
+        finally:
+            self.ledger.settle(reservation, account)
+        return reply
+
+    async def _ask_provider(self, ask: Ask) -> Reply:
+        """Ask the provider.
+
+        Raises:
+            ModelError: as the provider raises it; also where not even its client could be built, so
+                that nothing was sent: a proxy, a certificate or a package is missing, say.
+        """
+        try:
+            return await self.provider.reply(ask)
+        except ModelError:
+            raise
+        except Exception as error:
+            why = " ".join(str(error).split()) or type(error).__name__
+            raise UnusableError(
+                f"the model cannot be asked from here: {why}; {_MEND}", command="teamctl doctor"
+            ) from error
+
+    async def _reserve(self, ask: Ask) -> Reservation:
+        wanted = Reservation(
+            id=new_id(),
+            teammate=self.name,
+            process=Identity.own(),
+            model=ask.model,
+            input_tokens=_bound_input(ask),
+            output_tokens=ask.max_tokens,
+            usd=None,
+        )
+        pause = _FIRST_PAUSE_SECONDS
+        while (refusal := self.ledger.reserve(wanted, self._priced)) is not None:
+            if not refusal.passing:
+                sentence = refusal.sentence(self.name)
+                command = refusal.command(self.name)
+                raise LimitError(sentence, refusal.key, self._lifted, refusal.until, command)
+            # Other calls are running, and mostly take less than their reservation.
+            await asyncio.sleep(random.uniform(0.5, 1.5) * pause)  # noqa: S311 -- no secret
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        return wanted
+
+    def _lifted(self) -> bool:
+        return not self.ledger.is_refused(self.name)
+
+    def _priced(self, wanted: Reservation, terms: Terms) -> Reservation:
+        """Return a reservation with the price that the terms in force give it."""
+        if self._prices is None or terms.prices != self._own:
+            self._own, self._prices = terms.prices, Prices(terms.prices)
+        price = self._find_price(wanted.model)
+        usd = None if price is None else price.most(wanted.input_tokens, wanted.output_tokens)
+        return replace(wanted, usd=usd)
+
+    def _find_price(self, model: str) -> Price | None:
+        """Return the price by the terms of the last reservation; `None` if it is not known."""
+        free = not self.provider.is_server
+        return FREE if free or self._prices is None else self._prices.find(model)
+
+    def _account(self, ask: Ask, usage: Usage | None, *, broke_off: bool = False) -> Account | None:
+        """Return the cost of a call; `None`, for all that was reserved, if it was not reported.
+
+        If the reply broke off, the longest output is assumed. The server may go on behind a broken
+        connection, and sends thinking in a shortened form.
+        """
+        if usage is not None and broke_off:
+            usage = replace(usage, output_tokens=ask.max_tokens)
+        if usage is None or not usage.total_tokens:
+            return None
+        price = self._find_price(ask.model)
+        account = Account.of_call(usage, None if price is None else price.cost(usage))
+        return replace(account, assumed_calls=1) if broke_off else account
+
+    def _give_up(self, error: TransientError, why: str) -> UnusableError:
+        rest = self.policy.rest_seconds
+        again = f"next one in {rest:g} s or with the next mail"
+        return UnusableError(f"{error}; {why}, {again}", again_in_seconds=rest)
+
+    def _rest(self, error: LaterError, ask: Ask) -> UnusableError:
+        asked, command = error.again_in_seconds, error.command
+        rest = self.policy.rest(self.rests.count, asked)
+        self.rests.count += 1
+        again = f"next try in {rest:g} s or with the next mail"
+        if by_server := rest == asked:
+            resume = f"teamctl resume {ask.asker or 'NAME'}"
+            moment = clocks.time_of_day(time.time() + rest)
+            again = f"the server takes the next try at {moment}; `{resume}` tries now"
+            command = command or resume
+        return UnusableError(
+            f"{error}; {again}", rest, about=error.about, by_server=by_server, command=command
+        )
+
+
+def _bound_input(ask: Ask) -> int:
+    """Return the most tokens that the request can have: none is shorter than a byte."""
+    whole = size_of([ask.system, ask.tools, ask.messages]) + UNSEEN_TOKENS
+    return whole if ask.most_input_tokens is None else min(whole, ask.most_input_tokens)
+
+
+class TeammateModel:
+    """The model of a teammate: makes the calls of its conversations, and knows the server."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._settings = env.settings.model
+        self._facts: dict[str, ModelFacts | None] = {}
+        self._address = server_address(self._settings.base_url)
+        self._ask_again_at = 0.0
+        self._rests = Rests()
+
+    async def facts(self, model: str) -> ModelFacts:
+        """Return the server's facts about a model; it is asked once a day.
+
+        A server that does not answer is asked again a minute later.
+        """
+        if not self.provider.is_server:
+            return UNKNOWN
+        known = self._facts.get(model)
+        if known is None:
+            known = self._facts[model] = read_kept(self._env.paths, self._address, model)
+        if known is None and clocks.elapsed() >= self._ask_again_at:
+            page = await self.provider.ask_page(model)
+            if page is None:
+                self._ask_again_at = clocks.elapsed() + _ASK_AGAIN_SECONDS
+            else:
+                known = self._facts[model] = keep(self._env.paths, self._address, model, page)
+        return known or UNKNOWN
+
+    def calls_of(
+        self, conversation: Conversation, *, live: bool = False, beside: bool = False
+    ) -> ModelCalls:
+        """Return the model calls of a conversation.
+
+        Args:
+            conversation: is on disk before anything is asked.
+            live: whether a person reads along.
+            beside: whether the teammate itself does other things meanwhile.
+        """
+        env, settings = self._env, self._settings
+        return ModelCalls(
+            provider=self.provider,
+            slots=env.slots,
+            ledger=env.ledger,
+            name=env.name,
+            policy=RetryPolicy(
+                attempts=settings.attempts,
+                longest_seconds=settings.retry_seconds,
+                rest_seconds=settings.rest_seconds,
+            ),
+            tell=self._note_retry if beside else self._show_retry,
+            settled=(lambda: None) if beside else env.presence.end_retry,
+            rests=self._rests,
+            live=LiveFile(env.paths.partial(env.name)) if live else None,
+            caches=settings.cache and self.provider.is_server,
+            settle=conversation.settle,
+        )
+
+    async def learn_key(self) -> None:
+        """Have `key_command` tell the key: text that is read before the first call may hold it."""
+        if self._settings.key_command is not None:
+            try:
+                await self.provider.learn_key()
+            except Exception as error:  # noqa: BLE001 -- the first call fails alike, and says so
+                self._env.journal.error("key not learned", error)
+
+    @cached_property
+    def provider(self) -> Provider:
+        """The provider that the settings name."""
+        settings = self._settings
+        if settings.script is not None:
+            return Scripted(settings.script)
+        from teamd.models import claude  # noqa: PLC0415 -- loads the SDK; a script needs none
+
+        return claude.Claude(
+            base_url=settings.base_url,
+            key_command=settings.key_command,
+            headers=settings.headers,
+            timeout_seconds=settings.timeout_seconds,
+            cache=settings.cache,
+            cache_ttl=settings.cache_ttl,
+            mask=self._env.mask,
+        )
+
+    @property
+    def server(self) -> str:
+        """Identify the server: base URL, headers and script, as JSON."""
+        settings = self._settings
+        url = settings.base_url or os.environ.get("ANTHROPIC_BASE_URL")
+        return json.dumps([str(settings.script), url, dict(settings.headers)])
+
+    def _show_retry(self, error: TransientError, seconds: float, attempt: int) -> None:
+        # If the server refuses several calls, the granter of slots knows when the next one begins.
+        left = None if isinstance(error, RefusedError) else seconds
+        self._env.presence.begin_retry(str(error), left, attempt, self._settings.attempts)
+        self._note_retry(error, seconds, attempt)
+
+    def _note_retry(self, error: TransientError, seconds: float, attempt: int) -> None:
+        self._env.journal.warn(
+            LoggedEvent.RETRY,
+            reason=str(error),
+            seconds=round(seconds, 1),
+            attempt=attempt,
+            attempts=self._settings.attempts,
+        )
