@@ -230,6 +230,21 @@ def test_a_new_process_counts_only_content_after_the_last_reply_by_bytes(
     assert Desk(tmp_path).would_keep(ask) == told + said + size_of(ask.messages[2:])
 
 
+def test_the_text_in_place_of_a_cleared_result_counts_by_its_bytes(tmp_path: Path) -> None:
+    """Ten thousand spaces may be fewer tokens than the sentence that replaces them."""
+    story = Story(tmp_path)
+    story.answer(say("", calls=[("do", {})]))
+    story.answer(say("Yes. " * 10))
+    before = story.now.asks()
+    story.clear(kept=0)
+    after = story.now.asks()
+    (block,) = after.messages[2]["content"]
+    replacement = block["content"][0]["text"]
+    assert replacement.startswith("[cleared:")
+    assert before.most_input_tokens is not None
+    assert after.most_input_tokens == before.most_input_tokens + len(replacement)
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -74,6 +74,7 @@ class Context:
     measured: int = 0
     _measured_bytes: int = 0
     _measured_frame: str = ""
+    _replaced_bytes: int = 0  # of texts that were put in place of measured ones
     _head: list[Block] = field(default_factory=list)
     _exchanges: list[_Exchange] = field(default_factory=list)
     _results: dict[str, Block] = field(default_factory=dict)
@@ -100,6 +101,7 @@ class Context:
         self.measured = tokens
         self._measured_bytes = self.bytes
         self._measured_frame = frame if tokens else ""
+        self._replaced_bytes = 0
 
     def estimate(self, fixed: int) -> int:
         """Estimate the tokens of the next request: the last count plus all later text.
@@ -114,13 +116,14 @@ class Context:
     def most_tokens(self, messages: list[ChatMessage], frame: str, *, system: bool) -> int | None:
         """Return the most tokens that a request with these messages can have.
 
-        The last count of the server includes everything up to the last reply; later messages count
-        by their bytes, since no token is shorter. `None` where this frame was not counted.
+        The last count of the server includes everything up to the last reply. What came later, or
+        in place of something counted, counts by its bytes, since no token is shorter. `None` where
+        this frame was not counted.
         """
         if not frame or frame != self._measured_frame:
             return None
         counted = len(self._answered(frame, system=system))
-        return self.measured + size_of(messages[counted:])
+        return self.measured + self._replaced_bytes + size_of(messages[counted:])
 
     def add_text(self, text: str, *, note: bool = False) -> None:
         """Add a text of the user's, or a note of teamd's own."""
@@ -248,6 +251,7 @@ class Context:
             first = at if first is None else first
             block["content"] = [{"type": "text", "text": text}]
             self.bytes -= saved
+            self._replaced_bytes += _size(text)
         for exchange in self._exchanges[self.length if first is None else first :]:
             self.bytes -= sum(map(size_of, exchange.drop_thinking()))
 
