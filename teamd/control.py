@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,8 @@ from teamd.mail.mailbox import Mailbox
 from teamd.messages import REQUEST_TYPE, TEAMD, USER, Message, is_moment, new_id
 
 KEPT_SECONDS: Final = 3600.0  # for replies that were never collected
+_FIRST_PAUSE_SECONDS: Final = 0.005
+_LONGEST_PAUSE_SECONDS: Final = 0.1
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
 
@@ -237,6 +239,67 @@ def overdue(seconds: float) -> DeadlinePassed:
         f"teamd did not answer within {seconds:g} s; "
         "`teamctl logs teamd` shows what it does, `teamctl team` whether it was done"
     )
+
+
+class Asking:
+    """The supervisor, as one teammate asks it from its event loop."""
+
+    def __init__(self, paths: TeamPaths, sender: str) -> None:
+        self._paths = paths
+        self._sender = sender
+
+    async def ask(
+        self,
+        command: str,
+        arguments: Mapping[str, Any],
+        *,
+        key: str,
+        timeout_seconds: float = 30.0,
+        enough: Container[ExitCode] = (ExitCode.DONE,),
+    ) -> ControlReply:
+        """Ask the supervisor to run a command, and wait for the answer.
+
+        Args:
+            command: as the supervisor knows it.
+            arguments: of the command.
+            key: the tool call's. A call that is repeated after a crash gets the first answer.
+            timeout_seconds: how long to wait.
+            enough: an answer with this text is not an error.
+
+        Raises:
+            TeamError: it was refused, or there was no answer in time.
+        """
+        import asyncio  # noqa: PLC0415 -- 40 ms, which short commands of a person do not spend
+
+        request = ControlRequest.within(
+            timeout_seconds, command, arguments=arguments, id=key, sender=self._sender
+        )
+        found = collect(self._paths, request.id)
+        if found is None:
+            submit(self._paths, request)
+        pause, until = _FIRST_PAUSE_SECONDS, time.monotonic() + timeout_seconds
+        while found is None:
+            if time.monotonic() > until:
+                raise overdue(timeout_seconds)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            found = collect(self._paths, request.id)
+        if found.exit_code not in enough:
+            raise TeamError(found.text)
+        return found
+
+    def begin(
+        self, command: str, arguments: Mapping[str, Any], *, key: str, seconds: float
+    ) -> None:
+        """Start a command whose end is reported in another way.
+
+        Raises:
+            NoTeamd: teamd does not run.
+        """
+        request = ControlRequest.within(
+            seconds, command, arguments=arguments, id=key, sender=self._sender
+        )
+        submit(self._paths, request, durable=True)
 
 
 def reply(paths: TeamPaths, request_id: str, given: ControlReply) -> None:

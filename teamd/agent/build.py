@@ -26,7 +26,7 @@ from teamd.files.paths import TeamPaths
 from teamd.messages import new_id, without_surrogates
 from teamd.settings import roles
 from teamd.settings.skills import Skill
-from teamd.tools import Toolbox, ToolError
+from teamd.tools import Toolbox, ToolError, make_tools
 from teamd.tools.skills import LoadSkill
 from teamd.tools.workspace import Workspace
 from teamd.transcript.records import NewsAdded, Opened
@@ -67,7 +67,10 @@ def build_loop(env: Environment) -> Loop:
         conversation=env.conversation,
         model=tools.model.calls_of(env.conversation, live=env.leads),
         toolbox=Toolbox(
-            tools.all(), gate=env.plans.refusal, permit=env.permissions.check, mask=env.mask
+            make_tools(tools.context),
+            gate=env.plans.refusal,
+            permit=env.permissions.check,
+            mask=env.mask,
         ),
         settings=env.settings.model,
         model_name=partial(_model_name, env),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.conversation.conversation import Conversation
@@ -18,6 +17,7 @@ from teamd.agent.turn import run_subagent
 from teamd.agent.wakeup import CallBudget
 from teamd.approvals.store import Approvals
 from teamd.board.board import Board
+from teamd.control import Asking
 from teamd.files import directories
 from teamd.files.find_team import all_teams
 from teamd.sandbox.build import LazyShell, build_shell
@@ -25,16 +25,9 @@ from teamd.sandbox.protected_paths import ProtectedPath, find_protected_paths, p
 from teamd.settings import skills
 from teamd.settings.skills import Skill
 from teamd.team import teams
-from teamd.tools import Tool, Toolbox, lead
-from teamd.tools.approval import ReviewPermission, ReviewPlan, ShutdownResponse, SubmitPlan
-from teamd.tools.asking import Asking
-from teamd.tools.background import BackgroundRun, CheckBackground, Jobs, StopBackground
-from teamd.tools.board import board_tools
-from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
-from teamd.tools.lead import turn_tools
-from teamd.tools.mail import Broadcast, ReadInbox, SendMessage
-from teamd.tools.shell import Bash
-from teamd.tools.skills import LoadSkill
+from teamd.tools import Toolbox, load_tools
+from teamd.tools.background import Jobs
+from teamd.tools.context import ToolContext
 from teamd.tools.versions import SeenFiles, Versions, WrittenFiles
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
@@ -48,30 +41,54 @@ class TeammateTools:
     env: Environment
     model: TeammateModel
 
-    def all(self) -> Iterator[Tool[Any]]:
-        """Yield them in the order in which the model reads of them."""
-        env, name = self.env, self.env.name
-        yield from self._workspace_tools(self._versions())
-        yield SendMessage(
-            env.post, name, lambda text: env.conversation.talk.receivers(text, time.time())
+    @cached_property
+    def context(self) -> ToolContext:
+        """Everything that the teammate's tools are made from."""
+        env, talk = self.env, self.env.conversation
+        root, tools = env.settings.team.workspace, env.settings.tools
+        leading = {"lead", "approver"} if env.name in tools.approvers else {"lead"}
+        return ToolContext(
+            member=env.name,
+            holder=frozenset(leading if env.leads else {"teammate"}),
+            paths=env.paths,
+            shell=self._shell(),
+            timeout_seconds=tools.bash_timeout_seconds,
+            output_bytes=tools.output_bytes,
+            mask=env.mask,
+            workspace=Workspace(
+                root,
+                hidden=env.paths.off_limits(root),
+                protected=self._protected_places,
+                home=env.paths.home_of(env.name),
+            ),
+            versions=Versions(
+                self._written_files,
+                SeenFiles(env.paths.seen(env.name), lambda: talk.opened.nonce),
+                self._address,
+            ),
+            jobs=Jobs(env.paths.jobs(env.name), ring=env.wakeup.wake, mask=env.mask),
+            skills=self.find_skills,
+            post=env.post,
+            mailbox=env.mailbox,
+            receivers=lambda text: talk.talk.receivers(text, time.time()),
+            board=self.board,
+            begin_task=env.plans.begin_task,
+            approvals=env.approvals,
+            current_task=lambda: talk.task,
+            secret=lambda: talk.opened.secret,
+            superior=partial(env.post.above, env.name),
+            report_answer=env.reporter.report_answer,
+            roster=env.roster,
+            hosts=env.hosts,
+            asking=self._asking,
+            address=self._address,
+            other_approvals=self._other_approvals,
+            delegate=self.delegate,
         )
-        yield ReadInbox(env.mailbox)
-        yield from board_tools(self.board, env.plans.begin_task)
-        if not env.leads:
-            talk, above = env.conversation, partial(env.post.above, name)
-            task, secret = (lambda: talk.task), (lambda: talk.opened.secret)
-            yield SubmitPlan(env.approvals, name, task, secret, above)
-        yield ShutdownResponse(env.approvals, name, env.reporter.report_answer)
-        yield BackgroundRun(self._jobs, partial(self._bash.start, background=True))
-        yield CheckBackground(self._jobs, output_bytes=env.settings.tools.output_bytes)
-        yield StopBackground(self._jobs)
-        yield self._load_skill
-        if env.leads:
-            yield from self._lead_tools()
 
     def news(self) -> Iterator[NewsAdded]:
         """Yield the jobs that have ended, told already or not."""
-        for job in self._jobs.all():
+        for job in self.context.jobs.all():
             if not job.runs:
                 # A number alone may come again, once the files of a folder were removed.
                 about = f"job {job.id} of {job.started}"
@@ -81,7 +98,7 @@ class TeammateTools:
         """Return whether the end of the process would end unfinished work."""
         # A key that a command tells may have to be unlocked by a person: once a process is enough.
         return self.env.settings.model.key_command is not None or any(
-            job.runs for job in self._jobs.all()
+            job.runs for job in self.context.jobs.all()
         )
 
     def find_skills(self) -> list[Skill]:
@@ -112,11 +129,14 @@ class TeammateTools:
         workspace = env.settings.team.workspace
         system = subagent_prompt(of=env.name, role=role, workspace=workspace)
         conversation.open(Opened(system=system))
+        # It has read no file yet, and its reads are its own.
+        versions = Versions(self._written_files, who=lambda: f"a subagent of {self._address()}")
+        context = replace(self.context, versions=versions)
         compaction = Compaction(
             conversation=conversation,
             model=self.model.calls_of(conversation, beside=background),
             toolbox=Toolbox(
-                [*self._workspace_tools(self._subagent_versions()), self._load_skill],
+                [kind.make(context) for kind in load_tools() if kind.for_subagents],
                 permit=env.permissions.check_unasked,
                 mask=env.mask,
             ),
@@ -139,32 +159,6 @@ class TeammateTools:
         """The task board in the hands of this teammate."""
         return make_board(self.env)
 
-    def _workspace_tools(self, versions: Versions) -> list[Tool[Any]]:
-        env = self.env
-        root, most = env.settings.team.workspace, env.settings.tools.output_bytes
-        workspace = Workspace(
-            root,
-            hidden=env.paths.off_limits(root),
-            protected=self._protected_places,
-            home=env.paths.home_of(env.name),
-        )
-        return [
-            self._bash,
-            ReadFile(workspace=workspace, versions=versions, output_bytes=most),
-            WriteFile(workspace=workspace, versions=versions),
-            EditFile(workspace=workspace, versions=versions),
-        ]
-
-    def _versions(self) -> Versions:
-        """Return the versions of files that this teammate knows, in its present conversation."""
-        env = self.env
-        seen = SeenFiles(env.paths.seen(env.name), lambda: env.conversation.opened.nonce)
-        return Versions(self._written_files, seen, self._address)
-
-    def _subagent_versions(self) -> Versions:
-        """Return those of a subagent: it begins with none, and its reads are its own."""
-        return Versions(self._written_files, who=lambda: f"a subagent of {self._address()}")
-
     @property
     def _written_files(self) -> WrittenFiles:
         return WrittenFiles.of(self.env.settings.team.workspace, self.env.paths)
@@ -177,54 +171,23 @@ class TeammateTools:
         names = protected_names(root, more, allowed=allowed, may_init=False)
         return find_protected_paths(root, names)
 
-    @cached_property
-    def _bash(self) -> Bash:
-        env, settings = self.env, self.env.settings
-        role = env.role
-        tools = settings.tools_of(env.name, role)
-        shell = partial(
-            build_shell,
-            env.paths,
-            env.name,
-            settings,
-            role,
-            env.probe,
-            goes_on=env.goes_on,
-            joins=True,
-            origin=env.origin,
-        )
-        lazy = LazyShell(shell)
-        env.at_end.callback(lazy.close)
-        return Bash(
-            shell=lazy,
-            timeout_seconds=tools.bash_timeout_seconds,
-            output_bytes=tools.output_bytes,
-            mask=env.mask,
-        )
-
-    @cached_property
-    def _load_skill(self) -> LoadSkill:
-        return LoadSkill(self.find_skills, output_bytes=self.env.settings.tools.output_bytes)
-
-    @cached_property
-    def _jobs(self) -> Jobs:
+    def _shell(self) -> LazyShell:
         env = self.env
-        return Jobs(env.paths.jobs(env.name), ring=env.wakeup.wake, mask=env.mask)
-
-    def _lead_tools(self) -> Iterator[Tool[Any]]:
-        env = self.env
-        spawn = lead.SpawnTeammate(self._asking)
-        yield spawn
-        yield lead.ListTeammates(env.roster, env.name, env.hosts)
-        yield Broadcast(env.post, env.name)
-        yield lead.ShutdownRequest(self._asking(None), env.roster)
-        yield from turn_tools(self._asking)
-        yield ReviewPlan(env.approvals, self._other_approvals, self._address)
-        if env.name in env.settings.tools.approvers:
-            yield ReviewPermission(env.approvals, env.name)
-        yield lead.DelegateTask(delegate=self.delegate, jobs=self._jobs, spawn=spawn)
-        yield lead.CreateTeam(env.paths.home)
-        yield lead.DeleteTeam(env.paths, self._address())
+        shell = LazyShell(
+            partial(
+                build_shell,
+                env.paths,
+                env.name,
+                env.settings,
+                env.role,
+                env.probe,
+                goes_on=env.goes_on,
+                joins=True,
+                origin=env.origin,
+            )
+        )
+        env.at_end.callback(shell.close)
+        return shell
 
     def _address(self) -> str:
         return f"{self.env.name}@{self.env.roster.team_name()}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from teamd import clocks
+from teamd.control import Asking
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.hosts.requests import FarAnswer, FarRequest
@@ -86,9 +87,7 @@ class Commands:
         if not self.allows(host, what):
             here = f'its team.toml has no "{host}" in [hosts] allow {what}'
             raise TeamError(f"{self.name} does not let {host} {what} teammates: {here}")
-        from teamd.tools.asking import Asking  # noqa: PLC0415 -- loads pydantic, of 8 MB
-
-        left = await self._left(host, request)  # after the import, which takes time
+        left = await self._left(host, request)
         if left <= 0:
             raise DeadlinePassed(f"the {what} came too late to {self.name}, and was not done")
         asking = Asking(self.paths, f"{LEAD}@{self.team}@{host}")

@@ -1,7 +1,7 @@
 """The tools that teammates may have, as known to settings, permissions and user interfaces.
 
-Each tool is a class in `teamd.tools`, which takes its name from here. This module imports nothing,
-so that a command which only reads settings loads no tool.
+Each tool is a class in `teamd.tools` with the same name. This module imports nothing, so that a
+command which only reads settings loads no tool.
 """
 
 from __future__ import annotations
@@ -30,13 +30,11 @@ class KnownTool:
     aliases: tuple[str, ...] = ()
 
 
+# In the order in which a model reads of them.
 TOOLS: Final = {
     "bash": KnownTool(
         verb="runs", about="command", guards="command", basic=True, aliases=("Bash",)
     ),
-    "background_run": KnownTool(guards="command", aliases=("Bash",)),
-    "check_background": KnownTool(aliases=("Bash",)),
-    "stop_background": KnownTool(aliases=("Bash",)),
     "read_file": KnownTool(
         verb="reads", about="path", guards="path", basic=True, aliases=("Read",)
     ),
@@ -48,7 +46,6 @@ TOOLS: Final = {
     ),
     "send_message": KnownTool(basic=True),
     "read_inbox": KnownTool(),
-    "broadcast": KnownTool(),
     "task_create": KnownTool(),
     "task_get": KnownTool(),
     "task_update": KnownTool(),
@@ -56,16 +53,20 @@ TOOLS: Final = {
     "claim_task": KnownTool(verb="claims task", about="task_id"),
     "submit_plan": KnownTool(),
     "shutdown_response": KnownTool(),
+    "background_run": KnownTool(guards="command", aliases=("Bash",)),
+    "check_background": KnownTool(aliases=("Bash",)),
+    "stop_background": KnownTool(aliases=("Bash",)),
     "load_skill": KnownTool(),
-    "task": KnownTool(),
     "spawn_teammate": KnownTool(),
     "list_teammates": KnownTool(),
+    "broadcast": KnownTool(),
     "shutdown_request": KnownTool(),
-    "review_plan": KnownTool(),
-    "review_permission": KnownTool(),
     "interrupt_teammate": KnownTool(),
     "pause_teammate": KnownTool(),
     "resume_teammate": KnownTool(),
+    "review_plan": KnownTool(),
+    "review_permission": KnownTool(),
+    "task": KnownTool(),
     "create_team": KnownTool(),
     "delete_team": KnownTool(),
 }

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar, Final, Generic, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from teamd.masking import Mask
 from teamd.messages import new_id
+from teamd.settings.known_tools import TOOLS
 from teamd.tools.output import clip
+
+if TYPE_CHECKING:
+    from teamd.tools.context import ToolContext
 
 # Of one result, however long a list or a name in it is; [tools] output_bytes mostly is far less.
 _MOST_BYTES: Final = 1 << 22
@@ -63,6 +70,9 @@ _BASH: Final = "bash"
 class Tool(Generic[InputT]):
     """One thing that a teammate can do; its type parameter becomes `Input`.
 
+    A class in this package with a name in `settings.known_tools` is a tool of the program. Each
+    parameter of its constructor is a field of `ToolContext`.
+
     Attributes:
         name: matches `[a-zA-Z0-9_-]{1,128}`.
         description: the text about it for the model.
@@ -74,6 +84,9 @@ class Tool(Generic[InputT]):
         changes: whether every successful call changes a file. A command may change one or not.
         grantable: whether it reaches the workspace. A role's list of tools grants such tools; the
             others belong to every member of the team, and a role has to drop them by name.
+        holder: who has it: everybody, or only the `lead`, a `teammate` that does not lead, or an
+            `approver` of the settings.
+        for_subagents: whether subagents have it, too.
     """
 
     name: ClassVar[str]
@@ -84,6 +97,8 @@ class Tool(Generic[InputT]):
     looks: ClassVar[bool] = False
     changes: ClassVar[bool] = False
     grantable: ClassVar[bool] = False
+    holder: ClassVar[str] = ""
+    for_subagents: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         """Take the declaration of the input from the type parameter."""
@@ -97,6 +112,12 @@ class Tool(Generic[InputT]):
         # The docstring of the input says less than the tool's description.
         schema = _slim(cls.Input.model_json_schema() | {"description": ""})
         return {"name": cls.name, "description": cls.description, "input_schema": schema}
+
+    @classmethod
+    def make(cls, context: ToolContext) -> Self:
+        """Make the tool of one teammate."""
+        names = inspect.signature(cls).parameters
+        return cls(**{name: getattr(context, name) for name in names})
 
     def command_of(self, arguments: InputT, /) -> str | None:  # noqa: ARG002 -- of some
         """Return a command that the call makes the program run later: it needs bash's permission.
@@ -323,11 +344,27 @@ def _failure(error: Exception, said: str = "") -> Result:
     return Result(text=_clean(said + why), is_error=True)
 
 
+@cache
+def load_tools() -> tuple[type[Tool[Any]], ...]:
+    """Return the classes of all tools, in the order in which a model reads of them."""
+    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+        importlib.import_module(module.name)
+    ours = [kind for kind in _kinds_of(Tool) if kind.__module__.startswith(f"{__name__}.")]
+    by_name = {kind.name: kind for kind in ours if hasattr(kind, "name")}
+    return tuple(by_name[name] for name in TOOLS)
+
+
+def make_tools(context: ToolContext) -> Iterator[Tool[Any]]:
+    """Yield the tools of a teammate."""
+    for kind in load_tools():
+        if not kind.holder or kind.holder in context.holder:
+            yield kind.make(context)
+
+
 def warm_up() -> None:
-    """Make the schemas of all tools that are known by now: forked children share them."""
-    for tool in _kinds_of(Tool):
-        if hasattr(tool, "name"):
-            tool.describe()
+    """Make the schemas of all tools: forked children share them."""
+    for tool in load_tools():
+        tool.describe()
 
 
 def _kinds_of(base: type[Tool[Any]]) -> Iterator[type[Tool[Any]]]:

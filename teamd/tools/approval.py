@@ -31,19 +31,13 @@ class SubmitPlanInput(Input):
 
 @dataclass
 class SubmitPlan(RepeatableTool[SubmitPlanInput]):
-    """Asks the lead to approve a plan.
-
-    Attributes:
-        task: returns the name of the current task.
-        secret: returns that of the conversation, see `id_of`.
-        lead: the address of the approver.
-    """
+    """Asks the lead to approve a plan."""
 
     approvals: Approvals
-    asker: str
-    task: Callable[[], str]
+    member: str
+    current_task: Callable[[], str]
     secret: Callable[[], str]
-    lead: Callable[[], str] = lambda: LEAD
+    superior: Callable[[], str] = lambda: LEAD
 
     name = "submit_plan"
     description = (
@@ -51,6 +45,7 @@ class SubmitPlan(RepeatableTool[SubmitPlanInput]):
         "as mail. A later plan takes the place of an earlier one that is not answered yet."
     )
     acts = False
+    holder = "teammate"
 
     async def call(self, arguments: SubmitPlanInput, key: str) -> str:
         """Submit it under an id that follows from the call."""
@@ -60,14 +55,14 @@ class SubmitPlan(RepeatableTool[SubmitPlanInput]):
             Approval(
                 id=id_of(key, self.secret()),
                 type=Kind.PLAN,
-                asker=self.asker,
-                to=self.lead(),
+                asker=self.member,
+                to=self.superior(),
                 content=arguments.plan.replace("\0", "\ufffd"),
                 asked=time.time(),
-                task=self.task(),
+                task=self.current_task(),
             )
         )
-        self.approvals.withdraw(self.asker, Kind.PLAN, but=asked.id)
+        self.approvals.withdraw(self.member, Kind.PLAN, but=asked.id)
         return f"plan {asked.id} is with the lead; the answer comes as mail. End your turn to wait."
 
 
@@ -83,14 +78,13 @@ class VerdictInput(Input):
 class ShutdownResponse(RepeatableTool[VerdictInput]):
     """Answers a request to shut down. The loop ends the turn when it was approved.
 
-    Attributes:
-        ring: has the asker look at a rejection at once; of an approval the loop tells, when the
-            results of the same reply are written down.
+    The asker is told of a rejection at once; of an approval the loop tells, when the results of the
+    same reply are written down.
     """
 
     approvals: Approvals
-    teammate: str
-    ring: Callable[[str], None]
+    member: str
+    report_answer: Callable[[str], None]
 
     name = "shutdown_response"
     description = (
@@ -102,10 +96,10 @@ class ShutdownResponse(RepeatableTool[VerdictInput]):
     async def call(self, arguments: VerdictInput, _key: str) -> str:
         """Write the answer down, once."""
         reason = arguments.reason or ""
-        _answer(self.approvals, Kind.SHUTDOWN, arguments, by=self.teammate, reason=reason)
+        _answer(self.approvals, Kind.SHUTDOWN, arguments, by=self.member, reason=reason)
         if arguments.approve:
             return "approved; you are shut down now"
-        self.ring(arguments.request_id)
+        self.report_answer(arguments.request_id)
         return "rejected; go on working"
 
 
@@ -119,16 +113,10 @@ class ReviewPlanInput(Input):
 
 @dataclass
 class ReviewPlan(RepeatableTool[ReviewPlanInput]):
-    """Approves or rejects a teammate's plan; the lead's alone.
-
-    Attributes:
-        approvals: of its own team.
-        elsewhere: those of the other teams, whose members may have been put there by it.
-        address: its own, as members of other teams know it.
-    """
+    """Approves or rejects a teammate's plan, also in other teams."""
 
     approvals: Approvals
-    elsewhere: Callable[[], Iterable[Approvals]]
+    other_approvals: Callable[[], Iterable[Approvals]]
     address: Callable[[], str]
 
     name = "review_plan"
@@ -137,6 +125,7 @@ class ReviewPlan(RepeatableTool[ReviewPlanInput]):
         "The teammate is told by mail, and works only once its plan is approved."
     )
     acts = False
+    holder = "lead"
 
     async def call(self, arguments: ReviewPlanInput, _key: str) -> str:
         """Write the answer down, once."""
@@ -149,7 +138,7 @@ class ReviewPlan(RepeatableTool[ReviewPlanInput]):
         """The store that holds a request, and by which name it is answered there."""
         if self.approvals.find(request) is None:
             address = self.address()
-            for approvals in self.elsewhere():
+            for approvals in self.other_approvals():
                 with suppress(StoreError):  # nothing of that team can be read; look at the others
                     found = approvals.find(request)
                     if found is not None and found.to.lower() == address.lower():
@@ -167,14 +156,10 @@ class ReviewPermissionInput(Input):
 
 @dataclass
 class ReviewPermission(RepeatableTool[ReviewPermissionInput]):
-    """Answers a teammate's request for permission; only an approver of the settings has it.
-
-    Attributes:
-        approver: its own name.
-    """
+    """Answers a teammate's request for permission."""
 
     approvals: Approvals
-    approver: str
+    member: str
 
     name = "review_permission"
     description = (
@@ -182,12 +167,13 @@ class ReviewPermission(RepeatableTool[ReviewPermissionInput]):
         "permission_request. Allow only what the person would; leave to the person what you doubt."
     )
     acts = False
+    holder = "approver"
 
     async def call(self, arguments: ReviewPermissionInput, _key: str) -> str:
         """Write the answer down, once."""
         reason = arguments.reason or ""
         answered = _answer(
-            self.approvals, Kind.PERMISSION, arguments, by=self.approver, reason=reason
+            self.approvals, Kind.PERMISSION, arguments, by=self.member, reason=reason
         )
         return f"{answered.status}; {answered.asker} goes on"
 

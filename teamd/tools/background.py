@@ -22,13 +22,13 @@ from teamd.files import directories, files
 from teamd.masking import Mask, MaskedOutput
 from teamd.messages import is_moment
 from teamd.programs import Sink
-from teamd.sandbox.shells import Command
+from teamd.sandbox.shells import Shell
 from teamd.tools import NO_OUTPUT, Input, RepeatableTool, Tool, ToolError
 from teamd.tools.ids import JobId
 from teamd.tools.output import OutputFile, clip
+from teamd.tools.shell import start_command
 
 Work = Callable[[Sink], Awaitable[str]]
-Start = Callable[[str, Sink], Command]
 
 RUNNING: Final = "running"
 STOPPED: Final = "stopped"
@@ -207,12 +207,12 @@ class BackgroundRunInput(Input):
     command: str
 
 
+@dataclass
 class BackgroundRun(Tool[BackgroundRunInput]):
-    """Begins a command and does not wait for it.
+    """Begins a command and does not wait for it."""
 
-    Args:
-        start: starts a command as the `bash` tool does.
-    """
+    jobs: Jobs
+    shell: Shell
 
     name = "background_run"
     description = (
@@ -223,18 +223,14 @@ class BackgroundRun(Tool[BackgroundRunInput]):
     acts = True
     grantable = True
 
-    def __init__(self, jobs: Jobs, start: Start) -> None:
-        self._jobs = jobs
-        self._start = start
-
     async def call(self, arguments: BackgroundRunInput, _key: str) -> str:
         """Begin it; the words name its id."""
-        job = self._jobs.start(arguments.command, partial(self._run, arguments.command))
+        job = self.jobs.start(arguments.command, partial(self._run, arguments.command))
         await asyncio.sleep(0)  # its task comes first, so that the next command finds it started
         return f"job_id: {job.id}"
 
     async def _run(self, command: str, output: Sink) -> str:
-        with self._start(command, output) as program:
+        with start_command(self.shell, command, output, background=True) as program:
             status = await program.wait()
             ended = await program.end()
             program.drain()
@@ -249,29 +245,29 @@ class CheckBackgroundInput(Input):
     job_id: JobId | None = Field(default=None, description="without it, all jobs are listed")
 
 
+@dataclass
 class CheckBackground(RepeatableTool[CheckBackgroundInput]):
     """Tells the state of a job, and its output."""
+
+    jobs: Jobs
+    output_bytes: int
 
     name = "check_background"
     description = "See the state and the output of a background job so far."
     acts = False
     grantable = True
 
-    def __init__(self, jobs: Jobs, *, output_bytes: int) -> None:
-        self._jobs = jobs
-        self._output_bytes = output_bytes
-
     def is_under_way(self, arguments: CheckBackgroundInput) -> bool:
         """Return whether the job still runs, or any job if none is named."""
-        running = [job.id for job in self._jobs.all() if job.runs]
+        running = [job.id for job in self.jobs.all() if job.runs]
         return bool(running) if arguments.job_id is None else arguments.job_id in running
 
     async def call(self, arguments: CheckBackgroundInput, _key: str) -> str:
         """Its state and output, or a line a job."""
         if arguments.job_id is None:
-            return "\n".join(map(_line, self._jobs.all())) or "no jobs"
-        job = self._jobs.get(arguments.job_id)
-        output = self._jobs.output(job.id, self._output_bytes)
+            return "\n".join(map(_line, self.jobs.all())) or "no jobs"
+        job = self.jobs.get(arguments.job_id)
+        output = self.jobs.output(job.id, self.output_bytes)
         return f"{_line(job)}\n{output or NO_OUTPUT}"
 
 
@@ -281,20 +277,20 @@ class StopBackgroundInput(Input):
     job_id: JobId
 
 
+@dataclass
 class StopBackground(RepeatableTool[StopBackgroundInput]):
     """Ends a job."""
+
+    jobs: Jobs
 
     name = "stop_background"
     description = "End a background job and everything that it started."
     acts = False
     grantable = True
 
-    def __init__(self, jobs: Jobs) -> None:
-        self._jobs = jobs
-
     async def call(self, arguments: StopBackgroundInput, _key: str) -> str:
         """End the job; an ended job stays as it was."""
-        return _line(await self._jobs.stop(arguments.job_id))
+        return _line(await self.jobs.stop(arguments.job_id))
 
 
 def _line(job: Job) -> str:

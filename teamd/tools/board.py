@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -149,11 +149,7 @@ class ClaimTaskInput(Input):
 
 @dataclass
 class ClaimTask(_BoardTool[ClaimTaskInput]):
-    """Takes a task in hand.
-
-    Attributes:
-        begin_task: called once it is claimed: another task begins.
-    """
+    """Takes a task in hand; another task begins then."""
 
     begin_task: Callable[[], None]
 
@@ -170,18 +166,6 @@ class ClaimTask(_BoardTool[ClaimTaskInput]):
         self.begin_task()
         words = f"task_id: {task.id} is yours and in progress: {task.subject}"
         return f"{words}\n\n{task.description}" if task.description else words
-
-
-def board_tools(board: Board, begin_task: Callable[[], None]) -> Iterator[RepeatableTool[Any]]:
-    """Yield the tools of the board, in the order in which a model reads of them.
-
-    Args:
-        board: in the hands of one member.
-        begin_task: called when that has claimed a task.
-    """
-    for tool in (TaskCreate, TaskGet, TaskUpdate, TaskList):
-        yield tool(board)
-    yield ClaimTask(board, begin_task)
 
 
 def _line(task: Task, tasks: Tasks) -> str:

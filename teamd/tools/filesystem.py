@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
+from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 from typing import Any, BinaryIO, Final
@@ -59,8 +60,13 @@ class EditInput(_FileInput):
     replace_all: bool = False
 
 
+@dataclass(kw_only=True)
 class ReadFile(RepeatableTool[ReadInput]):
     """Shows text files; `output_bytes` bounds the text of one result."""
+
+    workspace: Workspace
+    versions: Versions
+    output_bytes: int
 
     name = "read_file"
     looks = True
@@ -70,15 +76,11 @@ class ReadFile(RepeatableTool[ReadInput]):
     )
     acts = False
     grantable = True
-
-    def __init__(self, *, workspace: Workspace, versions: Versions, output_bytes: int) -> None:
-        self._workspace = workspace
-        self._versions = versions
-        self._output_bytes = output_bytes
+    for_subagents = True
 
     async def call(self, arguments: ReadInput, _key: str) -> str:
         """Return a page, then notes in brackets."""
-        found = TextFile(self._workspace, arguments.path)
+        found = TextFile(self.workspace, arguments.path)
         with found.open() as file:
             page, form = await self._read(found, file, arguments)
         if page.text:
@@ -92,9 +94,9 @@ class ReadFile(RepeatableTool[ReadInput]):
         """Read a page and name the file's form; record the lines that the teammate has seen."""
         content, version = await take_snapshot(file)
         start, limit = asked.offset, asked.limit
-        note = partial(self._versions.note_read, found.place, version)
+        note = partial(self.versions.note_read, found.place, version)
         try:
-            page = await read_page(content, offset=start, limit=limit, room=self._output_bytes)
+            page = await read_page(content, offset=start, limit=limit, room=self.output_bytes)
         except NotText:  # it knows that now, and cannot know more
             note(first=1, last=0, more=False)
             raise
@@ -103,8 +105,12 @@ class ReadFile(RepeatableTool[ReadInput]):
         return page, describe_form(content, start=start == 1, end=page.more == 0)
 
 
+@dataclass(kw_only=True)
 class WriteFile(Tool[WriteInput]):
     """Makes a file, or gives one new content at once; all else about it stays."""
+
+    workspace: Workspace
+    versions: Versions
 
     name = "write_file"
     description = (
@@ -115,17 +121,14 @@ class WriteFile(Tool[WriteInput]):
     acts = True
     changes = True
     grantable = True
-
-    def __init__(self, *, workspace: Workspace, versions: Versions) -> None:
-        self._workspace = workspace
-        self._versions = versions
+    for_subagents = True
 
     async def call(self, arguments: WriteInput, _key: str) -> str:
         """Write and return how much was written."""
-        file, content = TextFile(self._workspace, arguments.path), arguments.content
+        file, content = TextFile(self.workspace, arguments.path), arguments.content
         encode(content)  # before anything is read
         file.check_writable()
-        with self._versions.changing() as change:
+        with self.versions.changing() as change:
             change.check(file.place, file.shown, file.version(), whole=True)
             written = take_form(file.replaced_text(), content)
             data = encode(written)
@@ -135,8 +138,12 @@ class WriteFile(Tool[WriteInput]):
         return said if written == content else f"{said}; kept {_name_form(data)}"
 
 
+@dataclass(kw_only=True)
 class EditFile(Tool[EditInput]):
     """Replaces a text in a file and leaves all else as it is, also how its lines end."""
+
+    workspace: Workspace
+    versions: Versions
 
     name = "edit_file"
     description = (
@@ -147,16 +154,13 @@ class EditFile(Tool[EditInput]):
     acts = True
     changes = True
     grantable = True
-
-    def __init__(self, *, workspace: Workspace, versions: Versions) -> None:
-        self._workspace = workspace
-        self._versions = versions
+    for_subagents = True
 
     async def call(self, arguments: EditInput, _key: str) -> str:
         """Replace and return how often and where."""
-        file = TextFile(self._workspace, arguments.path)
+        file = TextFile(self.workspace, arguments.path)
         _check(arguments)
-        with self._versions.changing() as change:
+        with self.versions.changing() as change:
             text, version = file.text()
             file.check_writable()
             change.check(file.place, file.shown, version, whole=False)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from pydantic import Field
 
+from teamd.control import Asking
 from teamd.errors import ExitCode
 from teamd.files.paths import TeamPaths
 from teamd.hosts.address import is_far
@@ -17,9 +17,18 @@ from teamd.programs import Sink
 from teamd.team import teams
 from teamd.team.roster import Roster
 from teamd.team.states import Status
-from teamd.tools import Input, RepeatableTool, Tool, ToolError
-from teamd.tools.asking import NOT_FROM_HERE, Asking
+from teamd.tools import Input, InputT, RepeatableTool, Tool, ToolError
 from teamd.tools.background import Jobs
+
+NOT_FROM_HERE: Final = (
+    "commands for a teammate on another host are the person's: ask that teammate, or who leads "
+    "it there, by mail"
+)
+SUBAGENT: Final = "helper"
+TEAMMATE: Final = "teammate"
+_ANSWER_SECONDS: Final = 60.0  # that a teammate has for its answer
+_BEGIN_SECONDS: Final = 30.0  # until the supervisor must have begun
+_MARGIN_SECONDS: Final = 10.0
 
 
 class InterruptTeammateInput(Input):
@@ -35,26 +44,21 @@ class PauseTeammateInput(Input):
     teammate: str = Field(description="its name; name@team for one that you put into another team")
 
 
-class Asker:
-    """The supervisors of teams, asked about one teammate by its address.
+@dataclass
+class _TurnTool(RepeatableTool[InputT]):
+    """A tool by which the supervisor of a team acts on one teammate."""
 
-    Args:
-        asking: the supervisor of a team by its name, of this one for `None`.
-    """
+    asking: Callable[[str | None], Asking]
 
-    def __init__(self, asking: Callable[[str | None], Asking]) -> None:
-        self._asking = asking
-
-    async def ask(self, command: str, teammate: str, key: str, facts: Mapping[str, str]) -> str:
+    async def _ask(self, command: str, teammate: str, key: str, **facts: str) -> str:
         """Have it done, under an id that follows from the call; return how it went."""
-        if is_far(teammate):
-            raise ToolError(NOT_FROM_HERE)
+        _check_near(teammate)
         name, _, team = teammate.partition("@")
-        answer = await self._asking(team or None).ask(command, {"name": name, **facts}, key=key)
+        answer = await self.asking(team or None).ask(command, {"name": name, **facts}, key=key)
         return answer.text
 
 
-class InterruptTeammate(RepeatableTool[InterruptTeammateInput]):
+class InterruptTeammate(_TurnTool[InterruptTeammateInput]):
     """Breaks off a teammate's turn."""
 
     name = "interrupt_teammate"
@@ -63,17 +67,14 @@ class InterruptTeammate(RepeatableTool[InterruptTeammateInput]):
         "your text next, or is idle. To tell it something without that, send it a message."
     )
     acts = False
-
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    holder = "lead"
 
     async def call(self, arguments: InterruptTeammateInput, key: str) -> str:
         """Break it off."""
-        facts = {"text": arguments.text}
-        return await self._asker.ask("interrupt", arguments.teammate, key, facts)
+        return await self._ask("interrupt", arguments.teammate, key, text=arguments.text)
 
 
-class PauseTeammate(RepeatableTool[PauseTeammateInput]):
+class PauseTeammate(_TurnTool[PauseTeammateInput]):
     """Has a teammate rest."""
 
     name = "pause_teammate"
@@ -82,45 +83,29 @@ class PauseTeammate(RepeatableTool[PauseTeammateInput]):
         "it was doing stays as it is."
     )
     acts = False
-
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    holder = "lead"
 
     async def call(self, arguments: PauseTeammateInput, key: str) -> str:
         """Pause it."""
-        return await self._asker.ask("pause", arguments.teammate, key, {})
+        return await self._ask("pause", arguments.teammate, key)
 
 
-class ResumeTeammate(RepeatableTool[PauseTeammateInput]):
+class ResumeTeammate(_TurnTool[PauseTeammateInput]):
     """Lets a teammate go on that was paused by the same agent."""
 
     name = "resume_teammate"
     description = "Let a teammate go on that you have paused. A limit only the person raises."
     acts = False
-
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    holder = "lead"
 
     async def call(self, arguments: PauseTeammateInput, key: str) -> str:
         """Resume it."""
-        return await self._asker.ask("resume", arguments.teammate, key, {})
+        return await self._ask("resume", arguments.teammate, key)
 
 
-def turn_tools(
-    asking: Callable[[str | None], Asking],
-) -> Iterator[InterruptTeammate | PauseTeammate | ResumeTeammate]:
-    """Yield all of them."""
-    asker = Asker(asking)
-    yield InterruptTeammate(asker)
-    yield PauseTeammate(asker)
-    yield ResumeTeammate(asker)
-
-
-SUBAGENT: Final = "helper"
-TEAMMATE: Final = "teammate"
-_ANSWER_SECONDS: Final = 60.0  # that a teammate has for its answer
-_BEGIN_SECONDS: Final = 30.0  # until the supervisor must have begun
-_MARGIN_SECONDS: Final = 10.0
+def _check_near(teammate: str) -> None:
+    if is_far(teammate):
+        raise ToolError(NOT_FROM_HERE)
 
 
 class SpawnTeammateInput(Input):
@@ -132,12 +117,11 @@ class SpawnTeammateInput(Input):
     team: str | None = Field(default=None, description="another team than this one")
 
 
+@dataclass
 class SpawnTeammate(RepeatableTool[SpawnTeammateInput]):
-    """Starts or wakes a teammate.
+    """Starts or wakes a teammate."""
 
-    Args:
-        asking: the supervisor of a team by its name, of this one for `None`.
-    """
+    asking: Callable[[str | None], Asking]
 
     name = "spawn_teammate"
     description = (
@@ -145,16 +129,13 @@ class SpawnTeammate(RepeatableTool[SpawnTeammateInput]):
         "works on its own and reports by mail. Send mail to one that is at work already."
     )
     acts = False
-
-    def __init__(self, asking: Callable[[str | None], Asking]) -> None:
-        self._asking = asking
+    holder = "lead"
 
     async def call(self, arguments: SpawnTeammateInput, key: str) -> str:
         """Start it, under an id that follows from the call."""
-        if is_far(arguments.name):
-            raise ToolError(NOT_FROM_HERE)
+        _check_near(arguments.name)
         facts = arguments.model_dump(exclude={"team"})
-        answer = await self._asking(arguments.team).ask("spawn", facts, key=key)
+        answer = await self.asking(arguments.team).ask("spawn", facts, key=key)
         warning = answer.data.get("warning")
         return answer.text + (f" (warning: {warning})" if warning else "")
 
@@ -163,28 +144,29 @@ class ListTeammatesInput(Input):
     """What `list_teammates` takes: nothing."""
 
 
+@dataclass
 class ListTeammates(RepeatableTool[ListTeammatesInput]):
     """The roster."""
+
+    roster: Roster
+    member: str
+    hosts: FarHosts | None = None
 
     name = "list_teammates"
     looks = True
     description = "See who is in the team: name, role and status. One that is idle waits for mail."
     acts = False
-
-    def __init__(self, roster: Roster, own: str, hosts: FarHosts | None = None) -> None:
-        self._roster = roster
-        self._own = own
-        self._hosts = hosts
+    holder = "lead"
 
     async def call(self, _: ListTeammatesInput, _key: str) -> str:
         """A line a teammate, those on other hosts last."""
         lines = [
             f"{member.name} ({member.role}): {member.status}"
             + (f", {member.reason}" if member.reason else "")
-            for member in self._roster.read().members
-            if member.name != self._own
+            for member in self.roster.read().members
+            if member.name != self.member
         ]
-        lines += () if self._hosts is None else _list_far(self._hosts)
+        lines += () if self.hosts is None else _list_far(self.hosts)
         return "\n".join(lines) or "nobody yet; spawn_teammate starts one"
 
 
@@ -204,8 +186,12 @@ class ShutdownRequestInput(Input):
     teammate: str = Field(description="its name")
 
 
+@dataclass
 class ShutdownRequest(RepeatableTool[ShutdownRequestInput]):
     """Asks a teammate to shut down."""
+
+    asking: Callable[[str | None], Asking]
+    roster: Roster
 
     name = "shutdown_request"
     description = (
@@ -214,20 +200,16 @@ class ShutdownRequest(RepeatableTool[ShutdownRequestInput]):
         "spawned again, and remembers everything then."
     )
     acts = False
-
-    def __init__(self, asking: Asking, roster: Roster) -> None:
-        self._asking = asking
-        self._roster = roster
+    holder = "lead"
 
     async def call(self, arguments: ShutdownRequestInput, key: str) -> str:
         """Have it asked, by a request whose id follows from the call."""
-        if is_far(arguments.teammate):
-            raise ToolError(NOT_FROM_HERE)
-        member = self._roster.read().get(arguments.teammate)
+        _check_near(arguments.teammate)
+        member = self.roster.read().get(arguments.teammate)
         if member.status is Status.SHUTDOWN:
             return f"{member.name} is shut down already"
         facts = {"name": member.name, "seconds": _ANSWER_SECONDS, "by_mail": True}
-        self._asking.begin("shutdown", facts, key=key, seconds=_BEGIN_SECONDS)
+        self.asking(None).begin("shutdown", facts, key=key, seconds=_BEGIN_SECONDS)
         return f"{member.name} is asked; the answer comes as mail"
 
 
@@ -247,17 +229,11 @@ class DelegateTaskInput(Input):
 
 @dataclass
 class DelegateTask(Tool[DelegateTaskInput]):
-    """Has a task done in one of three ways.
-
-    Attributes:
-        delegate: runs a subagent; the call's key names its conversation.
-        jobs: runs a subagent in the background.
-        spawn: the tool that starts a teammate.
-    """
+    """Has a task done in one of three ways."""
 
     delegate: Callable[..., Awaitable[str]]
     jobs: Jobs
-    spawn: SpawnTeammate
+    asking: Callable[[str | None], Asking]
 
     name = "task"
     description = (
@@ -267,6 +243,7 @@ class DelegateTask(Tool[DelegateTaskInput]):
         "a teammate that is spawned, keeps its memory and reports by mail."
     )
     acts = False
+    holder = "lead"
 
     async def call(self, arguments: DelegateTaskInput, key: str) -> str:
         """Have it done; the call's key names the subagent's conversation."""
@@ -275,7 +252,7 @@ class DelegateTask(Tool[DelegateTaskInput]):
                 raise ToolError("a teammate always works in the background; leave `background` out")
             facts = arguments.model_dump(include={"name", "prompt", "team"})
             teammate = SpawnTeammateInput(role=arguments.role or TEAMMATE, **facts)
-            return await self.spawn.call(teammate, key)
+            return await SpawnTeammate(self.asking).call(teammate, key)
         if arguments.team is not None:
             raise ToolError("only a teammate with a `name` can be in another team")
         role = arguments.role or SUBAGENT
@@ -296,12 +273,11 @@ class TeamInput(Input):
     name: str = Field(description="up to 64 of A-Z a-z 0-9 _ -")
 
 
+@dataclass
 class CreateTeam(Tool[TeamInput]):
-    """Makes a team and starts its supervisor.
+    """Makes a team in the same project and starts its supervisor."""
 
-    Args:
-        project: the folder whose `.teams/` gets it.
-    """
+    paths: TeamPaths
 
     name = "create_team"
     description = (
@@ -309,23 +285,20 @@ class CreateTeam(Tool[TeamInput]):
         "it, and mail reaches its members as name@team."
     )
     acts = False
-
-    def __init__(self, project: Path) -> None:
-        self._project = project
+    holder = "lead"
 
     async def call(self, arguments: TeamInput, _key: str) -> str:
         """Make it."""
-        await teams.start(teams.make(self._project, arguments.name))
+        await teams.start(teams.make(self.paths.home, arguments.name))
         return f"the team {arguments.name} is there"
 
 
+@dataclass
 class DeleteTeam(Tool[TeamInput]):
-    """Asks a team's members to shut down and removes it.
+    """Asks the members of another team of the project to shut down and removes it."""
 
-    Args:
-        own: the asking team; the other one is of the same project.
-        sender: the asking teammate.
-    """
+    paths: TeamPaths
+    address: Callable[[], str]
 
     name = "delete_team"
     description = (
@@ -333,19 +306,16 @@ class DeleteTeam(Tool[TeamInput]):
         "somebody rejects, it stays."
     )
     acts = False
-
-    def __init__(self, own: TeamPaths, sender: str) -> None:
-        self._own = own
-        self._sender = sender
+    holder = "lead"
 
     async def call(self, arguments: TeamInput, key: str) -> str:
         """Ask, wait, remove; the request has an id that follows from the call."""
-        team = teams.deletable(teams.found(self._own.home, arguments.name))
-        if team.paths.root == self._own.root:
+        team = teams.deletable(teams.found(self.paths.home, arguments.name))
+        if team.paths.root == self.paths.root:
             command = f"`teamctl delete {team.name}`"
             raise ToolError(f"you are in this team; the person deletes it with {command}")
         if teams.must_be_asked(team):
-            asking, limit = Asking(team.paths, self._sender), _ANSWER_SECONDS + _MARGIN_SECONDS
+            asking, limit = Asking(team.paths, self.address()), _ANSWER_SECONDS + _MARGIN_SECONDS
             facts = {"all": True, "seconds": _ANSWER_SECONDS}
             # Members that did not answer in time have been ended: the team has no members left.
             enough = (ExitCode.DONE, ExitCode.DEADLINE)

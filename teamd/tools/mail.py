@@ -23,7 +23,7 @@ class _PostTool(RepeatableTool[InputT]):
     """A tool that sends mail, in the hands of one member."""
 
     post: MailRouter
-    sender: str
+    member: str
 
 
 class SendMessageInput(Input):
@@ -40,9 +40,6 @@ class SendMessage(_PostTool[SendMessageInput]):
 
     The same text to the same receiver within ten minutes is sent once: models that thank each other
     repeat themselves. A person who repeats a message means it.
-
-    Attributes:
-        receivers: returns the recent receivers of a text.
     """
 
     receivers: Callable[[str], Iterable[str]] = lambda _: ()
@@ -57,13 +54,13 @@ class SendMessage(_PostTool[SendMessageInput]):
     async def call(self, arguments: SendMessageInput, key: str) -> str:
         """Send it under an id that follows from the call."""
         to = self.post.address(arguments.to)
-        if to.lower() == self.sender.lower():
+        if to.lower() == self.member.lower():
             raise ToolError("that is you; a message to yourself is of no use")
         if any(self._is(to, known) for known in self.receivers(arguments.content)):
             why = f"{to} got the same text from you less than 10 minutes ago"
             raise ToolError(f"not sent again: {why}")
         extra = {} if arguments.summary is None else {"summary": arguments.summary}
-        text, sender = arguments.content, self.sender
+        text, sender = arguments.content, self.member
         message = Message(id=f"{key}-{to}", sender=sender, to=to, content=text, extra=extra)
         sent = self.post.send(message)
         return f"sent to {sent.to}" + (f" ({sent.warning})" if sent.warning else "")
@@ -78,11 +75,14 @@ class ReadInboxInput(Input):
     """What `read_inbox` takes: nothing."""
 
 
+@dataclass
 class ReadInbox(RepeatableTool[ReadInboxInput]):
     """Says whether mail waits.
 
     It takes none: mail has one way into the conversation, the delivery before each model call.
     """
+
+    mailbox: Mailbox
 
     name = "read_inbox"
     description = (
@@ -90,12 +90,9 @@ class ReadInbox(RepeatableTool[ReadInboxInput]):
     )
     acts = False
 
-    def __init__(self, mailbox: Mailbox) -> None:
-        self._mailbox = mailbox
-
     async def call(self, _: ReadInboxInput, _key: str) -> str:
         """Count the waiting mail; it follows with the next request."""
-        waiting = len(self._mailbox.peek(_MOST_COUNTED + 1))
+        waiting = len(self.mailbox.peek(_MOST_COUNTED + 1))
         if not waiting:
             return "no new mail"
         if waiting > _MOST_COUNTED:
@@ -115,10 +112,11 @@ class Broadcast(_PostTool[BroadcastInput]):
     name = "broadcast"
     description = "Send one message to every teammate that is not shut down."
     acts = False
+    holder = "lead"
 
     async def call(self, arguments: BroadcastInput, key: str) -> str:
         """Send it under an id that follows from the call."""
-        text, sender = arguments.content, self.sender
+        text, sender = arguments.content, self.member
         message = Message(id=key, type="broadcast", sender=sender, to="all", content=text)
         sent = self.post.broadcast(message)
         if not sent:

@@ -56,6 +56,7 @@ class Bash(Tool[BashInput]):
     )
     acts = True
     grantable = True
+    for_subagents = True
 
     async def call(self, arguments: BashInput, _key: str) -> str:
         """Run the command and return its output, then notes in brackets."""
@@ -64,7 +65,7 @@ class Bash(Tool[BashInput]):
         try:
             with (
                 MaskedOutput(self.mask, clip.take) as output,
-                self.start(arguments.command, output.take) as program,
+                start_command(self.shell, arguments.command, output.take) as program,
             ):
                 status = await _wait(program, seconds)
                 ended = await program.end()
@@ -77,26 +78,27 @@ class Bash(Tool[BashInput]):
             raise ToolError(text)
         return text
 
-    def start(self, command: str, output: Sink, *, background: bool = False) -> Command:
-        """Start a command, and do not wait for it.
-
-        Raises:
-            ToolError: no command can be that, or none may run here.
-            OSError: it could not be started.
-        """
-        try:
-            return self.shell.start(command, output, background=background)
-        except NoSandbox as error:
-            raise ToolError(str(error)) from error
-        except ValueError as error:
-            raise ToolError("a command cannot hold NULs or lone surrogates") from error
-
     def _refusal(self, command: str, error: OSError, said: str) -> ToolError:
         if error.errno == errno.E2BIG:
             mend = "put it into a file with write_file and run that"
             return ToolError(f"the command is too long ({len(command)} characters); {mend}")
         why = ": ".join(filter(None, [error.strerror, said.strip()]))
         return ToolError(f"bash could not be started in the workspace: {why}")
+
+
+def start_command(shell: Shell, command: str, output: Sink, *, background: bool = False) -> Command:
+    """Start a command, and do not wait for it.
+
+    Raises:
+        ToolError: no command can be that, or none may run here.
+        OSError: it could not be started.
+    """
+    try:
+        return shell.start(command, output, background=background)
+    except NoSandbox as error:
+        raise ToolError(str(error)) from error
+    except ValueError as error:
+        raise ToolError("a command cannot hold NULs or lone surrogates") from error
 
 
 async def _wait(program: Command, seconds: float) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from pydantic import Field
 
@@ -18,13 +19,12 @@ class LoadSkillInput(Input):
     name: str = Field(description="the skill's name; NAME/FILE for a file that belongs to it")
 
 
+@dataclass(kw_only=True)
 class LoadSkill(RepeatableTool[LoadSkillInput]):
-    """Gives the text of a skill, or of a file in its folder.
+    """Gives the text of a skill, or of a file in its folder; a repaired one in its new form."""
 
-    Args:
-        skills: asked at each call, so that a repaired skill is read in its new form.
-        output_bytes: bounds the text of one result.
-    """
+    skills: Callable[[], Sequence[Skill]]
+    output_bytes: int
 
     name = "load_skill"
     description = (
@@ -32,14 +32,11 @@ class LoadSkill(RepeatableTool[LoadSkillInput]):
         "before you do what its description is about."
     )
     acts = False
-
-    def __init__(self, skills: Callable[[], Sequence[Skill]], *, output_bytes: int) -> None:
-        self._skills = skills
-        self._output_bytes = output_bytes
+    for_subagents = True
 
     async def call(self, arguments: LoadSkillInput, _key: str) -> str:
         """Its text, and which other files it has."""
-        skills = self._skills()
+        skills = self.skills()
         wanted = arguments.name
         meant = [skill for skill in skills if f"{wanted}/".startswith(f"{skill.name}/")]
         if not meant:
@@ -49,7 +46,7 @@ class LoadSkill(RepeatableTool[LoadSkillInput]):
         skill = max(meant, key=lambda one: len(one.name))  # a name may hold a slash
         file = wanted[len(skill.name) + 1 :]
         try:
-            text = clip(skill.read(file or FILE_NAME).encode(), self._output_bytes)
+            text = clip(skill.read(file or FILE_NAME).encode(), self.output_bytes)
         except SettingsError as error:
             raise ToolError(str(error)) from error
         files = [] if file else [f"{skill.name}/{other}" for other in skill.files()]

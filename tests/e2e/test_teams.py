@@ -162,10 +162,10 @@ def test_delete_team_removes_a_team_after_a_teammate_had_to_be_killed(two: Proje
     answer = control.ControlReply(text="what became of w", exit_code=ExitCode.REFUSED)
     control.reply(web(two), "k", answer)
     with pytest.raises(TeamError, match="what became of w"):
-        asyncio.run(DeleteTeam(two.paths, "lead").call(TeamInput(name="web"), "k"))
+        asyncio.run(DeleteTeam(two.paths, lambda: "lead").call(TeamInput(name="web"), "k"))
     assert web(two).root.exists()
     control.reply(web(two), "l", replace(answer, exit_code=ExitCode.DEADLINE))
-    deleting = DeleteTeam(two.paths, "lead").call(TeamInput(name="web"), "l")
+    deleting = DeleteTeam(two.paths, lambda: "lead").call(TeamInput(name="web"), "l")
     assert asyncio.run(deleting) == "the team web is deleted"
     assert not web(two).root.exists()
 

@@ -59,9 +59,7 @@ class Scene:
         return Toolbox(
             [
                 bash,
-                BackgroundRun(
-                    jobs, lambda command, sink: shell.start(command, sink, background=True)
-                ),
+                BackgroundRun(jobs, shell),
                 CheckBackground(jobs, output_bytes=9000),
                 StopBackground(jobs),
             ]

@@ -38,17 +38,13 @@ class Bench:
         self.folder = folder
         self.rings = 0
         self.jobs = Jobs(folder / "jobs", ring=self._ring, mask=Mask("sk-0123456789"))
-        shell = Bash(
-            shell=open_shell(folder),
-            timeout_seconds=60,
-            output_bytes=2000,
-        )
+        shell = open_shell(folder)
         self.box = Toolbox(
             [
-                BackgroundRun(self.jobs, shell.start),
+                BackgroundRun(self.jobs, shell),
                 CheckBackground(self.jobs, output_bytes=2000),
                 StopBackground(self.jobs),
-                shell,
+                Bash(shell=shell, timeout_seconds=60, output_bytes=2000),
             ]
         )
 

@@ -29,7 +29,7 @@ from teamd.sandbox.build import build_shell
 from teamd.sandbox.probe import probe
 from teamd.sandbox.protected_paths import find_protected_paths, protected_names
 from teamd.tools import Toolbox
-from teamd.tools.board import board_tools
+from teamd.tools.board import ClaimTask, TaskCreate, TaskGet, TaskList, TaskUpdate
 from teamd.tools.filesystem import EditFile, ReadFile, WriteFile
 from teamd.tools.shell import Bash
 from teamd.tools.versions import Versions, WrittenFiles
@@ -87,7 +87,8 @@ class Liar:
                 ReadFile(workspace=workspace, versions=versions, output_bytes=1000),
                 WriteFile(workspace=workspace, versions=versions),
                 EditFile(workspace=workspace, versions=versions),
-                *board_tools(own, lambda: None),
+                *(tool(own) for tool in (TaskCreate, TaskGet, TaskUpdate, TaskList)),
+                ClaimTask(own, lambda: None),
             ]
         )
         self._loop = asyncio.new_event_loop()

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from teamd.control import Asking
 from teamd.messages import new_id
-from teamd.tools.asking import Asking
 from tests.e2e.harness import Project
 from tests.e2e.stories import answering, at_work
 from tests.strict.asked import Asked

@@ -14,7 +14,7 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
 from teamd.team.states import Status
 from teamd.tools import CommandInput, Input, Result, Tool, ToolAccess, Toolbox, ToolError
-from teamd.tools.board import board_tools
+from teamd.tools.board import ClaimTask, TaskCreate, TaskGet, TaskList, TaskUpdate
 from tests.unit.life import enrol
 
 
@@ -25,8 +25,13 @@ def board(tmp_path: Path) -> Board:
     return Board(paths, MailRouter(paths, durable=False, max_bytes=100_000), "alice", durable=False)
 
 
+def board_tools(board: Board) -> list[Tool[Any]]:
+    tools = [tool(board) for tool in (TaskCreate, TaskGet, TaskUpdate, TaskList)]
+    return [*tools, ClaimTask(board, lambda: None)]
+
+
 def run(board: Board, tool: str, key: str = "", **arguments: Any) -> Result:
-    return asyncio.run(Toolbox(board_tools(board, lambda: None)).run(tool, arguments, key=key))
+    return asyncio.run(Toolbox(board_tools(board)).run(tool, arguments, key=key))
 
 
 def test_a_task_is_made_claimed_and_completed(board: Board) -> None:
@@ -59,14 +64,14 @@ def test_a_call_repeated_after_a_crash_makes_one_task(board: Board) -> None:
         arguments = {"status": "completed"} if tool == "task_update" else {}
         for _ in range(2):
             assert not run(board, tool, task_id="1", **arguments).is_error
-    toolbox = Toolbox(board_tools(board, lambda: None))
+    toolbox = Toolbox(board_tools(board))
     assert all(toolbox.repeats(schema["name"]) for schema in toolbox.schemas())
 
 
 def test_the_inputs_are_those_of_the_contract(board: Board) -> None:
     inputs = {
         schema["name"]: list(schema["input_schema"].get("properties", {}))
-        for schema in Toolbox(board_tools(board, lambda: None)).schemas()
+        for schema in Toolbox(board_tools(board)).schemas()
     }
     assert inputs == {
         "task_create": ["subject", "description", "blocked_by", "role", "check"],
@@ -174,7 +179,7 @@ def test_setting_a_check_requires_the_bash_tool(
     def call(box: Toolbox, granted: frozenset[str] | None = None) -> Result:
         return asyncio.run(box.run(name, arguments, granted=ToolAccess(workspace=granted)))
 
-    tools: list[Tool[Any]] = [Bash(), *board_tools(board, lambda: None)]
+    tools: list[Tool[Any]] = [Bash(), *board_tools(board)]
     refused = "'git push' is a command, and you have no bash; mail lead about it"
     assert call(Toolbox(tools[1:])) == Result(text=refused, is_error=True)
     assert call(Toolbox(tools), frozenset({"read_file"})).text == refused

@@ -11,6 +11,7 @@ import pytest
 
 from teamd.approvals.approval import Approval, Kind, Verdict
 from teamd.approvals.store import Approvals
+from teamd.control import Asking
 from teamd.files import directories
 from teamd.files.paths import TeamPaths
 from teamd.hosts import rosters
@@ -24,10 +25,9 @@ from teamd.team.roster import Roster
 from teamd.team.states import Status
 from teamd.tools import Result, Tool, Toolbox
 from teamd.tools.approval import ReviewPlan, SubmitPlan
-from teamd.tools.asking import NOT_FROM_HERE, Asking
 from teamd.tools.background import Jobs
 from teamd.tools.lead import (
-    Asker,
+    NOT_FROM_HERE,
     DelegateTask,
     DeleteTeam,
     InterruptTeammate,
@@ -77,18 +77,17 @@ def refused(result: Result) -> str:
 
 
 def test_no_command_of_an_agent_goes_to_another_host(hall: Hall) -> None:
-    roster, asker = Roster(hall.paths), Asker(hall.asking)
-    shutdown = ShutdownRequest(hall.asking(), roster)
+    shutdown = ShutdownRequest(hall.asking, Roster(hall.paths))
     spawned = hall.run(SpawnTeammate(hall.asking), name=FAR, role="coder", prompt="work")
     assert refused(spawned) == NOT_FROM_HERE
     assert refused(hall.run(shutdown, teammate=FAR)) == NOT_FROM_HERE
-    for tool in (InterruptTeammate(asker), PauseTeammate(asker), ResumeTeammate(asker)):
-        assert refused(hall.run(tool, teammate=FAR)) == NOT_FROM_HERE
-        assert "no teamd runs" in refused(hall.run(tool, teammate="alice"))
+    for tool in (InterruptTeammate, PauseTeammate, ResumeTeammate):
+        assert refused(hall.run(tool(hall.asking), teammate=FAR)) == NOT_FROM_HERE
+        assert "no teamd runs" in refused(hall.run(tool(hall.asking), teammate="alice"))
 
 
 def test_a_stopped_teammate_is_not_asked_to_shut_down(hall: Hall) -> None:
-    tool = ShutdownRequest(hall.asking(), Roster(hall.paths))
+    tool = ShutdownRequest(hall.asking, Roster(hall.paths))
     assert hall.run(tool, teammate="CAROL") == Result(text="carol is shut down already")
     assert "no teamd runs" in refused(hall.run(tool, teammate="alice"))
 
@@ -97,8 +96,8 @@ def test_a_task_for_a_teammate_refuses_options_for_subagents(hall: Hall, tmp_pat
     async def delegate(*_: Any, **__: Any) -> str:
         return "never"
 
-    spawn = SpawnTeammate(hall.asking)
-    tool = DelegateTask(delegate, Jobs(tmp_path / "jobs", ring=lambda: None), spawn)
+    jobs = Jobs(tmp_path / "jobs", ring=lambda: None)
+    tool = DelegateTask(delegate, jobs, hall.asking)
     said = refused(hall.run(tool, prompt="work", name="eve", background=True))
     assert said == "a teammate always works in the background; leave `background` out"
     said = refused(hall.run(tool, prompt="work", team="other"))
@@ -121,7 +120,7 @@ def test_a_host_without_a_roster_hides_no_other(hall: Hall) -> None:
 
 
 def test_a_team_whose_members_are_all_shut_down_is_deleted_at_once(hall: Hall) -> None:
-    tool = DeleteTeam(hall.paths, "alice@default")
+    tool = DeleteTeam(hall.paths, lambda: "alice@default")
     assert hall.run(tool, name="OTHER") == Result(text="the team other is deleted")
     assert not hall.other.root.exists()
     assert [team.name for team in teams.teams(hall.project)] == ["default"]
@@ -129,10 +128,10 @@ def test_a_team_whose_members_are_all_shut_down_is_deleted_at_once(hall: Hall) -
 
 def test_a_team_with_a_working_member_is_not_deleted_without_confirmation(hall: Hall) -> None:
     enrol(hall.other, dora=Status.IDLE)
-    tool = DeleteTeam(hall.paths, "alice@default")
+    tool = DeleteTeam(hall.paths, lambda: "alice@default")
     assert "no teamd runs" in refused(hall.run(tool, name="other"))
     assert hall.other.config.exists()
-    own = DeleteTeam(hall.other, "dora@other")
+    own = DeleteTeam(hall.other, lambda: "dora@other")
     said = refused(hall.run(own, name="other"))
     assert said == "you are in this team; the person deletes it with `teamctl delete other`"
 

@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def load(folder: Path, name: str, limit: int = 1000) -> Result:
-    box = Toolbox([LoadSkill(lambda: skills.find([folder])[0], output_bytes=limit)])
+    box = Toolbox([LoadSkill(skills=lambda: skills.find([folder])[0], output_bytes=limit)])
     return asyncio.run(box.run("load_skill", {"name": name}))
 
 

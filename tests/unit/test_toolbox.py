@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, ClassVar, Literal
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 from hypothesis import given
@@ -13,10 +15,10 @@ from pydantic import Field
 
 from teamd.errors import StoreError, TeamError
 from teamd.masking import MASK, Mask
-from teamd.tools import Input, Result, Tool, ToolAccess, Toolbox, ToolError, warm_up
+from teamd.settings.known_tools import TOOLS
+from teamd.tools import Input, Result, Tool, ToolAccess, Toolbox, ToolError, load_tools, make_tools
 from teamd.tools.board import TaskList
-from teamd.tools.mail import SendMessage
-from teamd.tools.shell import Bash
+from teamd.tools.context import ToolContext
 
 
 class Words(Input):
@@ -146,14 +148,23 @@ def test_a_tool_without_parameters_has_an_empty_object() -> None:
     assert TaskList.describe()["input_schema"] == {"type": "object", "properties": {}}
 
 
-def test_all_tools_are_described_before_a_fork() -> None:
-    """Tools with a common base class used to be described again by each teammate."""
-    Tool.describe.cache_clear()
-    warm_up()
-    misses = Tool.describe.cache_info().misses
-    for tool in (Bash, SendMessage, TaskList):
-        tool.describe()
-    assert Tool.describe.cache_info().misses == misses
+def made(*holder: str) -> set[str]:
+    facts = dict.fromkeys((one.name for one in fields(ToolContext)), None)
+    context: Any = SimpleNamespace(**facts | {"holder": frozenset(holder)})
+    return {tool.name for tool in make_tools(context)}
+
+
+def test_every_known_tool_is_made_from_a_context_for_its_holders() -> None:
+    """A parameter that is not a field of the context fails here."""
+    mates, lead, approver = made("teammate"), made("lead"), made("lead", "approver")
+    assert mates | approver == set(TOOLS)
+    assert mates - lead == {"submit_plan"}
+    assert approver - lead == {"review_permission"}
+    assert {"spawn_teammate", "task", "review_plan", "broadcast"} <= lead - mates
+    assert [kind.name for kind in load_tools()] == list(TOOLS)
+    assert [kind.name for kind in load_tools() if kind.for_subagents] == [
+        *("bash", "read_file", "write_file", "edit_file", "load_skill")
+    ]
 
 
 def test_a_result_of_any_length_is_cut_with_a_note() -> None:

@@ -22,6 +22,7 @@ from teamd.board.board import Board
 from teamd.budget.account import Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
+from teamd.control import Asking
 from teamd.files import find_team, pidfile
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
@@ -43,7 +44,6 @@ from teamd.team.member import Member
 from teamd.team.roster import Roster
 from teamd.team.states import Status
 from teamd.tools import Input, PermissionPending, RepeatableTool, Tool, Toolbox
-from teamd.tools.asking import Asking
 from teamd.tools.background import Jobs
 from teamd.tools.shell import BashInput
 from teamd.tools.text_file import TextFile

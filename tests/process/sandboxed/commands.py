@@ -19,7 +19,6 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -45,7 +44,7 @@ def toolbox(workspace: Path, aside: Path, policy: dict[str, Any]) -> Iterator[To
     shell = sandboxed_shell(workspace, aside=aside, **read)
     jobs = Jobs(aside / "jobs", ring=lambda: None)
     bash = Bash(shell=shell, timeout_seconds=60, output_bytes=4000)
-    background = BackgroundRun(jobs, partial(shell.start, background=True))
+    background = BackgroundRun(jobs, shell)
     with closing(shell):
         yield Toolbox([bash, background, StopBackground(jobs)])
 
