@@ -10,9 +10,8 @@ import click
 
 from teamctl.doctor import Finding, Level
 from teamctl.doctor.hosts import check_hosts
-from teamctl.doctor.machine import check_machine
+from teamctl.doctor.machine import check_machine, check_synced
 from teamctl.doctor.model import check_model
-from teamctl.doctor.synced import check_synced
 from teamctl.render import output
 from teamd import recovery
 from teamd.board.files import read_all
@@ -112,11 +111,9 @@ def _workspace(settings: Settings) -> Iterator[Finding]:
     try:
         check_workspace(settings)
     except TeamError as error:
-        what, _, remedy = str(error).partition("; ")
-        yield Finding(Level.FAIL, what, remedy)
+        yield Finding.of(Level.FAIL, error)
     if sentence := explain_git(settings.tools, settings.team.workspace):
-        what, _, remedy = sentence.partition("; ")
-        yield Finding(Level.NOTE, what, remedy)
+        yield Finding.of(Level.NOTE, sentence)
 
 
 def _sandbox(settings: Settings) -> Finding:
@@ -135,8 +132,7 @@ def _files(paths: TeamPaths) -> Iterator[Finding]:
     """Check the files of the team and of its members."""
     strange = list(directories.find_strange(paths))
     for error in strange:
-        what, _, remedy = str(error).partition("; ")
-        yield Finding(Level.FAIL, what, remedy)
+        yield Finding.of(Level.FAIL, error)
     if strange:
         return  # these folders and files cannot be opened
     there = pidfile.supervisor(paths)

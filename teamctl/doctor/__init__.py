@@ -21,3 +21,9 @@ class Finding:
     level: Level
     what: str
     remedy: str = ""
+
+    @classmethod
+    def of(cls, level: Level, sentence: object) -> Finding:
+        """Return the finding of a sentence whose second part is the remedy."""
+        what, _, remedy = str(sentence).partition("; ")
+        return cls(level, what, remedy)

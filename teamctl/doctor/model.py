@@ -63,8 +63,7 @@ def check_model(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]
         yield Finding(Level.FAIL, "there is no key for the model in the environment", remedy)
         return
     if not credentials.plausible(key):  # an error of the client would print it
-        what, _, remedy = credentials.IMPLAUSIBLE.partition("; ")
-        yield Finding(Level.FAIL, what, remedy)
+        yield Finding.of(Level.FAIL, credentials.IMPLAUSIBLE)
         return
     yield Finding(Level.OK, "there is a key")
     if running.key_digest not in (None, digest_of(key, running.salt)):
@@ -76,8 +75,7 @@ def check_model(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]
 
 def _mistakes(settings: Settings) -> Iterator[Finding]:
     for mistake in connection.mistakes(settings.model.base_url):
-        what, _, remedy = mistake.partition("; ")
-        yield Finding(Level.FAIL, what, remedy)
+        yield Finding.of(Level.FAIL, mistake)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +139,7 @@ def _asked(settings: Settings, key: str, base: str) -> Iterator[Finding]:
         return
     yield Finding(Level.OK, f"{base} takes the key and knows {name}")
     if warning := ModelFacts.read(name, found).warn_of_retirement(datetime.now(UTC)):
-        what, _, remedy = warning.partition("; ")
-        yield Finding(Level.NOTE, what, remedy)
+        yield Finding.of(Level.NOTE, warning)
 
 
 def _parse(said: bytes) -> Any:

@@ -17,8 +17,8 @@ import pytest
 
 from teamctl.doctor import Level
 from teamctl.doctor.hosts import check_hosts
+from teamctl.doctor.machine import find_conflict_copies
 from teamctl.doctor.model import check_model
-from teamctl.doctor.synced import find_conflict_copies
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.process_id import Identity
