@@ -25,7 +25,7 @@ from teamd.team import teams
 from teamd.team.roster import Roster
 
 _GRACE_SECONDS: Final = 10.0  # the default of `teamctl shutdown`
-_MARGIN_SECONDS: Final = 10.0  # from the deadline until the kill and the answer
+MARGIN_SECONDS: Final = 10.0  # from the deadline until the kill and the answer
 _KINDS: Final[dict[str, str]] = {
     Kind.PLAN: "plan",
     Kind.SHUTDOWN: "shutdown",
@@ -62,6 +62,12 @@ class Outcome:
         """A sentence about a problem that does not stop the action."""
         found: str | None = self.data.get("warning")
         return found
+
+    def print(self, *, as_json: bool) -> None:
+        """Print the result of a command, and its warning on standard error."""
+        if self.warning:
+            output.warn(self.warning)
+        output.print_either(self.text, self.data, as_json=as_json)
 
     def sentence(self) -> str:
         """Return the whole result as one sentence.
@@ -136,7 +142,7 @@ class TeamActions:
         """
         whom = {"all": True} if name is None else {"name": name}
         asked = {**whom, "seconds": seconds, "force": force}
-        limit = (0.0 if force else seconds) + _MARGIN_SECONDS
+        limit = (0.0 if force else seconds) + MARGIN_SECONDS
         reply = control.ask(self.choice.existing(), "shutdown", asked, timeout_seconds=limit)
         members = reply.data.get("members")
         if members is None:
@@ -172,14 +178,6 @@ def kind_word(approval: Approval) -> str:
     return _KINDS.get(approval.type, approval.type)
 
 
-class HostRefusal(TeamError):
-    """Another host's refusal, in its words and with its exit code."""
-
-    def __init__(self, host: str, text: str, code: ExitCode) -> None:
-        super().__init__(f"{host} says: {text}")
-        self.exit_code = code
-
-
 def split_host(choice: TeamOptions, name: str) -> tuple[str, str | None]:
     """Split `NAME@HOST` into the teammate's name and the other host, `None` for this host.
 
@@ -200,44 +198,35 @@ def split_host(choice: TeamOptions, name: str) -> tuple[str, str | None]:
     return own, None if host.lower() == hosts.name.lower() else hosts.check(host)
 
 
-def refuse_options(host: str, given: Mapping[str, bool]) -> None:
-    """Refuse options that another host does not accept.
-
-    Args:
-        host: the other host.
-        given: for each option, whether the person gave it.
-    """
-    if found := [name for name, is_given in given.items() if is_given]:
-        why = f"the settings of {host} decide there"
-        raise click.UsageError(f"{', '.join(found)} cannot be used for a teammate on {host}: {why}")
-
-
-def ask_host(
-    choice: TeamOptions, host: str, command: str, arguments: Mapping[str, Any], *, seconds: float
-) -> str:
-    """Have another host execute a command; return its answer.
+def act_on_host(
+    choice: TeamOptions,
+    host: str,
+    command: str,
+    facts: Mapping[str, Any],
+    *,
+    seconds: float = REQUEST_SECONDS,
+) -> Outcome:
+    """Have another host execute a command.
 
     Raises:
         DeadlinePassed: it did not answer in time.
-        HostRefusal: it refuses, or fails.
+        TeamError: it refuses, or fails; the error has its exit code.
         SystemExit: the person pressed Ctrl-C, and was told that the request stays valid.
     """
     from teamd.hosts.asking import ask  # noqa: PLC0415 -- only for other hosts
 
     try:
-        answer = ask(other_hosts(choice), host, command, arguments, seconds=seconds)
+        answer = ask(other_hosts(choice), host, command, facts, seconds=seconds)
     except KeyboardInterrupt as stopped:
-        standing = f"teamctl: the request stands: {host} may do it within {seconds:g} s"
-        click.echo(choice.add_team_option(f"{standing}; `teamctl team --hosts` shows it"), err=True)
+        standing = f"the request stands: {host} may do it within {seconds:g} s"
+        _say(choice.add_team_option(f"{standing}; `teamctl team --hosts` shows it"))
         raise SystemExit(INTERRUPTED) from stopped
     if answer.exit_code is not ExitCode.DONE:
-        raise HostRefusal(host, answer.text, answer.exit_code)
+        refusal = TeamError(f"{host} says: {answer.text}")
+        refusal.exit_code = answer.exit_code
+        raise refusal
     choice.done = f"{host} has done it"
-    return answer.text
-
-
-def print_answer(host: str, text: str, *, as_json: bool) -> None:
-    output.print_either(f"{host}: {text}", {"host": host, "text": text}, as_json=as_json)
+    return Outcome(f"{host}: {answer.text}", {"host": host, "text": answer.text})
 
 
 def ensure_running(choice: TeamOptions, *, no_start: bool) -> TeamPaths:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from teamctl import arguments
-from teamctl.actions import Outcome, TeamActions, ask_host, print_answer, split_host
+from teamctl.actions import TeamActions, act_on_host, split_host
 from teamctl.render import output
 from teamd.command_line.options import TextCommand, team_options
 from teamd.command_line.run import TeamOptions
@@ -26,12 +26,11 @@ def command(choice: TeamOptions, name: str, text: str | None, *, as_json: bool) 
     """
     said = "" if text is None else arguments.text_or_stdin(text)
     name, host = split_host(choice, name)
-    if host is not None:
-        asked, seconds = {"name": name, "text": said}, arguments.REQUEST_SECONDS
-        answer = ask_host(choice, host, "interrupt", asked, seconds=seconds)
-        print_answer(host, answer, as_json=as_json)
-        return
-    _print(TeamActions(choice).interrupt(name, said), as_json=as_json)
+    if host is None:
+        outcome = TeamActions(choice).interrupt(name, said)
+    else:
+        outcome = act_on_host(choice, host, "interrupt", {"name": name, "text": said})
+    outcome.print(as_json=as_json)
 
 
 @click.command()
@@ -45,8 +44,4 @@ def pause(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     What was under way stays so, mail waits in the inbox, and background jobs go on. `teamctl
     interrupt` ends the step as well.
     """
-    _print(TeamActions(choice).pause(name), as_json=as_json)
-
-
-def _print(outcome: Outcome, *, as_json: bool) -> None:
-    output.print_either(outcome.text, outcome.data, as_json=as_json)
+    TeamActions(choice).pause(name).print(as_json=as_json)

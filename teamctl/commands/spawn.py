@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from teamctl import arguments
 from teamctl.actions import (
+    MARGIN_SECONDS,
     Outcome,
     TeamActions,
-    ask_host,
+    act_on_host,
     ensure_running,
-    print_answer,
-    refuse_options,
     split_host,
 )
 from teamctl.render import output
@@ -30,7 +30,7 @@ from teamd.settings import Teammate, read_file
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 from teamd.settings.trust import TrustStore
 
-_MARGIN_SECONDS: Final = 10.0  # from the deadline until the kill and the answer
+_OPTIONS: Final = ("wait", "save", "model", "effort", "plan", "worktree", "fresh")
 
 
 @click.command(cls=TextCommand)
@@ -75,12 +75,13 @@ def command(
     facts["name"], host = split_host(choice, facts["name"])
     check_name(facts["name"])
     if host is not None:
-        refuse_options(host, {"--wait": wait, "--save": save, **_given(facts)})
+        _refuse_options(host)
     facts["prompt"] = arguments.text_or_stdin(facts["prompt"])
     if not facts["prompt"].strip():
         raise TeamError("a prompt is needed, as a text that is not empty")
     if host is not None:
-        _spawn_far(choice, host, facts, as_json=as_json)
+        asked = {key: facts[key] for key in ("name", "role", "prompt")}
+        act_on_host(choice, host, "spawn", asked).print(as_json=as_json)
         return
     paths = ensure_running(choice, no_start=no_start)
     saved = _saved(choice, paths, facts) if save else None
@@ -124,10 +125,7 @@ def resume(choice: TeamOptions, name: str, *, as_json: bool, **more: float | Non
     for today, the others permanently. team.toml stays as it is.
     """
     given = {unit: most for unit, most in more.items() if most is not None}
-    outcome = TeamActions(choice).resume(name, **given)
-    if outcome.warning:
-        output.warn(outcome.warning)
-    output.print_either(outcome.text, outcome.data, as_json=as_json)
+    TeamActions(choice).resume(name, **given).print(as_json=as_json)
 
 
 @click.command()
@@ -151,9 +149,8 @@ def shutdown(
     own, host = split_host(choice, name or "")
     if host is not None:
         asked = {"name": own, "seconds": timeout, "force": force}
-        limit = (0.0 if force else timeout) + _MARGIN_SECONDS
-        answer = ask_host(choice, host, "shutdown", asked, seconds=limit)
-        print_answer(host, answer, as_json=False)
+        limit = (0.0 if force else timeout) + MARGIN_SECONDS
+        act_on_host(choice, host, "shutdown", asked, seconds=limit).print(as_json=False)
         return ExitCode.DONE
     try:
         outcome = TeamActions(choice).shutdown(own or None, force=force, seconds=timeout)
@@ -167,17 +164,12 @@ def shutdown(
     return outcome.exit_code
 
 
-def _given(facts: dict[str, Any]) -> dict[str, bool]:
-    """Return for each option about the teammate whether it was given."""
-    options = ("model", "effort", "plan", "worktree")
-    said = {f"--{name}": facts[name] is not None for name in options}
-    return {**said, "--fresh": facts["fresh"]}
-
-
-def _spawn_far(choice: TeamOptions, host: str, facts: dict[str, Any], *, as_json: bool) -> None:
-    asked = {key: facts[key] for key in ("name", "role", "prompt")}
-    answer = ask_host(choice, host, "spawn", asked, seconds=arguments.REQUEST_SECONDS)
-    print_answer(host, answer, as_json=as_json)
+def _refuse_options(host: str) -> None:
+    """Refuse the options that the settings of another host decide."""
+    source = click.get_current_context().get_parameter_source
+    if given := [f"--{one}" for one in _OPTIONS if source(one) is ParameterSource.COMMANDLINE]:
+        why = f"cannot be used for a teammate on {host}: the settings of {host} decide there"
+        raise click.UsageError(f"{', '.join(given)} {why}")
 
 
 def _saved(choice: TeamOptions, paths: TeamPaths, facts: dict[str, Any]) -> tuple[Path, bytes]:

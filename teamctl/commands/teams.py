@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from teamctl import arguments
+from teamctl.actions import MARGIN_SECONDS
 from teamctl.arguments import grace_option
 from teamctl.render import output, tables
 from teamctl.render.tables import Shape
@@ -25,7 +26,6 @@ _SHAPE = Shape(
     spare=("TEAMD", "MEMBERS"),
     dispensable=("STATUS",),
 )
-_MARGIN_SECONDS = 10.0  # between the kill and the answer
 
 
 @click.command()
@@ -122,7 +122,7 @@ def _project(choice: TeamOptions) -> Path:
 
 def _ask(paths: TeamPaths, seconds: float) -> None:
     asked = {"all": True, "seconds": seconds}
-    reply = control.ask(paths, "shutdown", asked, timeout_seconds=seconds + _MARGIN_SECONDS)
+    reply = control.ask(paths, "shutdown", asked, timeout_seconds=seconds + MARGIN_SECONDS)
     if reply.exit_code == ExitCode.REFUSED:
         raise TeamError(f"{reply.text}; the team stays, or --force")
     click.echo(output.plain(reply.text))
