@@ -154,7 +154,7 @@ def _completing(find: Callable[[TeamPaths], Iterable[str]]) -> Complete:
     return complete
 
 
-def _members(team: TeamPaths) -> list[str]:
+def members(team: TeamPaths) -> list[str]:
     return [member.name for member in Roster(team).read().members]
 
 
@@ -174,20 +174,17 @@ def _elsewhere(team: TeamPaths, *, address: bool) -> Iterator[str]:
             yield from (f"{member.name}@{at}" for member in roster.members)
 
 
-def _answerable(team: TeamPaths) -> Iterable[str]:
+def answerable(team: TeamPaths) -> list[str]:
+    """Return the ids of the requests that the person may answer."""
     from teamctl.mail.router import open_approvals  # noqa: PLC0415 -- only for completion
 
-    return (one.id for one in open_approvals(team) if one.may_be_answered_by(USER))
+    return [one.id for one in open_approvals(team) if one.may_be_answered_by(USER)]
 
 
-def _tasks(team: TeamPaths) -> list[str]:
-    return ids_in(team.tasks)
-
-
-teammates = _completing(_members)
-everywhere = _completing(lambda team: (*_members(team), *_elsewhere(team, address=False)))
-boxes = _completing(lambda team: (*_members(team), LEAD))
-receivers = _completing(lambda team: (*_members(team), LEAD, *_elsewhere(team, address=True)))
-logs = _completing(lambda team: (*_members(team), TEAMD))
-tasks = _completing(_tasks)
-approvals = _completing(_answerable)
+teammates = _completing(members)
+everywhere = _completing(lambda team: (*members(team), *_elsewhere(team, address=False)))
+boxes = _completing(lambda team: (*members(team), LEAD))
+receivers = _completing(lambda team: (*members(team), LEAD, *_elsewhere(team, address=True)))
+logs = _completing(lambda team: (*members(team), TEAMD))
+tasks = _completing(lambda team: ids_in(team.tasks))
+approvals = _completing(answerable)

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from teamctl.tail import GrowingFile, end_of, lines_back
+from teamctl.mail.router import all_approvals
+from teamctl.tail import GrowingFile, end_of, start_after
 from teamctl.transcripts import logged_at, moment_of
-from teamd.approvals.store import Approvals
 from teamd.board import files as board
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.journal import LoggedEvent
-from teamd.mail.routing import MailRouter
 from teamd.merges import queue
 from teamd.messages import TEAMD, USER, Message, is_moment
 from teamd.overview.events import Event, EventKind
@@ -70,12 +69,14 @@ class TranscriptEvents:
 
     def _reply(self, record: records.Replied) -> Event:
         self._tools |= {str(call["id"]): str(call["name"]) for call in record.calls}
-        usage = {
-            "input_tokens": record.usage.total_input_tokens,
-            "output_tokens": record.usage.output_tokens,
-        }
-        stopped = {"model": record.model, "stop_reason": record.stop_reason}
-        return self._event(record, EventKind.REPLIED, **stopped, **usage)
+        return self._event(
+            record,
+            EventKind.REPLIED,
+            model=record.model,
+            stop_reason=record.stop_reason,
+            input_tokens=record.usage.total_input_tokens,
+            output_tokens=record.usage.output_tokens,
+        )
 
     def _call(self, call_id: str) -> dict[str, Any]:
         return {"id": call_id, "tool": self._tools.get(call_id)}
@@ -107,31 +108,6 @@ def mail_facts(message: Message, to: str) -> dict[str, Any]:
     """Return the facts of a message for its events; the text is left out."""
     names = {"id": message.id, "from": message.sender, "to": to}
     return {**names, "type": message.type, "summary": message.summary}
-
-
-_OWN: Final = frozenset({"time", "level", "event", "who", "name", "traceback"})
-
-
-class LogEvents:
-    """Finds the events in the lines of all logs, in order of time."""
-
-    def __init__(self) -> None:
-        self._crashed: set[str] = set()
-
-    def events(self, entry: dict[str, Any]) -> Iterator[Event]:
-        """Yield the event of an entry; other entries concern only the program."""
-        try:
-            kind = EventKind[LoggedEvent(str(entry.get("event"))).name]
-        except ValueError:
-            return
-        name = str(entry.get("name") or entry.get("who"))
-        facts = {key: value for key, value in entry.items() if key not in _OWN}
-        if kind is EventKind.CRASHED:
-            self._crashed.add(name)
-        elif kind is EventKind.PROCESS_BEGAN and name in self._crashed:
-            self._crashed.discard(name)
-            kind = EventKind.RESTARTED
-        yield Event(logged_at(entry), kind, name, facts)
 
 
 _MOST_REMEMBERED: Final = 100_000
@@ -174,23 +150,6 @@ class MailEvents:
 
 # Yields an event for each object on a board, with the id of the object.
 Shown = Iterable[tuple[str, Event]]
-
-
-class BoardEvents:
-    """Finds the changes of the roster, the tasks, the approvals and the merge queue."""
-
-    def __init__(self, paths: TeamPaths) -> None:
-        self._looks = [
-            _Look((paths.config,), lambda: _states(paths), dated=False),
-            _Look((paths.tasks, paths.queue), lambda: _tasks(paths)),
-            _Look((paths.tasks, paths.queue), lambda: _merges(paths)),
-            _Look((paths.requests,), lambda: _approvals(paths)),
-        ]
-
-    def events(self) -> Iterator[Event]:
-        """Yield the changes since the last look; the first look yields everything."""
-        for look in self._looks:
-            yield from look.events()
 
 
 class _Look:
@@ -261,7 +220,7 @@ def _merges(paths: TeamPaths) -> Shown:
 
 
 def _approvals(paths: TeamPaths) -> Shown:
-    for one in Approvals(paths, MailRouter(paths, durable=False, max_bytes=0)).all():
+    for one in all_approvals(paths).all():
         facts = {"id": one.id, "type": str(one.type), "to": one.to}
         yield one.id, Event(one.asked, EventKind.APPROVAL_ASKED, one.asker, facts)
         if not one.is_open:
@@ -273,6 +232,7 @@ def _approvals(paths: TeamPaths) -> Shown:
             )
 
 
+_OWN: Final = frozenset({"time", "level", "event", "who", "name", "traceback"})
 _FARTHEST_BACK: Final = 1 << 24  # bytes: for calls and turns that started before the moment
 
 
@@ -289,8 +249,13 @@ class EventStream:
         self._since = since
         self._first = True
         self._mail = MailEvents(paths)
-        self._log_events = LogEvents()
-        self._boards = BoardEvents(paths)
+        self._crashed: set[str] = set()
+        self._looks = (
+            _Look((paths.config,), lambda: _states(paths), dated=False),
+            _Look((paths.tasks, paths.queue), lambda: _tasks(paths)),
+            _Look((paths.tasks, paths.queue), lambda: _merges(paths)),
+            _Look((paths.requests,), lambda: _approvals(paths)),
+        )
         self._conversations: dict[Path, tuple[TranscriptEvents, GrowingFile]] = {}
         self._logs: dict[Path, GrowingFile] = {}
 
@@ -303,12 +268,8 @@ class EventStream:
 
     def look(self) -> list[Event]:
         """Return the events since the last look, by time."""
-        found = [
-            *self._mail.events(),
-            *self._logged(),
-            *self._said(),
-            *self._boards.events(),
-        ]
+        changes = (event for look in self._looks for event in look.events())
+        found = [*self._mail.events(), *self._logged(), *self._said(), *changes]
         if self._first:
             found = [event for event in found if event.time >= self._since]
         self._first = False
@@ -323,38 +284,47 @@ class EventStream:
             for line in growing.lines():
                 found = None if is_checkpoint(line) else parse(line)
                 for event in conversation.events(found) if found else ():
-                    mail_sent_event = event.kind is EventKind.MAIL_SENT
-                    yield from self._mail.unless_told(event) if mail_sent_event else (event,)
+                    sent = event.kind is EventKind.MAIL_SENT
+                    yield from self._mail.unless_told(event) if sent else (event,)
 
     def _start(self, path: Path) -> int:
         """Return the offset in a conversation of the turn that contains the moment."""
         if not self._first:
             return 0
-        start = end = end_of(path)
-        for place, line in lines_back(path):
+        farthest = end_of(path) - _FARTHEST_BACK
+
+        def before(place: int, line: bytes) -> bool:
             found = {} if is_checkpoint(line) else parse(line) or {}
-            before = 0 < moment_of(found) < self._since
             ended = found.get("record") == TurnEnded.kind or path.stem == USER
-            if before and (ended or end - place > _FARTHEST_BACK):
-                break
-            start = place
-        return start
+            return 0 < moment_of(found) < self._since and (ended or place < farthest)
+
+        return start_after(path, before)
 
     def _logged(self) -> Iterator[Event]:
         """Yield the events of all logs together by time, since one may explain another."""
         entries = []
         for path in (*sorted(self._paths.logs.glob("*.log")), self._paths.log(TEAMD)):
             if path not in self._logs:
-                self._logs[path] = GrowingFile(path, self._log_start(path))
+                self._logs[path] = GrowingFile(path, self._log_start(path) if self._first else 0)
             entries += [one for one in map(parse, self._logs[path].lines()) if one]
-        for entry in sorted(entries, key=logged_at):
-            yield from self._log_events.events(entry)
+        found = map(self._log_event, sorted(entries, key=logged_at))
+        yield from filter(None, found)
 
     def _log_start(self, path: Path) -> int:
         """Return the offset of the first wanted line of a log."""
-        start = end_of(path) if self._first else 0
-        for place, line in lines_back(path) if self._first else ():
-            if 0 < logged_at(parse(line) or {}) < self._since:
-                break
-            start = place
-        return start
+        return start_after(path, lambda _, line: 0 < logged_at(parse(line) or {}) < self._since)
+
+    def _log_event(self, entry: dict[str, Any]) -> Event | None:
+        """Return the event of a log's entry; other entries concern only the program."""
+        try:
+            kind = EventKind[LoggedEvent(str(entry.get("event"))).name]
+        except ValueError:
+            return None
+        name = str(entry.get("name") or entry.get("who"))
+        facts = {key: value for key, value in entry.items() if key not in _OWN}
+        if kind is EventKind.CRASHED:
+            self._crashed.add(name)
+        elif kind is EventKind.PROCESS_BEGAN and name in self._crashed:
+            self._crashed.discard(name)
+            kind = EventKind.RESTARTED
+        return Event(logged_at(entry), kind, name, facts)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import select
-import signal
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from teamd.errors import translate_os_errors
 from teamd.files import files
 from teamd.files.safe_open import safe_open
-from teamd.files.watch import Watch, watch
+from teamd.files.watch import Watch, wait_for, watch
 
 _CHUNK: Final = 1 << 18
 
@@ -100,65 +98,19 @@ def end_of(path: Path) -> int:
     return next((place + len(line) + 1 for place, line in lines_back(path)), 0)
 
 
-def lines(path: Path, *, last: int | None, follow: bool) -> Iterator[bytes]:
-    """Yield the lines of a file, then the lines that are added, also after a rotation.
-
-    Args:
-        path: may not exist yet; its folder must.
-        last: how many of the present lines to yield; `None` for all.
-        follow: whether to continue until interrupted.
-    """
-    growing = GrowingFile(path)
-    try:
-        with Watched(path.parent) if follow else nullcontext() as watched:
-            there = list(growing.lines())
-            yield from there if last is None else there[max(0, len(there) - last) :]
-            while watched is not None:
-                watched.wait()
-                yield from growing.lines()
-    finally:
-        growing.close()
+def start_after(path: Path, before: Callable[[int, bytes], bool]) -> int:
+    """Return the offset after the last whole line, by its offset and text, that is `before`."""
+    start = end_of(path)
+    for place, line in lines_back(path):
+        if before(place, line):
+            break
+        start = place
+    return start
 
 
-class Watched:
-    """Waits for changes in folders; a context manager.
-
-    A change since the context was entered ends the next `wait` at once. So does a signal: Python
-    would otherwise handle a Ctrl-C that comes just before the wait only after it.
-    """
-
-    def __init__(self, *folders: Path) -> None:
-        self._folders = folders
-        self._watches: list[Watch] = []
-        self._signals: list[int] = []  # the ends of a pipe
-        self._before = -1  # the descriptor that signals were written to
-
-    def __enter__(self) -> Self:
-        self._watches = [watch(folder) for folder in self._folders]
-        self._signals = [*os.pipe()]
-        for end in self._signals:
-            os.set_blocking(end, False)
-        with suppress(ValueError):  # only the main thread gets signals
-            self._before = signal.set_wakeup_fd(self._signals[1], warn_on_full_buffer=False)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(ValueError):
-            signal.set_wakeup_fd(self._before)
-        for end in self._signals:
-            os.close(end)
-        for one in self._watches:
-            one.close()
-
-    def wait(self, most_seconds: float = math.inf) -> None:
-        """Wait until a folder may have changed, for at most this many seconds."""
-        longest = min(most_seconds, *(one.recheck_seconds for one in self._watches))
-        watched = [one.fileno() for one in self._watches]
-        select.select([*watched, self._signals[0]], [], [], longest)
-        with suppress(BlockingIOError):
-            os.read(self._signals[0], 4096)
-        for one in self._watches:
-            one.changed()
+def follow(look: Callable[[], None], *folders: Path) -> None:
+    """Call `look` after each change in the folders, and once a second, until Ctrl-C."""
+    wait_for(folders[0], look, timeout_seconds=math.inf, also=folders[1:])
 
 
 @contextmanager

@@ -9,8 +9,9 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 from prompt_toolkit import PromptSession
@@ -20,9 +21,11 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts import CompleteStyle
 
-from teamctl.chat import slash
+from teamctl.arguments import answerable, members
+from teamctl.chat.lead import Lead
 from teamctl.chat.listener import Listener, Turn
 from teamctl.mail.receipts import GONE, explain_wait
 from teamctl.render import layout
@@ -34,8 +37,103 @@ from teamd.files.paths import TeamPaths
 from teamd.messages import COMPACT_TYPE, LEAD
 from teamd.team.roster import Roster
 
-if TYPE_CHECKING:
-    from teamctl.chat.lead import Lead
+COMPACT: Final = "/compact"
+HELP: Final = "/help"
+QUIT: Final = "/quit"
+
+
+@dataclass(frozen=True, slots=True)
+class SlashCommand:
+    """A slash command.
+
+    Attributes:
+        argv: turns its arguments into those of `teamctl`; `None` for commands of the chat itself.
+        names: returns the completions of its first argument.
+    """
+
+    usage: str
+    help: str
+    argv: Callable[[str], list[str]] | None = None
+    names: Callable[[TeamPaths], list[str]] = lambda _: []
+
+    @property
+    def word(self) -> str:
+        """The command with its slash, without arguments."""
+        return self.usage.partition(" ")[0]
+
+
+def _call(name: str) -> Callable[[str], list[str]]:
+    return lambda _: [name]
+
+
+def _answer(name: str, option: str) -> Callable[[str], list[str]]:
+    """Return an `argv` function for answers; the words after the id are the reason."""
+
+    def argv(rest: str) -> list[str]:
+        request, _, words = rest.partition(" ")
+        said = [f"{option}={words.strip()}"] if words.strip() else []
+        return [name, *([request] if request else []), *said]
+
+    return argv
+
+
+def _transcript(rest: str) -> list[str]:
+    return ["transcript", rest.partition(" ")[0] or LEAD]
+
+
+COMMANDS: Final = {
+    one.word: one
+    for one in (
+        SlashCommand("/team", "show the members of the team and their states", _call("team")),
+        SlashCommand("/inbox", "read your mail", _call("inbox")),
+        SlashCommand("/tasks", "show the task board", _call("tasks")),
+        SlashCommand("/requests", "list what waits for your answer", _call("requests")),
+        SlashCommand(
+            "/approve ID [WORDS]",
+            "approve a request",
+            _answer("approve", "--feedback"),
+            answerable,
+        ),
+        SlashCommand(
+            "/reject ID [WORDS]", "reject a request", _answer("reject", "--reason"), answerable
+        ),
+        SlashCommand("/usage", "show tokens and cost", _call("usage")),
+        SlashCommand("/transcript [NAME]", "show a conversation", _transcript, members),
+        SlashCommand(COMPACT, "have the lead summarize its conversation"),
+        SlashCommand(HELP, "list these commands"),
+        SlashCommand(QUIT, "leave; the team goes on (also Ctrl-D)"),
+    )
+}
+
+
+def describe() -> str:
+    width = max(len(one.usage) for one in COMMANDS.values())
+    return "\n".join(f"{one.usage:{width}}  {one.help}" for one in COMMANDS.values())
+
+
+def find_near(word: str) -> str | None:
+    """Return the command closest to an unknown one."""
+    from difflib import get_close_matches  # noqa: PLC0415 -- only for unknown commands
+
+    begun = [name for name in COMMANDS if name.startswith(word)]
+    return next(iter(begun or get_close_matches(word, COMMANDS, n=1)), None)
+
+
+def complete(paths: TeamPaths, typed: str) -> list[str]:
+    """Return the completions of a line's last word; none for a line to the lead.
+
+    Args:
+        paths: the team.
+        typed: the line so far.
+    """
+    word, space, rest = typed.partition(" ")
+    if not word.startswith("/") or " " in rest:
+        return []
+    if not space:
+        return [name for name in COMMANDS if name.startswith(word.lower())]
+    found = COMMANDS.get(word.lower())
+    names = [] if found is None else found.names(paths)
+    return [name for name in names if name.lower().startswith(rest.lower())]
 
 
 _CONTINUED = "  "
@@ -71,7 +169,7 @@ def _keys() -> KeyBindings:
 
 def _found(paths: TeamPaths, typed: str) -> list[str]:
     try:
-        return slash.complete(paths, typed)
+        return complete(paths, typed)
     except TeamError:  # an error must not disturb typing
         return []
 
@@ -157,7 +255,7 @@ class _Chat:
     async def _take(self, line: str) -> bool:
         """Run a slash command or send the line to the lead; return whether the chat continues."""
         command = line.split(maxsplit=1)[0].lower() if line.startswith("/") else None
-        if command == slash.COMPACT:
+        if command == COMPACT:
             await self._say("Sum up our conversation.", kind=COMPACT_TYPE)
         elif command is not None:
             return _obey(command, line[len(command) :].strip(), self._run)
@@ -238,8 +336,6 @@ class _Chat:
         self._heard.set()
 
     async def _typed(self) -> AsyncIterator[str]:
-        from prompt_toolkit.patch_stdout import patch_stdout  # noqa: PLC0415 -- slow, only at a terminal
-
         # Created here with private permissions.
         files.append(self._lead.paths.chat_history, b"", durable=False)
         session = make_session(self._lead.paths)
@@ -277,15 +373,15 @@ def _obey(word: str, rest: str, run: Run) -> bool:
     Returns:
         Whether the chat continues.
     """
-    found = slash.COMMANDS.get(word)
-    if word == slash.QUIT:
+    found = COMMANDS.get(word)
+    if word == QUIT:
         return False
     if found is None:
-        near = slash.find_near(word)
-        hint = f"did you mean {near}?" if near else f"{slash.HELP} lists them"
+        near = find_near(word)
+        hint = f"did you mean {near}?" if near else f"{HELP} lists them"
         click.echo(f"no command {word!r}; {hint}", err=True)
     elif found.argv is None:
-        click.echo(slash.describe())
+        click.echo(describe())
     else:
         run(found.argv(rest))
     return True

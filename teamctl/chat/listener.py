@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from teamctl.chat.lead import explain_answer, needs, short_moment, tell
-from teamctl.mail import request_notes as approval_text
-from teamctl.mail.inbox_reader import NewMailFinder
+from teamctl.mail.inbox_reader import NewMailFinder, describe_end
 from teamctl.mail.receipts import explain_end
 from teamctl.render import layout, output
 from teamctl.render.layout import Layout
@@ -249,7 +248,7 @@ class Listener:
 
     def _describe_request(self, message: Message) -> str:
         """Return the commands that answer a request, or its outcome."""
-        ended = approval_text.describe_end(self._paths, message)
+        ended = describe_end(self._paths, message)
         request = layout.clip_line(str(message.extra.get("request_id", "ID")))
         return ended or explain_answer(request)
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import click
 
+from teamctl import tail
 from teamctl.arguments import SINCE_HELP, parse_when
 from teamctl.events import EventStream
 from teamctl.render import output
-from teamctl.tail import Watched
 from teamd.command_line import terminal
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
@@ -52,10 +52,7 @@ def command(choice: TeamOptions, *, follow: bool, since: str | None, as_json: bo
         else:
             _print(events, as_json=False)
         return
-    with Watched(*stream.folders) as watched:
-        while True:
-            _print(stream.look(), as_json=as_json)
-            watched.wait()
+    tail.follow(lambda: _print(stream.look(), as_json=as_json), *stream.folders)
 
 
 def _print(events: list[Event], *, as_json: bool) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import deque
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import click
 
-from teamctl import arguments
+from teamctl import arguments, tail
 from teamctl.render import output
-from teamctl.tail import lines
+from teamctl.tail import GrowingFile
 from teamd.command_line import terminal
 from teamd.command_line.options import IntRange, team_options
 from teamd.command_line.run import TeamOptions
@@ -44,9 +46,17 @@ def command(choice: TeamOptions, name: str, *, follow: bool, last: int, as_json:
     With `postman`, unless a teammate has that name, it shows the log of the postman, which carries
     mail to other hosts.
     """
-    for line in lines(_find(choice.existing(), name), last=last, follow=follow):
-        text = line.decode("utf-8", "replace")
-        click.echo(escape_json(text) if as_json else _readable(text))
+    path = _find(choice.existing(), name)
+    growing = GrowingFile(path)
+
+    def show(lines: Iterable[bytes]) -> None:
+        for line in lines:
+            text = line.decode("utf-8", "replace")
+            click.echo(escape_json(text) if as_json else _readable(text))
+
+    show(deque(growing.lines(), maxlen=last))
+    if follow:
+        tail.follow(lambda: show(growing.lines()), path.parent)
 
 
 def _find(paths: TeamPaths, name: str) -> Path:

@@ -12,15 +12,11 @@ from teamctl import arguments
 from teamctl.mail.router import open_approvals
 from teamctl.render import output
 from teamd.board.files import read_all
-from teamd.budget.account import NOTHING
-from teamd.budget.ledger import Ledger
 from teamd.command_line import terminal
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
-from teamd.mail import lines
-from teamd.mail.mailbox import Mailbox
 from teamd.overview.members import WAITING, MemberView
 from teamd.overview.overview import OverviewReader
 from teamd.settings import roles
@@ -42,7 +38,7 @@ def command(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     seen = OverviewReader(paths).read()
     view = seen.find(seen.team.get(name).name)
     assert view is not None  # noqa: S101 -- the overview contains every member
-    facts = {**_facts(paths, view.member), "effort": _effort(choice, paths, view.member)}
+    facts = {**_facts(paths, view), "effort": _effort(choice, paths, view.member)}
     if as_json:
         output.print_json({"member": {**view.to_json(), **facts}})
         return
@@ -53,17 +49,13 @@ def command(choice: TeamOptions, name: str, *, as_json: bool) -> None:
             click.echo(f"{'':10} {line}")
 
 
-def _facts(paths: TeamPaths, member: Member) -> dict[str, Any]:
-    """Return the facts that are not in the roster."""
-    name, process = member.name, member.process
-    account = Ledger(paths.ledger).read().used.get(name, NOTHING)
+def _facts(paths: TeamPaths, view: MemberView) -> dict[str, Any]:
+    """Return the facts that are not in the overview."""
+    name = view.name
     tasks = [one for one in read_all(paths).by_id.values() if one.status.open and one.is_of(name)]
     requests = [one for one in open_approvals(paths) if name in (one.asker, one.to)]
     return {
-        "alive": process is not None and process.alive,
-        "usd": account.known_usd,
-        "queued": Mailbox(paths, name).queued(),
-        "rejected": lines.count(paths.rejected(name)),
+        "alive": view.alive,
         "tasks": [one.to_json() for one in tasks],
         "requests": [one.to_json() for one in requests],
         "said": _last_words(paths, name),
@@ -80,10 +72,10 @@ def _lines(paths: TeamPaths, view: MemberView, facts: dict[str, Any]) -> Iterato
     member = view.member
     yield "name", f"{member.name} ({member.role})"
     yield "state", _state(view)
-    if facts["alive"]:
+    if view.alive:
         yield "process", f"pid {member.pid}, since {output.ago(member.since)}"
-    yield "used", _used(member, facts)
-    yield "mail", f"{facts['queued']} wait" + _rejected(paths, member, facts)
+    yield "used", _used(view)
+    yield "mail", f"{'?' if view.queued is None else view.queued} wait" + _rejected(paths, view)
     yield from _terms(paths, member, facts["effort"])
     for task in facts["tasks"]:
         yield "task", f"{task['id']} [{task['status']}] {task['subject']}"
@@ -129,14 +121,17 @@ def _terms(paths: TeamPaths, member: Member, effort: str | None) -> Iterator[tup
         yield "sandbox", member.sandbox
 
 
-def _used(member: Member, facts: dict[str, Any]) -> str:
+def _used(view: MemberView) -> str:
+    member, usd = view.member, view.account and view.account.known_usd
     tokens = f"{output.count(member.input_tokens)} tokens in, {output.count(member.output_tokens)}"
-    usd = "an unknown cost" if facts["usd"] is None else f"${facts['usd']:.4f}"
+    cost = "an unknown cost" if usd is None else f"${usd:.4f}"
     turns = "1 turn" if member.turns == 1 else f"{member.turns} turns"
-    return f"{turns}, {tokens} out, {usd}"
+    return f"{turns}, {tokens} out, {cost}"
 
 
-def _rejected(paths: TeamPaths, member: Member, facts: dict[str, Any]) -> str:
-    if not facts["rejected"]:
+def _rejected(paths: TeamPaths, view: MemberView) -> str:
+    if view.trouble:
+        return f"; {view.trouble}"
+    if not view.rejected:
         return ""
-    return f"; {facts['rejected']} lines were not mail: {paths.rejected(member.name)}"
+    return f"; {view.rejected} lines were not mail: {paths.rejected(view.name)}"

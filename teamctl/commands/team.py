@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from teamctl import tail
 from teamctl.render import output, roster_table, tables
-from teamctl.tail import Watched
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
 from teamd.files.paths import TeamPaths
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.segment import Segment, SegmentLines
 
-_LOOK_SECONDS: Final = 1.0  # at most between two looks: times count up, and processes may die
 _PAUSE_SECONDS: Final = 0.25  # at least between two looks
 _LEAST_ROWS: Final = 3  # minimum rows of the table; notices leave room for them
 # The members that need a person come first.
@@ -89,14 +88,13 @@ def _watch(choice: TeamOptions, paths: TeamPaths) -> None:
         raise click.UsageError("--watch needs a terminal; `teamctl team --json` is for programs")
     reader = OverviewReader(paths)
     show = _lines if os.environ.get("TERM", "dumb") == "dumb" else _screen
-    with (
-        Watched(paths.root, paths.inboxes, paths.requests, paths.activities) as folders,
-        show() as update,
-    ):
-        while True:
+    with show() as update:
+
+        def look() -> None:
             update(reader.read(choice.waiting(paths)))
-            folders.wait(_LOOK_SECONDS)
             time.sleep(_PAUSE_SECONDS)  # combine changes that follow at once
+
+        tail.follow(look, paths.root, paths.inboxes, paths.requests, paths.activities)
 
 
 @contextmanager

@@ -8,12 +8,11 @@ from typing import Any, Final
 
 import click
 
-from teamctl import arguments
+from teamctl import arguments, tail
 from teamctl.arguments import SINCE_HELP, parse_when
 from teamctl.render import output
 from teamctl.render.layout import Layout
 from teamctl.render.transcript_view import TranscriptView
-from teamctl.tail import Watched
 from teamctl.transcripts import Excerpt, NamedRecord, Retries, Transcripts
 from teamd.command_line import terminal
 from teamd.command_line.options import IntRange, team_options
@@ -100,14 +99,15 @@ def _print(
         _echo(view.finish())
         return
     retries = {name: Retries(paths.log(name)) for name in whose()}
-    with Watched(paths.transcripts, paths.logs) as watched:
-        _show(view, found.first())
-        while True:
-            watched.wait()
-            _show(view, found.more())
-            for name, tried in retries.items():
-                for moment, what in tried.more():
-                    _echo(view.note(moment, f"{name} is {what}"))
+
+    def look() -> None:
+        _show(view, found.more())
+        for name, tried in retries.items():
+            for moment, what in tried.more():
+                _echo(view.note(moment, f"{name} is {what}"))
+
+    _show(view, found.first())
+    tail.follow(look, paths.transcripts, paths.logs)
 
 
 def _show(view: TranscriptView, found: Iterable[NamedRecord]) -> None:
@@ -122,14 +122,16 @@ def _echo(lines: Iterable[str]) -> None:
 
 def _print_json(found: Transcripts, paths: TeamPaths, *, alone: bool, follow: bool) -> None:
     """Print the records unchanged, also those of a later version."""
+
+    def look() -> None:
+        for name, record in found.more():
+            output.print_json_line({"name": name, **record})
+
     if follow:
-        with Watched(paths.transcripts) as watched:
-            look: Callable[[], Iterable[NamedRecord]] = found.first
-            while True:
-                for name, record in look():
-                    output.print_json_line({"name": name, **record})
-                watched.wait()
-                look = found.more
+        for name, record in found.first():
+            output.print_json_line({"name": name, **record})
+        tail.follow(look, paths.transcripts)
+        return
     listed: dict[str, list[Any]] = {name: [] for name in found.names()}
     for name, record in found.first():
         listed[name].append(record)

@@ -1,15 +1,18 @@
-"""The person's mail, which is shown first, and then taken and kept."""
+"""The person's mail, which is shown first, and then taken and kept; notes on its requests."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias
 
+from teamctl.mail.router import all_approvals
 from teamctl.render import output
 from teamctl.render.output import MailFormat
 from teamctl.tail import GrowingFile
+from teamd.approvals.approval import Approval, Verdict
 from teamd.errors import LockTimeout, TeamError
 from teamd.files import locks
 from teamd.files.paths import TeamPaths
@@ -88,6 +91,21 @@ class InboxReader:
         return not_yet_seen(messages, self._known)
 
 
+class InboxLooker:
+    """Shows mail without taking it; each message once."""
+
+    def __init__(self, boxes: Boxes, note: Note) -> None:
+        self._boxes = boxes
+        self._note = note
+        self._unseen = NewMailFinder()
+
+    def read(self, form: MailFormat) -> int:
+        """Show the mail that was not shown before; return the number of messages."""
+        messages = self._unseen.among([m for box in self._boxes() for m in box.peek()])
+        output.show_messages(messages, form, self._note)
+        return len(messages)
+
+
 class NewMailFinder:
     """Finds the new messages in a mail queue, which grows at the end and is taken at the front."""
 
@@ -133,3 +151,47 @@ def _may_be(before: Message, now: Message) -> bool:
 def identity(message: Message) -> Identity:
     """Return the fields that `Message.is_same_as` compares."""
     return message.id, message.sender, message.content
+
+
+def describe_request(paths: TeamPaths, message: Message) -> str:
+    """Return the end of a message's request, or the commands that answer it.
+
+    It is empty if the person cannot answer, or if the message names the commands.
+    """
+    approval = _find(paths, message)
+    if approval is None or not approval.is_open or approval.overdue:
+        return describe_end(paths, message)
+    approve = paths.add_team_option(f"`teamctl approve {approval.id}`")
+    if approve in message.content or not approval.may_be_answered_by(USER):
+        return ""
+    reject = paths.add_team_option(f"`teamctl reject {approval.id} --reason …`")
+    return f"{approve} approves it, {reject} rejects it"
+
+
+def describe_end(paths: TeamPaths, message: Message) -> str:
+    """Return how the request of a message ended.
+
+    It is empty while the request is open, and for a message whose request is unknown.
+    """
+    approval = _find(paths, message)
+    if approval is None:
+        return ""
+    if approval.overdue or approval.status is Verdict.EXPIRED:
+        return "is no longer open: nobody waits for its answer"
+    return "" if approval.is_open else _answer(approval)
+
+
+def _find(paths: TeamPaths, message: Message) -> Approval | None:
+    with suppress(TeamError):  # a damaged approval must not keep the person from reading the mail
+        found = all_approvals(paths).find(message.extra.get("request_id"))
+        if found is not None and (found.asker, found.type) == (message.sender, message.type):
+            return found
+    return None
+
+
+def _answer(approval: Approval) -> str:
+    who = "you" if approval.answered_by == USER else approval.answered_by
+    by = f" by {who}" if who else ""
+    ago = "" if approval.answered is None else f" {output.ago(approval.answered)} ago"
+    why = " ".join(approval.reason.split())
+    return f"was {approval.status} already{by}{ago}" + (f": {why}" if why else "")

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from teamctl import arguments
-from teamctl.mail.request_notes import describe_end, describe_request
+from teamctl.mail.inbox_reader import describe_end, describe_request
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths

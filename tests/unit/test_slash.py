@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from teamctl.chat import slash
+from teamctl.chat import console
 from teamctl.commands.help import read_topic
 from teamctl.main import cli
 from teamd.approvals.approval import Approval, Kind
@@ -45,7 +45,7 @@ def paths(tmp_path: Path) -> TeamPaths:
 )
 def test_a_command_is_translated_into_a_call(line: str, argv: list[str]) -> None:
     word, _, rest = line.partition(" ")
-    make = slash.COMMANDS[word].argv
+    make = console.COMMANDS[word].argv
     assert make is not None
     assert make(rest) == argv
     command = cli.get_command(click.Context(cli), argv[0])
@@ -70,7 +70,7 @@ def test_a_command_is_translated_into_a_call(line: str, argv: list[str]) -> None
     ],
 )
 def test_a_line_is_completed(paths: TeamPaths, typed: str, found: list[str]) -> None:
-    assert slash.complete(paths, typed) == found
+    assert console.complete(paths, typed) == found
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_a_line_is_completed(paths: TeamPaths, typed: str, found: list[str]) -> 
     [("/requst", "/requests"), ("/tea", "/team"), ("/aprove", "/approve"), ("/zzz", None)],
 )
 def test_a_misspelt_command_gets_a_suggestion(word: str, meant: str | None) -> None:
-    assert slash.find_near(word) == meant
+    assert console.find_near(word) == meant
 
 
 def test_the_topic_explains_every_command() -> None:
     topic = read_topic("chat")
-    assert [one.usage for one in slash.COMMANDS.values() if f"`{one.usage}`" not in topic] == []
+    assert [one.usage for one in console.COMMANDS.values() if f"`{one.usage}`" not in topic] == []

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamctl.tail import GrowingFile, Watched, end_of, lines, lines_back
+from teamctl.tail import GrowingFile, end_of, lines_back
 
 
 @pytest.fixture
@@ -62,16 +60,6 @@ def test_after_a_file_shrinks_the_next_line_is_read_whole(log: Path) -> None:
     growing.close()
 
 
-@given(texts=st.lists(st.text("ab", max_size=5)), last=st.integers(0, 6))
-def test_the_last_lines_are_the_last(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[str], last: int
-) -> None:
-    log = tmp_path_factory.mktemp("log") / "x.log"
-    log.write_text("".join(f"{text}\n" for text in texts))
-    expected = [text.encode() for text in texts][len(texts) - min(last, len(texts)) :]
-    assert list(lines(log, last=last, follow=False)) == expected
-
-
 @pytest.mark.timeout(20)  # a copy of the whole line for each part of it would take minutes
 def test_a_long_line_is_read_in_linear_time(tmp_path: Path) -> None:
     log = tmp_path / "log"
@@ -117,29 +105,3 @@ def test_reading_may_begin_at_a_later_line(log: Path) -> None:
     log.write_bytes(b"three\n")
     assert list(growing.lines()) == [b"three"]
     growing.close()
-
-
-@pytest.mark.timeout(20)
-def test_a_signal_just_before_the_wait_ends_it(tmp_path: Path) -> None:
-    """Otherwise a Ctrl-C at that moment would wait for the next change, or half a minute."""
-    came: list[int] = []
-    before = signal.signal(signal.SIGUSR1, lambda number, _: came.append(number))
-    try:
-        with Watched(tmp_path) as watched:
-            for _ in range(2):  # each is delivered once
-                signal.raise_signal(signal.SIGUSR1)
-                watched.wait()
-        assert came == [signal.SIGUSR1] * 2
-        assert signal.set_wakeup_fd(-1) == -1, "as it was"
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
-def test_folders_can_be_waited_for_in_any_thread(tmp_path: Path) -> None:
-    def wait() -> None:
-        with Watched(tmp_path) as watched:
-            (tmp_path / "new").touch()
-            watched.wait()
-
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(wait).result(timeout=20)
