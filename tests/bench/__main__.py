@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.bench import page
+from tests.bench import page, ruler
 
 _NAMES: Final = tuple(page.SECTIONS)
 _REPOSITORY: Final = Path(__file__).parents[2]
@@ -34,6 +34,7 @@ def main() -> int:
     if given.save and given.names:
         parser.error("a run is saved whole: give no names")
     options = ["--short"] if given.short else []
+    print(ruler.machine(), flush=True)
     outputs = {name: _run(name, options) for name in given.names or _NAMES}
     if failed := [name for name, output in outputs.items() if output is None]:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)

@@ -1,6 +1,6 @@
 """Commands compared with `python -c pass` and with those of supervisor, a well-known program.
 
-`python -m tests.bench.commands [--short] [--rounds N] [--supervisor BIN]`: BIN is a folder with
+`python -m tests.bench.commands [--short] [--supervisor BIN]`: BIN is a folder with
 `supervisord` and `supervisorctl`; by default they are looked up in PATH.
 """
 
@@ -20,13 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.bench.ruler import interleave, machine, options, ratio, spread
+from tests.bench.ruler import interleave, options, ratio, spread
 from tests.waiting import wait_until
 
 PROGRAMS: Final = Path(sys.executable).parent
 CLONE: Final = Path(__file__).parents[2]
 ROUNDS: Final = 20
-SHORT: Final = 1
 PASS: Final = "python -c pass"
 START: Final = "teamd start, then requests are taken"
 PEER: Final = "supervisorctl status"
@@ -38,11 +37,6 @@ LIMIT: Final = 2.0  # the wanted time, as a multiple of PEER's
 START_SECONDS: Final = 2.0
 MEMBERS: Final = ("alice", "bob", "carol")
 STOP: Final = ("teamd", "stop", "--timeout", "60")  # on a busy machine the SDK loads slowly
-COMMANDS: Final = (
-    TEAM, "teamctl team --json", SEND, "teamctl inbox", "teamctl inbox bob", "teamctl tasks",
-    "teamctl usage", "teamctl transcript user", "teamctl logs teamd --lines 3", "teamctl requests",
-    "teamctl teams", "teamctl --help", "teamctl help", "teamd status",
-)  # fmt: skip
 
 
 class Bench:
@@ -132,8 +126,8 @@ def _find(name: str, folder: str) -> str | None:
 
 def main() -> None:
     """Measure and print the table; fail only if mail was lost."""
-    given = options(__doc__, rounds=ROUNDS, supervisor="")
-    rounds = SHORT if given.short else given.rounds
+    given = options(__doc__, supervisor="")
+    rounds = 1 if given.short else ROUNDS
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         bench = Bench(root)
@@ -141,7 +135,7 @@ def main() -> None:
         stack.enter_context(bench.serving())
         cases: dict[str, Callable[[], float]] = {
             PASS: partial(bench.time, str(PROGRAMS / "python"), "-c", "pass"),
-            **{line: partial(bench.time, *line.split()) for line in COMMANDS},
+            **{line: partial(bench.time, *line.split()) for line in TYPED},
             START: bench.time_start,
         }
         if peer is not None:
@@ -156,7 +150,7 @@ def main() -> None:
     absent = [name for name in (PEER, GIT) if name not in cases]
     rows = [(name, figures, _remark(found, name)) for name, figures in found.items()]
     print(spread("commands", rows, "ms"))
-    print(f"messages lost: {lost}; not installed: {', '.join(absent) or 'nothing'}; {machine()}")
+    print(f"messages lost: {lost}; not installed: {', '.join(absent) or 'nothing'}")
     sys.exit(1 if lost else 0)
 
 

@@ -26,7 +26,6 @@ _NAME: Final = re.compile(rb"You are '([^']*)'")
 _LENGTH: Final = re.compile(rb"(?i)content-length: (\d+)")
 _LONGEST_SECONDS: Final = 120.0
 _MOST_BYTES: Final = 1 << 26
-_BUSY: Final = b'{"type": "error", "error": {"type": "rate_limit_error", "message": "busy"}}'
 _USAGE: Final = {
     "input_tokens": 10, "cache_creation_input_tokens": 0,
     "cache_read_input_tokens": 0, "output_tokens": 5,
@@ -42,16 +41,12 @@ class Terms:
         tool: the tool's name.
         given: its input; `{}` in a value is replaced by the number of the request.
         seconds: the duration of each answer.
-        room: how many requests are answered at once; others are refused with 429.
-        retry_after: the header in a refusal; left out if empty.
     """
 
     calls: int = 1
     tool: str = "task_get"
     given: dict[str, str] = field(default_factory=lambda: {"task_id": "{}"})
     seconds: float = 0.0
-    room: int = 1_000_000
-    retry_after: str = ""
 
 
 class Request(NamedTuple):
@@ -70,28 +65,12 @@ class Request(NamedTuple):
     size: int
 
 
-@dataclass(slots=True)
-class Counts:
-    """The requests so far.
-
-    Attributes:
-        served: for each teammate, the number of answers and the monotonic time of the last.
-        refused: requests above `room`.
-        inside: requests in progress.
-        most: the largest number of requests in progress at once.
-    """
-
-    served: dict[str, tuple[int, float]] = field(default_factory=dict)
-    refused: int = 0
-    inside: int = 0
-    most: int = 0
-
-
 class Server:
     """The server in its own process; `PUT` requests set its terms and query its records."""
 
     def __init__(self) -> None:
-        self._terms, self._counts = Terms(), Counts()
+        self._terms = Terms()
+        self._served: dict[str, tuple[int, float]] = {}
         self._steps: Counter[str] = Counter()  # answered requests of each teammate's current turn
         self._seen: list[Request] = []
         self._news = asyncio.Condition()
@@ -120,19 +99,11 @@ class Server:
             writer.close()
 
     async def _answer(self, name: str) -> bytes:
-        counts, terms = self._counts, self._terms
-        if counts.inside >= terms.room:
-            counts.refused += 1
-            later = f"\r\nretry-after: {terms.retry_after}" if terms.retry_after else ""
-            return _response("429 Too Many Requests", f"application/json{later}", _BUSY)
-        counts.inside += 1
-        counts.most = max(counts.most, counts.inside)
-        if terms.seconds:
-            await asyncio.sleep(terms.seconds)
-        counts.inside -= 1
+        if self._terms.seconds:
+            await asyncio.sleep(self._terms.seconds)
         self._steps[name] += 1
-        times = counts.served.get(name, (0, 0.0))[0] + 1
-        counts.served[name] = (times, time.monotonic())
+        times = self._served.get(name, (0, 0.0))[0] + 1
+        self._served[name] = (times, time.monotonic())
         return _response("200 OK", "text/event-stream", self._reply(name, times))
 
     def _reply(self, name: str, number: int) -> bytes:
@@ -159,8 +130,8 @@ class Server:
             self._steps.clear()
         elif path == "/seen":
             told, self._seen = self._seen, []
-        elif path == "/counts":
-            told = asdict(self._counts)
+        elif path == "/served":
+            told = self._served
         else:
             told = await self._first(*json.loads(body))
         return _response("200 OK", "application/json", json.dumps(told).encode())
@@ -212,8 +183,9 @@ class Imitation:
         """Return the requests since the last call."""
         return [Request(*one) for one in self._ask("seen")]
 
-    def counts(self) -> Counts:
-        return Counts(**self._ask("counts"))
+    def served(self) -> dict[str, tuple[int, float]]:
+        """Return for each teammate the number of answers and the monotonic time of the last."""
+        return dict(self._ask("served"))
 
     def last(self) -> dict[str, Any]:
         return dict(self._ask("last"))

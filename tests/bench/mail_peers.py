@@ -4,9 +4,8 @@ Each is created with its own folder, durable or not. `sender` opens it and retur
 sends a message, given the sender's name and the message's number; that function and `read` run in
 separate processes. A reader stores the messages before it removes them, except that of the bare
 file, which loses them if it is killed. It takes messages as fast as it can, and inspects none
-before it has all. A bare file and SQLite do not notify their readers of new messages, so each has
-two readers: one waits for a change in the folder, as ours does, and one polls without a pause,
-which slows the writers.
+before it has all. The readers of a bare file and of SQLite wait for a change in the folder, as ours
+does.
 """
 
 from __future__ import annotations
@@ -105,32 +104,27 @@ def text(n: int) -> str:
     return f"{n} {TEXT}"
 
 
-def batches(folder: Path, wanted: int, take: Callable[[], int], *, polls: bool) -> None:
+def batches(folder: Path, wanted: int, take: Callable[[], int]) -> None:
     """Take messages until this many have arrived.
 
     Args:
         folder: the folder that is watched for changes when there are no messages.
         wanted: the number of messages.
         take: takes the available messages, and returns their number.
-        polls: whether to call `take` again at once instead of watching.
     """
     with closing(watch(folder)) as watching:
         while wanted > 0:
             wanted -= (count := take())
-            if not polls:
-                if not count:
-                    select.select([watching], [], [], 1.0)
-                watching.changed()  # clear events, including those that taking has caused
+            if not count:
+                select.select([watching], [], [], 1.0)
+            watching.changed()  # clear events, including those that taking has caused
 
 
 class Flock:
-    """A file with an open descriptor and `flock`; `locks=False`, for one writer, takes no lock."""
+    """A file with an open descriptor and `flock`."""
 
-    def __init__(
-        self, folder: Path, *, durable: bool, polls: bool = False, locks: bool = True
-    ) -> None:
+    def __init__(self, folder: Path, *, durable: bool) -> None:
         self._path, self._durable = folder / "inbox", durable
-        self._polls, self._locks = polls, locks
         self._path.touch()
 
     def sender(self) -> Send:
@@ -138,11 +132,9 @@ class Flock:
 
         def send(sender: str, n: int) -> None:
             made = line(sender, n)
-            if self._locks:
-                fcntl.flock(fd, fcntl.LOCK_EX)
+            fcntl.flock(fd, fcntl.LOCK_EX)
             os.write(fd, made)
-            if self._locks:
-                fcntl.flock(fd, fcntl.LOCK_UN)
+            fcntl.flock(fd, fcntl.LOCK_UN)
             if self._durable:
                 os.fdatasync(fd)
 
@@ -161,16 +153,15 @@ class Flock:
                 found.extend(lines)
                 return len(lines)
 
-            batches(self._path.parent, wanted, take, polls=self._polls)
+            batches(self._path.parent, wanted, take)
         yield from found
 
 
 class Sqlite:
     """A table in a database in WAL mode."""
 
-    def __init__(self, folder: Path, *, durable: bool, polls: bool = False) -> None:
+    def __init__(self, folder: Path, *, durable: bool) -> None:
         self._path, self._level = folder / "mail.db", "FULL" if durable else "NORMAL"
-        self._polls = polls
         made = self._open()
         made.execute("PRAGMA journal_mode=WAL")
         made.execute("CREATE TABLE mail (n INTEGER PRIMARY KEY, line BLOB)")
@@ -199,7 +190,7 @@ class Sqlite:
             opened.execute("COMMIT")
             return count
 
-        batches(self._path.parent, wanted, take, polls=self._polls)
+        batches(self._path.parent, wanted, take)
         yield from (row[0] for row in opened.execute("SELECT line FROM kept"))
         opened.close()
 

@@ -89,10 +89,10 @@ def spread(title: str, rows: Sequence[tuple[str, Sequence[float], str]], unit: s
 
 
 def machine() -> str:
-    """Return a line about the machine: cores, system, load, Python."""
+    """Return the number of cores, the system and its load."""
     load = " ".join(f"{one:.1f}" for one in os.getloadavg())
     system = f"{platform.system()} {platform.release().partition('-')[0]}"
-    return f"{os.cpu_count()} cores, {system}, load {load}, Python {platform.python_version()}"
+    return f"{os.cpu_count()} cores, {system}, load {load}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

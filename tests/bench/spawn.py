@@ -1,7 +1,7 @@
-"""Time from a request for a teammate to its first model request, compared with fresh processes.
+"""Time from a request for a teammate to its first model request, beside a fresh process.
 
-`python -m tests.bench.spawn [--short] [--rounds N]`. The team is already running; a fresh process
-becomes the same teammate, with its mail already in the inbox.
+`python -m tests.bench.spawn [--short]`. The team is already running; the fresh process imports the
+SDK and makes one call.
 """
 
 from __future__ import annotations
@@ -22,33 +22,16 @@ from teamd import control
 from teamd.control import ControlRequest
 from teamd.files.paths import STATE_VARIABLE, TeamPaths
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import PROMPT_KEY, Message
+from teamd.messages import Message
 from teamd.team.roster import Roster
 from teamd.team.states import Status
 from tests.bench import imitation, ruler
 from tests.waiting import wait_until
 
+_FRESH: Final = "a fresh process, the SDK alone"
+_SPAWN: Final = "spawn"
 _PROGRAMS: Final = Path(sys.executable).parent
 _SETTINGS: Final = "[supervision]\nhibernate_seconds = 0.5\n"
-_TEAMMATE: Final = """
-import os, socket, sys
-from pathlib import Path
-from teamd.agent.process import TeammateProcess
-from teamd.files.paths import TeamPaths
-from teamd.team.heartbeat import Heartbeat
-from teamd.masking import Mask
-from teamd.supervisor.live_settings import LiveSettings
-
-paths = TeamPaths(Path(sys.argv[1]))
-settings = LiveSettings(paths, paths.settings)
-bell, _ = os.pipe()
-os.set_blocking(bell, False)
-process = TeammateProcess(paths, lambda: settings.now, settings.accepted_bytes, 60, Mask())
-slots, grants = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-slots.setblocking(False)
-grants.send(b"0")
-process.live("fresh", bell, slots.fileno(), Heartbeat(), hibernates=False)
-"""
 _SDK: Final = """
 from anthropic import Anthropic
 with Anthropic().messages.stream(model="bench", max_tokens=10, system="You are 'fresh'",
@@ -117,25 +100,10 @@ class Scene:
         events = [json.loads(line) for line in lines]
         return sum((one["event"], one.get("name")) == ("hibernates", "eve") for one in events)
 
-    def fresh_teammate(self) -> float:
-        """Return the seconds from the start of a process to its first request, as a teammate."""
-        paths = TeamPaths(self._folder / f"fresh{next(self._numbers)}" / ".team")
-        paths.root.parent.mkdir()
-        paths.create()
-        Roster(paths).update(lambda team: team.with_new("fresh", role="x", status=Status.WORKING))
-        (paths.home / "team.toml").write_text(_SETTINGS, encoding="utf-8")
-        prompt = Message(sender="lead", to="fresh", content="Go.", extra={PROMPT_KEY: True})
-        Mailbox(paths, "fresh").put(prompt)
-        return self._start(_TEAMMATE, str(paths.root))
-
     def fresh_sdk(self) -> float:
         """Return the seconds from the start of a process to its only request, with the bare SDK."""
-        return self._start(_SDK)
-
-    def _start(self, code: str, *arguments: str) -> float:
         begun = time.monotonic()
-        argv = (sys.executable, "-c", code, *arguments)
-        with subprocess.Popen(argv, env=self._environment) as process:
+        with subprocess.Popen((sys.executable, "-c", _SDK), env=self._environment) as process:
             try:
                 return self._served.wait_for("fresh", after=begun) - begun
             finally:
@@ -148,25 +116,23 @@ class Scene:
 
 
 def main() -> None:
-    given = ruler.options(__doc__, rounds=15)
+    rounds = 1 if ruler.options(__doc__).short else 15
     with tempfile.TemporaryDirectory() as folder, imitation.running() as served:
         scene = Scene(Path(folder), served)
         cases = {
-            "a fresh process becomes a teammate": scene.fresh_teammate,
-            "a fresh process, the SDK alone": scene.fresh_sdk,
-            "spawn": scene.spawn,
+            _FRESH: scene.fresh_sdk,
+            _SPAWN: scene.spawn,
             "mail wakes one that hibernates": scene.wake_from_hibernation,
             "mail wakes one that idles": scene.wake,
         }
         with scene.running():
-            samples = ruler.interleave(cases, 1 if given.short else given.rounds)
-    fresh = ruler.median(next(iter(samples.values())))
-    rows = [["until the first request, ms", "median", "lowest", "fresh is so many times slower"]]
+            samples = ruler.interleave(cases, rounds)
+    fresh = ruler.median(samples[_FRESH])
+    rows = [["until the first request, ms", "median", "lowest", "to fresh", "at most"]]
     for name, seen in samples.items():
         middle = ruler.median(seen)
-        figures = [f"{1000 * middle:.1f}", f"{1000 * min(seen):.1f}", f"{fresh / middle:.1f}"]
-        rows.append([name, *figures])
-    print(ruler.machine())
+        figures = [f"{1000 * middle:.1f}", f"{1000 * min(seen):.1f}", f"{middle / fresh:.3f}"]
+        rows.append([name, *figures, "0.5" if name == _SPAWN else ""])
     print(ruler.table("Spawn and wake", rows))
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.bench.ruler import machine, options, table
+from tests.bench.ruler import options, table
 from tests.e2e.harness import Project, opened
 from tests.e2e.stories import demands
 from tests.strict.asked import Asked
@@ -129,7 +129,7 @@ def main() -> int:
         "refused",
         "input tokens",
     ]
-    print(machine(), table(f"Input tokens paid in full, {calls} turns", [head, *rows]), sep="\n")
+    print(table(f"Input tokens paid in full, {calls} turns", [head, *rows]))
     return 0 if all(right) else 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from tests.bench import page, ruler, steps
+from tests.bench import page, ruler
 
 MOST_BYTES = 20_000
 SAMPLES = {"teamd": [5000.0, 6000.0], "SQLite FULL": [3000.0, 3000.0], "bare": [9e4, 9e4]}
@@ -64,12 +64,3 @@ def test_the_saved_picture_is_plain_and_small() -> None:
     assert kinds == {"svg", "title", "style", "rect", "text"}
     assert not re.search(r"url\(|@import|@font-face|href|javascript", drawn)
     assert "prefers-color-scheme: dark" in drawn
-
-
-def test_a_step_ends_at_the_next_note_of_the_same_place_and_process() -> None:
-    path = [steps.Step("a", "", "<a", supervisor=True), steps.Step("b", "", ">b")]
-    noted = [(0, 1, "<a"), (1, 2, "<a"), (2, 1, "<a"), (3, 1, ">b"), (4, 2, ">b"), (5, 2, ">b")]
-    notes = [steps.Note(*one) for one in noted]
-    assert steps.split(path, notes, 1, 0.5, 6) == [1.5, 2, 2]
-    assert steps.split(path, notes, 1, 2.5, 6) is None, "it had begun before"
-    assert steps.split(path, notes, 1, 0.5, 3.5) is None, "it was cut off"

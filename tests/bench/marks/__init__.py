@@ -1,1 +1,0 @@
-"""A folder for PYTHONPATH, not a package to import: see `sitecustomize`."""
