@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,13 +16,11 @@ from typing import Final
 from teamd.board.task import Task
 from teamd.errors import StoreError, StrangeFile, TeamError, translate_os_errors
 from teamd.files import files
+from teamd.files.file_stamp import Version, is_settled, version_of
 from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import check_folder
 
-_Version = tuple[int, int, int, int, int]
-
 _MOST_NAMED: Final = 20
-_TICK_NANOSECONDS: Final = 100_000_000  # more than any kernel's
 _TASK_FILE: Final = re.compile(r"([1-9][0-9]{0,17})\.json", re.ASCII)
 
 
@@ -118,7 +115,12 @@ def id_in(file_name: str) -> str | None:
 def ids_in(folder: Path) -> list[str]:
     """Return the ids of all files in ascending order."""
     with translate_os_errors(folder):
-        return sorted(_entries(folder), key=int)
+        check_folder(folder)
+        try:
+            ids = (id_in(path.name) for path in folder.iterdir())
+            return sorted(filter(None, ids), key=int)
+        except FileNotFoundError:  # a team of an earlier version
+            return []
 
 
 def read_all(paths: TeamPaths) -> Tasks:
@@ -134,7 +136,7 @@ class TaskFiles:
 
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
-        self._known: dict[str, tuple[_Version, Task]] = {}
+        self._known: dict[str, tuple[Version | None, Task]] = {}
 
     def read(self) -> Tasks:
         """Return every task, and a sentence about each damaged file.
@@ -142,13 +144,12 @@ class TaskFiles:
         Raises:
             StoreError: the folder itself cannot be read.
         """
-        with translate_os_errors(self._paths.tasks):
-            now, entries = time.time_ns(), _entries(self._paths.tasks)
         before, self._known = self._known, {}
         tasks: dict[str, Task] = {}
         damaged: dict[str, str] = {}
-        for task_id in sorted(entries, key=int):
-            version = _version(entries[task_id])
+        for task_id in ids_in(self._paths.tasks):
+            version = version_of(self._paths.task(task_id))
+            settled = is_settled(version)  # determined before the read
             known = before.get(task_id)
             try:
                 same = known is not None and known[0] == version
@@ -158,7 +159,7 @@ class TaskFiles:
                 continue
             if task is not None:
                 tasks[task_id] = task
-                if version is not None and _settled(version, now):
+                if settled:
                     self._known[task_id] = version, task
         return Tasks(tasks, damaged)
 
@@ -194,35 +195,6 @@ class TaskFiles:
 
 class _Damaged(Exception):
     """A file does not contain a task; `str()` is a sentence."""
-
-
-def _entries(folder: Path) -> dict[str, os.DirEntry[str]]:
-    """Return the files of a folder by the ids in their names."""
-    check_folder(folder)
-    try:
-        with os.scandir(folder) as found:
-            named = ((id_in(entry.name), entry) for entry in found)
-            return {task_id: entry for task_id, entry in named if task_id is not None}
-    except FileNotFoundError:  # a team of an earlier version
-        return {}
-
-
-def _version(entry: os.DirEntry[str]) -> _Version | None:
-    """Return facts that change whenever a file is replaced or changed; `None` if it is gone."""
-    try:
-        now = entry.stat(follow_symlinks=False)
-    except OSError:
-        return None
-    return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
-
-
-def _settled(version: _Version, now: int) -> bool:
-    """Return whether any later change of a file will give it another version.
-
-    The kernel's timestamps advance in ticks, and inodes are reused. So a file that changed a moment
-    ago may change again without a different version. Git calls such a file "racily clean".
-    """
-    return max(version[-2:]) < now - _TICK_NANOSECONDS
 
 
 def next_id(folder: Path, fd: int) -> str:

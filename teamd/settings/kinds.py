@@ -145,9 +145,6 @@ def _existing(noun: str, is_one: Callable[[int], bool]) -> ValueKind:
     """A folder or a file that exists, as an absolute path without links."""
     must_be = f"the path of a {noun}"
 
-    def fits(value: Any) -> bool:
-        return isinstance(value, str) and bool(value.strip())
-
     def resolved(value: str, folder: Path) -> Path:
         try:
             path = (folder / value).resolve()
