@@ -18,14 +18,10 @@ def then(command: str, *rules: Permission) -> str:
 @pytest.mark.parametrize(
     "command",
     [
-        "git pu\\\nsh",
-        'git "pu\\\nsh"',
-        'g"i"t push',
-        "[[ ( -n a ) || -n b ]] && git push",
-        "[[ a < b ]]; git push",
-        "case x in (a|b) git push;; esac",
+        "git pu\\\nsh", 'git "pu\\\nsh"', 'g"i"t push', "[[ ( -n a ) || -n b ]] && git push",
+        "[[ a < b ]]; git push", "case x in (a|b) git push;; esac",
     ],
-)
+)  # fmt: skip
 def test_a_word_over_two_lines_and_a_command_after_a_test_are_denied(command: str) -> None:
     assert then(command) == "deny"
 
@@ -58,16 +54,10 @@ def test_a_backslash_in_quotes_stays_before_anything_else() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        'git $"push"',
-        "echo $'open",
-        "echo > # git push",
-        "cat << $x\ngit push\n$x",
-        "case x of y) ls;; esac",
-        "case x in y z; ls;; esac",
-        "env $x ls",
-        "timeout $x ls",
+        'git $"push"', "echo $'open", "echo > # git push", "cat << $x\ngit push\n$x",
+        "case x of y) ls;; esac", "case x in y z; ls;; esac", "env $x ls", "timeout $x ls",
     ],
-)
+)  # fmt: skip
 def test_text_that_bash_may_read_differently_is_asked_about(command: str) -> None:
     assert then(command) == "ask"
 

@@ -1,7 +1,8 @@
-"""Reading `team.toml`, and the defaults."""
+"""Reading `team.toml`: its values, and files that cannot be read or are not TOML."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,11 @@ from hypothesis import strategies as st
 from teamd.errors import SettingsError
 from teamd.settings import Settings, Teammate, changes, load, parse
 from teamd.settings.kinds import keys_of
+from teamd.settings.load import MAX_FILE_BYTES
 from teamd.settings.schema import (
     SECTIONS,
     HostSettings,
     Limits,
-    Mail,
     ModelSettings,
     Permission,
     PriceSettings,
@@ -50,6 +51,9 @@ DOCUMENTS = st.dictionaries(
 )
 
 
+WIM = '[[teammate]]\nname = "wim"\nrole = "coder"\nprompt = "Go."\n'
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "team.toml"
@@ -72,28 +76,6 @@ def test_without_a_file_every_setting_has_its_default(tmp_path: Path) -> None:
     defaults = replace(Settings(), team=TeamSettings(workspace=tmp_path))
     assert load(tmp_path / "team.toml", folder=tmp_path) == defaults
     assert load(tmp_path / "team.toml", folder=tmp_path) == defaults
-
-
-def test_the_defaults_are_those_of_the_contract(tmp_path: Path) -> None:
-    settings = load(tmp_path / "team.toml", folder=tmp_path)
-    assert settings.team == TeamSettings(name="default", workspace=tmp_path)
-    assert settings.model.name == "claude-sonnet-5-5"
-    assert (settings.model.base_url, settings.model.key_command) == (None, None)
-    assert settings.model.script is None
-    assert (settings.model.max_tokens, settings.model.timeout_seconds) == (16000, 600)
-    assert (settings.model.concurrent_calls, settings.model.cache) == (8, True)
-    assert settings.model.headers == {}
-    assert (settings.limits.calls_per_wake, settings.supervision.stop_seconds) == (50, 10)
-    assert (settings.supervision.stuck_seconds, settings.supervision.stuck_restart) == (300, False)
-    assert settings.supervision.hibernate_seconds == 60
-    assert settings.mail == Mail(
-        durability="disk", max_message_bytes=1048576, max_inbox_bytes=67108864
-    )
-    limits = settings.limits
-    assert (limits.team_usd_per_day, limits.team_tokens_per_day, limits.talk_wakes) == (20, 0, 12)
-    assert (settings.tools.bash_timeout_seconds, settings.tools.output_bytes) == (120, 50000)
-    assert settings.tools.env == ("PATH", "LANG", "TERM")
-    assert settings.teammates == ()
 
 
 def test_values_are_converted_to_those_the_program_uses(file: Path) -> None:
@@ -218,3 +200,110 @@ def test_changes_are_dotted_keys() -> None:
         "teammate.carol",
         "permission",
     ]
+
+
+def test_a_host_may_make_only_the_requests_it_is_allowed(tmp_path: Path) -> None:
+    text = b'[hosts.allow]\nspawn = ["H1", "h2"]\ninterrupt = []\n'
+    hosts = parse(text, path=tmp_path / "team.toml").hosts
+    asked = ("spawn", "shutdown", "interrupt")
+    allowed = {(host, what) for host in ("h1", "H2", "h3") for what in asked
+               if hosts.allows(host, what)}  # fmt: skip
+    assert allowed == {("h1", "spawn"), ("H2", "spawn")}
+
+
+def test_an_added_removed_or_changed_role_is_reported() -> None:
+    old = Settings(
+        roles={"coder": ToolOverrides(), "tester": ToolOverrides(), "same": ToolOverrides()}
+    )
+    coder = replace(ToolOverrides(), hosts=("a.org",))
+    new = Settings(roles={"coder": coder, "same": ToolOverrides(), "writer": ToolOverrides()})
+    assert changes(old, new) == ["role.coder.hosts", "role.tester", "role.writer"]
+
+
+# the file itself
+
+
+def file_mistakes(text: bytes, file: Path) -> tuple[str, ...]:
+    file.write_bytes(text)
+    with pytest.raises(SettingsError) as caught:
+        load(file, folder=file.parent)
+    return caught.value.mistakes
+
+
+@pytest.mark.parametrize(
+    ("own", "calls"), [(WIM, 7), ("[limits]\n" + WIM, 50), ("", 50), ("# " + WIM[:12], 50)]
+)
+def test_a_file_with_only_teammates_leaves_the_rest_to_the_projects_file(
+    file: Path, own: str, calls: int
+) -> None:
+    """`spawn --save` writes such a file, and the team must keep its server and its limits."""
+    ann = WIM.replace("wim", "ann")
+    file.write_text(f'[limits]\ncalls_per_wake = 7\n[team]\nworkspace = "src"\n{ann}')
+    (file.parent / "src").mkdir()
+    of_team = file.parent / ".teams" / "web" / "team.toml"
+    of_team.parent.mkdir(parents=True)
+    of_team.write_text(own)
+    found = load(of_team, folder=file.parent)
+    assert found.limits.calls_per_wake == calls
+    assert found.team.workspace == (file.parent / "src" if calls == 7 else file.parent)
+    assert [one.name for one in found.teammates] == (["wim"] if WIM in own else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (b"[team]\nname = ", "it is not TOML: Invalid value (at end of document)"),
+        (b"[team]\nname == 5", "it is not TOML: Invalid value (at line 2, column 7)"),
+        (b"# fine\n# \xff\n", "it is not UTF-8 (at line 2); save it as such"),
+        (b"a = " + b"9" * 9000, "a number in it has too many digits; shorten it"),
+        (b"a = " + b"[" * 9000, "its lists or tables are nested too deeply"),
+        (b"#" * (MAX_FILE_BYTES + 1), "it is larger than 1048576 bytes; shorten it"),
+    ],
+)
+def test_a_syntax_error_is_reported_with_its_line(text: bytes, sentence: str, file: Path) -> None:
+    assert file_mistakes(text, file) == (sentence,)
+
+
+def test_the_largest_file_is_read(file: Path) -> None:
+    file.write_bytes(b"#" * MAX_FILE_BYTES)
+    assert load(file, folder=file.parent).teammates == ()
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda path: (path / "inner").mkdir(parents=True), "it is a folder; name a file of"),
+        (os.mkfifo, "it is not a regular file; name a file of settings"),
+        (lambda path: path.symlink_to(path.name), "it cannot be read: Too many levels of symbolic"),
+        (lambda path: path.symlink_to("gone.toml"), "it is a link to gone.toml, which does not"),
+    ],
+)
+def test_a_folder_pipe_or_dangling_link_is_refused_without_blocking(
+    make: Any, sentence: str, file: Path
+) -> None:
+    make(file)
+    with pytest.raises(SettingsError) as caught:
+        load(file, folder=file.parent)
+    assert str(caught.value).startswith(f"{file}: {sentence}")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_an_unreadable_file_is_reported(file: Path) -> None:
+    file.touch(mode=0)
+    with pytest.raises(SettingsError, match="it cannot be read: Permission denied"):
+        load(file, folder=file.parent)
+
+
+def test_a_file_of_another_user_is_refused(file: Path) -> None:
+    """Otherwise another user could loosen the rights of agents."""
+    stranger = Path("/etc/hosts")
+    if os.geteuid() == 0:
+        stranger = file
+        stranger.touch()
+        os.chown(stranger, 12345, -1)
+    with pytest.raises(SettingsError) as caught:
+        load(stranger, folder=file.parent)
+    owner = stranger.stat().st_uid
+    assert caught.value.mistakes == (
+        f"it belongs to another user (uid {owner}); copy it to a file of your own",
+    )

@@ -20,20 +20,8 @@ SECRET = "a secret"
 PARTS = st.one_of(
     st.sampled_from(
         [
-            *(
-                "..",
-                ".",
-                "",
-                "~",
-                "root",
-                "root-beside",
-                "outside",
-                ".team",
-                ".TEAM",
-                "inbox",
-                "folder",
-                "file",
-            ),
+            *("..", ".", "", "~", "root", "root-beside", "outside", ".team", ".TEAM"),
+            *("inbox", "folder", "file"),
             *("up", "out", "team", "loop", "etc", "passwd", "proc", "self", "cwd", "fd"),
             *("n" * 255, "n" * 256, "\0", "\udc80", "\ud800", "ä"),
         ]
@@ -106,22 +94,12 @@ def test_no_path_leads_out(base: Path, workspace: Workspace, parts: list[str], s
 @pytest.mark.parametrize(
     "path",
     [
-        "..",
-        "../root-beside/file",
-        "../outside/file",
-        "/",
-        "/etc/passwd",
-        "up/outside/file",
-        "out/file",
-        "folder/out",
-        "folder/up/up/outside/file",
-        "folder/root/etc/passwd",
-        "not-there/../../outside/file",
-        "n" * 300 + "/../../outside/file",
-        "loop/../../outside/file",
-        "/proc/self/root/etc/passwd",
+        "..", "../root-beside/file", "../outside/file", "/", "/etc/passwd", "up/outside/file",
+        "out/file", "folder/out", "folder/up/up/outside/file", "folder/root/etc/passwd",
+        "not-there/../../outside/file", "n" * 300 + "/../../outside/file",
+        "loop/../../outside/file", "/proc/self/root/etc/passwd",
     ],
-)
+)  # fmt: skip
 def test_a_path_outside_is_refused_with_a_sentence(workspace: Workspace, path: str) -> None:
     with pytest.raises(ToolError, match=r"is outside the workspace /.*/root; only") as refused:
         workspace.resolve(path)
