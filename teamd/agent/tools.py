@@ -173,7 +173,7 @@ class TeammateTools:
 
     def _shell(self) -> LazyShell:
         env = self.env
-        shell = LazyShell(
+        return LazyShell(
             partial(
                 build_shell,
                 env.paths,
@@ -186,8 +186,6 @@ class TeammateTools:
                 origin=env.origin,
             )
         )
-        env.at_end.callback(shell.close)
-        return shell
 
     def _address(self) -> str:
         return f"{self.env.name}@{self.env.roster.team_name()}"

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import stat
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -166,8 +166,7 @@ class SharedFolder:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[OpenPlace]:
         """Yield the folder, see `CheckPlace`."""
-        with closing(self.make_shell(self.folder)) as shell:
-            yield OpenPlace(shell)
+        yield OpenPlace(self.make_shell(self.folder))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,10 +204,10 @@ class CleanClone:
             files.replace(self.folder / "shallow", self.shallow, durable=False)
             # Mounted as a whole: links in it are resolved in the sandbox.
             lent = filter(None, (self.repository, self.base_objects))
-            with closing(self.make_walled_shell(self.folder, lent)) as git:
-                await _run(git, self._script(), self.folder, "its commit could not be cloned")
-            with closing(self.make_shell(self.folder / TREE, [self.base_objects])) as shell:
-                yield OpenPlace(shell, self.commit)
+            git = self.make_walled_shell(self.folder, lent)
+            await _run(git, self._script(), self.folder, "its commit could not be cloned")
+            shell = self.make_shell(self.folder / TREE, [self.base_objects])
+            yield OpenPlace(shell, self.commit)
         finally:
             empty(self.folder)
 
@@ -441,13 +440,12 @@ class CommittedWork:
             raise NoPlace(str(error)) from error
 
     async def _commit(self, copy: Copy) -> str:
-        with closing(self.shells.of_copy(copy)) as shell:
-            return await commit_work(
-                shell,
-                copy.folder,
-                self.subject,
-                name=copy.name,
-                email=copy.email,
-                branch=copy.branch,
-                base=copy.base,
-            )
+        return await commit_work(
+            self.shells.of_copy(copy),
+            copy.folder,
+            self.subject,
+            name=copy.name,
+            email=copy.email,
+            branch=copy.branch,
+            base=copy.base,
+        )

@@ -45,10 +45,6 @@ class LazyShell:
     def start(self, command: str, output: Sink, *, background: bool = False) -> Command:
         return self._shell.start(command, output, background=background)
 
-    def close(self) -> None:
-        if "_shell" in vars(self):
-            self._shell.close()
-
     @cached_property
     def _shell(self) -> Shell:
         return self.build()
@@ -237,7 +233,6 @@ def clear_dead(paths: TeamPaths, workspace: Path) -> list[str]:
     dead = placeholders.left_by_dead(paths.root)
     taken = [name for holder in dead for name in repair(root, holder, paths.removed)]
     placeholders.release(*dead)
-    placeholders.tidy()
     return taken
 
 

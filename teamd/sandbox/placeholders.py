@@ -1,10 +1,9 @@
 """Empty files and folders at missing protected paths, while commands run.
 
 A sandbox can protect only a path that exists. So a missing protected path gets a placeholder while
-a command of any teammate runs in the workspace, and a moment longer, because the next command often
-follows at once. The file that lists the placeholders and their commands is outside of the team
-directory, because several teams may work in one workspace. It is also outside of the workspace,
-where commands could lock or change it.
+a command of any teammate runs in the workspace. The file that lists the placeholders and their
+commands is outside of the team directory, because several teams may work in one workspace. It is
+also outside of the workspace, where commands could lock or change it.
 
 A killed teammate leaves its entry. Only its supervisor removes that, after it has ended the
 teammate's processes: if a placeholder were removed earlier, a process could create the path.
@@ -12,7 +11,6 @@ teammate's processes: if a placeholder were removed earlier, a process could cre
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import stat
@@ -30,7 +28,6 @@ from teamd.process_id import Identity
 from teamd.sandbox.protected_paths import ProtectedPath
 
 SAME_FOLDER: Final = b".\n"  # for `.git/commondir`, in which git accepts only the name of a folder
-_LINGER_SECONDS: Final = 0.2  # between two commands of one reply, or during a fast model request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,43 +90,46 @@ class Placeholders:
                 placeholders were made.
         """
         with self._locked() as (made, holders):
-            holder, missing = look(frozenset(made), holders)
-            tried = set[Path]()
-            # A path below a new placeholder may be missing as well.
-            while fresh := [place for place in missing if place.path not in tried]:
-                tried |= {place.path for place in fresh}
-                made |= {str(place.path): _describe(place) for place in fresh}
-                # Recorded before they are made, so that they can be removed after a kill.
-                self._write(made, holders)
-                with _Folders(self.workspace) as folders:
-                    for place in fresh:
-                        _make(folders, place)
+            try:
                 holder, missing = look(frozenset(made), holders)
-            self._write(made, [*holders, holder])
+                tried = set[Path]()
+                # A path below a new placeholder may be missing as well.
+                while fresh := [place for place in missing if place.path not in tried]:
+                    tried |= {place.path for place in fresh}
+                    made |= {str(place.path): _describe(place) for place in fresh}
+                    # Recorded before they are made, so that they can be removed after a kill.
+                    self._write(made, holders)
+                    with _Folders(self.workspace) as folders:
+                        for place in fresh:
+                            _make(folders, place)
+                    holder, missing = look(frozenset(made), holders)
+                self._write(made, [*holders, holder])
+            except BaseException:
+                with suppress(StoreError):  # the next command removes them
+                    self._forget(made, holders)
+                raise
         return holder
 
     def release(self, *ended: RunningCommand) -> None:
-        """Forget commands that have ended; their placeholders stay until `tidy`."""
-        if not ended:
+        """Forget commands that have ended; the last one takes the placeholders along."""
+        if not self._file.exists():
             return
         ids = {holder.id for holder in ended}
         with self._locked() as (made, holders):
             left = [holder for holder in holders if holder.id not in ids]
-            if not left:
+            if ended and not left:
                 _open_up(self.workspace)
-            self._write(made, left)
+            if ended or (made and not left):
+                self._forget(made, left)
 
-    def tidy(self) -> None:
-        """Remove the placeholders, unless a running command needs them."""
-        if not self._file.exists():
-            return
-        with self._locked() as (made, holders):
-            if holders or not made:
-                return
+    def _forget(self, made: dict[str, str], left: list[RunningCommand]) -> None:
+        """Record the commands that still run; without any, remove the placeholders."""
+        if not left:
             with _Folders(self.workspace) as folders:
                 for path in sorted(made, key=len, reverse=True):  # inner paths first
                     _remove(folders, Path(path))
-            self._write({}, [])
+            made = {}
+        self._write(made, left)
 
     def left_by_dead(self, team: Path) -> list[RunningCommand]:
         """Return the entries of a team's teammates whose processes have ended."""
@@ -165,35 +165,6 @@ class Placeholders:
     def _write(self, made: dict[str, str], holders: Iterable[RunningCommand]) -> None:
         content = {"made": made, "holders": [asdict(holder) for holder in holders]}
         files.replace(self._file, json.dumps(content).encode(), durable=False)
-
-
-class PlaceholderCleanup:
-    """Removes the placeholders when no command has started for a moment.
-
-    Making and removing them takes as long as a small command.
-    """
-
-    def __init__(self, placeholders: Placeholders) -> None:
-        self._placeholders = placeholders
-        self._due: asyncio.TimerHandle | None = None
-
-    def put_off(self) -> None:
-        """Keep the placeholders for a command that starts."""
-        if self._due:
-            self._due.cancel()
-            self._due = None
-
-    def soon(self) -> None:
-        """Remove the placeholders in a moment, because a command has ended."""
-        self.put_off()
-        self._due = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.now)
-
-    def now(self) -> None:
-        """Remove the placeholders if that is due; after a failure the next command removes them."""
-        if self._due:
-            self.put_off()
-            with suppress(StoreError):
-                self._placeholders.tidy()
 
 
 def _describe(place: ProtectedPath) -> str:

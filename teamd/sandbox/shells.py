@@ -21,7 +21,7 @@ from teamd.programs.reaped import Reaped
 from teamd.programs.run_program import run_to_end
 from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox.bubblewrap import ExpectedMounts, build_arguments, read_mounts
-from teamd.sandbox.placeholders import PlaceholderCleanup, Placeholders, RunningCommand
+from teamd.sandbox.placeholders import Placeholders, RunningCommand
 from teamd.sandbox.policy import Policy, ReadableCache
 from teamd.sandbox.probe import find_program
 from teamd.sandbox.protected_paths import (
@@ -71,10 +71,6 @@ class Shell(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Remove the temporary state of ended commands."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class ClosedShell:
@@ -84,9 +80,6 @@ class ClosedShell:
 
     def start(self, _command: str, _output: Sink, *, background: bool = False) -> Command:  # noqa: ARG002 -- see Shell
         raise NoSandbox(self.why)
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +93,6 @@ class OpenShell:
         argv = ["bash", "-c", "--", command]  # "--": a command may start with a dash
         variables = self.policy.variables(inside=False)
         return Reaped(argv, output=output, cwd=self.policy.workspace, env=variables)
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -124,16 +114,10 @@ class SandboxedShell:
     cgroup: Cgroup | None = None
     _networks: Networks = field(init=False)
     _readable: ReadableCache = field(init=False)
-    _tidying: PlaceholderCleanup = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_networks", Networks(self.policy.hosts))
         object.__setattr__(self, "_readable", ReadableCache(self.policy))
-        object.__setattr__(self, "_tidying", PlaceholderCleanup(self.placeholders))
-
-    def close(self) -> None:
-        """Remove placeholders that are still due for removal."""
-        self._tidying.now()
 
     def start(self, command: str, output: Sink, *, background: bool = False) -> Sandboxed:
         """Start a command; files that it creates at protected paths are removed when it ends."""
@@ -152,9 +136,7 @@ class SandboxedShell:
         self, command: str, output: Sink, network: Network | None, *, may_init: bool
     ) -> Sandboxed:
         places = list[ProtectedPath]()
-        self._tidying.soon()  # some placeholders may exist even if the command is refused
         holder = self.placeholders.hold(partial(self._look, places, may_init=may_init))
-        self._tidying.put_off()
         visit = NetworkVisit(network) if network else None
         clear = partial(self._clear, holder, visit)
         try:
@@ -255,7 +237,6 @@ class SandboxedShell:
             return repair(self.policy.workspace, holder, self.kept)
         finally:
             self.placeholders.release(holder)
-            self._tidying.soon()
 
 
 def make_home(policy: Policy, name: str, *, goes_on: bool = False) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -69,9 +68,8 @@ class Scene:
         """Run commands of a teammate; return the model's view of each result."""
 
         async def run() -> list[str]:
-            with closing(self.shell(name, **tools)) as shell:
-                box = self.box(name, shell)
-                return [(await box.run("bash", {"command": one})).text for one in commands]
+            box = self.box(name, self.shell(name, **tools))
+            return [(await box.run("bash", {"command": one})).text for one in commands]
 
         return asyncio.run(run())
 

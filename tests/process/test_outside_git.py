@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,9 +38,9 @@ def run(workspace: Path, command: str) -> str:
     paths = TeamPaths(workspace / ".team")
     paths.create()
     settings = replace(Settings(), team=TeamSettings(workspace=workspace))
-    with closing(build_shell(paths, "ann", settings, "coder", probe())) as shell:
-        bash = Bash(shell=shell, timeout_seconds=20, output_bytes=4000)
-        return asyncio.run(Toolbox([bash]).run("bash", {"command": command})).text
+    shell = build_shell(paths, "ann", settings, "coder", probe())
+    bash = Bash(shell=shell, timeout_seconds=20, output_bytes=4000)
+    return asyncio.run(Toolbox([bash]).run("bash", {"command": command})).text
 
 
 def test_git_reads_the_repository_of_a_linked_working_tree(linked: Path) -> None:

@@ -868,8 +868,7 @@ def test_a_repository_made_by_one_of_two_commands_is_disarmed_after_the_last_one
         await last
         assert (world.workspace / "planted").exists()
 
-    with commands.toolbox(world.workspace, world.folder / "aside", {}) as box:
-        asyncio.run(both(box))
+    asyncio.run(both(commands.toolbox(world.workspace, world.folder / "aside", {})))
     assert "evil" not in (world.workspace / ".git/config").read_text()
     assert not (world.workspace / ".git/hooks/pre-commit").exists()
 
@@ -1119,7 +1118,6 @@ def test_a_sandbox_that_cannot_start_leaves_no_file_open(tmp_path: Path) -> None
     result = asyncio.run(Toolbox([bash]).run("bash", {"command": "true"}))
     assert result.text.startswith("bash could not be started in the workspace: No such file")
     assert opened() - before == set()
-    shell.close()
     assert list(workspace.iterdir()) == []
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
+import json
 import os
 import re
 import sys
+from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from teamd.process_id import Identity
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.build import build_policy, clear_dead, own_places, placeholders_of
 from teamd.sandbox.git_settings import keep_harmless, named_by_settings
-from teamd.sandbox.placeholders import PlaceholderCleanup, Placeholders, RunningCommand
+from teamd.sandbox.placeholders import Placeholders, RunningCommand
 from teamd.sandbox.policy import Readable
 from teamd.sandbox.probe import Probe, describe, find_program, probe
 from teamd.sandbox.protected_paths import (
@@ -38,7 +39,6 @@ from teamd.sandbox.protected_paths import (
     protected_names,
 )
 from teamd.settings.schema import Settings, Teammate, ToolOverrides, ToolSettings
-from tests.waiting import until
 
 
 def program(folder: Path, name: str = "bwrap") -> Path:
@@ -381,7 +381,6 @@ def test_no_placeholder_is_created_through_a_link(name: str, tmp_path: Path) -> 
     (outside / "x").touch()
     (outside / "info/attributes").touch()
     held.release(holder("1"))
-    held.tidy()
     assert {path.name for path in outside.rglob("*")} == {"info", "attributes", "x"}
 
 
@@ -399,50 +398,44 @@ def test_the_last_command_removes_only_the_placeholders(tmp_path: Path) -> None:
     two = held.hold(look("2"))
     (workspace / ".husky/mine").touch()  # a file of the person
     held.release(one)
-    held.tidy()
     assert {path.name for path in workspace.iterdir()} == {".idea", ".vscode", ".husky"}
     held.release(two)
-    assert {path.name for path in workspace.iterdir()} == {".idea", ".vscode", ".husky"}
-    held.tidy()
     assert {path.name for path in workspace.iterdir()} == {".idea", ".husky"}
     assert (workspace / ".husky/mine").exists()
 
 
-def test_placeholders_are_removed_a_moment_after_the_last_command(tmp_path: Path) -> None:
-    """Unless another command follows; and at the end of the process at the latest."""
+def test_a_refused_command_removes_its_placeholders(tmp_path: Path) -> None:
     held = Placeholders(tmp_path, tmp_path / "state")
     place = ProtectedPath(tmp_path / ".vscode", PathState.MISSING)
 
-    def run(name: str) -> None:
-        one = held.hold(lambda _made, _others: (holder(name), [place]))
-        tidying.put_off()
-        held.release(one)
-        tidying.soon()
+    def look(made: Container[str], _others: object) -> tuple[RunningCommand, list[ProtectedPath]]:
+        if place.path.exists():
+            raise StoreError("refused")
+        return holder("1"), [place]
 
-    async def live() -> None:
-        run("1")
-        found = place.path.stat().st_ino
-        run("2")
-        assert place.path.stat().st_ino == found
-        await until(lambda: not place.path.exists(), what="no placeholder is left")
-        run("3")
-
-    tidying = PlaceholderCleanup(held)
-    asyncio.run(live())
-    assert place.path.exists()
-    tidying.now()
+    with pytest.raises(StoreError, match="refused"):
+        held.hold(look)
     assert not place.path.exists()
 
 
-def test_the_supervisor_removes_the_placeholders_of_a_killed_teammate(tmp_path: Path) -> None:
-    """It may be killed right after its last command."""
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_supervisor_removes_the_placeholders_of_a_killed_teammate(
+    tmp_path: Path, recorded: bool
+) -> None:
+    """It may be killed while it makes them, before its command is recorded."""
     paths, workspace = TeamPaths(tmp_path / ".team"), tmp_path / "workspace"
     workspace.mkdir()
     paths.create()
     held = placeholders_of(paths, workspace)
     place = ProtectedPath(workspace / ".vscode", PathState.MISSING)
-    held.release(held.hold(lambda _made, _others: (holder("1"), [place])))
+    gone = Identity(pid=Identity.own().pid, started=0.0)
+    dead = RunningCommand(id="g", team=str(paths.root), process=gone)
+    held.hold(lambda _made, _others: (dead, [place]))
     assert place.path.exists()
+    if not recorded:
+        states = held.state.glob("*.json")
+        (state,) = (one for one in states if str(place.path) in one.read_text())
+        state.write_text(json.dumps({"made": {str(place.path): "folder"}, "holders": []}))
     assert clear_dead(paths, workspace) == []
     assert not place.path.exists()
 

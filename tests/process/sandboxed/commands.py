@@ -17,8 +17,6 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -31,8 +29,7 @@ from tests.shells import sandboxed_shell
 _PR_SET_DUMPABLE: Final = 4
 
 
-@contextmanager
-def toolbox(workspace: Path, aside: Path, policy: dict[str, Any]) -> Iterator[Toolbox]:
+def toolbox(workspace: Path, aside: Path, policy: dict[str, Any]) -> Toolbox:
     """Make the tool in a sandbox; paths and bounds in the policy are in their JSON form."""
     read: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in policy.items()
@@ -45,8 +42,7 @@ def toolbox(workspace: Path, aside: Path, policy: dict[str, Any]) -> Iterator[To
     jobs = Jobs(aside / "jobs", ring=lambda: None)
     bash = Bash(shell=shell, timeout_seconds=60, output_bytes=4000)
     background = BackgroundRun(jobs, shell)
-    with closing(shell):
-        yield Toolbox([bash, background, StopBackground(jobs)])
+    return Toolbox([bash, background, StopBackground(jobs)])
 
 
 async def run_all(box: Toolbox, commands: list[str], *, job: str = "") -> list[Result]:
@@ -63,8 +59,8 @@ async def run_all(box: Toolbox, commands: list[str], *, job: str = "") -> list[R
 
 def answer(folder: Path, asked: dict[str, Any]) -> list[str]:
     """Run a request; return the model's view of each result."""
-    with toolbox(folder / "workspace", folder / "aside", asked.get("policy", {})) as box:
-        results = asyncio.run(run_all(box, asked["commands"], job=asked.get("job", "")))
+    box = toolbox(folder / "workspace", folder / "aside", asked.get("policy", {}))
+    results = asyncio.run(run_all(box, asked["commands"], job=asked.get("job", "")))
     return [result.text for result in results]
 
 
