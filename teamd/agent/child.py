@@ -25,8 +25,7 @@ from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal, LoggedEvent
 from teamd.masking import Mask
 from teamd.messages import TEAMD
-from teamd.sandbox.build import build_policy, check_workspace
-from teamd.sandbox.policy import Readable
+from teamd.sandbox.build import check_workspace
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
 from teamd.team.child_exit import explain_exit
@@ -110,8 +109,6 @@ def try_first_steps(common: TeammateDeps, bell: int) -> None:
     env = _environment_of(common, TEAMD, journal, wakeup, CallSlots(bell))
     build_loop(env)
     asyncio.run(TeammateModel(env).provider.try_client())
-    tools, workspace = settings.tools_of(TEAMD, ""), settings.team.workspace
-    Readable.find(build_policy(paths, TEAMD, tools, workspace=workspace))
 
 
 def _environment(

@@ -16,7 +16,6 @@ from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
 from teamd.model_server import credentials
 from teamd.models.prices import Prices
-from teamd.sandbox import bubblewrap
 from teamd.team.heartbeat import Heartbeat
 from teamd.team.roster import Roster
 
@@ -107,8 +106,6 @@ class TeammateProcess:
         import teamd.agent.child  # noqa: F401, PLC0415 -- with all modules of a teammate
         from teamd import tools  # noqa: PLC0415 -- with the agent's modules
 
-        if program := self.probe_sandbox().program:
-            bubblewrap.build_base(program)  # looks through /etc, once for all
         tools.warm_up()
         with suppress(StoreError):  # the first model call reports it
             self._ledger.prepare()

@@ -26,7 +26,7 @@ from teamd.programs.run_program import run_to_end
 from teamd.programs.seccomp import filter_to_read
 from teamd.sandbox.bubblewrap import build_arguments, is_empty
 from teamd.sandbox.build import build_policy
-from teamd.sandbox.policy import Origin, Policy, Readable
+from teamd.sandbox.policy import Origin, Policy
 from teamd.sandbox.probe import PROGRAM, find_program, probe
 from teamd.settings.schema import ToolSettings
 
@@ -160,7 +160,7 @@ def open_sandboxed_git(
     _check_real(origin.objects)
     with _scratch(paths) as scratch:
         policy = _policy(paths, folder, origin, scratch)
-        argv = build_arguments(program, policy, (), Readable.find(policy))
+        argv = build_arguments(program, policy, ())
         lock = () if writable else ("--remount-ro", str(policy.workspace))
         variables = _variables(folder, origin, writable=writable)
         yield SandboxedGit(folder, (*argv, *lock, *variables), scratch, untrusted)

@@ -228,11 +228,6 @@ class Bounds:
     memory_bytes: int
     file_bytes: int
 
-    def arguments(self) -> list[str]:
-        """Return the limits of each process as arguments of `FIRST_PROCESS`."""
-        blocks, kibibytes = self.file_bytes >> 9, self.memory_bytes >> 10
-        return [str(blocks), str(kibibytes), str(self.processes)]
-
 
 class Sandboxed(Program):
     """A command under bubblewrap; no process in its namespace outlives it or this process.
@@ -241,8 +236,8 @@ class Sandboxed(Program):
         argv: bubblewrap with its options; `FIRST_PROCESS` follows them.
         command: for bash.
         bounds: checked ten times a second, since limits of single processes do not bind root.
-        before: called while mounts are made. It returns a function, which is called with the pid of
-            the first process once all mounts exist, before the command begins.
+        check: called with the pid of the first process once all mounts exist; raises an exception
+            to keep the command from starting.
         changed: called ten times a second; returns a protected path that was replaced, for which
             the command is ended; normally empty.
         cgroup: bounds the number of processes at once.
@@ -262,7 +257,7 @@ class Sandboxed(Program):
         bounds: Bounds,
         clear: Callable[[], Sequence[str]],
         changed: Callable[[], str] = str,
-        before: Callable[[], Callable[[int], None]] = lambda: lambda _: None,
+        check: Callable[[int], None] = lambda _: None,
         cgroup: Cgroup | None = None,
     ) -> None:
         self._bounds = bounds
@@ -272,7 +267,9 @@ class Sandboxed(Program):
         self._exceeded = ""
         self._cgroup = cgroup
         self._refused_before = cgroup.refusals if cgroup else 0
-        first = ["/bin/sh", "-c", FIRST_PROCESS, "sh", command, *bounds.arguments()]
+        blocks, kibibytes = bounds.file_bytes >> 9, bounds.memory_bytes >> 10
+        limits = map(str, (blocks, kibibytes, bounds.processes))
+        first = ["/bin/sh", "-c", FIRST_PROCESS, "sh", command, *limits]
         self._gate = Gate()
         gate = self._gate.theirs.fileno()
         try:
@@ -285,24 +282,23 @@ class Sandboxed(Program):
             raise
         self._look_again = self._loop.call_later(_LOOK_SECONDS, self._look_at_bounds)
         try:
-            self._prepare(before)
+            self._prepare(check)
         except BaseException:
             self.__exit__()
             raise
         self._gate.open()
 
-    def _prepare(self, before: Callable[[], Callable[[int], None]]) -> None:
+    def _prepare(self, check: Callable[[int], None]) -> None:
         """Prepare the surroundings of the first process.
 
         Raises:
             OSError: that failed, or the process has ended.
         """
         first = self._gate.first(self._runs)
-        look = before()
         if self._cgroup and not self._cgroup.joined:
             self._cgroup.add(first)  # takes as long as the mounts, which are made meanwhile
         self._gate.wait(self._runs)
-        look(first)
+        check(first)
 
     async def end(self) -> ExitInfo:
         """End all processes, first with SIGTERM."""

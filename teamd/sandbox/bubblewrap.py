@@ -17,14 +17,13 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from teamd.sandbox.policy import HOME, SYSTEM_FOLDERS, TEMPORARY, Policy, Readable, is_of_system
+from teamd.sandbox.policy import HOME, SYSTEM_FOLDERS, TEMPORARY, Policy, is_of_system
 from teamd.sandbox.protected_paths import GIT, PathState, ProtectedPath
 
 _READ_ONLY: Final = ("--ro-bind", "--ro-bind-try")
 _BINDS: Final = ("--bind", *_READ_ONLY)
 _COVER: Final = "--tmpfs"
 _DEVICES: Final = "--dev"
-_REMOVED: Final = " (deleted)"  # the kernel adds it to removed paths; a name may end so, too
 _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 
 
@@ -69,7 +68,6 @@ def read_mounts(pid: int | str) -> tuple[Mount, ...]:
     return decode_mounts(text)
 
 
-@lru_cache(2)  # the mounts of this process rarely change
 def decode_mounts(text: str) -> tuple[Mount, ...]:
     """Parse the kernel's list of mounts, which escapes newlines in paths."""
     return tuple(Mount.decode(line) for line in text.split("\n") if line)
@@ -100,15 +98,21 @@ class ExpectedMounts:
         inside = tuple(f"{folder}{os.sep}" for folder in folders)
         self._own = {mount.point: mount for mount in own}  # the later one hides
         self._devices = {mount.device for mount in own}
-        real = cache(_resolve_by_kernel)  # many sources are equal
-        self._sources = {
-            target: source if f"{source}{os.sep}".startswith(inside) else real(source)
-            for target, source in _mount_sources(argv).items()
-        }
-        # Start while bubblewrap is still mounting, because the command waits for the check.
-        self._stands = {target: self._find(path) for target, path in self._sources.items()}
-        self._fixed = {argv[at + 2] for at, word in enumerate(argv) if word in _READ_ONLY}
-        self._covers = _mount_covers(argv)
+        self._sources = dict[str, str]()
+        self._fixed = set[str]()
+        self._covers = list[str]()
+        real = cache(os.path.realpath)  # many sources are equal
+        for at, word in enumerate(argv):
+            if word in _BINDS:
+                source, target = argv[at + 1 : at + 3]
+                is_inside = f"{source}{os.sep}".startswith(inside)
+                self._sources[target] = source if is_inside else real(source)
+            if word in _READ_ONLY:
+                self._fixed.add(argv[at + 2])
+            elif word == _DEVICES:  # bind mounts of single devices
+                self._sources[argv[at + 1]] = argv[at + 1]
+            elif word == _COVER:  # an empty folder that hides another one
+                self._covers.append(argv[at + 1])
         # A missing path has just been removed again. It has no mount, so the check fails.
         self._kept = [str(one.path) for one in places if one.state is not PathState.LINK]
 
@@ -137,10 +141,8 @@ class ExpectedMounts:
             target = os.path.dirname(target)  # noqa: PTH120 -- faster as text
         if target not in self._sources:
             return False
-        stands = self._stands[target]
-        if target != mount.point:
-            inner = os.path.relpath(mount.point, target)
-            stands = self._find(os.path.normpath(f"{self._sources[target]}/{inner}"))
+        inner = os.path.relpath(mount.point, target)
+        stands = self._find(os.path.normpath(f"{self._sources[target]}/{inner}"))
         return stands is None or stands == (mount.device, mount.root)
 
     def _find(self, path: str) -> tuple[str, str] | None:
@@ -151,40 +153,8 @@ class ExpectedMounts:
         return mount.at(path) if mount else None
 
 
-def _resolve_by_kernel(path: str) -> str:
-    """Resolve a path by asking the kernel, which is ten times as fast as `os.path.realpath`.
-
-    A path that is missing or was just removed is resolved by `os.path.realpath`.
-    """
-    with suppress(OSError):
-        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        try:
-            found = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 -- keeps the text
-        finally:
-            os.close(fd)
-        if not found.endswith(_REMOVED):
-            return found
-    return os.path.realpath(path)
-
-
 def _replaced(point: str) -> OSError:
     return OSError(errno.ESTALE, f"{point} has just been replaced; try again")
-
-
-def _mount_sources(argv: Sequence[str]) -> dict[str, str]:
-    """Return the source of each bind mount by its target, without files that bubblewrap creates."""
-    found = {}
-    for at, word in enumerate(argv):
-        if word in _BINDS:
-            found[argv[at + 2]] = argv[at + 1]
-        elif word == _DEVICES:  # bind mounts of single devices
-            found[argv[at + 1]] = argv[at + 1]
-    return found
-
-
-def _mount_covers(argv: Sequence[str]) -> list[str]:
-    """Return the targets of the empty folders that hide other folders."""
-    return [argv[at + 1] for at, word in enumerate(argv) if word == _COVER]
 
 
 # With any capability, root can escape from a sandbox. The command is the first process of its
@@ -206,70 +176,69 @@ _KERNEL: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 
 def build_base(program: str, *, network: bool = False) -> list[str]:
     """Return the arguments that every command shares: namespaces and the system folders."""
-    return [*build_trial(program, network=network), *_hide_secrets_of_root()]
-
-
-def build_trial(program: str, *, network: bool = False) -> list[str]:
-    """Return the arguments that suffice to find out whether bubblewrap works on this machine."""
     shared = ["--share-net"] if network else []
-    return [program, *_BASE, *shared, *_system()]
+    return [program, *_BASE, *shared, *_system(), *_hide_secrets_of_root()]
 
 
 @cache
 def _system() -> tuple[str, ...]:
-    return tuple(_find_system())
-
-
-def _find_system() -> Iterator[str]:
+    words = list[str]()
     for folder in map(Path, SYSTEM_FOLDERS):
         if folder.is_symlink():
-            yield from ("--symlink", os.readlink(folder), str(folder))  # noqa: PTH115 -- as it is
+            words += ("--symlink", os.readlink(folder), str(folder))  # noqa: PTH115 -- as it is
         elif folder.is_dir():
-            yield from ("--ro-bind", str(folder), str(folder))
-    yield from ("--proc", "/proc", "--dev", "/dev")
-    for name in _KERNEL:  # root inside is root outside, and the kernel checks only the user id
-        yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
+            words += ("--ro-bind", str(folder), str(folder))
+    # Root inside is root outside, and the kernel checks only the user id.
+    kernel = _bind("--ro-bind-try", (f"/proc/{name}" for name in _KERNEL))
+    return (*words, "--proc", "/proc", "--dev", "/dev", *kernel)
 
 
-def build_arguments(
-    program: str, policy: Policy, places: Iterable[ProtectedPath], readable: Readable
-) -> list[str]:
+def build_arguments(program: str, policy: Policy, places: Iterable[ProtectedPath]) -> list[str]:
     """Return bubblewrap and its options, without the command.
 
     Args:
         program: the path of bubblewrap.
         policy: the rights of the command.
         places: the protected paths in their present state.
-        readable: the folders that the command may read.
     """
-    above, places = _ways_through_shared(policy, readable), list(places)
+    above, places = _ways_through_shared(policy), list(places)
+    # Of a readable hidden folder around the workspace only the workspace is visible.
+    around = [one for one in policy.around if f"{one}{os.sep}".startswith(policy.reach)]
+    environment = policy.variables(inside=True)
     return [
         *build_base(program, network=policy.network),
         "--clearenv",
         *(_resolver() if policy.network else ()),
-        *_temporary(policy),
+        # On disk, because in memory the size of all temporary files would be unlimited.
+        *(word for one in _TEMPORARY for word in ("--bind", str(policy.temporary), one)),
+        *("--remount-ro", "/dev"),
         *("--bind", str(policy.home), HOME),
         *_each("--tmpfs", above),
-        *_mount_readable(readable),
-        *_mount_workspace(policy, readable),
+        *_bind("--ro-bind-try", policy.shown),
+        *_each("--tmpfs", around),
+        *_bind("--bind", [policy.workspace]),
+        *_bind("--ro-bind", policy.borrowed),
+        *_each("--remount-ro", around),
         *_protect(places),
         *_guard_git(policy, places),
-        *_hide(policy, readable),
-        *_hide_sockets(readable),
+        *_hide(policy),
+        *_hide_sockets(policy),
         *_each("--remount-ro", above),
         *("--remount-ro", "/", "--chdir", str(policy.workspace)),
-        *_environment(policy),
+        *(word for variable in environment.items() for word in ("--setenv", *variable)),
     ]
 
 
-def _temporary(policy: Policy) -> Iterator[str]:
-    """Yield one folder on disk for all temporary files: in memory their size would be unlimited."""
-    for folder in _TEMPORARY:
-        yield from ("--bind", str(policy.temporary), folder)
-    yield from ("--remount-ro", "/dev")
+def _each(option: str, paths: Iterable[Path | str]) -> list[str]:
+    return [word for path in paths for word in (option, str(path))]
 
 
-def _ways_through_shared(policy: Policy, readable: Readable) -> list[str]:
+def _bind(option: str, paths: Iterable[Path | str]) -> list[str]:
+    """Return mounts of paths at the same paths."""
+    return [word for path in paths for word in (option, str(path), str(path))]
+
+
+def _ways_through_shared(policy: Policy) -> list[str]:
     """Return the first folder below a shared writable folder on the path to each mount.
 
     Each of these gets a mount of its own. Otherwise a command could move and remove the folder.
@@ -277,8 +246,8 @@ def _ways_through_shared(policy: Policy, readable: Readable) -> list[str]:
     rename protected paths. Or the command could replace the folder by a link, and bubblewrap would
     create folders at the target of that link.
     """
-    targets = [*map(str, (policy.workspace, *policy.borrowed)), *readable.folders]
-    mounted = tuple(f"{folder}{os.sep}" for folder in (policy.workspace, *readable.folders))
+    targets = [*map(str, (policy.workspace, *policy.borrowed)), *policy.shown]
+    mounted = tuple(f"{folder}{os.sep}" for folder in (policy.workspace, *policy.shown))
     found = dict[str, None]()
     for target in targets:
         for shared in (HOME, *_TEMPORARY):
@@ -288,35 +257,13 @@ def _ways_through_shared(policy: Policy, readable: Readable) -> list[str]:
     return [folder for folder in found if not f"{folder}{os.sep}".startswith(mounted)]
 
 
-def _each(option: str, folders: Iterable[str]) -> Iterator[str]:
-    for folder in folders:
-        yield from (option, folder)
-
-
-def _mount_readable(readable: Readable) -> Iterator[str]:
-    for place in readable.folders:
-        yield from ("--ro-bind-try", place, place)
-
-
-def _mount_workspace(policy: Policy, readable: Readable) -> Iterator[str]:
-    """Yield the workspace; of a readable hidden folder around it only the workspace is visible."""
-    hidden = [str(one) for one in policy.around if f"{one}{os.sep}".startswith(readable.reach)]
-    yield from _each("--tmpfs", hidden)
-    yield from ("--bind", str(policy.workspace), str(policy.workspace))
-    for objects in policy.borrowed:
-        yield from ("--ro-bind", str(objects), str(objects))
-    yield from _each("--remount-ro", hidden)
-
-
-def _protect(places: Iterable[ProtectedPath]) -> Iterator[str]:
+def _protect(places: Sequence[ProtectedPath]) -> Iterator[str]:
     """Yield read-only mounts of the protected paths.
 
     Every folder above them is mounted on itself: a command cannot rename a mount point.
     """
-    places = list(places)
-    above = {folder: None for place in places for folder in place.above}
-    for folder in sorted(above, key=lambda folder: len(folder.parts)):
-        yield from ("--bind", str(folder), str(folder))
+    above = {folder for place in places for folder in place.above}
+    yield from _bind("--bind", sorted(above))  # a folder is before those in it
     for place in places:
         if place.state is PathState.FOLDER and is_empty(place.path):  # faster than a bind
             yield from ("--tmpfs", str(place.path), "--remount-ro", str(place.path))
@@ -324,7 +271,7 @@ def _protect(places: Iterable[ProtectedPath]) -> Iterator[str]:
             yield from ("--ro-bind", str(place.path), str(place.path))
 
 
-def _guard_git(policy: Policy, places: Iterable[ProtectedPath]) -> Iterator[str]:
+def _guard_git(policy: Policy, places: Sequence[ProtectedPath]) -> Iterator[str]:
     """Yield a script in place of git: it refuses commands that would fail halfway.
 
     A checkout or merge that changes protected files would stop after some of its changes.
@@ -349,9 +296,9 @@ def is_empty(folder: Path) -> bool:
     return False
 
 
-def _hide(policy: Policy, readable: Readable) -> Iterator[str]:
+def _hide(policy: Policy) -> Iterator[str]:
     """Yield an empty folder over each hidden folder that would be visible."""
-    reach = (f"{policy.workspace}{os.sep}", *readable.reach)
+    reach = (f"{policy.workspace}{os.sep}", *policy.reach)
     around = tuple(f"{folder}{os.sep}" for folder in policy.around)  # not visible in any case
     for folder in policy.hidden:  # inner folders must come first
         path = f"{folder}{os.sep}"
@@ -360,22 +307,21 @@ def _hide(policy: Policy, readable: Readable) -> Iterator[str]:
             yield from ("--tmpfs", str(folder), "--remount-ro", str(folder))
 
 
-def _hide_sockets(readable: Readable) -> Iterator[str]:
+def _hide_sockets(policy: Policy) -> Iterator[str]:
     """Yield mounts over sockets in readable folders, because any command could connect to them."""
-    linked = [(f"{os.path.realpath(folder)}{os.sep}", folder) for folder in readable.linked]
+    real = ((f"{os.path.realpath(folder)}{os.sep}", f"{folder}{os.sep}") for folder in policy.shown)
+    linked = [(target, folder) for target, folder in real if target != folder]
     for socket in map(_real, _sockets()):
-        places = [socket] if socket.startswith(readable.reach) else []
-        for real, folder in linked:  # the present target of the link
-            if socket.startswith(real):
-                places.append(f"{folder}{os.sep}{socket.removeprefix(real)}")
+        places = [socket] if socket.startswith(policy.reach) else []
+        for target, folder in linked:
+            if socket.startswith(target):
+                places.append(f"{folder}{socket.removeprefix(target)}")
         for place in places:
             if Path(place).is_socket():
                 yield from ("--ro-bind", os.devnull, place)
 
 
-@lru_cache(_MOST_SOCKETS)
-def _real(path: str) -> str:
-    return os.path.realpath(path)
+_real: Final = lru_cache(_MOST_SOCKETS)(os.path.realpath)
 
 
 def _sockets() -> list[str]:
@@ -386,11 +332,6 @@ def _sockets() -> list[str]:
         return []
     rows = _ROW.split(text.removesuffix("\n"))
     return [row[row.index("/") :] for row in rows if "/" in row]
-
-
-def _environment(policy: Policy) -> Iterator[str]:
-    for name, value in policy.variables(inside=True).items():
-        yield from ("--setenv", name, value)
 
 
 def _resolver() -> Iterator[str]:

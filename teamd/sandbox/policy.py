@@ -1,6 +1,6 @@
 """The rights of one teammate's commands: what they may read, write, see and connect to.
 
-The arguments of bubblewrap follow from a `Policy`, the `Readable` folders and the protected paths.
+The arguments of bubblewrap follow from a `Policy` and the protected paths.
 Version managers put links or small scripts on the PATH, and the programs that these run are
 elsewhere in the home: pyenv, rbenv, asdf and mise use folders beside `shims`, pipx and uv
 environments at the targets of links, and rustup a folder that a variable names.
@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -33,7 +33,6 @@ _BESIDE_SHIMS: Final = (
 _RUSTUP: Final = "rustup"
 _RUSTUP_HOME: Final = "RUSTUP_HOME"
 _MOST_STEPS: Final = 4  # links between environments, down to an interpreter
-_MOST_CACHED: Final = 1000
 
 
 def needed_by_programs(folder: Path) -> Iterator[Path]:
@@ -70,22 +69,12 @@ def _environments(folder: Path) -> list[Path]:
     found: dict[Path, None] = {}
     steps = [folder]
     for _ in range(_MOST_STEPS):
-        steps = [
-            one for step in steps for one in _linked(step, changed_at(step)) if one not in found
-        ]
+        steps = [one for step in steps for one in _linked(step) if one not in found]
         found.update(dict.fromkeys(steps))
     return list(found)
 
 
-def changed_at(folder: Path) -> int:
-    """Return when the entries of a folder last changed, in nanoseconds; 0 if it is missing."""
-    with suppress(OSError):
-        return folder.stat().st_mtime_ns
-    return 0
-
-
-@lru_cache(_MOST_CACHED)
-def _linked(folder: Path, _changed: int) -> tuple[Path, ...]:
+def _linked(folder: Path) -> tuple[Path, ...]:
     """Return the program folders of environments to which links in a folder lead directly."""
     with suppress(OSError), os.scandir(folder) as entries:
         links = [os.readlink(entry.path) for entry in entries if entry.is_symlink()]  # noqa: PTH115 -- faster as text
@@ -110,7 +99,6 @@ PROXY_PORT: Final = 3128
 PROXY: Final = f"http://127.0.0.1:{PROXY_PORT}"
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 TEMPORARY: Final = "/tmp"  # noqa: S108 -- inside the sandbox
-_MOST_PATHS: Final = 100
 _NO_EDITOR: Final = (
     "there is no editor here: give the text as an option, such as `git commit -m TEXT`, or set "
     "GIT_EDITOR=true to keep the text that git proposes"
@@ -144,7 +132,7 @@ class Origin:
     objects: Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """The rights of one teammate's commands.
 
@@ -187,7 +175,7 @@ class Policy:
         """The folders in which commands of this team may create links."""
         return (self.workspace, self.home, self.temporary, *self.hidden)
 
-    @property
+    @cached_property
     def around(self) -> tuple[Path, ...]:
         """The hidden folders that contain the workspace, outermost first."""
         found = {one for one in self.hidden if one in self.workspace.parents}
@@ -198,21 +186,42 @@ class Policy:
         """The read-only folders that are visible even within hidden folders."""
         return self.lent if self.origin is None else (*self.lent, self.origin.objects)
 
-    @property
+    @cached_property
     def path(self) -> tuple[Path, ...]:
-        """The folders in which commands look for programs."""
-        return _absolute(self._search_path())
+        """The absolute folders in which commands look for programs."""
+        folders = map(Path, self.search_path.split(os.pathsep))
+        return tuple(folder for folder in folders if folder.is_absolute())
 
-    def _search_path(self) -> str:
-        """Return the PATH without `..` and `//`, because mount points cannot contain these.
+    @cached_property
+    def search_path(self) -> str:
+        """The PATH without `..` and `//`, because mount points cannot contain these.
 
         A path through folders that commands may change stays as it is: only commands follow it.
         """
-        path = self.environment.get("PATH", "")
-        if os.pardir not in path and "//" not in path:
-            return path
-        folders = path.split(os.pathsep)
+        folders = self.environment.get("PATH", "").split(os.pathsep)
         return os.pathsep.join(map(self._straighten, folders))
+
+    @cached_property
+    def shown(self) -> tuple[str, ...]:
+        """The paths that they may read besides those of the system, outer folders first."""
+        return tuple(map(str, _find_readable(self)))
+
+    @cached_property
+    def reach(self) -> tuple[str, ...]:
+        """The real paths of `shown` and of the system folders, each with a final slash."""
+        real = map(os.path.realpath, (*SYSTEM_FOLDERS, *self.shown))
+        return tuple(dict.fromkeys(f"{folder}{os.sep}" for folder in real))
+
+    @cached_property
+    def _times(self) -> list[int]:
+        return list(map(_changed_at, self.path))
+
+    def refresh(self) -> Policy:
+        """Return this policy, or a new one if a folder on the PATH has changed since the last call.
+
+        The new one finds the paths in `shown` again.
+        """
+        return self if self._times == list(map(_changed_at, self.path)) else replace(self)
 
     def _straighten(self, folder: str) -> str:
         place = Path(f"/{folder.lstrip(os.sep)}")
@@ -229,7 +238,7 @@ class Policy:
             **_WITHOUT_TERMINAL,
             **(toolchain_variables(self.path, self.environment) if inside else {}),
             **self.environment,
-            **({"PATH": self._search_path()} if inside and "PATH" in self.environment else {}),
+            **({"PATH": self.search_path} if inside and "PATH" in self.environment else {}),
             **(self._proxy_variables() if proxied else {}),
             "HOME": home,
             "TMPDIR": temporary,
@@ -243,11 +252,11 @@ class Policy:
         return {**dict.fromkeys(names, PROXY), "no_proxy": own, "NO_PROXY": own}
 
 
-@lru_cache(_MOST_PATHS)
-def _absolute(path: str) -> tuple[Path, ...]:
-    """Return the absolute folders of a PATH."""
-    folders = map(Path, path.split(os.pathsep))
-    return tuple(folder for folder in folders if folder.is_absolute())
+def _changed_at(folder: Path) -> int:
+    """Return when the entries of a folder last changed, in nanoseconds; 0 if it is missing."""
+    with suppress(OSError):
+        return folder.stat().st_mtime_ns
+    return 0
 
 
 SYSTEM_FOLDERS: Final = (
@@ -256,45 +265,6 @@ SYSTEM_FOLDERS: Final = (
 )  # fmt: skip
 _MOST_ROUNDS: Final = 10  # a link may lead below itself, one level deeper in each round
 _SYSTEM: Final = tuple(f"{folder}{os.sep}" for folder in SYSTEM_FOLDERS)
-
-
-@dataclass(frozen=True, slots=True)
-class Readable:
-    """Folders and files that commands may read besides those of the system.
-
-    Attributes:
-        folders: their paths as configured, outer folders first.
-        reach: the real paths of these and of the system folders, each with a final slash.
-        linked: the folders whose configured path leads through a link.
-    """
-
-    folders: tuple[str, ...]
-    reach: tuple[str, ...]
-    linked: tuple[str, ...] = ()
-
-    @classmethod
-    def find(cls, policy: Policy) -> Readable:
-        """Find the paths that a policy makes readable."""
-        folders = tuple(map(str, _find_readable(policy)))
-        real = {folder: os.path.realpath(folder) for folder in (*SYSTEM_FOLDERS, *folders)}
-        reach = (f"{folder}{os.sep}" for folder in dict.fromkeys(real.values()))
-        linked = tuple(folder for folder in folders if real[folder] != folder)
-        return cls(folders, tuple(reach), linked)
-
-
-@dataclass(slots=True)
-class ReadableCache:
-    """The readable paths of a policy, which are found again when a folder on the PATH changes."""
-
-    policy: Policy
-    _seen: list[int] | None = None
-    _found: Readable = field(init=False)
-
-    def get(self) -> Readable:
-        seen = [changed_at(folder) for folder in self.policy.path]
-        if seen != self._seen:
-            self._found, self._seen = Readable.find(self.policy), seen
-        return self._found
 
 
 def is_of_system(place: Path) -> bool:

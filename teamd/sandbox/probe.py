@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from teamd.programs.run_program import run_to_end
 from teamd.programs.seccomp import filter_to_read
 from teamd.sandbox import SANDBOXED
-from teamd.sandbox.bubblewrap import build_trial
+from teamd.sandbox.bubblewrap import build_base
 
 if TYPE_CHECKING:
     from teamd.settings.schema import ToolSettings
@@ -74,7 +74,7 @@ def probe(untrusted: Iterable[Path] = ()) -> Probe:
 
 def _make_sandbox(program: str, calls: int) -> str | None:
     """Make a sandbox; return an error message, or `None` if it worked."""
-    argv = [*build_trial(program), "--seccomp", str(calls), "true"]
+    argv = [*build_base(program), "--seccomp", str(calls), "true"]
     try:
         done = run_to_end(argv, timeout_seconds=_PROBE_SECONDS, env={}, pass_fds=[calls])
     except OSError as error:  # includes TimeoutError

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -76,7 +75,6 @@ _OF_REPOSITORY: Final = (
     "worktrees", "commondir",  # lead git to other settings
     "objects/info/alternates",  # to other objects; copies of the folder read all files there
 )  # fmt: skip
-_path: Final = lru_cache(4096)(Path)  # the same paths for each command
 # Instructions for agents; a team may exist to write them.
 INSTRUCTIONS: Final = ("AGENTS.md", "CLAUDE.md", "team.toml")
 BUILT_IN: Final = (
@@ -184,23 +182,21 @@ def find_protected_paths(
     return sorted(found.values(), key=lambda place: len(place.path.parts))
 
 
-class HeldPaths:
-    """The paths that the mounts of a command protect.
+def watch_paths(workspace: Path, places: Iterable[ProtectedPath]) -> Callable[[], str]:
+    """Return a function that names a path which is no longer protected, or returns an empty text.
 
     A mount disappears if a process outside of the sandbox replaces its path.
     """
+    numbers = {path: _number(path) for place in places for path in (place.path, *place.above)}
+    commondir = workspace / GIT / "commondir"
 
-    def __init__(self, workspace: Path, places: Iterable[ProtectedPath]) -> None:
-        found = {one.path for one in places} | {one for place in places for one in place.above}
-        self._foreign = {workspace / GIT / "commondir"} - found
-        self._numbers = {path: _number(path) for path in found}
+    def find_changed() -> str:
+        changed = [path.name for path, number in numbers.items() if _number(path) != number]
+        if commondir not in numbers and os.path.lexists(commondir):
+            changed.append(commondir.name)
+        return changed[0] if changed else ""
 
-    def changed(self) -> str:
-        """Return the name of a path that is no longer protected; empty if all are."""
-        for path, number in self._numbers.items():
-            if _number(path) != number:
-                return path.name
-        return next((one.name for one in self._foreign if os.path.lexists(one)), "")
+    return find_changed
 
 
 def _number(path: Path) -> tuple[int, int] | None:
@@ -231,19 +227,19 @@ def _fold(path: Path) -> Path:
 
 
 def _find(root: Path, name: str, *, wants_file: bool) -> ProtectedPath:
-    path, above, parts = str(root), list[Path](), name.split("/")
-    for at, part in enumerate(parts):  # strings are faster than paths
+    path, above, parts = root, list[Path](), name.split("/")
+    for at, part in enumerate(parts):
         if at:
-            above.append(_path(path))
-        path = os.path.join(path, part)  # noqa: PTH118 -- faster as text
+            above.append(path)
+        path /= part
         last = wants_file and at == len(parts) - 1
         try:
-            mode = os.lstat(path).st_mode
+            mode = path.lstat().st_mode
         except OSError:
-            return ProtectedPath(_path(path), PathState.MISSING, tuple(above), wants_file=last)
+            return ProtectedPath(path, PathState.MISSING, tuple(above), wants_file=last)
         if stat.S_ISLNK(mode):
             target = os.readlink(path)  # noqa: PTH115 -- keeps the text
-            return ProtectedPath(_path(path), PathState.LINK, tuple(above), target, wants_file=last)
+            return ProtectedPath(path, PathState.LINK, tuple(above), target, wants_file=last)
         if not stat.S_ISDIR(mode):
-            return ProtectedPath(_path(path), PathState.FILE, tuple(above))
-    return ProtectedPath(_path(path), PathState.FOLDER, tuple(above))
+            return ProtectedPath(path, PathState.FILE, tuple(above))
+    return ProtectedPath(path, PathState.FOLDER, tuple(above))

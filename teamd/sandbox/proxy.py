@@ -179,7 +179,7 @@ class Network:
     """
 
     hosts: Sequence[str]
-    _inside: list[int] = field(default_factory=list)
+    _inside: dict[str, int] = field(default_factory=dict)
     _number: int = 0  # the inode of the namespace: a pid may be reused
     _proxy: HostProxy | None = None
 
@@ -197,11 +197,11 @@ class Network:
         if not self.used:
             return list(argv)
         user = ("--uid", str(os.geteuid()), "--gid", str(os.getegid()))
-        whose = (str(self._inside[0]), str(self._number))
-        return [*JOIN, *whose, "run", *argv, "--share-net", *user]
+        first = next(iter(self._inside.values()))
+        return [*JOIN, str(first), str(self._number), "run", *argv, "--share-net", *user]
 
-    def add(self, first: int) -> None:
-        """Record the first process of a command; the first command starts the proxy.
+    def enter(self, command: str, first: int) -> None:
+        """Record a command, by its id, and its first process; the first command starts the proxy.
 
         Raises:
             OSError: the proxy cannot start.
@@ -211,57 +211,14 @@ class Network:
             proxy.listen_in(first)
             self._proxy = proxy
         self._number = os.stat(f"/proc/{first}/ns/net").st_ino  # noqa: PTH116 -- not a file
-        self._inside.append(first)
+        self._inside[command] = first
 
-    def remove(self, first: int) -> None:
-        """Record that a command has ended; the last command stops the proxy."""
-        self._inside.remove(first)
+    def leave(self, command: str) -> None:
+        """Record that a command has ended, if it entered; the last command stops the proxy."""
+        self._inside.pop(command, None)
         if self._proxy and not self.used:
             self._proxy.close()
             self._proxy = None
-
-
-@dataclass(slots=True)
-class NetworkVisit:
-    """One command in a network, from its start to its end."""
-
-    network: Network
-    _first: int | None = None
-
-    def begin(self, first: int) -> None:
-        """Enter the network with the first process of the command.
-
-        Raises:
-            OSError: the proxy cannot start.
-        """
-        self.network.add(first)
-        self._first = first
-
-    def end(self) -> None:
-        """Leave the network after the command has ended; does nothing if it never entered."""
-        if self._first is not None:
-            self.network.remove(self._first)
-            self._first = None
-
-
-class Networks:
-    """Chooses the network of each command of a teammate.
-
-    Args:
-        hosts: the hosts that its commands can connect to.
-    """
-
-    def __init__(self, hosts: Sequence[str]) -> None:
-        self._hosts = hosts
-        self._shared = Network(hosts)
-
-    def get(self, *, background: bool) -> Network | None:
-        """Return the network for a command, or `None` for a private one."""
-        return self._shared if background or self._hosts or self._shared.used else None
-
-    def renew(self) -> None:
-        """Give the next command a new network; running commands keep the present one."""
-        self._shared = Network(self._hosts)
 
 
 def _listen_in_namespace(pid: int, port: int) -> socket.socket:

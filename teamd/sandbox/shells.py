@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,17 +22,17 @@ from teamd.programs.run_program import run_to_end
 from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox.bubblewrap import ExpectedMounts, build_arguments, read_mounts
 from teamd.sandbox.placeholders import Placeholders, RunningCommand
-from teamd.sandbox.policy import Policy, ReadableCache
+from teamd.sandbox.policy import Policy
 from teamd.sandbox.probe import find_program
 from teamd.sandbox.protected_paths import (
     GIT,
-    HeldPaths,
     PathState,
     ProtectedPath,
     find_protected_paths,
     protected_names,
+    watch_paths,
 )
-from teamd.sandbox.proxy import Network, Networks, NetworkVisit
+from teamd.sandbox.proxy import Network
 from teamd.sandbox.repair import repair
 
 Command = Reaped | Sandboxed
@@ -95,7 +95,7 @@ class OpenShell:
         return Reaped(argv, output=output, cwd=self.policy.workspace, env=variables)
 
 
-@dataclass(frozen=True)
+@dataclass
 class SandboxedShell:
     """Starts commands under bubblewrap.
 
@@ -112,23 +112,23 @@ class SandboxedShell:
     team: Path
     kept: Path
     cgroup: Cgroup | None = None
-    _networks: Networks = field(init=False)
-    _readable: ReadableCache = field(init=False)
+    _network: Network = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_networks", Networks(self.policy.hosts))
-        object.__setattr__(self, "_readable", ReadableCache(self.policy))
+        self._network = Network(self.policy.hosts)
 
     def start(self, command: str, output: Sink, *, background: bool = False) -> Sandboxed:
         """Start a command; files that it creates at protected paths are removed when it ends."""
-        network = None if self.policy.network else self._networks.get(background=background)
-        joins = network is not None and network.used
+        policy = self.policy = self.policy.refresh()
+        joins = self._network.used and not policy.network
+        shares = joins or (not policy.network and (background or bool(policy.hosts)))
+        network = self._network if shares else None
         try:
             return self._start(command, output, network, may_init=not background)
         except OSError:
             if not joins:
                 raise
-        self._networks.renew()  # most likely the last command in that network has just ended
+        self._network = Network(policy.hosts)  # most likely its last command has just ended
         output(_ALONE)
         return self.start(command, output, background=background)
 
@@ -137,44 +137,45 @@ class SandboxedShell:
     ) -> Sandboxed:
         places = list[ProtectedPath]()
         holder = self.placeholders.hold(partial(self._look, places, may_init=may_init))
-        visit = NetworkVisit(network) if network else None
-        clear = partial(self._clear, holder, visit)
+        clear = partial(self._clear, holder, network)
         try:
-            argv = self._arguments(places, network)
+            # By now every path in `places` exists.
+            argv = build_arguments(self.program, self.policy, places)
+            if self.policy.network:
+                argv = [*CONFINED, *argv]
+            if network:
+                argv = network.joining(argv)
             return Sandboxed(
                 argv,
                 command,
                 output=output,
                 bounds=self.policy.bounds,
-                changed=HeldPaths(self.policy.workspace, places).changed,
+                changed=watch_paths(self.policy.workspace, places),
                 clear=clear,
-                before=partial(self._meant, argv, places, visit),
+                check=partial(self._check, argv, places, holder, network),
                 cgroup=self.cgroup,
             )
         except BaseException:
             clear()
             raise
 
-    def _arguments(self, places: Sequence[ProtectedPath], network: Network | None) -> list[str]:
-        """Return bubblewrap and its options; by now every path in `places` exists."""
-        argv = build_arguments(self.program, self.policy, places, self._readable.get())
-        if self.policy.network:
-            return [*CONFINED, *argv]
-        return network.joining(argv) if network else argv
+    def _check(
+        self,
+        argv: Sequence[str],
+        places: Sequence[ProtectedPath],
+        holder: RunningCommand,
+        network: Network | None,
+        first: int,
+    ) -> None:
+        """Check the mounts of a new sandbox, and enter its network.
 
-    def _meant(
-        self, argv: Sequence[str], places: Sequence[ProtectedPath], visit: NetworkVisit | None
-    ) -> Callable[[int], None]:
-        """Return a function that checks the mounts of the sandbox and enters its network."""
+        Raises:
+            OSError: a mount has another source, or the proxy cannot start.
+        """
         folders = (self.policy.workspace, *self.policy.borrowed)
-        meant = ExpectedMounts(argv, folders, places, read_mounts("self"))
-
-        def enter(first: int) -> None:
-            meant.check(read_mounts(first))
-            if visit:
-                visit.begin(first)
-
-        return enter
+        ExpectedMounts(argv, folders, places, read_mounts("self")).check(read_mounts(first))
+        if network:
+            network.enter(holder.id, first)
 
     def _look(
         self,
@@ -230,9 +231,9 @@ class SandboxedShell:
         inside = (one for one in self.policy.hidden if one != root and one.is_relative_to(root))
         return find_protected_paths(root, [str(one.relative_to(root)) for one in inside])
 
-    def _clear(self, holder: RunningCommand, visit: NetworkVisit | None) -> Sequence[str]:
-        if visit is not None:
-            visit.end()
+    def _clear(self, holder: RunningCommand, network: Network | None) -> Sequence[str]:
+        if network:
+            network.leave(holder.id)
         try:
             return repair(self.policy.workspace, holder, self.kept)
         finally:

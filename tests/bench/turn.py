@@ -17,7 +17,6 @@ from typing import Final
 import anthropic
 
 from teamd.sandbox.bubblewrap import build_arguments
-from teamd.sandbox.policy import Readable
 from teamd.sandbox.protected_paths import BUILT_IN, find_protected_paths
 from tests.bench import imitation
 from tests.bench.ruler import interleave, median, options, percentile, table
@@ -104,8 +103,7 @@ def bubblewrap(aside: Path) -> list[str]:
         (workspace / name).mkdir(parents=True)
     shell = sandboxed_shell(workspace, aside=aside)
     places = find_protected_paths(workspace, BUILT_IN)
-    found = Readable.find(shell.policy)
-    return [*build_arguments(shell.program, shell.policy, places, found), "--", "true"]
+    return [*build_arguments(shell.program, shell.policy, places), "--", "true"]
 
 
 def timed(argv: list[str]) -> None:

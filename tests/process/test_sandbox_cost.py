@@ -14,7 +14,6 @@ from typing import Final
 import pytest
 
 from teamd.sandbox.bubblewrap import build_arguments
-from teamd.sandbox.policy import Readable
 from teamd.sandbox.protected_paths import BUILT_IN, find_protected_paths
 from teamd.tools import Toolbox
 from teamd.tools.shell import Bash
@@ -34,7 +33,7 @@ def test_a_sandboxed_true_costs_less_than_two_and_a_half_times_bubblewrap(tmp_pa
         (workspace / name).mkdir(parents=True)
     places = find_protected_paths(workspace, BUILT_IN)
     argv = [
-        *build_arguments(shell.program, shell.policy, places, Readable.find(shell.policy)),
+        *build_arguments(shell.program, shell.policy, places),
         "--",
         "true",
     ]

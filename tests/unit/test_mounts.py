@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -106,32 +103,6 @@ def test_a_source_that_is_a_link_is_compared_by_its_target(tmp_path: Path) -> No
             mounts.check([Mount("8:1", real, "/x", read_only=True)])
         with pytest.raises(OSError, match="/x has just been replaced"):
             mounts.check([Mount("8:1", f"{real}er", "/x", read_only=True)])
-
-
-@pytest.mark.parametrize(
-    ("call", "answer"),
-    [("open", OSError(errno.EMFILE, "Too many open files")), ("readlink", "/elsewhere (deleted)")],
-)
-def test_without_the_kernels_answer_the_path_is_resolved_step_by_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, answer: OSError | str
-) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    argv = ("bwrap", "--ro-bind", str(tmp_path / "link"), "/x")
-    own = [Mount("8:1", "/", "/", read_only=False)]
-    real = getattr(os, call)
-
-    def fail(path: str, *more: int, **options: int) -> Any:
-        if "/proc/self/fd" not in str(path) and call == "readlink":
-            return real(path, *more, **options)
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, call, fail)
-        mounts = ExpectedMounts(argv, (), (), own)
-    mounts.check([Mount("8:1", str((tmp_path / "real").resolve()), "/x", read_only=True)])
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,8 @@ from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.build import build_policy, clear_dead, own_places, placeholders_of
 from teamd.sandbox.git_settings import keep_harmless, named_by_settings
 from teamd.sandbox.placeholders import Placeholders, RunningCommand
-from teamd.sandbox.policy import Readable
 from teamd.sandbox.probe import Probe, describe, find_program, probe
 from teamd.sandbox.protected_paths import (
-    HeldPaths,
     PathState,
     ProtectedPath,
     find_protected_paths,
@@ -37,6 +35,7 @@ from teamd.sandbox.protected_paths import (
     is_protected,
     leads_through,
     protected_names,
+    watch_paths,
 )
 from teamd.settings.schema import Settings, Teammate, ToolOverrides, ToolSettings
 
@@ -190,7 +189,7 @@ def test_no_folder_on_the_path_exposes_the_home_or_the_project(
     monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
     team = TeamPaths(workspace / ".team")
     policy = build_policy(team, "ann", ToolSettings(env=("PATH",)), workspace=workspace)
-    argv = build_arguments("bwrap", policy, (), Readable.find(policy))
+    argv = build_arguments("bwrap", policy, ())
     mounted = [argv[at + 2] for at, word in enumerate(argv) if word.startswith("--ro-bind")]
     assert [path for path in mounted if path in map(str, folders)] == [str(home / "bin")]
 
@@ -214,7 +213,7 @@ def test_a_path_that_a_command_could_redirect_is_not_mounted(
     monkeypatch.setenv("PATH", f"{tmp_path}/by-link/.venv/bin:{workspace}/.venv/bin")
     tools = ToolSettings(env=("PATH",), read=(tmp_path / "by-link/data", workspace / "data"))
     policy = build_policy(TeamPaths(team), "ann", tools, workspace=workspace)
-    argv = build_arguments("bwrap", policy, (), Readable.find(policy))
+    argv = build_arguments("bwrap", policy, ())
     binds = [argv[at + 2] for at, word in enumerate(argv) if word.startswith("--ro-bind")]
     shown = {path for path in binds if path.startswith(str(tmp_path)) and Path(path).exists()}
     assert shown == {str(mine), str(mine.parent / "pyvenv.cfg")}
@@ -231,7 +230,7 @@ def test_a_folder_inside_a_mounted_one_is_not_mounted_again(
     monkeypatch.setenv("PATH", os.pathsep.join(map(str, (shims, inner, linked))))
     team = TeamPaths(tmp_path / "team")
     policy = build_policy(team, "ann", ToolSettings(env=("PATH",)), workspace=tmp_path / "work")
-    shown = Readable.find(policy).folders
+    shown = policy.shown
     assert str(versions) in shown  # it is beside the shims
     assert str(inner) not in shown
     assert str(linked) not in shown  # a mount point cannot be below a link
@@ -251,7 +250,7 @@ def test_a_linked_folder_may_contain_the_target_of_another_link(
     monkeypatch.setenv("PATH", os.pathsep.join(f"{tmp_path}/{name}" for name in folders))
     team = TeamPaths(tmp_path / "team")
     policy = build_policy(team, "ann", ToolSettings(env=("PATH",)), workspace=tmp_path / "work")
-    shown = Readable.find(policy).folders
+    shown = policy.shown
     assert f"{tmp_path}/real" in shown
     assert not [folder for folder in shown if folder.startswith(f"{tmp_path}/real/")]
 
@@ -272,7 +271,7 @@ def test_a_path_entry_with_dot_dot_is_resolved(
     )
     straight = [f"{tmp_path}/{one}" for one in ("a/c", "work/link/../c", "a/b", "a")]
     assert policy.variables(inside=True)["PATH"].split(os.pathsep) == ["/usr/bin", "bin", *straight]
-    assert Readable.find(policy).folders == (f"{tmp_path}/a",)
+    assert policy.shown == (f"{tmp_path}/a",)
 
 
 def test_a_link_to_below_itself_is_not_followed_endlessly(
@@ -288,7 +287,7 @@ def test_a_link_to_below_itself_is_not_followed_endlessly(
         workspace=tmp_path / "work",
     )
     below = replace(policy, readable=(tmp_path / "env", tmp_path / "env/lib"))
-    assert f"{tmp_path}/env" in Readable.find(below).folders
+    assert f"{tmp_path}/env" in below.shown
 
 
 def test_a_chain_of_too_many_links_may_lead_anywhere(tmp_path: Path) -> None:
@@ -352,15 +351,15 @@ def test_a_protected_path_that_is_replaced_from_outside_is_noticed(tmp_path: Pat
     """The kernel drops a mount when its mount point is renamed over or removed."""
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/config").write_text("a")
-    standing = HeldPaths(tmp_path, find_protected_paths(tmp_path, [".git/config"]))
+    standing = watch_paths(tmp_path, find_protected_paths(tmp_path, [".git/config"]))
     (tmp_path / ".git/config").write_text("b")
-    assert standing.changed() == ""
+    assert standing() == ""
     (tmp_path / "new").write_text("c")
     (tmp_path / "new").rename(tmp_path / ".git/config")
-    assert standing.changed() == "config"
-    other = HeldPaths(tmp_path, find_protected_paths(tmp_path, [".git/config"]))
+    assert standing() == "config"
+    other = watch_paths(tmp_path, find_protected_paths(tmp_path, [".git/config"]))
     (tmp_path / ".git/commondir").touch()
-    assert other.changed() == "commondir"
+    assert other() == "commondir"
 
 
 def holder(name: str, *, team: str = "/team") -> RunningCommand:
