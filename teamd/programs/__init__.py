@@ -197,12 +197,17 @@ class Program:
     def _kill(self) -> None:
         self.kill_group(signal.SIGKILL)
 
+    def _find_end(self) -> int | None:
+        """Return the exit status, or minus the killing signal; `None` while it runs."""
+        if self._pidfd is None or self._popen.returncode is not None:
+            return self._popen.poll()
+        end = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)  # not reaped
+        if end is None:
+            return None
+        return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+
     def _status(self) -> int:
-        status = self._popen.returncode
-        if status is None and self._pidfd is not None:  # ended, and stays unreaped
-            end = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-            if end is not None:
-                return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+        status = self._find_end()
         return -signal.SIGKILL if status is None else status  # None: it outlives even SIGKILL
 
     def _note_end(self) -> None:

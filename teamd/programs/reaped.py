@@ -125,7 +125,7 @@ class Reaped(Program):
             self._line.shutdown(socket.SHUT_WR)  # for the reaper as if this process had died
         self._signal(signal.SIGCONT)  # its program may have stopped it
         deadline = time.monotonic() + _LAST_KILL_SECONDS
-        while self._reaper_runs() and time.monotonic() < deadline:
+        while self._find_end() is None and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
         self._hear()
         for _ in self._rounds(_LAST_KILL_SECONDS):
@@ -147,11 +147,6 @@ class Reaped(Program):
     def _orphans(self) -> list[int]:
         spared = {program.pid for program in self.live}
         return [pid for pid, _ in set(_children()) - self._before if pid not in spared]
-
-    def _reaper_runs(self) -> bool:
-        if self._pidfd is None:
-            return self._popen.poll() is None
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
 
     def _signal(self, number: signal.Signals) -> None:
         if self._popen.returncode is None:  # not reaped, so the pid is its own

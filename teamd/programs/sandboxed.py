@@ -378,9 +378,7 @@ class Sandboxed(Program):
                 await self._ended.wait()
 
     def _runs(self) -> bool:
-        if self._pidfd is None:
-            return self._popen.poll() is None
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
+        return self._find_end() is None
 
     def _reported(self) -> list[int]:
         """Return the command's exit status and the number of background processes, if reported.

@@ -204,7 +204,6 @@ def build_arguments(program: str, policy: Policy, places: Iterable[ProtectedPath
     above, places = _ways_through_shared(policy), list(places)
     # Of a readable hidden folder around the workspace only the workspace is visible.
     around = [one for one in policy.around if f"{one}{os.sep}".startswith(policy.reach)]
-    environment = policy.variables(inside=True)
     return [
         *build_base(program, network=policy.network),
         "--clearenv",
@@ -225,7 +224,7 @@ def build_arguments(program: str, policy: Policy, places: Iterable[ProtectedPath
         *_hide_sockets(policy),
         *_each("--remount-ro", above),
         *("--remount-ro", "/", "--chdir", str(policy.workspace)),
-        *(word for variable in environment.items() for word in ("--setenv", *variable)),
+        *(word for variable in policy.variables.items() for word in ("--setenv", *variable)),
     ]
 
 

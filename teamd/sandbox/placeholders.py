@@ -15,11 +15,11 @@ import json
 import os
 import stat
 from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
@@ -96,12 +96,11 @@ class Placeholders:
                 # A path below a new placeholder may be missing as well.
                 while fresh := [place for place in missing if place.path not in tried]:
                     tried |= {place.path for place in fresh}
-                    made |= {str(place.path): _describe(place) for place in fresh}
+                    made |= {str(one.path): "file" if one.wants_file else "folder" for one in fresh}
                     # Recorded before they are made, so that they can be removed after a kill.
                     self._write(made, holders)
-                    with _Folders(self.workspace) as folders:
-                        for place in fresh:
-                            _make(folders, place)
+                    for place in fresh:
+                        self._make(place)
                     holder, missing = look(frozenset(made), holders)
                 self._write(made, [*holders, holder])
             except BaseException:
@@ -125,11 +124,45 @@ class Placeholders:
     def _forget(self, made: dict[str, str], left: list[RunningCommand]) -> None:
         """Record the commands that still run; without any, remove the placeholders."""
         if not left:
-            with _Folders(self.workspace) as folders:
-                for path in sorted(made, key=len, reverse=True):  # inner paths first
-                    _remove(folders, Path(path))
+            for path in sorted(made, key=len, reverse=True):  # inner paths first
+                self._remove(Path(path))
             made = {}
         self._write(made, left)
+
+    def _make(self, place: ProtectedPath) -> None:
+        with (
+            translate_os_errors(place.path),
+            suppress(FileExistsError),
+            self._opened(place.path.parent) as folder,
+        ):
+            if place.wants_file:
+                _make_file(folder, place.path)
+            else:  # not locked: the person's editor may want to write its settings into it
+                os.mkdir(place.path.name, dir_fd=folder)
+
+    def _remove(self, path: Path) -> None:
+        """Remove a placeholder, unless it has content by now."""
+        with suppress(OSError), self._opened(path.parent) as folder:
+            found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                os.rmdir(path.name, dir_fd=folder)
+            elif stat.S_ISREG(found.st_mode) and _is_ours(folder, path):
+                os.unlink(path.name, dir_fd=folder)
+
+    @contextmanager
+    def _opened(self, folder: Path) -> Iterator[int]:
+        """Open a folder in the workspace through no link, because a command may insert one.
+
+        Raises:
+            OSError: it cannot be opened, or the path leads through a link.
+        """
+        with ExitStack() as opened:
+            fd = os.open(self.workspace, FOLDER)
+            opened.callback(os.close, fd)
+            for name in folder.relative_to(self.workspace).parts:
+                fd = os.open(name, FOLDER, dir_fd=fd)
+                opened.callback(os.close, fd)
+            yield fd
 
     def left_by_dead(self, team: Path) -> list[RunningCommand]:
         """Return the entries of a team's teammates whose processes have ended."""
@@ -167,19 +200,6 @@ class Placeholders:
         files.replace(self._file, json.dumps(content).encode(), durable=False)
 
 
-def _describe(place: ProtectedPath) -> str:
-    return "file" if place.wants_file else "folder"
-
-
-def _make(folders: _Folders, place: ProtectedPath) -> None:
-    with translate_os_errors(place.path), suppress(FileExistsError):
-        folder = folders.open(place.path.parent)
-        if place.wants_file:
-            _make_file(folder, place.path)
-        else:  # not locked: the person's editor may want to write its settings into it
-            os.mkdir(place.path.name, dir_fd=folder)
-
-
 def _make_file(folder: int, path: Path) -> None:
     """Make a file together with its content, because git may read it at any moment.
 
@@ -209,50 +229,10 @@ def _content(path: Path) -> bytes:
     return SAME_FOLDER if path.parts[-2:] == (".git", "commondir") else b""
 
 
-class _Folders:
-    """The open folders of a workspace, because a command may replace a folder by a link."""
-
-    def __init__(self, workspace: Path) -> None:
-        self._workspace = workspace
-        self._opened: dict[Path, int] = {}
-
-    def open(self, folder: Path) -> int:
-        """Return a descriptor of a folder, which is closed at the end of the `with` block.
-
-        Raises:
-            OSError: it cannot be opened, or the path leads through a link.
-            ValueError: it is not in the workspace.
-        """
-        if folder not in self._opened:
-            folder.relative_to(self._workspace)
-            above = None if folder == self._workspace else self.open(folder.parent)
-            name = folder if above is None else folder.name
-            self._opened[folder] = os.open(name, FOLDER, dir_fd=above)
-        return self._opened[folder]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for fd in self._opened.values():
-            os.close(fd)
-
-
 def _open_up(workspace: Path) -> None:
     """Make the workspace writable for its owner: a command may have changed the mode."""
     with suppress(OSError):
         workspace.chmod(stat.S_IMODE(workspace.stat().st_mode) | stat.S_IRWXU)
-
-
-def _remove(folders: _Folders, path: Path) -> None:
-    """Remove a placeholder, unless it has content by now."""
-    with suppress(OSError):
-        folder = folders.open(path.parent)
-        found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISDIR(found.st_mode):
-            os.rmdir(path.name, dir_fd=folder)
-        elif stat.S_ISREG(found.st_mode) and _is_ours(folder, path):
-            os.unlink(path.name, dir_fd=folder)
 
 
 def _is_ours(folder: int, path: Path) -> bool:

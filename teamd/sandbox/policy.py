@@ -229,20 +229,25 @@ class Policy:
             return folder
         return folder if leads_through(place, self.own) else os.path.realpath(place)
 
-    def variables(self, *, inside: bool) -> dict[str, str]:
-        """Return the whole environment of a command, in a sandbox or without one."""
-        home = HOME if inside else str(self.home)
-        temporary = TEMPORARY if inside else str(self.temporary)
-        proxied = inside and self.hosts and not self.network
-        return {
+    @property
+    def variables_outside(self) -> dict[str, str]:
+        """The whole environment of a command without a sandbox."""
+        own = {"HOME": str(self.home), "TMPDIR": str(self.temporary)}
+        return {**_WITHOUT_TERMINAL, **self.environment, **own}
+
+    @cached_property
+    def variables(self) -> dict[str, str]:
+        """The whole environment of a command in its sandbox."""
+        found = {
             **_WITHOUT_TERMINAL,
-            **(toolchain_variables(self.path, self.environment) if inside else {}),
+            **toolchain_variables(self.path, self.environment),
             **self.environment,
-            **({"PATH": self.search_path} if inside and "PATH" in self.environment else {}),
-            **(self._proxy_variables() if proxied else {}),
-            "HOME": home,
-            "TMPDIR": temporary,
         }
+        if "PATH" in found:
+            found["PATH"] = self.search_path
+        if self.hosts and not self.network:
+            found |= self._proxy_variables()
+        return {**found, "HOME": HOME, "TMPDIR": TEMPORARY}
 
     def _proxy_variables(self) -> dict[str, str]:
         """Return the variables that name the proxy, and exempt servers inside the sandbox."""

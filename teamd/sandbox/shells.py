@@ -91,7 +91,7 @@ class OpenShell:
     def start(self, command: str, output: Sink, *, background: bool = False) -> Reaped:  # noqa: ARG002 -- see Shell
         """Start a command under a reaper."""
         argv = ["bash", "-c", "--", command]  # "--": a command may start with a dash
-        variables = self.policy.variables(inside=False)
+        variables = self.policy.variables_outside
         return Reaped(argv, output=output, cwd=self.policy.workspace, env=variables)
 
 

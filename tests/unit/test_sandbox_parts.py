@@ -270,7 +270,7 @@ def test_a_path_entry_with_dot_dot_is_resolved(
         TeamPaths(tmp_path / "team"), "ann", ToolSettings(env=("PATH",)), workspace=workspace
     )
     straight = [f"{tmp_path}/{one}" for one in ("a/c", "work/link/../c", "a/b", "a")]
-    assert policy.variables(inside=True)["PATH"].split(os.pathsep) == ["/usr/bin", "bin", *straight]
+    assert policy.variables["PATH"].split(os.pathsep) == ["/usr/bin", "bin", *straight]
     assert policy.shown == (f"{tmp_path}/a",)
 
 
