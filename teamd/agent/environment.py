@@ -29,7 +29,7 @@ from teamd.process_id import Identity
 from teamd.sandbox.policy import Origin
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
-from teamd.team.activity import ActivityFile, read_activity
+from teamd.team.activity import read_activity
 from teamd.team.roster import Roster
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
@@ -153,7 +153,7 @@ class Environment:
         path = self.paths.activity(self.name)
         before = read_activity(path)
         context = None if before is None else before.context
-        return Presence(ActivityFile(path), Identity.own(), self.mask, context)
+        return Presence(path, Identity.own(), self.mask, context)
 
     @cached_property
     def plans(self) -> Plans:

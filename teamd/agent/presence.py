@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 from teamd import clocks
 from teamd.masking import Mask
 from teamd.models import Block
 from teamd.process_id import Identity, own_memory
-from teamd.team.activity import MODEL, TOOL, Activity, ActivityFile, Doing, Retry, shorten
+from teamd.team.activity import MODEL, TOOL, Activity, Doing, Retry, shorten, write_activity
 
 # Arguments that tell the subject of a call; the first that is given counts.
 _TELLING: Final = ("command", "path", "to", "subject", "task_id", "job_id", "name", "teammate")
@@ -24,11 +25,12 @@ class Presence:
     """Publishes one teammate's activity.
 
     Attributes:
+        path: the file.
         process: this one.
         context: the share of the context that the last process has shown.
     """
 
-    file: ActivityFile
+    path: Path
     process: Identity
     mask: Mask
     context: float | None = None
@@ -85,7 +87,7 @@ class Presence:
             self._measure = clocks.Deadline.after(_MEMORY_SECONDS)
             activity = replace(activity, memory_bytes=own_memory())
         self._shown = activity
-        self.file.write(activity)
+        write_activity(self.path, activity)
 
 
 def _describe(tool: str, arguments: Any) -> str:

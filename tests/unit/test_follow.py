@@ -18,7 +18,7 @@ from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.process_id import Identity
-from teamd.team.activity import MODEL, Activity, ActivityFile, Doing, Retry
+from teamd.team.activity import MODEL, Activity, Doing, Retry, write_activity
 from teamd.team.roster import Roster
 from teamd.team.states import Status
 from teamd.transcript.file import Transcript
@@ -118,7 +118,7 @@ def test_a_retry_is_reported_once_although_its_time_runs_down(paths: TeamPaths) 
         retry = Retry(attempt=attempt, attempts=9, cause="busy", next=begins)
         doing = Doing(kind=MODEL, what="m")
         activity = Activity(process=own, since=1.0, doing=doing, retry=retry)
-        ActivityFile(paths.activity("ada")).write(activity)
+        write_activity(paths.activity("ada"), activity)
         return OverviewReader(paths).read()
 
     now = time.time()

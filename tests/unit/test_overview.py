@@ -18,7 +18,7 @@ from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, Message
 from teamd.overview.members import MemberView, describe_retry
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.process_id import Identity
-from teamd.team.activity import Activity, ActivityFile, Doing, Retry
+from teamd.team.activity import Activity, Doing, Retry, write_activity
 from teamd.team.member import Member
 from teamd.team.roster import Roster
 from teamd.team.states import Status
@@ -39,7 +39,7 @@ def add(paths: TeamPaths, name: str, status: Status = Status.IDLE, **facts: Any)
 def say(paths: TeamPaths, name: str, **facts: Any) -> None:
     """Write a teammate's activity."""
     said = Activity(**{"process": _ME, "since": 1000.0, "doing": _LS, **facts})
-    ActivityFile(paths.activity(name)).write(said)
+    write_activity(paths.activity(name), said)
 
 
 def ask(paths: TeamPaths, asker: str, kind: Kind, to: str = LEAD, **facts: Any) -> Approval:

@@ -10,7 +10,7 @@ from teamd.journal import Journal
 from teamd.masking import Mask
 from teamd.models import Ask, Reply
 from teamd.process_id import Identity
-from teamd.team.activity import Activity, ActivityFile, Doing, read_activity
+from teamd.team.activity import Activity, Doing, read_activity
 from tests.strict.replies import say, use
 from tests.unit.life import MODEL, Do, Life, Player
 from tests.waiting import until
@@ -43,7 +43,7 @@ def shown(presence_file: Path) -> Activity:
 
 
 def presence(path: Path, mask: Mask | None = None) -> Presence:
-    return Presence(ActivityFile(path), Identity.own(), mask or Mask())
+    return Presence(path, Identity.own(), mask or Mask())
 
 
 def test_a_turn_shows_the_model_then_the_tool_then_the_model_then_nothing(tmp_path: Path) -> None:
