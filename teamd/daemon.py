@@ -126,7 +126,7 @@ def serve(
         _sweep(paths, journal)
         settings.note_waiting(journal)
         become_subreaper()
-        program = _detached(paths, program, lift_descriptor_limit())
+        program = replace(program, enter=partial(_enter_child, paths, lift_descriptor_limit()))
         seconds = (watchdog_seconds() or 2 * SLOW_SECONDS) / 2
         watchdog = ServiceWatchdog(seconds, partial(notify, "WATCHDOG=1"))
         supervisor = build_supervisor(settings, program, journal, claim, watchdog)
@@ -170,39 +170,10 @@ def _mask_standard_error(mask: Mask) -> None:
         sys.stderr = MaskedStream(mask, sys.stderr)
 
 
-def _detached(paths: TeamPaths, program: ChildProgram, files: tuple[int, int]) -> ChildProgram:
-    """Return a program whose children leave the terminal: they may be forked before `ready`.
-
-    They get the limit on open files with which this process was started.
-    """
-
-    def leave() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, files)
-        leave_terminal(paths)  # `teamd start` would wait for the pipe to close
-
-    def run(start: ChildStart) -> int:
-        leave()
-        return program.run(start)
-
-    def check(start: CheckStart) -> int:
-        leave()
-        return program.check(start)
-
-    def merge() -> int:
-        leave()
-        return program.merge()
-
-    def post() -> int:
-        leave()
-        return program.post()
-
-    def try_first_steps(bell: int) -> None:
-        leave()
-        if program.try_first_steps is not None:
-            program.try_first_steps(bell)
-
-    tried = program.try_first_steps and try_first_steps
-    return replace(program, run=run, check=check, merge=merge, post=post, try_first_steps=tried)
+def _enter_child(paths: TeamPaths, files: tuple[int, int]) -> None:
+    """Set a child's limit on open files, and leave the terminal, which the child may still have."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, files)
+    leave_terminal(paths)  # `teamd start` would wait for the pipe to close
 
 
 def _remember(paths: TeamPaths, journal: Journal) -> None:

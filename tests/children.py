@@ -23,7 +23,7 @@ from teamd.supervisor.children import Children
 from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.roster_writer import RosterWriter
-from teamd.supervisor.shutdowns import ShutdownContext, Shutdowns
+from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.slots import ConcurrencyLimit, Slots
 from teamd.supervisor.team_context import TeamContext
 from teamd.supervisor.workers import CopyMakers
@@ -40,7 +40,7 @@ def make_context(paths: TeamPaths, journal: Journal, program: ChildProgram = NOB
     roster = RosterWriter(post, journal, team_name="default")
     slots = Slots(ConcurrencyLimit(lambda: 1, RetryPolicy), journal)
     children = Children(program, settings, settings.heartbeats, roster, journal, slots, [])
-    shutdowns = Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal))
+    shutdowns = Shutdowns(Approvals(paths, post), children)
     ledger = Ledger(paths.ledger)
     copies = CopyMakers(settings.paths, children)
     return TeamContext(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from decimal import Decimal
-from functools import cache, partial
+from functools import cache
 from typing import Final
 
 from teamd import recovery
@@ -29,12 +29,11 @@ from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.roster_writer import RosterWriter
-from teamd.supervisor.shutdowns import ShutdownContext, Shutdowns
+from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.slots import ConcurrencyLimit, Slots
 from teamd.supervisor.supervisor import ServiceWatchdog, Signals, Supervisor, is_inbox
 from teamd.supervisor.team_context import TeamContext
 from teamd.supervisor.workers import Checkers, CopyMakers, Mergers, Postmen, Workers
-from teamd.team import teams
 
 _CAUGHT: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
@@ -63,7 +62,7 @@ def build_supervisor(
     private = [claim, inboxes.fileno(), board.fileno(), *signals.descriptors]
     slots = Slots(_call_limit(settings), journal)
     children = Children(program, settings, settings.heartbeats, roster, journal, slots, private)
-    shutdowns = Shutdowns(ShutdownContext(Approvals(paths, post), children, roster, journal))
+    shutdowns = Shutdowns(Approvals(paths, post), children)
     copies = CopyMakers(paths, children)
     context = TeamContext(
         settings, post, ledger, roster, children, shutdowns, program, journal, copies
@@ -71,13 +70,12 @@ def build_supervisor(
     patience = orphans.BOARD_PATIENCE_SECONDS
     store = Board(paths, post, TEAMD, durable=settings.durable, patience_seconds=patience)
     tasks = orphans.OrphanedTasks(store, board, journal)
-    processes = orphans.OrphanedProcesses(journal, partial(teams.supervisors, paths.home))
     checkers = Checkers(store, children, lambda: settings.now.tasks.check_seconds)
     mergers = Mergers(paths, children, lambda: settings.now.tasks.check_seconds)
     postmen = Postmen(children, lambda: settings.now.hosts)
     workers = Workers(checkers, mergers, postmen, copies)
     inbox = ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False))
-    return Supervisor(context, claim, inbox, tasks, processes, workers, signals, inboxes, watchdog)
+    return Supervisor(context, claim, inbox, tasks, workers, signals, inboxes, watchdog)
 
 
 def _build_post(settings: LiveSettings) -> MailRouter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,25 +19,24 @@ from teamd.supervisor.fork import (
     Child,
     ChildProgram,
     ChildStart,
-    any_ended,
     explain_failed_start,
     fork,
     try_fork,
 )
 from teamd.supervisor.lifecycle import (
-    TABLE,
     Action,
     EndNotice,
     Life,
     LifeEvent,
     State,
     describe_exit,
+    next_step,
 )
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.slots import Slots
 from teamd.team.call_slots import CHANNEL
-from teamd.team.heartbeat import Heartbeat, HeartbeatMemory, HeartbeatPolicy, Watchdog
+from teamd.team.heartbeat import Heartbeat, HeartbeatPolicy, Watchdog
 from teamd.team.states import ChildExit
 
 _ENDING: Final = (State.STOPPING, State.KILLED)
@@ -79,7 +78,6 @@ class Children:
     _behind: bool = False  # whether more processes have ended than were reaped
     _next_look: Deadline = field(default_factory=lambda: Deadline.after(0.0, clocks.awake))
     _lives: dict[str, Life] = field(default_factory=dict)
-    _memory: HeartbeatMemory = field(default_factory=HeartbeatMemory)
 
     def process(self, name: str) -> Identity | None:
         """Return the process of a teammate, if it has one."""
@@ -120,7 +118,7 @@ class Children:
         """
         self.load()
         if self.program.try_first_steps is not None:
-            try_fork(self.program.try_first_steps, close=self.descriptors())
+            try_fork(self.program.try_first_steps, self.fork)
         self._begun = True
 
     def load(self) -> None:
@@ -185,8 +183,6 @@ class Children:
         """Handle the ends of processes, as many as fit into a round; return their exit codes."""
         codes: list[int] = []
         self._behind = False
-        if not any_ended():
-            return codes
         until = Deadline.after(_ROUND_SECONDS)
         for life in list(self._lives.values()):
             if self._behind:
@@ -239,10 +235,15 @@ class Children:
         dues = [life.due.left for life in self._lives.values() if life.due is not None]
         return max(0.0, min((self._next_look.left, *dues)))
 
-    def descriptors(self) -> list[int]:
-        """Return the descriptors that a process must close when it is forked now."""
+    def fork(self, run: Callable[[int], int], *, close: Iterable[int] = ()) -> Child:
+        """Fork a process without the supervisor's descriptors; for the rest see `fork.fork`."""
         bells = [life.child.bell for life in self._lives.values() if life.child is not None]
-        return [*self.private, *bells, *self.slots.descriptors]
+
+        def enter(bell: int) -> int:
+            self.program.enter()
+            return run(bell)
+
+        return fork(enter, close=(*self.private, *bells, *self.slots.descriptors, *close))
 
     def interrupt(self, name: str) -> None:
         """Have a teammate stop its turn; its process goes on."""
@@ -296,8 +297,7 @@ class Children:
 
     def _step(self, life: Life, event: LifeEvent, reason: str = "", delay: float = 0.0) -> None:
         forced = life.state is State.KILLED
-        step = TABLE[life.state, event]
-        life.state, action = step.state, step.action
+        life.state, action = next_step(life.state, event)
         match action:
             case Action.FORK | Action.HIBERNATE:
                 self._fork(life, hibernates=action is Action.HIBERNATE)
@@ -323,7 +323,7 @@ class Children:
             return
         name = life.name
         life.due = None
-        heartbeat = life.heartbeat = life.heartbeat or self._memory.make()
+        heartbeat = life.heartbeat = life.heartbeat or Heartbeat()
         try:
             life.child, slots = self._fork_process(name, heartbeat, hibernates=hibernates)
         except (OSError, TeamError) as error:
@@ -368,7 +368,7 @@ class Children:
                 )
                 return self.program.run(start)
 
-            child = fork(run, close=(*self.descriptors(), own.fileno()))
+            child = self.fork(run, close=(own.fileno(),))
             return child, own.detach()
 
     def _signal(self, life: Life, number: signal.Signals) -> None:

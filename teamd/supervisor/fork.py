@@ -72,6 +72,7 @@ class ChildProgram:
 
     Attributes:
         run: runs a teammate; returns the exit code.
+        enter: called first in each forked process.
         load: loads the modules of the next child, unless they are loaded; called before each fork.
         warning: returns a warning for the sender of a spawn, such as that there is no key.
         find_role: returns the role of that name, if its file exists; raises a `TeamError` if the
@@ -95,6 +96,7 @@ class ChildProgram:
     merge: Callable[[], int] = lambda: ChildExit.STOPPED
     post: Callable[[], int] = lambda: ChildExit.STOPPED
     try_first_steps: Callable[[int], None] | None = None
+    enter: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,16 +170,6 @@ def fork(run: Callable[[int], int], *, close: Iterable[int]) -> Child:
         os.close(reader)
     identity = Identity.of(pid) or Identity(pid=pid, started=0.0)  # it may have ended already
     return Child(identity, writer)
-
-
-def any_ended() -> bool:
-    """Return whether a child of this process, forked or adopted, waits to be reaped."""
-    try:
-        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return False
-    except AttributeError:  # macOS before Python 3.13: look at each child
-        return True
 
 
 def _live(
@@ -271,19 +263,19 @@ class CannotBegin(TeamError):
         super().__init__(f"no teammate can begin here: {why}; `teamctl doctor` checks the machine")
 
 
-def try_fork(steps: Callable[[int], None], *, close: Iterable[int]) -> None:
+def try_fork(steps: Callable[[int], None], forks: Callable[..., Child]) -> None:
     """Fork a process that tries a teammate's first steps, and wait for its end.
 
     Args:
         steps: gets the reading end of a bell, as a teammate does.
-        close: descriptors for the child to close.
+        forks: forks the process, as `fork` does.
 
     Raises:
         TeamError: no process could be forked, or the steps failed; says why.
     """
     reader, writer = os.pipe()
     try:
-        child = fork(lambda bell: _take_steps(steps, bell, writer), close=(*close, reader))
+        child = forks(lambda bell: _take_steps(steps, bell, writer), close=(reader,))
     except OSError as error:
         os.close(reader)
         raise explain_failed_start(error) from error

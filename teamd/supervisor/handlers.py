@@ -24,7 +24,7 @@ from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 from teamd.supervisor.lifecycle import State
 from teamd.supervisor.live_settings import when_it_counts
 from teamd.supervisor.pricing import warn_of_price
-from teamd.supervisor.shutdowns import Outcome
+from teamd.supervisor.shutdowns import ShutdownOutcome
 from teamd.supervisor.spawn import (
     SpawnRequest,
     lacks_copy,
@@ -334,9 +334,9 @@ def _shut_down(context: TeamContext, request: ControlRequest, reply: Send) -> No
     names = _names(context, request)
     seconds = _seconds(request)
     asker = context.roster.team.person if request.sender == USER else request.sender
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, ShutdownOutcome] = {}
 
-    def note(outcome: Outcome) -> None:
+    def note(outcome: ShutdownOutcome) -> None:
         outcomes[outcome.name] = outcome
         if len(outcomes) == len(names):
             reply(_summarize([outcomes[name] for name in names]))
@@ -353,7 +353,7 @@ def _shut_down(context: TeamContext, request: ControlRequest, reply: Send) -> No
             text = f"{name} could not be asked: {error}"
             if request.by_mail:
                 context.roster.tell_lead(text, to=asker, key=request.id)
-            note(Outcome(name=name, text=text, exit_code=ExitCode.REFUSED))
+            note(ShutdownOutcome(name=name, text=text, exit_code=ExitCode.REFUSED))
     if not names:
         reply(ControlReply(text="nobody is running"))
 
@@ -373,7 +373,7 @@ def _seconds(request: ControlRequest) -> float:
     return float(value)
 
 
-def _summarize(outcomes: list[Outcome]) -> ControlReply:
+def _summarize(outcomes: list[ShutdownOutcome]) -> ControlReply:
     worst = max((outcome.exit_code for outcome in outcomes), key=_WORSE.index)
     members = [asdict(outcome) for outcome in outcomes]
     text = "\n".join(outcome.text for outcome in outcomes)

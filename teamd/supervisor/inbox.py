@@ -100,10 +100,8 @@ class ControlInbox:
             why = f"internal error ({name}); `teamctl logs teamd` has it, report it"
             self._reply_to_failure(request, error, why)
 
-    def publish(self, *, at_once: bool = True) -> None:
+    def publish(self) -> None:
         """Write the changes of the roster, then the replies that are owed; then release tasks.
-
-        Unless `at_once`, reports that come within a few milliseconds are written together.
 
         Failed writes are repeated. The roster comes first: whoever reads a reply finds the roster
         as the reply says.
@@ -111,10 +109,7 @@ class ControlInbox:
         self._behind = False
         roster = self.context.roster
         try:
-            if at_once or self._owed:
-                roster.publish()
-            else:
-                roster.publish_soon()
+            roster.publish()
         except StoreError as error:
             self._behind = True
             self.context.journal.error("roster not written", error)

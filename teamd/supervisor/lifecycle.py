@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from itertools import product
 from typing import Final
 
 from teamd import clocks
@@ -96,45 +95,38 @@ class Action(Enum):
     RELIEVE = auto()  # report that it has recovered
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The next state, and the action to take."""
-
-    state: State
-    action: Action
-
-
 # Events that are not listed for a state change nothing.
-_STEPS: Final = {
-    (State.ABSENT, LifeEvent.WANTED): Step(State.RUNNING, Action.FORK),
-    (State.ABSENT, LifeEvent.UNWANTED): Step(State.ABSENT, Action.SETTLE),
-    (State.RUNNING, LifeEvent.UNWANTED): Step(State.STOPPING, Action.TERMINATE),
-    (State.RUNNING, LifeEvent.CRASHED): Step(State.WAITING, Action.DELAY),
-    (State.RUNNING, LifeEvent.HOPELESS): Step(State.ABSENT, Action.FAIL),
-    (State.RUNNING, LifeEvent.SILENT): Step(State.STUCK, Action.REPORT),
-    (State.RUNNING, LifeEvent.HIBERNATED): Step(State.RUNNING, Action.HIBERNATE),
-    (State.STUCK, LifeEvent.UNWANTED): Step(State.STOPPING, Action.TERMINATE),
-    (State.STUCK, LifeEvent.DUE): Step(State.STUCK, Action.KILL),
-    (State.STUCK, LifeEvent.CRASHED): Step(State.WAITING, Action.DELAY),
-    (State.STUCK, LifeEvent.HOPELESS): Step(State.ABSENT, Action.FAIL),
-    (State.STUCK, LifeEvent.HEARD): Step(State.RUNNING, Action.RELIEVE),
-    (State.STUCK, LifeEvent.HIBERNATED): Step(State.RUNNING, Action.HIBERNATE),
-    (State.WAITING, LifeEvent.WANTED): Step(State.RUNNING, Action.FORK),
-    (State.WAITING, LifeEvent.UNWANTED): Step(State.ABSENT, Action.SETTLE),
-    (State.WAITING, LifeEvent.DUE): Step(State.RUNNING, Action.FORK),
-    (State.STOPPING, LifeEvent.DUE): Step(State.KILLED, Action.KILL),
-    (State.STOPPING, LifeEvent.CRASHED): Step(State.ABSENT, Action.SETTLE),
-    (State.STOPPING, LifeEvent.HOPELESS): Step(State.ABSENT, Action.SETTLE),
-    (State.STOPPING, LifeEvent.HIBERNATED): Step(State.ABSENT, Action.SETTLE),
-    (State.KILLED, LifeEvent.DUE): Step(State.KILLED, Action.KILL),
-    (State.KILLED, LifeEvent.CRASHED): Step(State.ABSENT, Action.SETTLE),
-    (State.KILLED, LifeEvent.HOPELESS): Step(State.ABSENT, Action.SETTLE),
-    (State.KILLED, LifeEvent.HIBERNATED): Step(State.ABSENT, Action.SETTLE),
+_STEPS: Final[dict[tuple[State, LifeEvent], tuple[State, Action]]] = {
+    (State.ABSENT, LifeEvent.WANTED): (State.RUNNING, Action.FORK),
+    (State.ABSENT, LifeEvent.UNWANTED): (State.ABSENT, Action.SETTLE),
+    (State.RUNNING, LifeEvent.UNWANTED): (State.STOPPING, Action.TERMINATE),
+    (State.RUNNING, LifeEvent.CRASHED): (State.WAITING, Action.DELAY),
+    (State.RUNNING, LifeEvent.HOPELESS): (State.ABSENT, Action.FAIL),
+    (State.RUNNING, LifeEvent.SILENT): (State.STUCK, Action.REPORT),
+    (State.RUNNING, LifeEvent.HIBERNATED): (State.RUNNING, Action.HIBERNATE),
+    (State.STUCK, LifeEvent.UNWANTED): (State.STOPPING, Action.TERMINATE),
+    (State.STUCK, LifeEvent.DUE): (State.STUCK, Action.KILL),
+    (State.STUCK, LifeEvent.CRASHED): (State.WAITING, Action.DELAY),
+    (State.STUCK, LifeEvent.HOPELESS): (State.ABSENT, Action.FAIL),
+    (State.STUCK, LifeEvent.HEARD): (State.RUNNING, Action.RELIEVE),
+    (State.STUCK, LifeEvent.HIBERNATED): (State.RUNNING, Action.HIBERNATE),
+    (State.WAITING, LifeEvent.WANTED): (State.RUNNING, Action.FORK),
+    (State.WAITING, LifeEvent.UNWANTED): (State.ABSENT, Action.SETTLE),
+    (State.WAITING, LifeEvent.DUE): (State.RUNNING, Action.FORK),
+    (State.STOPPING, LifeEvent.DUE): (State.KILLED, Action.KILL),
+    (State.STOPPING, LifeEvent.CRASHED): (State.ABSENT, Action.SETTLE),
+    (State.STOPPING, LifeEvent.HOPELESS): (State.ABSENT, Action.SETTLE),
+    (State.STOPPING, LifeEvent.HIBERNATED): (State.ABSENT, Action.SETTLE),
+    (State.KILLED, LifeEvent.DUE): (State.KILLED, Action.KILL),
+    (State.KILLED, LifeEvent.CRASHED): (State.ABSENT, Action.SETTLE),
+    (State.KILLED, LifeEvent.HOPELESS): (State.ABSENT, Action.SETTLE),
+    (State.KILLED, LifeEvent.HIBERNATED): (State.ABSENT, Action.SETTLE),
 }
-TABLE: Final[dict[tuple[State, LifeEvent], Step]] = {
-    (state, event): _STEPS.get((state, event), Step(state, Action.NOTHING))
-    for state, event in product(State, LifeEvent)
-}
+
+
+def next_step(state: State, event: LifeEvent) -> tuple[State, Action]:
+    """Return the next state, and the action to take."""
+    return _STEPS.get((state, event), (state, Action.NOTHING))
 
 
 @dataclass(slots=True)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import psutil
@@ -43,68 +42,37 @@ def end_former(processes: Iterable[Identity], *, seconds: float, journal: Journa
         time.sleep(_PAUSE_SECONDS)
 
 
-class OrphanedProcesses:
-    """The processes that this process has adopted, being a subreaper.
+def end_orphans(*, spare: set[int], supervisors: Callable[[], set[int]], journal: Journal) -> None:
+    """Reap the adopted children of this process; kill those that do not end, then their children.
+
+    It touches only children of this process; their pids are not reused before it reaps them.
 
     Args:
-        others: returns the pids of other teams' supervisors. If an agent started one, it is adopted
-            as well, and must live on. May raise a `StoreError`.
+        spare: the pids of children that were forked here.
+        supervisors: returns the pids of other teams' supervisors. If an agent started one, it is
+            adopted as well, and must live on. May raise a `StoreError`.
+        journal: the log.
     """
-
-    def __init__(self, journal: Journal, others: Callable[[], set[int]]) -> None:
-        self._journal = journal
-        self._others = others
-
-    def end(self, *, spare: set[int], thorough: bool = True) -> None:
-        """Reap every child but the spared ones; kill those that do not end, then their children.
-
-        It touches only children of this process; their pids are not reused before it reaps them. A
-        thorough run looks at every process of the machine; otherwise it may miss a child.
-        """
-        try:
-            self._end(spare, _all_children if thorough else _listed_children)
-        # Such as a lack of descriptors. A process that may be another supervisor is not killed; the
-        # next call finds it again.
-        except (OSError, StoreError) as error:
-            self._journal.error("orphans not looked for", error)
-
-    def _end(self, spare: set[int], children: Callable[[], Iterable[int]]) -> None:
-        begun = time.monotonic()
-        while _has_children() and (passed := time.monotonic() - begun) < _PATIENCE_SECONDS:
-            found = [pid for pid in children() if pid not in spare and _lives(pid)]
+    begun = time.monotonic()
+    try:
+        while (passed := time.monotonic() - begun) < _PATIENCE_SECONDS:
+            pids = {child.pid for child in psutil.Process().children()} - spare
+            found = [pid for pid in pids if _lives(pid)]
             if found:
-                others = self._others()
+                others = supervisors()
                 found = [pid for pid in found if pid not in others]
             if not found:
                 return
             # Reapers get time to work: if both they and this process were killed, nothing would end
             # the rest.
             for pid in found if passed > _REAPERS_SECONDS else ():
-                self._journal.note("orphan ended", pid=pid)
+                journal.note("orphan ended", pid=pid)
                 os.kill(pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
             time.sleep(_PAUSE_SECONDS)
-
-
-def _has_children() -> bool:
-    """Return whether this process has any child, ended or not."""
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    except AttributeError:  # macOS before Python 3.13
-        return True
-    return True
-
-
-def _all_children() -> list[int]:
-    return [child.pid for child in psutil.Process().children()]
-
-
-def _listed_children() -> list[int]:
-    """Return the children that proc(5) lists; it may omit one while another ends."""
-    with suppress(OSError):  # elsewhere than on Linux
-        return list(map(int, Path("/proc/thread-self/children").read_bytes().split()))
-    return []
+    # Such as a lack of descriptors. A process that may be another supervisor is not killed; the
+    # next call finds it again.
+    except (OSError, StoreError) as error:
+        journal.error("orphans not looked for", error)
 
 
 def _lives(pid: int) -> bool:

@@ -26,9 +26,6 @@ _NO_PROCESS: Final[dict[str, None]] = {"pid": None, "started": None, "since": No
 _MOST_UNTOLD: Final = 100
 _TELL_AGAIN_SECONDS: Final = 5.0
 _WRITE_AGAIN_SECONDS: Final = 1.0
-# From a change to its write, which waits for the disk. Changes in between are written with it, and
-# a teammate that reports and then asks for a slot gets the slot first.
-_REST_SECONDS: Final = 0.005
 
 
 class RosterWriter:
@@ -48,31 +45,20 @@ class RosterWriter:
         self._changes: list[Callable[[Team], Team]] = []
         self._seen: object = None
         self._foreign = True  # whether the file was written by others
-        self._rest = Deadline.after(0.0)
-        self._new = True  # whether no time is set yet for the write of the changes
+        self._write_again = Deadline.after(0.0)
         self.team = self._file = self._roster.update(lambda team: replace(team, name=team_name))
 
     @property
     def retry_seconds(self) -> float | None:
         """The seconds until changes are written or mail is sent; `None` if nothing waits."""
-        waits = [self._tell_again.left] * bool(self._untold) + [self._rest.left] * self.behind
+        waits = [self._tell_again.left] if self._untold else []
+        waits += [self._write_again.left] if self.behind else []
         return max(0.0, min(waits)) if waits else None
 
     @property
     def behind(self) -> bool:
         """Whether changes wait to be written."""
         return bool(self._changes)
-
-    def publish_soon(self) -> None:
-        """Call `publish` if a few milliseconds have passed since the first change.
-
-        Raises:
-            StoreError: the roster cannot be written; the changes are kept for the next try.
-        """
-        if self._changes and self._new:
-            self._new, self._rest = False, Deadline.after(max(_REST_SECONDS, self._rest.left))
-        elif self._rest.left <= 0:
-            self.publish()
 
     def change(self, name: str, **values: Any) -> None:
         """Change a member; `publish` writes it.
@@ -125,7 +111,7 @@ class RosterWriter:
             self._tell()
         if not self._changes:
             return
-        self._rest = Deadline.after(_WRITE_AGAIN_SECONDS)  # unless it succeeds
+        self._write_again = Deadline.after(_WRITE_AGAIN_SECONDS)  # unless it succeeds
         try:
             removed = self._roster.version() is None
             self.team = self._file = self._roster.update(
@@ -138,7 +124,7 @@ class RosterWriter:
                 f"{error.path} was damaged ({error.why}): it was rewritten, and its former "
                 f"content is kept in {kept}"
             )
-        self._changes, self._new, self._rest = [], True, Deadline.after(0.0)
+        self._changes = []
 
     def refresh(self) -> bool:
         """Read changes of others; return whether there were any.

@@ -11,20 +11,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from itertools import product
 from typing import Final
 
 from teamd.approvals.approval import Approval, Kind, NoSuchApproval, Verdict
 from teamd.approvals.store import Approvals
 from teamd.clocks import Deadline
 from teamd.errors import ExitCode, StoreError, TeamError
-from teamd.journal import Journal, LoggedEvent
+from teamd.journal import LoggedEvent
 from teamd.supervisor.children import Children
 from teamd.supervisor.lifecycle import EndNotice, State
-from teamd.supervisor.roster_writer import RosterWriter
 from teamd.team.states import Status
 
-Then = Callable[["Outcome"], None]
+Then = Callable[["ShutdownOutcome"], None]
 
 FORCE_AFTER_SECONDS: Final = 2.0  # a process that can end after SIGTERM does so in less
 AGAIN_SECONDS: Final = 1.0
@@ -63,36 +61,31 @@ class ShutdownAction(Enum):
     SETTLE = auto()  # record that it has ended
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownStep:
-    """The next state, and the action to take."""
-
-    state: ShutdownState
-    action: ShutdownAction
-
-
 _S, _E, _A = ShutdownState, ShutdownEvent, ShutdownAction
 
 # Events that are not listed for a state change nothing.
 _STEPS: Final = {
-    (_S.ASKED, _E.APPROVED): ShutdownStep(_S.ENDING, _A.END),
-    (_S.ASKED, _E.REJECTED): ShutdownStep(_S.CLOSED, _A.TELL),
-    (_S.ASKED, _E.EXPIRED): ShutdownStep(_S.ENDING, _A.END),
-    (_S.ASKED, _E.FORCED): ShutdownStep(_S.ENDING, _A.END),
-    (_S.ENDING, _E.FORCED): ShutdownStep(_S.ENDING, _A.HURRY),
-    (_S.ENDING, _E.STOPPED): ShutdownStep(_S.ENDED, _A.TELL_AND_SETTLE),
-    (_S.ENDED, _E.FORCED): ShutdownStep(_S.ENDED, _A.TELL),
-    (_S.ENDED, _E.LOOKED): ShutdownStep(_S.ENDED, _A.SETTLE),
-    (_S.ENDED, _E.SETTLED): ShutdownStep(_S.CLOSED, _A.NOTHING),
+    (_S.ASKED, _E.APPROVED): (_S.ENDING, _A.END),
+    (_S.ASKED, _E.REJECTED): (_S.CLOSED, _A.TELL),
+    (_S.ASKED, _E.EXPIRED): (_S.ENDING, _A.END),
+    (_S.ASKED, _E.FORCED): (_S.ENDING, _A.END),
+    (_S.ENDING, _E.FORCED): (_S.ENDING, _A.HURRY),
+    (_S.ENDING, _E.STOPPED): (_S.ENDED, _A.TELL_AND_SETTLE),
+    (_S.ENDED, _E.FORCED): (_S.ENDED, _A.TELL),
+    (_S.ENDED, _E.LOOKED): (_S.ENDED, _A.SETTLE),
+    (_S.ENDED, _E.SETTLED): (_S.CLOSED, _A.NOTHING),
 }
-SHUTDOWN_TABLE: Final[dict[tuple[ShutdownState, ShutdownEvent], ShutdownStep]] = {
-    (state, event): _STEPS.get((state, event), ShutdownStep(state, _A.NOTHING))
-    for state, event in product(ShutdownState, ShutdownEvent)
-}
+
+
+def next_shutdown_step(
+    state: ShutdownState, event: ShutdownEvent
+) -> tuple[ShutdownState, ShutdownAction]:
+    """Return the next state, and the action to take."""
+    return _STEPS.get((state, event), (state, ShutdownAction.NOTHING))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ShutdownOutcome:
     """The outcome of one teammate's shutdown.
 
     Attributes:
@@ -106,7 +99,7 @@ class Outcome:
     verdict: Verdict | None = None
     reason: str = ""
 
-    def with_force(self) -> Outcome:
+    def with_force(self) -> ShutdownOutcome:
         """Return this outcome for a process that did not end in time and was killed."""
         text = f"{self.name} did not end in time and was killed"
         if self.verdict is Verdict.APPROVED:
@@ -116,12 +109,12 @@ class Outcome:
         return replace(self, text=text, exit_code=ExitCode.DEADLINE)
 
     @classmethod
-    def down(cls, name: str) -> Outcome:
+    def down(cls, name: str) -> ShutdownOutcome:
         """Return the outcome for a teammate without a process to ask."""
         return cls(name=name, text=f"{name} is shut down")
 
     @classmethod
-    def answered(cls, approval: Approval) -> Outcome:
+    def answered(cls, approval: Approval) -> ShutdownOutcome:
         """Return the outcome for a teammate's answer."""
         name, reason = approval.to, approval.reason
         if approval.status is Verdict.APPROVED:
@@ -132,20 +125,10 @@ class Outcome:
         return cls(name=name, text=text, exit_code=code, verdict=approval.status, reason=reason)
 
     @classmethod
-    def overdue(cls, name: str, seconds: float) -> Outcome:
+    def overdue(cls, name: str, seconds: float) -> ShutdownOutcome:
         """Return the outcome for a teammate that did not answer in time."""
         text = f"{name} did not answer within {seconds:g} s and was ended"
         return cls(name=name, text=text, exit_code=ExitCode.DEADLINE, verdict=Verdict.EXPIRED)
-
-
-@dataclass(frozen=True, slots=True)
-class ShutdownContext:
-    """The stores and processes that a shutdown works with."""
-
-    approvals: Approvals
-    children: Children
-    roster: RosterWriter
-    journal: Journal
 
 
 def from_now(seconds: float) -> Deadline:
@@ -157,7 +140,8 @@ def from_now(seconds: float) -> Deadline:
 class Shutdown:
     """One teammate's shutdown; the request and the answer are in the store of approvals."""
 
-    context: ShutdownContext
+    approvals: Approvals
+    children: Children
     name: str
     due: Deadline  # for the answer
     seconds: float  # from the request to the deadline
@@ -165,7 +149,7 @@ class Shutdown:
     waiting: list[Then] = field(default_factory=list)  # called with the outcome
     state: ShutdownState = ShutdownState.ASKED
     answered: bool = False  # the teammate has reported an answer, and has saved everything
-    outcome: Outcome | None = None
+    outcome: ShutdownOutcome | None = None
     retry: Deadline | None = None  # after a failed look
 
     def look(self) -> None:
@@ -180,24 +164,23 @@ class Shutdown:
         if self.state is not ShutdownState.ASKED:
             return
         left = self.due.left
-        running = self.context.children.state(self.name) in ALIVE
+        running = self.children.state(self.name) in ALIVE
         verdict, approval = self._verdict(expire=left <= 0)
         if verdict is Verdict.APPROVED and approval and (self.answered or not running or left <= 0):
             seconds = max(left, FORCE_AFTER_SECONDS)
-            self.step(ShutdownEvent.APPROVED, Outcome.answered(approval), seconds)
+            self.step(ShutdownEvent.APPROVED, ShutdownOutcome.answered(approval), seconds)
         elif verdict is Verdict.REJECTED and approval:
-            self.context.journal.note(
+            self.children.journal.note(
                 LoggedEvent.SHUTDOWN_REJECTED, name=self.name, reason=approval.reason
             )
-            self.step(ShutdownEvent.REJECTED, Outcome.answered(approval))
+            self.step(ShutdownEvent.REJECTED, ShutdownOutcome.answered(approval))
         elif verdict is Verdict.EXPIRED:
-            late = Outcome.overdue(self.name, self.seconds)
+            late = ShutdownOutcome.overdue(self.name, self.seconds)
             self.step(ShutdownEvent.EXPIRED, late, FORCE_AFTER_SECONDS)
 
-    def step(self, event: ShutdownEvent, wanted: Outcome, seconds: float = 0.0) -> None:
+    def step(self, event: ShutdownEvent, wanted: ShutdownOutcome, seconds: float = 0.0) -> None:
         """Follow the table towards this outcome; the process has so many seconds to end."""
-        step = SHUTDOWN_TABLE[self.state, event]
-        self.state, action = step.state, step.action
+        self.state, action = next_shutdown_step(self.state, event)
         match action:
             case ShutdownAction.END:
                 self._end(wanted, seconds)
@@ -224,50 +207,50 @@ class Shutdown:
 
     def _verdict(self, *, expire: bool) -> tuple[Verdict, Approval | None]:
         """Return the verdict on the request; it expires at once if there is no process."""
-        expire = expire or self.context.children.state(self.name) is State.ABSENT
-        approval = self.context.approvals.find(self.id)
+        expire = expire or self.children.state(self.name) is State.ABSENT
+        approval = self.approvals.find(self.id)
         if approval is None:  # its file was removed: there can be no answer
             return (Verdict.EXPIRED if expire else Verdict.OPEN), None
         if approval.is_open and expire:
-            approval = self.context.approvals.expire(self.id)
+            approval = self.approvals.expire(self.id)
         return approval.status, approval
 
-    def _end(self, wanted: Outcome, seconds: float) -> None:
+    def _end(self, wanted: ShutdownOutcome, seconds: float) -> None:
         """End the process; the outcome is the wanted one, unless the process is killed."""
-        absent = self.context.children.process(self.name) is None
+        absent = self.children.process(self.name) is None
         if absent and wanted.verdict is Verdict.EXPIRED:
-            final, forced = Outcome.down(self.name), wanted.with_force()
+            final, forced = ShutdownOutcome.down(self.name), wanted.with_force()
         else:
             final, forced = wanted, wanted if wanted.verdict is None else wanted.with_force()
 
         def stopped(took_force: bool) -> None:  # noqa: FBT001 -- a callback's fact
-            self.context.roster.change(self.name, status=Status.SHUTDOWN, reason=None)
+            self.children.roster.change(self.name, status=Status.SHUTDOWN, reason=None)
             self.step(ShutdownEvent.STOPPED, forced if took_force else final)
 
         self._stop(wanted, seconds, stopped)
 
-    def _stop(self, wanted: Outcome, seconds: float, then: EndNotice | None = None) -> None:
+    def _stop(self, wanted: ShutdownOutcome, seconds: float, then: EndNotice | None = None) -> None:
         if self.id:
             with suppress(StoreError, NoSuchApproval):  # else the next spawn expires it
-                self.context.approvals.expire(self.id)
-        self.context.journal.note(
+                self.approvals.expire(self.id)
+        self.children.journal.note(
             LoggedEvent.SHUTTING_DOWN, name=self.name, seconds=seconds, why=wanted.text
         )
-        self.context.children.stop(self.name, seconds=seconds, then=then)
+        self.children.stop(self.name, seconds=seconds, then=then)
 
-    def _tell(self, final: Outcome) -> None:
+    def _tell(self, final: ShutdownOutcome) -> None:
         waiting, self.waiting = self.waiting, []
         for then in waiting:
             then(final)
 
-    def _settle(self, final: Outcome) -> None:
+    def _settle(self, final: ShutdownOutcome) -> None:
         """Record that it has ended, first in the roster."""
         try:
-            self.context.roster.publish()
+            self.children.roster.publish()
             with suppress(NoSuchApproval):
-                self.context.approvals.settle(self.id, final.text)
+                self.approvals.settle(self.id, final.text)
         except TeamError as error:
-            self.context.journal.error("handshake not settled", error, name=self.name)
+            self.children.journal.error("handshake not settled", error, name=self.name)
             self.retry = from_now(AGAIN_SECONDS)
         else:
             self.step(ShutdownEvent.SETTLED, final)
@@ -284,7 +267,8 @@ _REQUEST: Final = (
 class Shutdowns:
     """All shutdowns of one team; at most one at a time for each teammate."""
 
-    context: ShutdownContext
+    approvals: Approvals
+    children: Children
     _known: dict[str, Shutdown] = field(default_factory=dict)
     _repeat: Deadline = field(default_factory=lambda: from_now(0.0))
     _unsent: bool = False  # mail waits to be sent again then
@@ -321,28 +305,29 @@ class Shutdowns:
             deadline=now + seconds,
             listeners=listeners,
         )
-        one = Shutdown(self.context, name, from_now(seconds), seconds, waiting=[then])
-        if self.context.children.state(name) in ALIVE:
+        one = self._make(name, seconds)
+        one.waiting.append(then)
+        if self.children.state(name) in ALIVE:
             self._ask(approval)
             one.id = approval.id
             self._known[name] = one
-            self.context.journal.note(
+            self.children.journal.note(
                 LoggedEvent.SHUTDOWN_ASKED, name=name, id=one.id, seconds=seconds
             )
             return
         if listeners:
             over = replace(approval, status=Verdict.EXPIRED, answered=now, told=True)
-            one.id = self.context.approvals.ask(over).id
+            one.id = self.approvals.ask(over).id
             self._known[name] = one
-        one.step(ShutdownEvent.EXPIRED, Outcome.down(name), seconds)
+        one.step(ShutdownEvent.EXPIRED, ShutdownOutcome.down(name), seconds)
 
     def force(self, name: str, *, then: Then) -> None:
         """End a teammate at once, without waiting for an answer."""
-        one = self._find(name) or Shutdown(self.context, name, from_now(0.0), 0.0)
+        one = self._find(name) or self._make(name, 0.0)
         one.waiting.append(then)
-        outcome = Outcome.down(name)
-        if self.context.children.process(name) is not None:
-            outcome = Outcome(name=name, text=f"{name} was killed", exit_code=ExitCode.DEADLINE)
+        outcome = ShutdownOutcome.down(name)
+        if self.children.process(name) is not None:
+            outcome = replace(outcome, text=f"{name} was killed", exit_code=ExitCode.DEADLINE)
         one.step(ShutdownEvent.FORCED, outcome)
 
     def note_answer(self, name: str) -> None:
@@ -372,11 +357,11 @@ class Shutdowns:
         Teammates that agreed or were too late are shut down; others have the rest of their time.
         """
         try:
-            self.context.approvals.sweep()
+            self.approvals.sweep()
             for approval in self._unfinished():
                 self._resume(approval)
         except TeamError as error:  # such as a full disk: `look` resumes the rest
-            self.context.journal.error("handshakes not resumed", error)
+            self.children.journal.error("handshakes not resumed", error)
 
     def look(self) -> None:
         """Check for answers and passed deadlines; send mail that a killed process left unsent."""
@@ -384,7 +369,7 @@ class Shutdowns:
             try:
                 one.look()
             except TeamError as error:  # such as a full disk
-                self.context.journal.error("handshake stuck", error, name=one.name)
+                self.children.journal.error("handshake stuck", error, name=one.name)
                 one.retry = from_now(AGAIN_SECONDS)
         if self._repeat.left <= 0:
             self._repeat = from_now(SLOW_SECONDS)
@@ -405,6 +390,9 @@ class Shutdowns:
         one = self._known.get(name)
         return None if one is None or one.state is ShutdownState.CLOSED else one
 
+    def _make(self, name: str, seconds: float) -> Shutdown:
+        return Shutdown(self.approvals, self.children, name, from_now(seconds), seconds)
+
     def _ask(self, approval: Approval) -> None:
         """Record the request and mail it; once it is recorded, the mail may be sent later.
 
@@ -412,25 +400,25 @@ class Shutdowns:
             StoreError: it cannot be recorded.
         """
         try:
-            self.context.approvals.ask(approval)
+            self.approvals.ask(approval)
         except TeamError as error:
-            if self.context.approvals.find(approval.id) is None:
+            if self.approvals.find(approval.id) is None:
                 raise
-            self.context.journal.error("not sent yet", error, id=approval.id, name=approval.to)
+            self.children.journal.error("not sent yet", error, id=approval.id, name=approval.to)
             self._repeat_soon()
 
     def _join(self, one: Shutdown, seconds: float, then: Then, listeners: tuple[str, ...]) -> None:
         with suppress(NoSuchApproval):  # its file was removed: the teammate is ended
             for listener in listeners:
-                self.context.approvals.join(one.id, listener)
+                self.approvals.join(one.id, listener)
         one.join(seconds, then)
 
     def _unfinished(self) -> list[Approval]:
-        asked = [one for one in self.context.approvals.all() if one.type == Kind.SHUTDOWN]
+        asked = [one for one in self.approvals.all() if one.type == Kind.SHUTDOWN]
         return [approval for approval in asked if approval.is_open or approval.owes_end]
 
     def _resume(self, approval: Approval) -> None:
-        member = self.context.roster.team.find(approval.to)
+        member = self.children.roster.team.find(approval.to)
         wanted = member is not None and member.status.wants_process
         left, seconds = _time_left(approval)
         if _never_sent(approval, left):
@@ -439,24 +427,24 @@ class Shutdowns:
         if approval.is_open and left > 0 and wanted:
             self._take_up(approval)
             return
-        self.context.approvals.expire(approval.id)
-        self.context.roster.change(approval.to, status=Status.SHUTDOWN, reason=None)
-        self.context.roster.publish()
-        final = Outcome.down(approval.to)
+        self.approvals.expire(approval.id)
+        self.children.roster.change(approval.to, status=Status.SHUTDOWN, reason=None)
+        self.children.roster.publish()
+        final = ShutdownOutcome.down(approval.to)
         if wanted and left <= 0:
-            final = Outcome.overdue(approval.to, seconds)
-        self.context.approvals.settle(approval.id, final.text)
+            final = ShutdownOutcome.overdue(approval.to, seconds)
+        self.approvals.settle(approval.id, final.text)
 
     def _repeat_mail(self) -> None:
         self._unsent = False
         try:
             self._adopt()
-            for approval in self.context.approvals.repeat():
+            for approval in self.approvals.repeat():
                 status = str(approval.status)
-                self.context.journal.note("mail repeated", id=approval.id, status=status)
+                self.children.journal.note("mail repeated", id=approval.id, status=status)
         except TeamError as error:
             self._repeat_soon()
-            self.context.journal.error("mail not repeated", error)
+            self.children.journal.error("mail not repeated", error)
 
     def _repeat_soon(self) -> None:
         self._unsent = True
@@ -479,13 +467,14 @@ class Shutdowns:
 
     def _take_up(self, approval: Approval) -> Shutdown:
         left, seconds = _time_left(approval)
-        one = Shutdown(self.context, approval.to, from_now(max(left, 0.0)), seconds, id=approval.id)
+        one = self._make(approval.to, seconds)
+        one.due, one.id = from_now(max(left, 0.0)), approval.id
         self._known[approval.to] = one
         return one
 
     def _withdraw(self, approval: Approval, why: str) -> None:
-        self.context.approvals.expire(approval.id)
-        self.context.approvals.settle(approval.id, f"{approval.to} goes on: {why}")
+        self.approvals.expire(approval.id)
+        self.approvals.settle(approval.id, f"{approval.to} goes on: {why}")
 
 
 def _time_left(approval: Approval) -> tuple[float, float]:

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import Final
 
@@ -17,10 +18,11 @@ from teamd.files import pidfile
 from teamd.files.watch import Watch
 from teamd.messages import NAME
 from teamd.supervisor.inbox import ControlInbox
-from teamd.supervisor.orphans import OrphanedProcesses, OrphanedTasks
+from teamd.supervisor.orphans import OrphanedTasks, end_orphans
 from teamd.supervisor.spawn import report_unspawned, spawn_declared
 from teamd.supervisor.team_context import TeamContext
 from teamd.supervisor.workers import Workers
+from teamd.team import teams
 from teamd.team.states import ChildExit
 
 _ENDINGS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -79,7 +81,6 @@ class Supervisor:
     claim: int
     inbox: ControlInbox
     tasks: OrphanedTasks
-    orphans: OrphanedProcesses
     workers: Workers
     signals: Signals
     watch: Watch
@@ -136,7 +137,7 @@ class Supervisor:
             if not self._stopping:  # teammates that end now are resumed by the next start
                 self.context.shutdowns.look()
             self.context.children.do_due()
-            self.inbox.publish(at_once=False)
+            self.inbox.publish()
             self.watchdog.report()
         self.inbox.publish()
 
@@ -208,7 +209,7 @@ class Supervisor:
         self.context.journal.warn("the team directory is gone")
         self.context.children.kill_all()
         self.workers.kill_all()
-        self.orphans.end(spare=set())
+        self._end_orphans(spare=set())
 
     def _reconcile(self) -> None:
         """End the processes of teammates that were removed from the roster by hand."""
@@ -247,13 +248,16 @@ class Supervisor:
     def _reap(self) -> None:
         """Handle the ends of processes, and end the processes that they left behind."""
         codes = [*self.context.children.reap(), *self.workers.reap()]
-        ended = any(code != ChildExit.HIBERNATES for code in codes)
         if codes:
-            spare = self.context.children.pids() | self.workers.pids()
-            self.orphans.end(spare=spare, thorough=ended)
-        if ended:
+            self._end_orphans(spare=self.context.children.pids() | self.workers.pids())
+        if any(code != ChildExit.HIBERNATES for code in codes):
             self.tasks.look_soon()
             self._clear()
+
+    def _end_orphans(self, spare: set[int]) -> None:
+        home = self.context.settings.paths.home
+        others = partial(teams.supervisors, home)
+        end_orphans(spare=spare, supervisors=others, journal=self.context.journal)
 
     def _clear(self) -> None:
         """Repair the workspace after teammates were killed; none of their commands runs."""

@@ -12,7 +12,7 @@ from teamd import clocks
 from teamd.clocks import Deadline
 from teamd.errors import TeamError
 from teamd.supervisor.children import TROUBLE_SECONDS, Children
-from teamd.supervisor.fork import Child, fork
+from teamd.supervisor.fork import Child
 
 LEAVE_SECONDS: Final = 2.0  # for a process to end by itself once its work is no longer wanted
 _FIRST_PAUSE_SECONDS: Final = 0.1
@@ -61,7 +61,7 @@ class Worker:
         Raises:
             OSError: there are no processes or descriptors left.
         """
-        self._child = fork(lambda _: run(), close=self.children.descriptors())
+        self._child = self.children.fork(lambda _: run())
         self.children.private.append(self._child.bell)
         self.kill_after(limit_seconds)
         self.children.journal.note(f"{self.job} begins", **self.facts, pid=self.pid)

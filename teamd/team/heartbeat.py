@@ -24,15 +24,12 @@ class Heartbeat:
     """The time of a process's last heartbeat, and whether the process has work.
 
     It is made before the fork; the child writes and the parent reads.
-
-    Args:
-        cell: eight aligned bytes of shared memory, as one number; by default new memory.
     """
 
-    def __init__(self, cell: memoryview[float] | None = None) -> None:
+    def __init__(self) -> None:
         # Each access is one instruction. `struct.pack_into` would clear the bytes first, and a
         # concurrent reader would see a process that was silent since the boot.
-        self._cell = memoryview(mmap.mmap(-1, 8)).cast("d") if cell is None else cell
+        self._cell = memoryview(mmap.mmap(-1, 8)).cast("d")
         self.beat()
 
     def beat(self) -> None:
@@ -52,19 +49,6 @@ class Heartbeat:
     def heard(self) -> float:
         """The time of the last heartbeat, by the clock `awake`."""
         return abs(self._cell[0])
-
-
-class HeartbeatMemory:
-    """Memory for many heartbeats; a separate mapping for each would slow down every fork."""
-
-    def __init__(self) -> None:
-        self._free: list[memoryview[float]] = []
-
-    def make(self) -> Heartbeat:
-        if not self._free:
-            cells = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
-            self._free = [cells[number : number + 1] for number in range(len(cells))]
-        return Heartbeat(self._free.pop())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import os
 import signal
 
 from teamd import clocks
-from teamd.team.heartbeat import Heartbeat, HeartbeatMemory
+from teamd.team.heartbeat import Heartbeat
 
 _LOOKS = 100_000
 
@@ -24,15 +24,3 @@ def test_a_beating_process_is_never_seen_as_silent() -> None:
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-
-
-def test_heartbeats_share_a_mapping_without_overwriting_each_other() -> None:
-    memory = HeartbeatMemory()
-    made = [memory.make() for _ in range(1000)]
-    pid = os.fork()
-    if pid == 0:
-        for heartbeat in made[::2]:
-            heartbeat.rest()
-        os._exit(0)
-    os.waitpid(pid, 0)
-    assert [heartbeat.resting for heartbeat in made] == [True, False] * 500

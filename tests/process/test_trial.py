@@ -45,7 +45,7 @@ def test_a_trial_runs_in_another_process(tmp_path: Path) -> None:
     def try_first_steps(_: int) -> None:
         file.write_text(str(os.getpid()))
 
-    try_fork(try_first_steps, close=())
+    try_fork(try_first_steps, fork.fork)
     assert int(file.read_text()) != os.getpid()
 
 
@@ -63,7 +63,7 @@ def test_a_failed_trial_is_reported_in_one_sentence(
     try_first_steps: Callable[[int], None], sentence: str
 ) -> None:
     with pytest.raises(TeamError) as caught:
-        try_fork(try_first_steps, close=())
+        try_fork(try_first_steps, fork.fork)
     assert str(caught.value).startswith(f"no teammate can begin here: {sentence}")
     assert str(caught.value).endswith(MACHINE)
     assert "\n" not in str(caught.value)
@@ -71,7 +71,7 @@ def test_a_failed_trial_is_reported_in_one_sentence(
 
 def test_a_team_error_of_a_trial_is_reported_unchanged() -> None:
     with pytest.raises(TeamError) as caught:
-        try_fork(fail(StoreError("the folder is full; free some space")), close=())
+        try_fork(fail(StoreError("the folder is full; free some space")), fork.fork)
     assert str(caught.value) == "the folder is full; free some space"
 
 
@@ -82,7 +82,7 @@ def test_a_failed_fork_is_reported_with_its_reason(monkeypatch: pytest.MonkeyPat
     before = open_descriptors()
     monkeypatch.setattr(os, "fork", refuse)
     with pytest.raises(TeamError) as caught:
-        try_fork(lambda _: None, close=())
+        try_fork(lambda _: None, fork.fork)
     why = "no process or thread can be started, since the limit on processes is reached"
     remedy = "raise `ulimit -u`, or the pids limit of the container"
     assert str(caught.value) == f"no teammate can begin here: {why}; {remedy}"
@@ -93,6 +93,6 @@ def test_a_trial_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fork, "_TRIAL_SECONDS", 0.1)
     before, children = open_descriptors(), psutil.Process().children()
     with pytest.raises(TeamError, match=r"its first steps took more than 0\.1 s"):
-        try_fork(sleep, close=())
+        try_fork(sleep, fork.fork)
     assert open_descriptors() == before
     assert psutil.Process().children() == children
