@@ -27,13 +27,10 @@ from teamd.supervisor.pricing import warn_of_price
 from teamd.supervisor.shutdowns import ShutdownOutcome
 from teamd.supervisor.spawn import (
     SpawnRequest,
-    lacks_copy,
     resume,
-    settle_copy,
-    spawn,
     spawn_declared,
+    spawn_in_place,
     spawn_lead,
-    spawn_with_copy,
 )
 from teamd.supervisor.team_context import TeamContext
 from teamd.team.member import Member
@@ -223,24 +220,20 @@ def carry_out(context: TeamContext, request: ControlRequest, reply: Send) -> Non
 
 def _spawn(context: TeamContext, request: ControlRequest, reply: Send) -> None:
     """Spawn a teammate; if it needs a working copy, the reply comes once that is made."""
-    wanted = settle_copy(context, SpawnRequest.decode(request))
-    if not lacks_copy(context, wanted):
-        reply(_begin(context, request, wanted))
-        return
-    spawn_with_copy(
+    leads = request.sender.partition("@")[0] == LEAD  # an agent, here or of another team
+    spawn_in_place(
         context,
-        wanted,
-        begin=lambda lacks: reply(_begin(context, request, wanted, lacks)),
+        SpawnRequest.decode(request),
+        request.id,
+        sender=request.sender if leads else context.roster.team.person,
+        then=lambda member, lacks: reply(_describe_spawned(context, request, member, lacks)),
         refuse=lambda error: reply(ControlReply.of_error(error)),
     )
 
 
-def _begin(
-    context: TeamContext, request: ControlRequest, wanted: SpawnRequest, lacks: str = ""
+def _describe_spawned(
+    context: TeamContext, request: ControlRequest, member: Member, lacks: str
 ) -> ControlReply:
-    leads = request.sender.partition("@")[0] == LEAD  # an agent, here or of another team
-    sender = request.sender if leads else context.roster.team.person
-    member = spawn(context, wanted, request.id, sender=sender)
     if member.status is Status.FAILED:
         raise TeamError(f"{member.name} could not be started: {member.reason}")
     now = context.settings.now
@@ -252,7 +245,7 @@ def _begin(
     text = f"{member.name} ({member.role}) is at work"
     if member.worktree:
         text += f" in {context.settings.paths.copy(member.name)}"
-        if wanted.fresh:
+        if request.flag("fresh"):
             text += f"; the work in it stays, and `teamctl discard {member.name}` resets it"
     return ControlReply(text=text, data=data)
 

@@ -315,13 +315,12 @@ def spawn_declared(context: TeamContext, teammate: Teammate) -> bool:
     wanted = _request(teammate)
     member = context.roster.team.find(wanted.name)
     message_id = _prompt_id(context.settings.paths, wanted)
-    if member is None and not lacks_copy(context, given := settle_copy(context, wanted)):
-        _begin(context, given, message_id)
-    elif member is None:
-        spawn_with_copy(
+    if member is None:
+        spawn_in_place(
             context,
-            given,
-            begin=lambda lacks: _begin(context, given, message_id, lacks),
+            wanted,
+            message_id,
+            then=lambda spawned, lacks: _warn_person(context, spawned, lacks),
             refuse=lambda error: report_unspawned(context, wanted.name, error),
         )
     elif _was_told_nothing(context, member.name):
@@ -330,10 +329,9 @@ def spawn_declared(context: TeamContext, teammate: Teammate) -> bool:
     return member is None
 
 
-def _begin(context: TeamContext, wanted: SpawnRequest, message_id: str, lacks: str = "") -> None:
-    spawned = spawn(context, wanted, message_id)
+def _warn_person(context: TeamContext, spawned: Member, lacks: str) -> None:
+    """Mail warnings about a declared teammate: no command waits that could print them."""
     about_copy = f"in the working copy of {spawned.name}, {lacks}" if lacks else ""
-    # No command waits that could print the warning.
     if warning := "; ".join(filter(None, (warn_of_price(context, spawned), about_copy))):
         context.roster.tell_lead(warning, to=context.roster.team.person)
 
@@ -377,39 +375,36 @@ def _prompt_id(paths: TeamPaths, declared: SpawnRequest) -> str:
     return f"declared-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]}"
 
 
-Begin = Callable[[str], None]
-Refuse = Callable[[TeamError], None]
-
-
-def settle_copy(context: TeamContext, wanted: SpawnRequest) -> SpawnRequest:
-    """Return the request with its name as in the roster, and a decision about a working copy."""
-    member = context.roster.team.find(wanted.name)
-    name = member.name if member else wanted.name
-    return replace(wanted, name=name, worktree=_wants_copy(context, member, wanted))
-
-
-def lacks_copy(context: TeamContext, wanted: SpawnRequest) -> bool:
-    """Return whether a teammate's working copy must still be made."""
-    wants = bool(wanted.worktree)
-    return wants and record.find(context.settings.paths, wanted.name) is None
-
-
-def spawn_with_copy(
-    context: TeamContext, wanted: SpawnRequest, *, begin: Begin, refuse: Refuse
+def spawn_in_place(
+    context: TeamContext,
+    wanted: SpawnRequest,
+    message_id: str,
+    *,
+    sender: str = LEAD,
+    then: Callable[[Member, str], None],
+    refuse: Callable[[TeamError], None],
 ) -> None:
-    """Make a teammate's working copy, and spawn the teammate when that is done.
+    """Spawn a teammate, at once or when its working copy is made.
 
     Args:
         context: the team.
-        wanted: the teammate, as `settle_copy` returns it.
-        begin: spawns it; gets a sentence about files that are not in the copy.
-        refuse: called instead if the copy cannot be made, or if `begin` fails.
+        wanted: the teammate.
+        message_id: as for `spawn`.
+        sender: as for `spawn`.
+        then: gets the member, and a sentence about files that are not in its copy.
+        refuse: called instead if the copy cannot be made, or if a later step fails.
 
     Raises:
         TeamError: as for `spawn`; no copy was begun.
     """
-    name = wanted.name
-    check(context, name, context.roster.team.find(name), wanted)
+    member = context.roster.team.find(wanted.name)
+    name = member.name if member else wanted.name
+    worktree = _wants_copy(context, member, wanted)
+    wanted = replace(wanted, name=name, worktree=worktree)
+    if not worktree or record.find(context.settings.paths, name) is not None:
+        then(spawn(context, wanted, message_id, sender=sender), "")
+        return
+    check(context, name, member, wanted)
 
     def end(outcome: CopyOutcome) -> None:
         if outcome.killed:
@@ -418,7 +413,7 @@ def spawn_with_copy(
             refuse(TeamError(f"{name} was not spawned: {outcome.error}"))
             return
         try:
-            begin(outcome.lacks)
+            then(spawn(context, wanted, message_id, sender=sender), outcome.lacks)
         except TeamError as error:
             _take_back(context, name)
             refuse(error)
