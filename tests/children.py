@@ -42,7 +42,7 @@ def make_context(paths: TeamPaths, journal: Journal, program: ChildProgram = NOB
     children = Children(program, settings, settings.heartbeats, roster, journal, slots, [])
     shutdowns = Shutdowns(Approvals(paths, post), children)
     ledger = Ledger(paths.ledger)
-    copies = CopyMakers(settings.paths, children)
+    copies = CopyMakers(children)
     return TeamContext(
         settings, post, ledger, roster, children, shutdowns, program, journal, copies
     )

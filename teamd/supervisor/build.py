@@ -63,17 +63,14 @@ def build_supervisor(
     slots = Slots(_call_limit(settings), journal)
     children = Children(program, settings, settings.heartbeats, roster, journal, slots, private)
     shutdowns = Shutdowns(Approvals(paths, post), children)
-    copies = CopyMakers(paths, children)
+    copies = CopyMakers(children)
     context = TeamContext(
         settings, post, ledger, roster, children, shutdowns, program, journal, copies
     )
     patience = orphans.BOARD_PATIENCE_SECONDS
     store = Board(paths, post, TEAMD, durable=settings.durable, patience_seconds=patience)
     tasks = orphans.OrphanedTasks(store, board, journal)
-    checkers = Checkers(store, children, lambda: settings.now.tasks.check_seconds)
-    mergers = Mergers(paths, children, lambda: settings.now.tasks.check_seconds)
-    postmen = Postmen(children, lambda: settings.now.hosts)
-    workers = Workers(checkers, mergers, postmen, copies)
+    workers = Workers(Checkers(store, children), Mergers(children), Postmen(children), copies)
     inbox = ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False))
     return Supervisor(context, claim, inbox, tasks, workers, signals, inboxes, watchdog)
 

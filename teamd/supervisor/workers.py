@@ -22,7 +22,6 @@ from teamd.board.task import TaskStatus
 from teamd.clocks import Deadline
 from teamd.copies.clone import make_copy
 from teamd.errors import ExitCode, StoreError, TeamError
-from teamd.files.paths import TeamPaths
 from teamd.files.watch import SLOW_SECONDS
 from teamd.merges import queue
 from teamd.merges.queue import Entries, MergeState
@@ -67,6 +66,11 @@ class Pool(ABC, Generic[W]):
     def _end(self, worker: W, code: int) -> None:
         """Handle the end of a worker's process."""
 
+    @property
+    def check_seconds(self) -> float:
+        """How long a check may take by the settings in force."""
+        return self.children.settings.now.tasks.check_seconds
+
     def reap(self) -> list[int]:
         """Handle the ends of processes and return their exit codes."""
         ends = [(one, code) for one in self._workers if (code := one.reap()) is not None]
@@ -98,17 +102,11 @@ class Checkers(Pool[CheckWorker]):
     """Checks tasks: a worker for each claim, until the claim is judged or withdrawn.
 
     One process runs at a time, since checks share the workspace.
-
-    Args:
-        check_seconds: returns how long a check may take by the settings in force.
     """
 
-    def __init__(
-        self, board: Board, children: Children, check_seconds: Callable[[], float]
-    ) -> None:
+    def __init__(self, board: Board, children: Children) -> None:
         super().__init__(children)
         self._board = board
-        self._check_seconds = check_seconds
         self._claims: dict[str, CheckStart] = {}  # by the ids of tasks
         self._next_look = Deadline.after(0.0)
 
@@ -128,7 +126,7 @@ class Checkers(Pool[CheckWorker]):
             worker.kill_overdue()
         if self.closing or self.pids():
             return
-        seconds = self._check_seconds() + _AROUND_CHECK_SECONDS
+        seconds = self.check_seconds + _AROUND_CHECK_SECONDS
         for worker in self._workers:
             check = partial(self.children.program.check, worker.claim)
             if worker.may_start and worker.try_start(check, limit_seconds=seconds, load=True):
@@ -181,18 +179,11 @@ class Checkers(Pool[CheckWorker]):
 
 
 class Mergers(Pool[Worker]):
-    """Empties the merge queue: one worker, while entries wait.
+    """Empties the merge queue: one worker, while entries wait."""
 
-    Args:
-        check_seconds: returns how long a check may take by the settings in force.
-    """
-
-    def __init__(
-        self, paths: TeamPaths, children: Children, check_seconds: Callable[[], float]
-    ) -> None:
+    def __init__(self, children: Children) -> None:
         super().__init__(children)
-        self._paths = paths
-        self._check_seconds = check_seconds
+        self._paths = children.settings.paths
         self._worker = Worker("merging", children, _LONGEST_MERGE_PAUSE_SECONDS)
         self._workers = [self._worker]
         self._entries = Entries()
@@ -249,26 +240,21 @@ class Mergers(Pool[Worker]):
         self._at = at
 
     def _limit_seconds(self) -> float:
-        return self._check_seconds() + _AROUND_MERGE_SECONDS
+        return self.check_seconds + _AROUND_MERGE_SECONDS
 
 
 class Postmen(Pool[Worker]):
-    """Talks to other hosts: one worker, while `[hosts]` names this host.
+    """Talks to other hosts: one worker, while `[hosts]` names this host."""
 
-    Args:
-        settings: returns those of `[hosts]` in force.
-    """
-
-    def __init__(self, children: Children, settings: Callable[[], HostSettings]) -> None:
+    def __init__(self, children: Children) -> None:
         super().__init__(children)
-        self._settings = settings
         self._worker = Worker("postman", children)
         self._workers = [self._worker]
         self._running: HostSettings | None = None  # the settings of the process
         self._began = 0.0
 
     def look(self) -> None:
-        settings = self._settings()
+        settings = self._settings
         if self._worker.runs and settings != self._running:
             self._worker.kill()
         if (
@@ -283,11 +269,15 @@ class Postmen(Pool[Worker]):
         return max(0.0, self._worker.next_due_seconds) if waits else math.inf
 
     @property
+    def _settings(self) -> HostSettings:
+        return self.children.settings.now.hosts
+
+    @property
     def _wanted(self) -> bool:
-        return not self.closing and self._settings().name is not None
+        return not self.closing and self._settings.name is not None
 
     def _end(self, worker: Worker, code: int) -> None:
-        changed = self._settings() != self._running
+        changed = self._settings != self._running
         worker.rest(
             progressed=changed or clocks.awake() - self._began > _LASTING_SECONDS,
             trouble=code in (ChildExit.IO, ChildExit.SETTINGS),
@@ -333,10 +323,6 @@ class CopyMakers(Pool[CopyWorker]):
     A worker that is killed leaves a part of a copy, which the next one removes.
     """
 
-    def __init__(self, paths: TeamPaths, children: Children) -> None:
-        super().__init__(children)
-        self._paths = paths
-
     def check(self, name: str) -> None:
         """Check that no copy is being made for a teammate.
 
@@ -350,7 +336,7 @@ class CopyMakers(Pool[CopyWorker]):
         """Have the next `look` start to make a copy of a folder, and a later one call `then`."""
 
         def make() -> str:
-            return make_copy(self._paths, name, team, folder).lacks
+            return make_copy(self.children.settings.paths, name, team, folder).lacks
 
         facts = {"name": name}
         worker = CopyWorker(

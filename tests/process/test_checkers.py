@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,8 @@ class World:
         roster = RosterWriter(post, journal, team_name="default")
         children = Children(program, settings, settings.heartbeats, roster, journal, slots, [])
         self.private = children.private
-        self.seconds = 60.0
-        self.checkers = Checkers(board(paths, TEAMD), children, lambda: self.seconds)
+        self.settings = settings
+        self.checkers = Checkers(board(paths, TEAMD), children)
 
     def ends(self) -> int:
         """Repeat the round until a process has ended; return its exit code."""
@@ -120,7 +121,9 @@ def test_claims_are_checked_one_at_a_time_in_turn(world: World) -> None:
 
 @pytest.mark.slow
 def test_a_check_that_hangs_is_killed_and_its_claim_is_checked_again(world: World) -> None:
-    world.deed, world.seconds = sleep, -299.5
+    world.deed = sleep
+    now = world.settings.now
+    world.settings.now = replace(now, tasks=replace(now.tasks, check_seconds=-299.5))
     claimed(world.paths)
     assert world.ends() == -9
     assert world.checkers.next_due_seconds() > 0, "in a moment"
