@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from teamd.errors import DamagedRoster, StoreError, UnknownTeammate
 from teamd.files import files, locks
-from teamd.files.file_stamp import Version, is_settled, version_of
+from teamd.files.file_stamp import Version, version_of
 from teamd.files.paths import TeamPaths
 from teamd.messages import LEAD, USER
 from teamd.team.member import COLOURS, Member
@@ -35,7 +35,8 @@ class Team:
     @property
     def person(self) -> str:
         """The person's inbox: `user` while an agent leads the team, otherwise `lead`."""
-        return person_of(self.find)
+        leader = self.find(LEAD)
+        return LEAD if leader is None or leader.status is Status.SHUTDOWN else USER
 
     def find(self, name: str) -> Member | None:
         """Return the member of that name, ignoring case, or `None`."""
@@ -91,12 +92,6 @@ class Team:
         return places
 
 
-def person_of(find: Callable[[str], Member | None]) -> str:
-    """Return the name of the person's inbox, given a function that finds members by name."""
-    leader = find(LEAD)
-    return LEAD if leader is None or leader.status is Status.SHUTDOWN else USER
-
-
 def format_of(content: bytes) -> int:
     """Return the format number of a roster file; 0 for one from the lessons.
 
@@ -115,7 +110,6 @@ class Roster:
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
         self._known: tuple[bytes, Team] | None = None  # the content last read or written
-        self._settled: Version | None = None  # its version, once no later change can have the same
 
     def read(self) -> Team:
         """Return the current team; an empty one if there is no roster yet.
@@ -125,14 +119,8 @@ class Roster:
         Raises:
             StoreError: the roster is damaged or from a newer version.
         """
-        version = self.version()
-        if self._known is not None and version is not None and version == self._settled:
-            return self._known[1]
-        settled = version if is_settled(version) else None  # determined before the read
         content = files.read(self._paths.config)
-        team = Team() if content is None else self._decode(content)
-        self._settled = settled
-        return team
+        return Team() if content is None else self._decode(content)
 
     def find(self, name: str) -> Member | None:
         """Return the member of that name, see `Team.find`; raises the errors of `read`."""
@@ -156,7 +144,7 @@ class Roster:
         Raises:
             StoreError: as for `read`.
         """
-        return person_of(self.find)
+        return self.read().person
 
     def above(self, name: str) -> str:
         """Return the name to which a member reports.
@@ -185,7 +173,7 @@ class Roster:
             if before is None or new != old:
                 content = new.encode()
                 files.replace(self._paths.config, content)
-                self._known, self._settled = (content, new), None
+                self._known = content, new
             else:  # a killed writer or a failed disk may have left it unsynced
                 files.make_durable(self._paths.config)
             return new

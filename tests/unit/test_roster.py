@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,6 @@ from teamd.process_id import Identity
 from teamd.team.member import Member
 from teamd.team.roster import FORMAT, Roster, Team
 from teamd.team.states import Status
-from tests.waiting import wait_until
 
 LESSONS = {
     "team_name": "default",
@@ -193,84 +191,6 @@ def test_a_member_is_a_line_that_a_person_can_read(roster: Roster, paths: TeamPa
 @pytest.mark.parametrize(
     "lines",
     [
-        '{"name": "alice"},\n{"name": "bob"}',
-        '{"name": "alice"}, {"name": "bob"}',
-        ' {"name": "alice"}\n,{"name": "bob"}',
-        '{"name": "alice"},\n\n{"name": "bob"}',
-        '{"name": "alice", "nested": {\n}},\n{"name": "bob"}',
-    ],
-)
-def test_a_roster_of_other_programs_is_read_however_its_lines_are_split(
-    roster: Roster, paths: TeamPaths, lines: str
-) -> None:
-    paths.config.write_text(f'{{"format": 1, "members": [\n{lines}\n]}}\n')
-    assert [one.name for one in roster.read().members] == ["alice", "bob"]
-    assert roster.find("bob") == roster.read().get("bob")
-
-
-def test_find_returns_the_current_state_of_a_changed_member(
-    roster: Roster, paths: TeamPaths
-) -> None:
-    """An unchanged line is not decoded again, and a model may be set at any time."""
-    for model in ("one", "two", "one", None):
-        now = replace(member("bob"), model=model)
-        Roster(paths).update(lambda team, now=now: team.with_member(now))  # type: ignore[misc]
-        assert [roster.find("bob"), roster.find("bob")] == [now, now]
-
-
-def test_the_writer_sees_its_own_change_at_once(
-    roster: Roster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a coarse clock, a second change may have the same times as the first."""
-    roster.update(lambda team: team.with_member(member("bob")))
-    version = roster.version()
-    monkeypatch.setattr(Roster, "version", lambda _: version)
-    assert roster.find("bob") == member("bob")
-    changed = roster.update(lambda team: team.with_member(member("bob", Status.PAUSED)))
-    assert roster.find("bob") == changed.get("bob")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        '{"format": 1, "retired": [\n{"name": "bob"}\n], "members": [\n{"name": "eve"}\n]}\n',
-        '{"format": 1, "members": [\n{"name": "bob"},\n{"na',
-        '{"format": 1, "members": [\n{"name": "eve"},\n{"na',
-        '{"format": 1, "members": [\n{"name": "eve"}\n], "retired": [\n{"name": "bob"}\n]}\n',
-    ],
-)
-def test_only_a_line_in_the_list_of_members_is_a_member(paths: TeamPaths, content: str) -> None:
-    paths.config.write_text(content)
-    try:
-        found = Roster(paths).read().find("bob")
-    except StoreError:
-        with pytest.raises(StoreError, match="damaged"):
-            Roster(paths).find("bob")
-    else:
-        assert Roster(paths).find("bob") == found
-
-
-@pytest.mark.parametrize("put", ["", '"', "\n", "\0", "\\", "{", "\u2028"])
-def test_a_member_whose_line_is_damaged_is_not_reported_as_missing(
-    roster: Roster, paths: TeamPaths, put: str
-) -> None:
-    """Otherwise a paused teammate would continue, and one with restricted tasks could set any."""
-    roster.update(lambda team: replace(team, members=(member("alice"), member("bob"))))
-    text = paths.config.read_text()
-    for cut in range(len(text)):
-        paths.config.write_text(f"{text[:cut]}{put}{text[cut + 1 :]}")
-        try:
-            whole = Roster(paths).read().find("bob")
-        except StoreError:
-            with suppress(StoreError):
-                assert Roster(paths).find("bob") is not None, cut
-        else:
-            assert Roster(paths).find("bob") == whole, cut
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
         '{"name": "alice"}\n{"name": "bob"}',
         '{"name": "alice"},\n{"name": "bob"},',
         '{"name": "alice"},\n{"name": "alice"}',
@@ -290,18 +210,6 @@ def test_an_unchanged_team_is_the_same_object(roster: Roster, paths: TeamPaths) 
     assert roster.read() is before
     Roster(paths).update(lambda team: team.with_member(member("bob", Status.WORKING)))
     assert roster.read().get("bob").status is Status.WORKING
-
-
-def test_a_roster_written_a_moment_ago_is_read_again(paths: TeamPaths) -> None:
-    """A second change within one tick of the file system's clock would not show."""
-    roster = Roster(paths)
-    roster.update(lambda team: team.with_new("bob", role="clerk", status=Status.IDLE))
-    roster.read()
-    assert roster._settled is None
-    wait_until(lambda: roster.read() and roster._settled is not None, what="it is settled")
-    assert roster.find("bob") is roster.read().get("bob")
-    Roster(paths).update(lambda team: team.without("bob"))
-    assert roster.read().members == ()
 
 
 def test_an_address_is_not_a_name_of_a_teammate() -> None:
