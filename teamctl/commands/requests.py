@@ -19,9 +19,8 @@ from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.messages import USER
-from teamd.overview.members import MemberView
+from teamd.overview.members import MemberView, OpenRequest, read_requests
 from teamd.overview.overview import Overview, OverviewReader
-from teamd.overview.requests import OpenRequest, read_requests
 from teamd.team.roster import Roster
 from teamd.team.states import Status
 

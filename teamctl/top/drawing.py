@@ -16,10 +16,9 @@ from typing import Final
 from rich.text import Text
 
 from teamctl.render import output, roster_table, tables
-from teamd.overview.members import MemberView
+from teamd.overview.members import MemberView, OpenRequest
 from teamd.overview.notices import NoticeKind
 from teamd.overview.overview import Overview
-from teamd.overview.requests import OpenRequest
 
 HEADINGS: Final = (
     "NAME", "ROLE", "STATUS", "FOR", "DOING", "CONTEXT", "COST", "MAIL", "TURNS", "CPU", "MEM",

@@ -17,7 +17,7 @@ from teamctl.top.widgets import Form, Row, RowList, TextDialog
 
 if TYPE_CHECKING:
     from teamctl.top.app import Top
-    from teamd.overview.requests import OpenRequest
+    from teamd.overview.members import OpenRequest
 
 _PART: Final = 4  # requests take at most this fraction of the screen
 

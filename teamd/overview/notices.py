@@ -10,18 +10,15 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.mail.lines import explain_rejected
 from teamd.messages import LEAD
-from teamd.overview.members import MemberView
+from teamd.overview.members import MemberView, OpenRequest
 from teamd.team.member import Member
 from teamd.team.states import Status
-
-if TYPE_CHECKING:
-    from teamd.overview.requests import OpenRequest
 
 _LONGEST: Final = 300  # characters of a request; `teamctl requests` shows the rest
 

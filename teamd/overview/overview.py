@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import Any
 
-from teamd.approvals.approval import Approval
 from teamd.budget.account import NOTHING, Account
 from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
-from teamd.files import directories, pidfile
+from teamd.files import pidfile
 from teamd.files.file_stamp import remember
 from teamd.files.paths import TeamPaths
 from teamd.messages import SHUTDOWN_TYPE
 from teamd.overview import notices
-from teamd.overview.members import MemberView, count_queued, count_rejected, look_at
+from teamd.overview.members import (
+    MemberView,
+    OpenRequest,
+    count_queued,
+    count_rejected,
+    describe_requests,
+    look_at,
+    read_approvals,
+)
 from teamd.overview.notices import Notice
 from teamd.team.roster import Roster, Team
-
-if TYPE_CHECKING:
-    from teamd.overview.requests import OpenRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +103,7 @@ class OverviewReader:
         self._paths = paths
         self._with_costs = costs
         self._roster = Roster(paths)
-        self._approvals = remember(paths.requests, self._read_approvals)
+        self._approvals = remember(paths.requests, partial(read_approvals, paths))
         self._costs = remember(paths.ledger, self._read_costs)
 
     def read(self, untrusted: tuple[Sequence[str], str] = ((), "")) -> Overview:
@@ -113,7 +117,7 @@ class OverviewReader:
         """
         paths, team = self._paths, self._roster.read()
         there = pidfile.supervisor(paths)
-        requests = self._find_requests(team)
+        requests = describe_requests(paths, team, self._approvals())
         wanted = self._with_costs and bool(team.members)
         used, trouble = self._costs() if wanted else (None, "")
         members = tuple(self._look(team, requests, used))
@@ -141,24 +145,9 @@ class OverviewReader:
         }
         views = []
         for member in team.members:
-            account = None if used is None else _account(used, member.name)
+            account = None if used is None else used.get(member.name, NOTHING)
             views.append(look_at(self._paths, member, account, waiting.get(member.name)))
         return views
-
-    def _find_requests(self, team: Team) -> list[OpenRequest]:
-        approvals = self._approvals()
-        if not approvals:
-            return []
-        from teamd.overview.requests import describe_requests  # noqa: PLC0415 -- only with open requests
-
-        return describe_requests(self._paths, team, approvals)
-
-    def _read_approvals(self) -> list[Approval]:
-        if not directories.list_files(self._paths.requests, "*.json"):
-            return []
-        from teamd.overview.requests import read_approvals  # noqa: PLC0415 -- only with open requests
-
-        return read_approvals(self._paths)
 
     def _read_costs(self) -> tuple[Mapping[str, Account] | None, str]:
         try:
@@ -171,7 +160,3 @@ class OverviewReader:
             return count_queued(self._paths, team.person)
         except StoreError:
             return None
-
-
-def _account(used: Mapping[str, Account], name: str) -> Account:
-    return used.get(name, NOTHING)
