@@ -282,6 +282,68 @@ def test_a_damaged_grant_is_refused(found: object) -> None:
         Grant.decode(found)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git pu\\\nsh", 'git "pu\\\nsh"', 'g"i"t push', "[[ ( -n a ) || -n b ]] && git push",
+        "[[ a < b ]]; git push", "case x in (a|b) git push;; esac",
+    ],
+)  # fmt: skip
+def test_a_word_over_two_lines_and_a_command_after_a_test_are_denied(command: str) -> None:
+    assert then([DENY_PUSH], command) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "[[ ( -n a ) || -n b ]] && git pull",
+        'git "st\\\natus"',
+        'echo "a \\"git push\\" \\n"',
+    ],
+)
+def test_a_fully_understood_command_that_does_not_match_is_allowed(command: str) -> None:
+    assert then([DENY_PUSH], command) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("quoted", "text"), [(r'"a\$b"', "a$b"), (r'"a\"b"', 'a"b'), (r'"a\\b"', r"a\b")]
+)
+def test_a_backslash_in_quotes_escapes_special_characters(quoted: str, text: str) -> None:
+    denied = rule(f"say '{text}'", "deny")
+    assert then([denied], f"say {quoted}") == "deny"
+
+
+def test_a_backslash_in_quotes_stays_before_anything_else() -> None:
+    denied = rule(r"say 'a\nb'", "deny")
+    assert (then([denied], r'say "a\nb"'), then([denied], 'say "anb"')) == ("deny", "allow")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'git $"push"', "echo $'open", "echo > # git push", "cat << $x\ngit push\n$x",
+        "case x of y) ls;; esac", "case x in y z; ls;; esac", "env $x ls", "timeout $x ls",
+    ],
+)  # fmt: skip
+def test_text_that_bash_may_read_differently_is_asked_about(command: str) -> None:
+    assert then([DENY_PUSH], command) == "ask"
+
+
+def test_a_possible_denial_is_asked_about_though_a_later_rule_allows_it() -> None:
+    """`git $x` may be `git push`."""
+    everything = rule("git", "allow")
+    call = Call(tool="bash", teammate="alice", command="git $x")
+    found = judge([DENY_PUSH, everything], call)
+    assert (found.then, found.rule) == (Decision.ASK, DENY_PUSH)
+    assert then([DENY_PUSH, everything], "git pull") == "allow"
+
+
+def test_a_rule_with_a_path_does_not_match_a_tool_without_one() -> None:
+    denied = rule(None, "deny", tool="*", path="**")
+    assert judge([denied], Call(tool="send_message", teammate="alice")).then is Decision.ALLOW
+    assert judge([denied], Call(tool="read_file", teammate="alice", path="a")).then is Decision.DENY
+
+
 LEAVES = {"true": 0, "echo 'c x'": 0, "a x": 0, "b y": 1, "c z": 2, "'b'": 1, "/bin/c": 2}
 
 SHAPES = [
