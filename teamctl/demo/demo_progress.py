@@ -22,7 +22,7 @@ from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, TEAMD, Message
-from teamd.settings.known_tools import TOOLS, KnownTool
+from teamd.settings.known_tools import TOOLS, UNKNOWN
 from teamd.team.roster import Roster
 from teamd.team.states import Status
 from teamd.transcript.file import decode_lines
@@ -111,7 +111,7 @@ class ConversationEvents:
             return f"says that task {given.get('task_id')} is {given.get('status')}"
         if block["name"] == "bash":
             self._commands.add(block["id"])
-        known = TOOLS.get(block["name"], KnownTool())
+        known = TOOLS.get(block["name"], UNKNOWN)
         return f"{known.verb or 'uses ' + block['name']} {given.get(known.about, '')}"
 
 

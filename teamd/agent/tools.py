@@ -136,7 +136,7 @@ class TeammateTools:
             conversation=conversation,
             model=self.model.calls_of(conversation, beside=background),
             toolbox=Toolbox(
-                [kind.make(context) for kind in load_tools() if kind.for_subagents],
+                [kind.make(context) for kind in load_tools() if kind.facts.for_subagents],
                 permit=env.permissions.check_unasked,
                 mask=env.mask,
             ),

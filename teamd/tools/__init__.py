@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from teamd.masking import Mask
 from teamd.messages import new_id
-from teamd.settings.known_tools import TOOLS
+from teamd.settings.known_tools import TOOLS, UNKNOWN, KnownTool
 from teamd.tools.output import clip
 
 if TYPE_CHECKING:
@@ -77,32 +77,19 @@ class Tool(Generic[InputT]):
         name: matches `[a-zA-Z0-9_-]{1,128}`.
         description: the text about it for the model.
         Input: declares the input: schema, checks and error sentence follow from it.
-        acts: whether it changes more than the team's own mail and records, so that a teammate that
-            works by plan needs an approved one. True unless a class says otherwise.
-        repeatable: whether a call may run again if it is not known how far it came.
-        looks: whether a call only reads, so that it leaves no trace anywhere.
-        changes: whether every successful call changes a file. A command may change one or not.
-        grantable: whether it reaches the workspace. A role's list of tools grants such tools; the
-            others belong to every member of the team, and a role has to drop them by name.
-        holder: who has it: everybody, or only the `lead`, a `teammate` that does not lead, or an
-            `approver` of the settings.
-        for_subagents: whether subagents have it, too.
+        facts: those of the registry; a tool that is not in it acts, and everybody has it.
     """
 
     name: ClassVar[str]
     description: ClassVar[str]
     Input: type[InputT]
-    acts: ClassVar[bool] = True
-    repeatable: ClassVar[bool] = False
-    looks: ClassVar[bool] = False
-    changes: ClassVar[bool] = False
-    grantable: ClassVar[bool] = False
-    holder: ClassVar[str] = ""
-    for_subagents: ClassVar[bool] = False
+    facts: ClassVar[KnownTool] = UNKNOWN
 
     def __init_subclass__(cls) -> None:
-        """Take the declaration of the input from the type parameter."""
+        """Take the declaration of the input from the type parameter, and the facts by the name."""
         super().__init_subclass__()
+        if "facts" not in vars(cls):
+            cls.facts = TOOLS.get(vars(cls).get("name", ""), cls.facts)
         (cls.Input,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
 
     @classmethod
@@ -143,12 +130,6 @@ class Tool(Generic[InputT]):
         raise NotImplementedError
 
 
-class RepeatableTool(Tool[InputT]):
-    """A tool whose call may be run again: it has the key of the first one, or finds it done."""
-
-    repeatable = True
-
-
 def _slim(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema with only the keywords that help a model to write the input.
 
@@ -180,7 +161,7 @@ class ToolAccess:
 
     def allows(self, tool: Tool[Any]) -> bool:
         """Return whether a tool may be used."""
-        listed = not tool.grantable or self.workspace is None or tool.name in self.workspace
+        listed = not tool.facts.grantable or self.workspace is None or tool.name in self.workspace
         return listed and tool.name not in self.dropped
 
 
@@ -237,15 +218,15 @@ class Toolbox:
 
     def repeats(self, name: str) -> bool:
         """Return whether a call of this tool may run again if it is not known how far it came."""
-        return name not in self._tools or self._tools[name].repeatable
+        return name not in self._tools or self._tools[name].facts.repeatable
 
     def looks(self, name: str) -> bool:
         """Return whether a call of this tool changes nothing, or the tool does not exist."""
-        return name not in self._tools or self._tools[name].looks
+        return name not in self._tools or self._tools[name].facts.looks
 
     def changes(self, name: str) -> bool:
         """Return whether every call of this tool that succeeds changes a file."""
-        return name in self._tools and self._tools[name].changes
+        return name in self._tools and self._tools[name].facts.changes
 
     def parse(self, name: str, arguments: object) -> Input | None:
         """Return the checked input of a call; `None` where its tool is missing or refuses it."""
@@ -301,7 +282,7 @@ class Toolbox:
             there = ", ".join(known for known in self._tools if self._has(known, granted))
             return Result(text=f"no tool named {name!r}; there are: {there}", is_error=True)
         tool = self._tools[name]
-        if not tool.grantable:
+        if not tool.facts.grantable:
             arguments = self._mask.value(arguments)
         try:
             checked = tool.Input.model_validate(arguments)
@@ -334,7 +315,11 @@ class Toolbox:
         return said + self._permit(_BASH, CommandInput(command=command), key)
 
     def _check_gate(self, tool: Tool[Any]) -> None:
-        if tool.acts and self._gate is not None and (why := self._gate(tool.name)) is not None:
+        if (
+            tool.facts.acts
+            and self._gate is not None
+            and (why := self._gate(tool.name)) is not None
+        ):
             raise ToolError(why)
 
 
@@ -357,7 +342,7 @@ def load_tools() -> tuple[type[Tool[Any]], ...]:
 def make_tools(context: ToolContext) -> Iterator[Tool[Any]]:
     """Yield the tools of a teammate."""
     for kind in load_tools():
-        if not kind.holder or kind.holder in context.holder:
+        if not kind.facts.holder or kind.facts.holder in context.holder:
             yield kind.make(context)
 
 

@@ -14,7 +14,7 @@ from teamd.approvals.approval import AlreadyAnswered, Approval, Kind, Verdict, i
 from teamd.approvals.store import Approvals
 from teamd.errors import StoreError
 from teamd.messages import LEAD
-from teamd.tools import Input, RepeatableTool, ToolError
+from teamd.tools import Input, Tool, ToolError
 
 _LONGEST_PLAN: Final = 100_000  # characters: however they are encoded, it fits into a message
 
@@ -30,7 +30,7 @@ class SubmitPlanInput(Input):
 
 
 @dataclass
-class SubmitPlan(RepeatableTool[SubmitPlanInput]):
+class SubmitPlan(Tool[SubmitPlanInput]):
     """Asks the lead to approve a plan."""
 
     approvals: Approvals
@@ -44,8 +44,6 @@ class SubmitPlan(RepeatableTool[SubmitPlanInput]):
         "Submit a plan for your task to the lead. It returns at once; approval or rejection comes "
         "as mail. A later plan takes the place of an earlier one that is not answered yet."
     )
-    acts = False
-    holder = "teammate"
 
     async def call(self, arguments: SubmitPlanInput, key: str) -> str:
         """Submit it under an id that follows from the call."""
@@ -75,7 +73,7 @@ class VerdictInput(Input):
 
 
 @dataclass
-class ShutdownResponse(RepeatableTool[VerdictInput]):
+class ShutdownResponse(Tool[VerdictInput]):
     """Answers a request to shut down. The loop ends the turn when it was approved.
 
     The asker is told of a rejection at once; of an approval the loop tells, when the results of the
@@ -91,7 +89,6 @@ class ShutdownResponse(RepeatableTool[VerdictInput]):
         "Answer a shutdown_request. Approve when nothing would be lost: you are ended after this "
         "reply, and remember everything when you are woken again. Otherwise reject with a reason."
     )
-    acts = False
 
     async def call(self, arguments: VerdictInput, _key: str) -> str:
         """Write the answer down, once."""
@@ -112,7 +109,7 @@ class ReviewPlanInput(Input):
 
 
 @dataclass
-class ReviewPlan(RepeatableTool[ReviewPlanInput]):
+class ReviewPlan(Tool[ReviewPlanInput]):
     """Approves or rejects a teammate's plan, also in other teams."""
 
     approvals: Approvals
@@ -124,8 +121,6 @@ class ReviewPlan(RepeatableTool[ReviewPlanInput]):
         "Approve or reject the plan of a teammate, by the request_id of its plan_approval_request. "
         "The teammate is told by mail, and works only once its plan is approved."
     )
-    acts = False
-    holder = "lead"
 
     async def call(self, arguments: ReviewPlanInput, _key: str) -> str:
         """Write the answer down, once."""
@@ -155,7 +150,7 @@ class ReviewPermissionInput(Input):
 
 
 @dataclass
-class ReviewPermission(RepeatableTool[ReviewPermissionInput]):
+class ReviewPermission(Tool[ReviewPermissionInput]):
     """Answers a teammate's request for permission."""
 
     approvals: Approvals
@@ -166,8 +161,6 @@ class ReviewPermission(RepeatableTool[ReviewPermissionInput]):
         "Allow or refuse a call that a teammate waits to run, by the request_id of its "
         "permission_request. Allow only what the person would; leave to the person what you doubt."
     )
-    acts = False
-    holder = "approver"
 
     async def call(self, arguments: ReviewPermissionInput, _key: str) -> str:
         """Write the answer down, once."""

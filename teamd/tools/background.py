@@ -23,7 +23,7 @@ from teamd.masking import Mask, MaskedOutput
 from teamd.messages import is_moment
 from teamd.programs import Sink
 from teamd.sandbox.shells import Shell
-from teamd.tools import NO_OUTPUT, Input, RepeatableTool, Tool, ToolError
+from teamd.tools import NO_OUTPUT, Input, Tool, ToolError
 from teamd.tools.ids import JobId
 from teamd.tools.output import OutputFile, clip
 from teamd.tools.shell import start_command
@@ -220,8 +220,6 @@ class BackgroundRun(Tool[BackgroundRunInput]):
         "once. Answers with a job_id for check_background and stop_background; when the job "
         "ends you are told by itself, so there is no need to wait or to look again and again."
     )
-    acts = True
-    grantable = True
 
     async def call(self, arguments: BackgroundRunInput, _key: str) -> str:
         """Begin it; the words name its id."""
@@ -246,7 +244,7 @@ class CheckBackgroundInput(Input):
 
 
 @dataclass
-class CheckBackground(RepeatableTool[CheckBackgroundInput]):
+class CheckBackground(Tool[CheckBackgroundInput]):
     """Tells the state of a job, and its output."""
 
     jobs: Jobs
@@ -254,8 +252,6 @@ class CheckBackground(RepeatableTool[CheckBackgroundInput]):
 
     name = "check_background"
     description = "See the state and the output of a background job so far."
-    acts = False
-    grantable = True
 
     def is_under_way(self, arguments: CheckBackgroundInput) -> bool:
         """Return whether the job still runs, or any job if none is named."""
@@ -278,15 +274,13 @@ class StopBackgroundInput(Input):
 
 
 @dataclass
-class StopBackground(RepeatableTool[StopBackgroundInput]):
+class StopBackground(Tool[StopBackgroundInput]):
     """Ends a job."""
 
     jobs: Jobs
 
     name = "stop_background"
     description = "End a background job and everything that it started."
-    acts = False
-    grantable = True
 
     async def call(self, arguments: StopBackgroundInput, _key: str) -> str:
         """End the job; an ended job stays as it was."""

@@ -13,12 +13,12 @@ from teamd.board.board import Board, Changed
 from teamd.board.files import Tasks
 from teamd.board.rules import Change
 from teamd.board.task import Task, TaskStatus
-from teamd.tools import Input, InputT, RepeatableTool
+from teamd.tools import Input, InputT, Tool
 from teamd.tools.ids import TaskId
 
 
 @dataclass
-class _BoardTool(RepeatableTool[InputT]):
+class _BoardTool(Tool[InputT]):
     """A tool that reads or changes the board, in the hands of one member."""
 
     board: Board
@@ -46,7 +46,6 @@ class TaskCreate(_BoardTool[TaskCreateInput]):
         "Put a task on the board that the whole team shares. It has no owner until somebody "
         "claims it."
     )
-    acts = False
 
     def command_of(self, arguments: TaskCreateInput) -> str | None:
         """Return the check."""
@@ -68,9 +67,7 @@ class TaskGet(_BoardTool[TaskGetInput]):
     """Shows a task."""
 
     name = "task_get"
-    looks = True
     description = "Read all of a task: description, status, owner, what blocks it."
-    acts = False
 
     async def call(self, arguments: TaskGetInput, _key: str) -> str:
         """The task as JSON."""
@@ -106,7 +103,6 @@ class TaskUpdate(_BoardTool[TaskUpdateInput]):
         "waited for it. Where there is a check, that is run first: if it fails you get mail, and "
         "the task is in progress again."
     )
-    acts = False
 
     def command_of(self, arguments: TaskUpdateInput) -> str | None:
         """Return the check."""
@@ -129,9 +125,7 @@ class TaskList(_BoardTool[TaskListInput]):
     """Shows the board."""
 
     name = "task_list"
-    looks = True
     description = "See all tasks of the team: id, status, owner, what blocks them, subject."
-    acts = False
 
     async def call(self, _: TaskListInput, _key: str) -> str:
         """A line a task; deleted ones are left out."""
@@ -158,7 +152,6 @@ class ClaimTask(_BoardTool[ClaimTaskInput]):
         "Take a task that nobody owns and nothing blocks: it is yours and in progress then. "
         "Of several who try, one gets it."
     )
-    acts = False
 
     async def call(self, arguments: ClaimTaskInput, _key: str) -> str:
         """Claim it, atomically."""

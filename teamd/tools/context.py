@@ -27,7 +27,7 @@ class ToolContext:
 
     Attributes:
         member: the teammate's name.
-        holder: which tools it has besides those of everybody, see `Tool.holder`.
+        holder: which tools it has besides those of everybody, see `KnownTool.holder`.
         shell: starts its commands.
         timeout_seconds: how long a command may take that asks for nothing else.
         output_bytes: how much of a tool's output the model sees.

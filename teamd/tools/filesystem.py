@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final
 
 from pydantic import Field
 
-from teamd.tools import Input, RepeatableTool, Tool, ToolError
+from teamd.tools import Input, Tool, ToolError
 from teamd.tools.text_file import (
     NotText,
     Page,
@@ -61,7 +61,7 @@ class EditInput(_FileInput):
 
 
 @dataclass(kw_only=True)
-class ReadFile(RepeatableTool[ReadInput]):
+class ReadFile(Tool[ReadInput]):
     """Shows text files; `output_bytes` bounds the text of one result."""
 
     workspace: Workspace
@@ -69,14 +69,10 @@ class ReadFile(RepeatableTool[ReadInput]):
     output_bytes: int
 
     name = "read_file"
-    looks = True
     description = (
         "Read a text file of the workspace, each line with its number and a tab before it. "
         "A long one comes by pages: what it ends with tells where to go on."
     )
-    acts = False
-    grantable = True
-    for_subagents = True
 
     async def call(self, arguments: ReadInput, _key: str) -> str:
         """Return a page, then notes in brackets."""
@@ -118,10 +114,6 @@ class WriteFile(Tool[WriteInput]):
         "existing one anew, which you must have read as it is now. To change a part of a file use "
         "edit_file."
     )
-    acts = True
-    changes = True
-    grantable = True
-    for_subagents = True
 
     async def call(self, arguments: WriteInput, _key: str) -> str:
         """Write and return how much was written."""
@@ -151,10 +143,6 @@ class EditFile(Tool[EditInput]):
         "exactly, white space included and without the line numbers of read_file, and only once "
         "unless replace_all is true. Read the file first; once somebody else has changed it, again."
     )
-    acts = True
-    changes = True
-    grantable = True
-    for_subagents = True
 
     async def call(self, arguments: EditInput, _key: str) -> str:
         """Replace and return how often and where."""

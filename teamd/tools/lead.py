@@ -17,7 +17,7 @@ from teamd.programs import Sink
 from teamd.team import teams
 from teamd.team.roster import Roster
 from teamd.team.states import Status
-from teamd.tools import Input, InputT, RepeatableTool, Tool, ToolError
+from teamd.tools import Input, InputT, Tool, ToolError
 from teamd.tools.background import Jobs
 
 NOT_FROM_HERE: Final = (
@@ -45,7 +45,7 @@ class PauseTeammateInput(Input):
 
 
 @dataclass
-class _TurnTool(RepeatableTool[InputT]):
+class _TurnTool(Tool[InputT]):
     """A tool by which the supervisor of a team acts on one teammate."""
 
     asking: Callable[[str | None], Asking]
@@ -66,8 +66,6 @@ class InterruptTeammate(_TurnTool[InterruptTeammateInput]):
         "Break off what a teammate does at the moment, such as a command that goes wrong. It reads "
         "your text next, or is idle. To tell it something without that, send it a message."
     )
-    acts = False
-    holder = "lead"
 
     async def call(self, arguments: InterruptTeammateInput, key: str) -> str:
         """Break it off."""
@@ -82,8 +80,6 @@ class PauseTeammate(_TurnTool[PauseTeammateInput]):
         "Have a teammate rest at the end of its step until you resume it. Its mail waits, and what "
         "it was doing stays as it is."
     )
-    acts = False
-    holder = "lead"
 
     async def call(self, arguments: PauseTeammateInput, key: str) -> str:
         """Pause it."""
@@ -95,8 +91,6 @@ class ResumeTeammate(_TurnTool[PauseTeammateInput]):
 
     name = "resume_teammate"
     description = "Let a teammate go on that you have paused. A limit only the person raises."
-    acts = False
-    holder = "lead"
 
     async def call(self, arguments: PauseTeammateInput, key: str) -> str:
         """Resume it."""
@@ -118,7 +112,7 @@ class SpawnTeammateInput(Input):
 
 
 @dataclass
-class SpawnTeammate(RepeatableTool[SpawnTeammateInput]):
+class SpawnTeammate(Tool[SpawnTeammateInput]):
     """Starts or wakes a teammate."""
 
     asking: Callable[[str | None], Asking]
@@ -128,8 +122,6 @@ class SpawnTeammate(RepeatableTool[SpawnTeammateInput]):
         "Start a teammate, or wake one that is idle or shut down: it goes on with its memory. It "
         "works on its own and reports by mail. Send mail to one that is at work already."
     )
-    acts = False
-    holder = "lead"
 
     async def call(self, arguments: SpawnTeammateInput, key: str) -> str:
         """Start it, under an id that follows from the call."""
@@ -145,7 +137,7 @@ class ListTeammatesInput(Input):
 
 
 @dataclass
-class ListTeammates(RepeatableTool[ListTeammatesInput]):
+class ListTeammates(Tool[ListTeammatesInput]):
     """The roster."""
 
     roster: Roster
@@ -153,10 +145,7 @@ class ListTeammates(RepeatableTool[ListTeammatesInput]):
     hosts: FarHosts | None = None
 
     name = "list_teammates"
-    looks = True
     description = "See who is in the team: name, role and status. One that is idle waits for mail."
-    acts = False
-    holder = "lead"
 
     async def call(self, _: ListTeammatesInput, _key: str) -> str:
         """A line a teammate, those on other hosts last."""
@@ -187,7 +176,7 @@ class ShutdownRequestInput(Input):
 
 
 @dataclass
-class ShutdownRequest(RepeatableTool[ShutdownRequestInput]):
+class ShutdownRequest(Tool[ShutdownRequestInput]):
     """Asks a teammate to shut down."""
 
     asking: Callable[[str | None], Asking]
@@ -199,8 +188,6 @@ class ShutdownRequest(RepeatableTool[ShutdownRequestInput]):
         "mail. One that does not answer within a minute is ended, and mail tells you so. It can be "
         "spawned again, and remembers everything then."
     )
-    acts = False
-    holder = "lead"
 
     async def call(self, arguments: ShutdownRequestInput, key: str) -> str:
         """Have it asked, by a request whose id follows from the call."""
@@ -242,8 +229,6 @@ class DelegateTask(Tool[DelegateTaskInput]):
         "background with a job_id for check_background and stop_background. Or, with a name, by "
         "a teammate that is spawned, keeps its memory and reports by mail."
     )
-    acts = False
-    holder = "lead"
 
     async def call(self, arguments: DelegateTaskInput, key: str) -> str:
         """Have it done; the call's key names the subagent's conversation."""
@@ -284,8 +269,6 @@ class CreateTeam(Tool[TeamInput]):
         "Make another team, with limits of its own. spawn_teammate with `team` puts somebody into "
         "it, and mail reaches its members as name@team."
     )
-    acts = False
-    holder = "lead"
 
     async def call(self, arguments: TeamInput, _key: str) -> str:
         """Make it."""
@@ -305,8 +288,6 @@ class DeleteTeam(Tool[TeamInput]):
         "Ask everybody in a team to shut down, then remove it with all that it has written. While "
         "somebody rejects, it stays."
     )
-    acts = False
-    holder = "lead"
 
     async def call(self, arguments: TeamInput, key: str) -> str:
         """Ask, wait, remove; the request has an id that follows from the call."""

@@ -13,13 +13,13 @@ from teamd.errors import TeamError
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.messages import Message
-from teamd.tools import Input, InputT, RepeatableTool, ToolError
+from teamd.tools import Input, InputT, Tool, ToolError
 
 _MOST_COUNTED: Final = 100
 
 
 @dataclass
-class _PostTool(RepeatableTool[InputT]):
+class _PostTool(Tool[InputT]):
     """A tool that sends mail, in the hands of one member."""
 
     post: MailRouter
@@ -49,7 +49,6 @@ class SendMessage(_PostTool[SendMessageInput]):
         "Send a message to a teammate or to the lead. It is delivered even while the receiver "
         "works, and wakes one that is idle. An answer comes as mail, not as this call's result."
     )
-    acts = False
 
     async def call(self, arguments: SendMessageInput, key: str) -> str:
         """Send it under an id that follows from the call."""
@@ -76,7 +75,7 @@ class ReadInboxInput(Input):
 
 
 @dataclass
-class ReadInbox(RepeatableTool[ReadInboxInput]):
+class ReadInbox(Tool[ReadInboxInput]):
     """Says whether mail waits.
 
     It takes none: mail has one way into the conversation, the delivery before each model call.
@@ -88,7 +87,6 @@ class ReadInbox(RepeatableTool[ReadInboxInput]):
     description = (
         "See whether mail waits. There is seldom need for it: mail is delivered to you by itself."
     )
-    acts = False
 
     async def call(self, _: ReadInboxInput, _key: str) -> str:
         """Count the waiting mail; it follows with the next request."""
@@ -111,8 +109,6 @@ class Broadcast(_PostTool[BroadcastInput]):
 
     name = "broadcast"
     description = "Send one message to every teammate that is not shut down."
-    acts = False
-    holder = "lead"
 
     async def call(self, arguments: BroadcastInput, key: str) -> str:
         """Send it under an id that follows from the call."""

@@ -54,9 +54,6 @@ class Bash(Tool[BashInput]):
         "standard error, in the order written, and the exit status if it is not 0. Each command "
         "gets a new shell without input; whatever it leaves running is ended with it."
     )
-    acts = True
-    grantable = True
-    for_subagents = True
 
     async def call(self, arguments: BashInput, _key: str) -> str:
         """Run the command and return its output, then notes in brackets."""

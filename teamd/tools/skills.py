@@ -9,7 +9,7 @@ from pydantic import Field
 
 from teamd.errors import SettingsError
 from teamd.settings.skills import FILE_NAME, Skill
-from teamd.tools import Input, RepeatableTool, ToolError
+from teamd.tools import Input, Tool, ToolError
 from teamd.tools.output import clip
 
 
@@ -20,7 +20,7 @@ class LoadSkillInput(Input):
 
 
 @dataclass(kw_only=True)
-class LoadSkill(RepeatableTool[LoadSkillInput]):
+class LoadSkill(Tool[LoadSkillInput]):
     """Gives the text of a skill, or of a file in its folder; a repaired one in its new form."""
 
     skills: Callable[[], Sequence[Skill]]
@@ -31,8 +31,6 @@ class LoadSkill(RepeatableTool[LoadSkillInput]):
         "Read the instructions of one of the skills that your system prompt lists. Load a skill "
         "before you do what its description is about."
     )
-    acts = False
-    for_subagents = True
 
     async def call(self, arguments: LoadSkillInput, _key: str) -> str:
         """Its text, and which other files it has."""

@@ -153,7 +153,6 @@ class Bash(Tool[CommandInput]):
     name: ClassVar[str] = "bash"
     description: ClassVar[str] = "Run it."
     Input = CommandInput
-    grantable: ClassVar[bool] = True
 
 
 CHECKED = (

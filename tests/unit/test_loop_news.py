@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import ClassVar
 
+from teamd.settings.known_tools import KnownTool
 from teamd.transcript.records import NewsAdded, Opened
 from tests.strict.replies import say, use
 from tests.unit.life import SYSTEM, Do, Life
@@ -82,11 +83,11 @@ def test_a_role_allows_only_its_tools_and_keeps_them(tmp_path: Path) -> None:
 
 
 class _Once(Do):
-    repeatable: ClassVar[bool] = True
+    facts: ClassVar[KnownTool] = KnownTool(acts=True, repeatable=True)
 
 
 class _Granted(Do):
-    grantable: ClassVar[bool] = True
+    facts: ClassVar[KnownTool] = KnownTool(acts=True, grantable=True)
 
 
 class _Always(Do):

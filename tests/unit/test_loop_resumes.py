@@ -10,6 +10,7 @@ import pytest
 
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import CUT_OFF_REPLY, INTERRUPTED_CALL
+from teamd.settings.known_tools import KnownTool
 from teamd.tools import Result
 from teamd.transcript.records import Opened
 from tests.strict.replies import Answer, say, use
@@ -19,7 +20,7 @@ from tests.unit.life import SYSTEM, Do, Life, Nothing, replied
 class Look(Do):
     """A tool whose calls may be run again; it records the keys of its calls."""
 
-    repeatable: ClassVar[bool] = True
+    facts: ClassVar[KnownTool] = KnownTool(acts=True, repeatable=True)
 
     def __init__(self) -> None:
         super().__init__()

@@ -11,6 +11,7 @@ import pytest
 
 from teamd.agent.turn import Repeats
 from teamd.programs import Sink
+from teamd.settings.known_tools import KnownTool
 from teamd.tools import NO_OUTPUT, Input, Result, Tool, Toolbox
 from teamd.tools.background import CheckBackground, Jobs
 from teamd.tools.board import TaskCreateInput, TaskGetInput
@@ -31,7 +32,7 @@ class Look(Tool[Anything]):
 
     name: ClassVar[str] = "look"
     description: ClassVar[str] = "Look."
-    looks: ClassVar[bool] = True
+    facts: ClassVar[KnownTool] = KnownTool(acts=False, looks=True)
 
     def is_under_way(self, arguments: Anything) -> bool:
         """Return whether the input is that of a running job."""
@@ -43,7 +44,7 @@ class Edit(Tool[Anything]):
 
     name: ClassVar[str] = "edit"
     description: ClassVar[str] = "Edit."
-    changes: ClassVar[bool] = True
+    facts: ClassVar[KnownTool] = KnownTool(acts=True, changes=True)
 
 
 class Run(Tool[Anything]):

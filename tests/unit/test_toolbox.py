@@ -15,7 +15,7 @@ from pydantic import Field
 
 from teamd.errors import StoreError, TeamError
 from teamd.masking import MASK, Mask
-from teamd.settings.known_tools import TOOLS
+from teamd.settings.known_tools import TOOLS, KnownTool
 from teamd.tools import Input, Result, Tool, ToolAccess, Toolbox, ToolError, load_tools, make_tools
 from teamd.tools.board import TaskList
 from teamd.tools.context import ToolContext
@@ -162,7 +162,7 @@ def test_every_known_tool_is_made_from_a_context_for_its_holders() -> None:
     assert approver - lead == {"review_permission"}
     assert {"spawn_teammate", "task", "review_plan", "broadcast"} <= lead - mates
     assert [kind.name for kind in load_tools()] == list(TOOLS)
-    assert [kind.name for kind in load_tools() if kind.for_subagents] == [
+    assert [kind.name for kind in load_tools() if kind.facts.for_subagents] == [
         *("bash", "read_file", "write_file", "edit_file", "load_skill")
     ]
 
@@ -178,7 +178,7 @@ class Shell(Echo):
     """An echo that reaches the workspace."""
 
     name: ClassVar[str] = "shell"
-    grantable: ClassVar[bool] = True
+    facts: ClassVar[KnownTool] = KnownTool(acts=True, grantable=True)
     Input = Words
 
 

@@ -37,13 +37,14 @@ from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
 from teamd.programs import Sink
 from teamd.recovery import repair
+from teamd.settings.known_tools import KnownTool
 from teamd.settings.schema import ModelSettings, Permission
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.team import teams
 from teamd.team.member import Member
 from teamd.team.roster import Roster
 from teamd.team.states import Status
-from teamd.tools import Input, PermissionPending, RepeatableTool, Tool, Toolbox
+from teamd.tools import Input, PermissionPending, Tool, Toolbox
 from teamd.tools.background import Jobs
 from teamd.tools.shell import BashInput
 from teamd.tools.text_file import TextFile
@@ -398,10 +399,11 @@ class Once(Tool[Word]):
         return arguments.command
 
 
-class Again(RepeatableTool[Word]):
+class Again(Tool[Word]):
     """A tool whose calls may be repeated, each only by the same call."""
 
     name = "again"
+    facts = KnownTool(acts=True, repeatable=True)
     description = "Do it."
 
     async def call(self, arguments: Word, _key: str) -> str:
