@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import random
@@ -96,35 +95,18 @@ def test_no_view_contradicts_another(
             page.open(opened.enter_context(served(project)).link)
             page.see("Nobody is in the team yet")
             looks.append(lambda _: on_the_page(page))
-        asyncio.run(_compare(project, steps, chance, looks))
+        with shown(project.paths, size=(120, 30)) as screen:
+            for number in range(steps):
+                step(project, chance)
+                for look in looks:
+                    _agrees(project, screen, look, f"step {number}: {look}")
 
 
-async def _compare(
-    project: Project,
-    steps: int,
-    chance: random.Random,
-    looks: list[Callable[[Shown], Picture]],
-) -> None:
-    async with shown(project.paths, size=(120, 30)) as screen:
-        for number in range(steps):
-            await asyncio.to_thread(step, project, chance)
-            for look in looks:
-                await _agrees(project, screen, look, f"step {number}: {look}")
-
-
-async def _agrees(
-    project: Project, screen: Shown, look: Callable[[Shown], Picture], what: str
-) -> None:
-    before: Picture | None = None
-    seen: Picture | None = None
-
-    async def same() -> bool:
-        nonlocal before, seen
-        before = await asyncio.to_thread(told, project)
-        seen = look(screen)
-        return before == seen == await asyncio.to_thread(told, project)
-
+def _agrees(project: Project, screen: Shown, look: Callable[[Shown], Picture], what: str) -> None:
     for _ in range(100):
-        if await same():
+        before = told(project)
+        screen.rest(0.5)
+        seen = look(screen)
+        if before == seen == told(project):
             return
     pytest.fail(f"{what}: {seen} is not {before}")

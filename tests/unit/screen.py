@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Any, cast
 
 from textual.pilot import Pilot
 
@@ -24,11 +25,12 @@ from tests.waiting import until
 
 
 class Shown:
-    """The program and the content of its screen."""
+    """The program and the content of its screen; its event loop runs during each call."""
 
-    def __init__(self, top: Top, pilot: Pilot[None]) -> None:
+    def __init__(self, top: Top, pilot: Pilot[None], runner: asyncio.Runner) -> None:
         self.top = top
         self._pilot = pilot
+        self._runner = runner
 
     @property
     def lines(self) -> list[str]:
@@ -40,35 +42,52 @@ class Shown:
         """The text of the screen."""
         return "\n".join(self.lines)
 
-    async def press(self, *keys: str) -> None:
-        """Press keys; a word of several letters is typed."""
-        await self._pilot.press(*keys)
+    def rest(self, seconds: float) -> None:
+        """Let the program run for a time."""
+        self._runner.run(asyncio.sleep(seconds))
 
-    async def write(self, words: str) -> None:
+    def press(self, *keys: str) -> None:
+        """Press keys."""
+        self._runner.run(self._pilot.press(*keys))
+
+    def write(self, words: str) -> None:
         """Type words into the field that has the focus."""
-        await self._pilot.press(*("space" if one == " " else one for one in words), "enter")
+        self.press(*("space" if one == " " else one for one in words), "enter")
 
-    async def sees(self, words: str) -> None:
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        """Wait until a condition holds."""
+        self._runner.run(until(done, what=what))
+
+    def sees(self, words: str) -> None:
         """Wait until the text is shown, even if wrapped, since the path of a team may be long."""
-        await until(
+        self.until(
             lambda: words in self.text or words in " ".join(self.text.split()),
             what=f"{words!r} is shown",
         )
 
-    async def misses(self, words: str) -> None:
+    def misses(self, words: str) -> None:
         """Wait until the text is no longer shown."""
-        await until(lambda: words not in self.text, what=f"{words!r} is gone")
+        self.until(lambda: words not in self.text, what=f"{words!r} is gone")
 
 
-@asynccontextmanager
-async def shown(
+@contextmanager
+def shown(
     paths: TeamPaths, *, size: tuple[int, int] = (80, 24), calm_seconds: float = 0.0, **more: Any
-) -> AsyncIterator[Shown]:
+) -> Iterator[Shown]:
     """Run `top` for the length of a block."""
     seen = OverviewReader(paths).read()
-    top = Top(TeamOptions(team_dir=str(paths.root)), seen, calm_seconds=calm_seconds, **more)
-    async with top.run_test(size=size) as pilot:
-        yield Shown(top, pilot)
+    with asyncio.Runner() as runner:
+
+        async def start() -> AbstractAsyncContextManager[Pilot[None]]:
+            choice = TeamOptions(team_dir=str(paths.root))
+            return Top(choice, seen, calm_seconds=calm_seconds, **more).run_test(size=size)
+
+        running = runner.run(start())
+        pilot = runner.run(running.__aenter__())
+        try:
+            yield Shown(cast("Top", pilot.app), pilot, runner)
+        finally:
+            runner.run(running.__aexit__(None, None, None))
 
 
 def add(paths: TeamPaths, *names: str, **facts: object) -> None:

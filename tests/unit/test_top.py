@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD
 from tests.unit.screen import Shown, add, approvals, ask, shown
-from tests.waiting import until
 
 ATTACK = "\x1b]0;gone\x07\x1b[2J [red]x[/red] \u202egnp.exe"
 
@@ -32,81 +30,59 @@ def supervising(paths: TeamPaths) -> Iterator[ExitStack]:
         yield claimed
 
 
-def run(paths: TeamPaths, play: Callable[[Shown], Awaitable[None]], **options: object) -> None:
-    """Play a scene before a team's screen."""
-
-    async def scene() -> None:
-        async with shown(paths, **options) as screen:  # type: ignore[arg-type]
-            await play(screen)
-
-    asyncio.run(scene())
-
-
 def status(paths: TeamPaths, asked: Approval) -> Verdict:
     found = approvals(paths).find(asked.id)
     assert found is not None
     return found.status
 
 
-async def ended(paths: TeamPaths, asked: Approval, verdict: Verdict) -> None:
-    await until(lambda: status(paths, asked) is verdict, what=f"the request is {verdict}")
+def ended(screen: Shown, paths: TeamPaths, asked: Approval, verdict: Verdict) -> None:
+    screen.until(lambda: status(paths, asked) is verdict, what=f"the request is {verdict}")
 
 
 def test_a_request_shows_with_its_exact_command_and_is_approved_in_place(paths: TeamPaths) -> None:
     add(paths, "pia", "bob")
-
-    async def play(screen: Shown) -> None:
-        await screen.sees("no request waits for you")
+    with shown(paths) as screen:
+        screen.sees("no request waits for you")
         asked = ask(paths, "pia", "git push origin main")
-        await screen.sees("bash git push origin main")
+        screen.sees("bash git push origin main")
         assert "1 waits for you" in screen.lines[1]
-        await screen.press("a")
-        await ended(paths, asked, Verdict.APPROVED)
-        await screen.sees("no request waits for you")
-
-    run(paths, play)
+        screen.press("a")
+        ended(screen, paths, asked, Verdict.APPROVED)
+        screen.sees("no request waits for you")
 
 
 def test_the_oldest_request_comes_first_and_tab_chooses_another(paths: TeamPaths) -> None:
     add(paths, "pia", "bob")
     first, second = ask(paths, "pia", "make one"), ask(paths, "bob", "make two")
-
-    async def play(screen: Shown) -> None:
-        await screen.sees("2 wait for you")
+    with shown(paths) as screen:
+        screen.sees("2 wait for you")
         assert "make one" in screen.lines[2]
         assert "make two" in screen.lines[3]
-        await screen.press("tab", "down", "a")
-        await ended(paths, second, Verdict.APPROVED)
+        screen.press("tab", "down", "a")
+        ended(screen, paths, second, Verdict.APPROVED)
         assert status(paths, first) is Verdict.OPEN
-
-    run(paths, play)
 
 
 def test_a_request_answered_elsewhere_disappears(paths: TeamPaths) -> None:
     add(paths, "pia")
     asked = ask(paths, "pia", "git push")
-
-    async def play(screen: Shown) -> None:
-        await screen.sees("bash git push")
+    with shown(paths) as screen:
+        screen.sees("bash git push")
         approvals(paths).answer(asked.id, by="user", approve=False)
-        await screen.misses("bash git push")
-
-    run(paths, play)
+        screen.misses("bash git push")
 
 
 @pytest.mark.slow
 def test_a_rejection_asks_for_a_reason(paths: TeamPaths) -> None:
     add(paths, "pia")
     asked = ask(paths, "pia", "git push")
-
-    async def play(screen: Shown) -> None:
-        await screen.press("r")
-        await screen.sees("Reason")
+    with shown(paths) as screen:
+        screen.press("r")
+        screen.sees("Reason")
         assert "bash git push" in screen.text  # the rejected request is still visible
-        await screen.write("not on friday")
-        await ended(paths, asked, Verdict.REJECTED)
-
-    run(paths, play)
+        screen.write("not on friday")
+        ended(screen, paths, asked, Verdict.REJECTED)
     found = approvals(paths).find(asked.id)
     assert found is not None
     assert found.reason == "not on friday"
@@ -115,12 +91,9 @@ def test_a_rejection_asks_for_a_reason(paths: TeamPaths) -> None:
 def test_a_cancelled_form_changes_nothing(paths: TeamPaths) -> None:
     add(paths, "pia")
     asked = ask(paths, "pia", "git push")
-
-    async def play(screen: Shown) -> None:
-        await screen.press("r", "n", "o", "escape")
-        await screen.misses("Reason")
-
-    run(paths, play)
+    with shown(paths) as screen:
+        screen.press("r", "n", "o", "escape")
+        screen.misses("Reason")
     assert status(paths, asked) is Verdict.OPEN
 
 
@@ -130,17 +103,14 @@ def test_a_partly_hidden_request_is_not_approved_by_one_key(
     """The invisible end of a command may be dangerous."""
     add(paths, "pia")
     asked = ask(paths, "pia", f"echo {'x' * 2000}; rm -rf /")
-
-    async def play(screen: Shown) -> None:
-        await screen.press("a")
-        await screen.sees("pia asks: permission")
+    with shown(paths) as screen:
+        screen.press("a")
+        screen.sees("pia asks: permission")
         assert status(paths, asked) is Verdict.OPEN
-        await screen.press("end")
-        await screen.sees("because of a rule")
-        await screen.press("a")
-        await ended(paths, asked, Verdict.APPROVED)
-
-    run(paths, play)
+        screen.press("end")
+        screen.sees("because of a rule")
+        screen.press("a")
+        ended(screen, paths, asked, Verdict.APPROVED)
 
 
 def test_a_key_does_not_answer_a_request_that_has_just_moved(paths: TeamPaths) -> None:
@@ -148,45 +118,36 @@ def test_a_key_does_not_answer_a_request_that_has_just_moved(paths: TeamPaths) -
     add(paths, "pia", "bob")
     ask(paths, "pia", "make one")
     asked = ask(paths, "bob", "make two")
-
-    async def play(screen: Shown) -> None:
-        await screen.press("a")
-        await screen.sees("have just changed")
-
-    run(paths, play, calm_seconds=1000.0)
+    with shown(paths, calm_seconds=1000.0) as screen:
+        screen.press("a")
+        screen.sees("have just changed")
     assert status(paths, asked) is Verdict.OPEN
 
 
 def test_e_shows_all_of_a_request(paths: TeamPaths) -> None:
     add(paths, "pia")
     ask(paths, "pia", "git push")
-
-    async def play(screen: Shown) -> None:
-        await screen.press("e")
-        await screen.sees("because of a rule")
-        await screen.press("escape")
-        await screen.misses("because of a rule")
-
-    run(paths, play)
+    with shown(paths) as screen:
+        screen.press("e")
+        screen.sees("because of a rule")
+        screen.press("escape")
+        screen.misses("because of a rule")
 
 
 def test_the_filter_is_kept(paths: TeamPaths) -> None:
     add(paths, "alice", "bob")
-
-    async def play(screen: Shown) -> None:
-        await screen.press("slash")
-        await screen.write("BOB")
-        await screen.misses("alice")
-        await screen.press("enter")
-        await screen.sees("[Transcript]")
-        await screen.press("escape")
-        await screen.sees("filter: BOB")
+    with shown(paths) as screen:
+        screen.press("slash")
+        screen.write("BOB")
+        screen.misses("alice")
+        screen.press("enter")
+        screen.sees("[Transcript]")
+        screen.press("escape")
+        screen.sees("filter: BOB")
         assert "alice" not in screen.text
-        await screen.press("y")
-        await screen.sees("copied 1 line")
+        screen.press("y")
+        screen.sees("copied 1 line")
         assert "filter: BOB" in screen.text  # otherwise the missing members would be unexplained
-
-    run(paths, play)
 
 
 @pytest.mark.parametrize("readonly", [False, True])
@@ -194,11 +155,8 @@ def test_the_narrowest_screen_names_the_keys_for_help_and_quit(
     paths: TeamPaths, *, readonly: bool
 ) -> None:
     add(paths, "alice")
-
-    async def play(screen: Shown) -> None:
-        await screen.sees("? keys  q quit")
-
-    run(paths, play, size=(40, 12), readonly=readonly)
+    with shown(paths, size=(40, 12), readonly=readonly) as screen:
+        screen.sees("? keys  q quit")
 
 
 def test_a_conversation_that_outgrows_the_screen_is_followed(
@@ -212,33 +170,28 @@ def test_a_conversation_that_outgrows_the_screen_is_followed(
                 reply = {"record": "note", "time": time.time(), "text": f"note {number}"}
                 file.write(json.dumps(reply) + "\n")
 
-    async def play(screen: Shown) -> None:
-        await screen.press("enter")
-        await screen.sees("[Transcript]")
+    with shown(paths) as screen:
+        screen.press("enter")
+        screen.sees("[Transcript]")
         say(*range(50))
-        await screen.sees("note 49")
+        screen.sees("note 49")
         say(*range(50, 99))
-        await screen.sees("note 98")
-        await screen.press("home")
-        await screen.sees("note 0")
+        screen.sees("note 98")
+        screen.press("home")
+        screen.sees("note 0")
         say(99)
-        await screen.press("end")
-        await screen.sees("note 99")
-
-    run(paths, play)
+        screen.press("end")
+        screen.sees("note 99")
 
 
 @pytest.mark.slow
 def test_mail_is_sent_to_the_selected_teammate(paths: TeamPaths) -> None:
     add(paths, "alice", "bob")
-
-    async def play(screen: Shown) -> None:
-        await screen.press("down", "s")
-        await screen.sees("Send to bob")
-        await screen.write("hello there")
-        await screen.sees("sent to bob")
-
-    run(paths, play)
+    with shown(paths) as screen:
+        screen.press("down", "s")
+        screen.sees("Send to bob")
+        screen.write("hello there")
+        screen.sees("sent to bob")
     (message,) = Mailbox(paths, "bob").peek()
     assert message.content == "hello there"
 
@@ -247,32 +200,26 @@ def test_a_shutdown_is_confirmed_and_its_refusal_shown(
     paths: TeamPaths, supervising: ExitStack
 ) -> None:
     add(paths, "alice")
-
-    async def play(screen: Shown) -> None:
-        await screen.press("x")
-        await screen.sees("Shut alice down?")
-        await screen.press("n")
-        await screen.misses("Shut alice down?")
+    with shown(paths) as screen:
+        screen.press("x")
+        screen.sees("Shut alice down?")
+        screen.press("n")
+        screen.misses("Shut alice down?")
         assert screen.top.status == ""
-        await screen.press("x")
-        await screen.sees("Shut alice down?")
+        screen.press("x")
+        screen.sees("Shut alice down?")
         supervising.close()  # it ends while the question is open
-        await screen.press("y")
-        await screen.sees("start it with `teamd start`")
-
-    run(paths, play)
+        screen.press("y")
+        screen.sees("start it with `teamd start`")
 
 
 @pytest.mark.parametrize("key", ["i", "p", "m", "n", "x"])
 def test_actions_without_teamd_say_so(paths: TeamPaths, key: str) -> None:
     add(paths, "alice")
-
-    async def play(screen: Shown) -> None:
-        await screen.press(key)
-        await screen.sees("no teamd runs; start it with `teamd start`")
+    with shown(paths) as screen:
+        screen.press(key)
+        screen.sees("no teamd runs; start it with `teamd start`")
         assert isinstance(screen.top.screen, TeamScreen)
-
-    run(paths, play)
 
 
 @pytest.mark.slow
@@ -290,99 +237,78 @@ def test_a_key_that_does_not_apply_says_why(
 ) -> None:
     """Before, a form was shown first and its request refused."""
     add(paths, "alice", status=state)
-
-    async def play(screen: Shown) -> None:
+    with shown(paths) as screen:
         for face in (TeamScreen, MateScreen):
             for key in keys:
                 screen.top.tell("")
-                await screen.press(key)
-                await screen.sees(told)
+                screen.press(key)
+                screen.sees(told)
                 assert isinstance(screen.top.screen, face)
-            await screen.press("enter")
-
-    run(paths, play)
+            screen.press("enter")
 
 
 @pytest.mark.usefixtures("supervising")
 def test_limits_are_raised_by_numbers_only(paths: TeamPaths) -> None:
     add(paths, "alice", status="paused")
-
-    async def play(screen: Shown) -> None:
-        await screen.press("m")
-        await screen.sees("Raise the limits of alice")
-        await screen.press("enter", "x", "enter")
-        await screen.sees("is no number; nothing was changed")
-
-    run(paths, play)
+    with shown(paths) as screen:
+        screen.press("m")
+        screen.sees("Raise the limits of alice")
+        screen.press("enter", "x", "enter")
+        screen.sees("is no number; nothing was changed")
 
 
 @pytest.mark.usefixtures("supervising")
 def test_an_idle_teammate_is_interrupted_by_a_text_only(paths: TeamPaths) -> None:
     add(paths, "alice")
-
-    async def play(screen: Shown) -> None:
-        await screen.press("i")
-        await screen.sees("It is idle; text that it reads now")
-
-    run(paths, play)
+    with shown(paths) as screen:
+        screen.press("i")
+        screen.sees("It is idle; text that it reads now")
 
 
 @pytest.mark.slow
 def test_read_only_changes_nothing_and_says_so(paths: TeamPaths) -> None:
     add(paths, "alice")
     asked = ask(paths, "alice", "git push")
-
-    async def play(screen: Shown) -> None:
+    with shown(paths, readonly=True) as screen:
         for key in "arsxipmn":
             screen.top.tell("")
-            await screen.press(key)
-            await screen.sees("this top only looks")
-        await screen.press("e")
-        await screen.sees("because of a rule")
-        await screen.press("a")
-
-    run(paths, play, readonly=True)
+            screen.press(key)
+            screen.sees("this top only looks")
+        screen.press("e")
+        screen.sees("because of a rule")
+        screen.press("a")
     assert status(paths, asked) is Verdict.OPEN
 
 
 def test_each_key_in_the_help_does_something(paths: TeamPaths) -> None:
     add(paths, "alice")
-
-    async def play(screen: Shown) -> None:
+    with shown(paths) as screen:
         for face in (TeamScreen(), MateScreen("alice")):
             for _, action, _ in screen.top.keys_of(face):
                 home, _, name = action.partition("(")[0].rpartition(".")
                 assert hasattr(screen.top if home else face, f"action_{name}"), action
-        await screen.press("question_mark")
-        await screen.sees("go to the requests")
-
-    run(paths, play)
+        screen.press("question_mark")
+        screen.sees("go to the requests")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("supervising")
 def test_the_palette_lists_the_actions_by_name(paths: TeamPaths) -> None:
     add(paths, "alice")
-
-    async def play(screen: Shown) -> None:
-        await screen.press("colon")
-        await screen.write("spawn a teammate")
-        await screen.sees("Task")
-
-    run(paths, play)
+    with shown(paths) as screen:
+        screen.press("colon")
+        screen.write("spawn a teammate")
+        screen.sees("Task")
 
 
 def test_y_copies_the_selection(paths: TeamPaths) -> None:
     add(paths, "alice")
     ask(paths, "alice", "git push  origin")
-
-    async def play(screen: Shown) -> None:
-        await screen.press("y")
+    with shown(paths) as screen:
+        screen.press("y")
         assert screen.top.clipboard.startswith("alice")
-        await screen.press("tab", "y")
+        screen.press("tab", "y")
         assert screen.top.clipboard == "bash git push  origin"
-
-    run(paths, play)
 
 
 def test_a_number_switches_to_another_team(paths: TeamPaths) -> None:
@@ -391,21 +317,18 @@ def test_a_number_switches_to_another_team(paths: TeamPaths) -> None:
     add(paths, "alice")
     add(other, "zoe")
     asked = ask(other, "zoe", "make night")
-
-    async def play(screen: Shown) -> None:
-        await screen.sees("2:night")
-        await screen.press("2")
-        await screen.sees("zoe")
+    with shown(paths) as screen:
+        screen.sees("2:night")
+        screen.press("2")
+        screen.sees("zoe")
         assert "alice" not in screen.text
-        await screen.sees("make night")
-        await screen.press("a")
-        await ended(other, asked, Verdict.APPROVED)
-        await screen.press("1")
-        await screen.sees("alice")
-        await screen.press("9")
-        await screen.sees("there is no team 9; there are 2")
-
-    run(paths, play)
+        screen.sees("make night")
+        screen.press("a")
+        ended(screen, other, asked, Verdict.APPROVED)
+        screen.press("1")
+        screen.sees("alice")
+        screen.press("9")
+        screen.sees("there is no team 9; there are 2")
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -418,16 +341,13 @@ def test_viewing_changes_no_file(paths: TeamPaths) -> None:
     Mailbox(paths, "alice").put(*Mailbox(paths, LEAD).peek())
     paths.transcript("alice").write_text('{"record": "note", "time": 1.0, "text": "hm"}\n')
     before = files_in(paths.home)
-
-    async def play(screen: Shown) -> None:
-        await screen.press("enter")
+    with shown(paths) as screen:
+        screen.press("enter")
         for tab in ("Transcript", "Mail", "Log", "Tasks", "Diff"):
-            await screen.sees(f"[{tab}]")
-            await screen.press("right")
-        await screen.press("left")
-        await screen.sees("no working copy")
-
-    run(paths, play)
+            screen.sees(f"[{tab}]")
+            screen.press("right")
+        screen.press("left")
+        screen.sees("no working copy")
     assert files_in(paths.home) == before
 
 
@@ -437,31 +357,25 @@ def test_untrusted_text_is_not_interpreted(paths: TeamPaths, size: tuple[int, in
     ask(paths, "alice", ATTACK)
     inbox = '{"from": "x", "content": "\\u001b[2J \\u202e [b]bold[/b]"}\n'
     paths.inbox("alice").write_text(inbox)
-
-    async def play(screen: Shown) -> None:
-        await screen.sees("\\x1b")
+    with shown(paths, size=size) as screen:
+        screen.sees("\\x1b")
         assert "\x1b" not in screen.text
         assert "\u202e" not in screen.text
-        await screen.press("enter", "right")
-        await screen.sees("[b]bold[/b]")
+        screen.press("enter", "right")
+        screen.sees("[b]bold[/b]")
         assert "\x1b" not in screen.text
         assert "\u202e" not in screen.text
-        await screen.press("e")
-        await screen.sees("[red]x[/red]")
+        screen.press("e")
+        screen.sees("[red]x[/red]")
         assert "\u202e" not in screen.text
-
-    run(paths, play, size=size)
 
 
 def test_an_unreadable_roster_is_reported_and_the_screen_stays(paths: TeamPaths) -> None:
     add(paths, "alice")
     whole = paths.config.read_bytes()
-
-    async def play(screen: Shown) -> None:
+    with shown(paths) as screen:
         paths.config.write_bytes(b"{")
-        await screen.sees("damaged")
+        screen.sees("damaged")
         assert "alice" in screen.text
         paths.config.write_bytes(whole)
-        await screen.misses("damaged")
-
-    run(paths, play)
+        screen.misses("damaged")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import time
@@ -13,7 +12,7 @@ import pytest
 
 from teamctl.top import drawing
 from teamctl.top.app import PAUSE_SECONDS
-from teamctl.top.sources import TABS, LogTab, MailTab, Tab, TasksTab, TranscriptTab
+from teamctl.top.sources import TABS, Tab, log_tab, mail_tab, tasks_tab, transcript_tab
 from teamctl.top.widgets import MOST
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
@@ -22,7 +21,6 @@ from teamd.overview.overview import Overview, OverviewReader
 from teamd.team.roster import Roster
 from teamd.team.states import Status
 from tests.unit.screen import Shown, add, ask, shown
-from tests.waiting import until
 
 _REPLY = '{"record": "reply", "time": 1.0, "content": [{"type": "text", "text": "%s"}]}\n'
 
@@ -58,22 +56,18 @@ def test_files_that_change_all_the_time_are_read_at_most_four_times_a_second(
         moments.append(time.monotonic())
         return read(self, *untrusted)
 
-    async def scene() -> None:
-        async with shown(paths):
-            monkeypatch.setattr(OverviewReader, "read", timed)
+    def busy() -> bool:
+        (paths.root / "file").write_text(str(time.monotonic()))
+        return len(moments) > 4
 
-            def busy() -> bool:
-                (paths.root / "file").write_text(str(time.monotonic()))
-                return len(moments) > 4
-
-            await until(busy, what="some looks")
-
-    asyncio.run(scene())
+    with shown(paths) as screen:
+        monkeypatch.setattr(OverviewReader, "read", timed)
+        screen.until(busy, what="some looks")
     assert min(later - sooner for sooner, later in pairwise(moments)) >= PAUSE_SECONDS
 
 
 def test_a_transcript_shows_new_records_and_the_reply_in_progress(paths: TeamPaths) -> None:
-    tab = TranscriptTab(paths, "alice")
+    tab = transcript_tab(paths, "alice")
     assert texts(tab) == []
     path = paths.transcript("alice")
     path.write_text(_REPLY % "Hello")
@@ -93,7 +87,7 @@ def test_a_log_keeps_only_its_last_lines(paths: TeamPaths) -> None:
     with paths.log("alice").open("w") as file:
         for number in range(3 * MOST):
             file.write(json.dumps({**entry, "number": number}) + "\n")
-    tab = LogTab(paths, "alice")
+    tab = log_tab(paths, "alice")
     assert len(texts(tab)) == MOST
     assert f"number={3 * MOST - 1}" in texts(tab)[-1]
     with paths.log("alice").open("a") as file:
@@ -108,7 +102,7 @@ def test_waiting_mail_is_shown_and_not_taken(paths: TeamPaths) -> None:
     with paths.inbox("alice").open("ab") as file:
         file.write(b"torn {")
     before = paths.inbox("alice").read_bytes()
-    head, body = texts(MailTab(paths, "alice"))
+    head, body = texts(mail_tab(paths, "alice"))
     assert "lead [message] waits" in head
     assert body == "  do it"
     assert paths.inbox("alice").read_bytes() == before
@@ -116,11 +110,11 @@ def test_waiting_mail_is_shown_and_not_taken(paths: TeamPaths) -> None:
 
 def test_the_tasks_of_a_teammate_come_first(paths: TeamPaths) -> None:
     add(paths, "alice")
-    assert texts(TasksTab(paths, "alice")) == ["no tasks for it"]
+    assert texts(tasks_tab(paths, "alice")) == ["no tasks for it"]
     for number, owner in (("1", ""), ("2", "alice"), ("3", "bob")):
         task = {"subject": f"for {owner or 'anybody'}", "owner": owner}
         paths.task(number).write_text(json.dumps(task))
-    assert [line.split()[-1] for line in texts(TasksTab(paths, "alice"))] == ["alice", "anybody"]
+    assert [line.split()[-1] for line in texts(tasks_tab(paths, "alice"))] == ["alice", "anybody"]
 
 
 def test_a_transcript_of_100_megabytes_opens_within_a_second(paths: TeamPaths) -> None:
@@ -144,14 +138,11 @@ def test_the_screen_never_contradicts_the_roster(paths: TeamPaths, changes: int)
     names = ["ann", "bob", "cid", "dan"]
     add(paths, *names)
 
-    async def scene() -> None:
-        async with shown(paths, size=(120, 24)) as screen:
-            for _ in range(changes):
-                name, status = chance.choice(names), chance.choice(list(Status))
-                add(paths, name, status=str(status), turns=chance.randrange(900))
-                await until(lambda: rows(screen) == told(paths), what="the screen agrees")
-
-    asyncio.run(scene())
+    with shown(paths, size=(120, 24)) as screen:
+        for _ in range(changes):
+            name, status = chance.choice(names), chance.choice(list(Status))
+            add(paths, name, status=str(status), turns=chance.randrange(900))
+            screen.until(lambda: rows(screen) == told(paths), what="the screen agrees")
 
 
 def rows(screen: Shown) -> set[tuple[str, str, str]]:

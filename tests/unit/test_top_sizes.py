@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 import pytest
 
 from teamd.approvals.approval import Approval, Verdict
 from teamd.files.paths import TeamPaths
-from tests.unit.screen import Shown, add, approvals, ask, shown
-from tests.waiting import until
+from tests.unit.screen import add, approvals, ask, shown
 
 ALL_EIGHT = ["ann", "bob", "dan", "eve", "fay", "hal", "cid", "gus"]
 
 PAUSE = "paused by the person; `teamctl resume gus` lets it go on"
-
-
-def play_at(
-    paths: TeamPaths, size: tuple[int, int], play: Callable[[Shown], Awaitable[None]]
-) -> None:
-    """Play a scene before a screen of a size."""
-
-    async def scene() -> None:
-        async with shown(paths, size=size) as screen:
-            await play(screen)
-
-    asyncio.run(scene())
 
 
 def a_team_in_need(paths: TeamPaths) -> Approval:
@@ -48,9 +32,8 @@ def test_a_low_screen_gives_its_lines_to_the_members_and_names_the_hidden_parts(
     paths: TeamPaths, size: tuple[int, int], rows: int
 ) -> None:
     asked = a_team_in_need(paths)
-
-    async def play(screen: Shown) -> None:
-        await screen.sees("Tab 4 notes")
+    with shown(paths, size=size) as screen:
+        screen.sees("Tab 4 notes")
         title, *lines, keys = screen.lines
         assert title.startswith("1 waits for you · no teamd · 8 members")
         heading = next(n for n, line in enumerate(lines) if line.startswith("NAME"))
@@ -60,52 +43,41 @@ def test_a_low_screen_gives_its_lines_to_the_members_and_names_the_hidden_parts(
         assert keys.startswith("Tab 4 notes  a approve  ")
         assert keys.endswith("? keys  q quit")
         assert "cid has failed" not in screen.text  # it would be cut
-        await screen.press("tab", "tab")
-        await screen.sees("cid has failed")
-        await screen.misses("Tab 4 notes")
-        await screen.press("end")
-        await screen.sees("shows it")
-        await screen.press("tab", "a")
-        await until(lambda: status(paths, asked) is Verdict.APPROVED, what="it is approved")
-        await screen.sees("0 wait for you" if size[1] == 12 else "no request waits for you")
-
-    play_at(paths, size, play)
+        screen.press("tab", "tab")
+        screen.sees("cid has failed")
+        screen.misses("Tab 4 notes")
+        screen.press("end")
+        screen.sees("shows it")
+        screen.press("tab", "a")
+        screen.until(lambda: status(paths, asked) is Verdict.APPROVED, what="it is approved")
+        screen.sees("0 wait for you" if size[1] == 12 else "no request waits for you")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 def test_a_usual_screen_shows_the_notes_at_once(paths: TeamPaths, size: tuple[int, int]) -> None:
     a_team_in_need(paths)
-
-    async def play(screen: Shown) -> None:
-        await screen.sees("gus is paused by the person; `teamctl resume gus`")
+    with shown(paths, size=size) as screen:
+        screen.sees("gus is paused by the person; `teamctl resume gus`")
         assert screen.lines[0] == "default · 8 members · no teamd runs"
         assert screen.lines[1] == "1 waits for you"
         assert [line.split()[0] for line in screen.lines[4:12]] == ALL_EIGHT
         assert "and the end" in screen.text
 
-    play_at(paths, size, play)
-
 
 def test_a_low_screen_with_enough_room_hides_nothing(paths: TeamPaths) -> None:
     add(paths, "ann")
     add(paths, "gus", status="paused", reason=PAUSE, paused_by="user")
-
-    async def play(screen: Shown) -> None:
-        await screen.sees("gus is paused by the person")
+    with shown(paths, size=(40, 12)) as screen:
+        screen.sees("gus is paused by the person")
         assert screen.lines[0] == "default · 2 members · no teamd runs"
         assert screen.lines[1] == "no request waits for you"
-
-    play_at(paths, (40, 12), play)
 
 
 def test_a_low_screen_shows_a_note_that_fits_whole(paths: TeamPaths) -> None:
     add(paths, *ALL_EIGHT[:-1])
     add(paths, "gus", status="paused", reason=PAUSE, paused_by="user")
-
-    async def play(screen: Shown) -> None:
-        await screen.sees("Tab 2 notes")
-        shown = " ".join(screen.lines[-3:-1])
-        assert shown == "gus is paused by the person; `teamctl resume gus` lets it go on"
+    with shown(paths, size=(40, 13)) as screen:
+        screen.sees("Tab 2 notes")
+        last = " ".join(screen.lines[-3:-1])
+        assert last == "gus is paused by the person; `teamctl resume gus` lets it go on"
         assert [line.split()[0] for line in screen.lines[2:10]] == ALL_EIGHT
-
-    play_at(paths, (40, 13), play)
