@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -29,59 +28,27 @@ _BEGINNINGS: Final = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """The wanted part of the conversations.
-
-    Attributes:
-        last: the number of entries; `None` for all.
-        since: in seconds since the epoch; `None` for all.
-    """
-
-    last: int | None = None
-    since: float | None = None
-
-    def start(self, path: Path) -> int:
-        """Return the offset of the first wanted record in a transcript."""
-        if self.last is None and self.since is None:
-            return 0
-        start, left = end_of(path), self.last
-        for place, line in lines_back(path):
-            if left == 0:
-                break
-            found = {} if is_checkpoint(line) else parse(line) or {}
-            if self.since is not None and 0 < moment_of(found) < self.since:
-                break
-            if left is None:
-                start = place
-            elif found.get("record") in _BEGINNINGS:
-                start, left = place, left - 1
-        return start
-
-    def keep(self, found: Iterable[NamedRecord]) -> Iterable[NamedRecord]:
-        """Return the last entries of several conversations together."""
-        if self.last is None:
-            return found
-        listed = list(found)
-        starts = [n for n, (_, one) in enumerate(listed) if one.get("record") in _BEGINNINGS]
-        return listed[starts[-self.last] :] if 0 < self.last < len(starts) else listed
-
-
 class Transcripts:
     """Reads conversations, each record once.
 
     Args:
         paths: the team.
         names: returns the teammates; called at each look.
-        window: the wanted part of the present records.
+        last: the number of present entries to read; `None` for all.
+        since: the moment of the first record to read; `None` for all.
     """
 
     def __init__(
-        self, paths: TeamPaths, names: Callable[[], Sequence[str]], window: Excerpt
+        self,
+        paths: TeamPaths,
+        names: Callable[[], Sequence[str]],
+        last: int | None,
+        since: float | None,
     ) -> None:
         self._paths = paths
         self._names = names
-        self._window = window
+        self._last = last
+        self._since = since
         self._growing: dict[str, GrowingFile] = {}
         self.cut = False
 
@@ -93,7 +60,7 @@ class Transcripts:
         there = False
         for name in self._names():
             path = self._paths.transcript(name)
-            start = self._window.start(path)
+            start = self._start(path)
             self._growing[name] = GrowingFile(path, start)
             self.cut = self.cut or start > 0
             there = there or path.exists()
@@ -105,16 +72,38 @@ class Transcripts:
 
     def first(self) -> Iterable[NamedRecord]:
         """Return the wanted part of the present records, by time."""
-        if len(self._growing) == 1:
-            return self._read(*self._growing.items())
         each = [self._read(one) for one in self._growing.items()]
-        return self._window.keep(heapq.merge(*each, key=_by_time))
+        if len(each) == 1:
+            return each[0]
+        merged = heapq.merge(*each, key=_by_time)
+        if self._last is None:
+            return merged
+        found = list(merged)
+        starts = [n for n, (_, one) in enumerate(found) if one.get("record") in _BEGINNINGS]
+        return found[starts[-self._last] :] if 0 < self._last < len(starts) else found
 
     def more(self) -> list[NamedRecord]:
         """Return the records since the last look, by time."""
         for name in self._names():
             self._growing.setdefault(name, GrowingFile(self._paths.transcript(name)))
         return sorted(self._read(*self._growing.items()), key=_by_time)
+
+    def _start(self, path: Path) -> int:
+        """Return the offset of the first wanted record in a transcript."""
+        if self._last is None and self._since is None:
+            return 0
+        start, left = end_of(path), self._last
+        for place, line in lines_back(path):
+            if left == 0:
+                break
+            found = {} if is_checkpoint(line) else parse(line) or {}
+            if self._since is not None and 0 < moment_of(found) < self._since:
+                break
+            if left is None:
+                start = place
+            elif found.get("record") in _BEGINNINGS:
+                start, left = place, left - 1
+        return start
 
     def _read(self, *growing: tuple[str, GrowingFile]) -> Iterator[NamedRecord]:
         for name, file in growing:

@@ -13,7 +13,7 @@ from teamctl.arguments import SINCE_HELP, parse_when
 from teamctl.render import output
 from teamctl.render.layout import Layout
 from teamctl.render.transcript_view import TranscriptView
-from teamctl.transcripts import Excerpt, NamedRecord, Retries, Transcripts
+from teamctl.transcripts import NamedRecord, Retries, Transcripts
 from teamd.command_line import terminal
 from teamd.command_line.options import IntRange, team_options
 from teamd.command_line.run import TeamOptions
@@ -61,9 +61,8 @@ def command(
     paths = choice.existing()
     if last is None and since is None and not as_json and sys.stdout.isatty():
         last = _SHOWN
-    window = Excerpt(last, None if since is None else parse_when(since))
     whose = _choose(paths, names)
-    found = Transcripts(paths, whose, window)
+    found = Transcripts(paths, whose, last, None if since is None else parse_when(since))
     if not found.open() and not follow:
         nobody = f"{whose()[0]} has" if len(names) == 1 else "none of them has"
         raise TeamError(f"{nobody} no conversation yet")

@@ -41,7 +41,7 @@ def command(
     with the link can act as you, or with --readonly can look. `teamctl help web` explains how to
     reach it from another machine.
     """
-    paths = choice.existing()
+    choice.existing()  # reports a missing team first
     try:
         from teamctl.web.server import serve  # noqa: PLC0415 -- the extra, only for this command
     except ImportError as error:
@@ -52,12 +52,4 @@ def command(
             "`pip install 'teamd[web]'` installs them"
         ) from error
     place = None if file is None else Path(file).absolute()
-    serve(
-        choice,
-        paths,
-        file=place,
-        port=port,
-        forwarded=forwarded,
-        readonly=readonly,
-        tell=click.echo,
-    )
+    serve(choice, file=place, port=port, forwarded=forwarded, readonly=readonly)

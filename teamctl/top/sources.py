@@ -6,9 +6,11 @@ import json
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from rich.text import Text
 
@@ -33,130 +35,96 @@ _OWN: Final = ("time", "event", "level", "who")
 _SIGNS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
-class Tab(Protocol):
+@dataclass(eq=False, slots=True)
+class Tab:
     """The content of a tab, read in a thread.
 
     Attributes:
+        read: returns the current rows; raises a `TeamError` if the files cannot be read.
         live: whether changed files update it; otherwise it is read once, when opened.
     """
 
-    live: bool
-
-    def read(self) -> list[Row]:
-        """Return the current rows.
-
-        Raises:
-            TeamError: the files cannot be read.
-        """
+    read: Callable[[], list[Row]]
+    live: bool = True
 
 
-class TranscriptTab:
-    """The end of a teammate's conversation, updated live, with the reply in progress."""
+def transcript_tab(paths: TeamPaths, name: str) -> Tab:
+    """Return the end of a teammate's conversation, with the reply in progress."""
+    grown = _Grown(paths.transcript(name))
+    view = TranscriptView(Layout(), full=False, live=True)
 
-    live = True
-
-    def __init__(self, paths: TeamPaths, name: str) -> None:
-        self._name = name
-        self._partial = paths.partial(name)
-        self._grown = _Grown(paths.transcript(name))
-        self._view = TranscriptView(Layout(), full=False, live=True)
-
-    def read(self) -> list[Row]:
-        """Return the last lines, and the reply in progress."""
-        for entry in decode_lines(self._grown.lines()):
-            self._grown.add(self._view.show(self._name, entry))
-        return [*self._grown.rows, *self._under_way()]
-
-    def _under_way(self) -> Iterator[Row]:
-        _, _, come = (files.read(self._partial) or b"").decode("utf-8", "replace").partition("\n")
-        said = "".join(f"thinking: {part}\n" if thinks else part for part, thinks in split(come))
+    def under_way() -> Iterator[Row]:
+        _, _, come = (files.read(paths.partial(name)) or b"").partition(b"\n")
+        parts = split(come.decode("utf-8", "replace"))
+        said = "".join(f"thinking: {part}\n" if thinks else part for part, thinks in parts)
         for number, line in enumerate(output.plain(said).splitlines()):
             yield Row(f"partial {number}", Text(f"  {line}", style="dim"))
 
+    def read() -> list[Row]:
+        for entry in decode_lines(grown.lines()):
+            grown.add(view.show(name, entry))
+        return [*grown.rows, *under_way()]
 
-class LogTab:
-    """The log of a teammate."""
-
-    live = True
-
-    def __init__(self, paths: TeamPaths, name: str) -> None:
-        self._grown = _Grown(paths.log(name))
-
-    def read(self) -> list[Row]:
-        for line in self._grown.lines():
-            self._grown.add([_entry(line)])
-        return list(self._grown.rows)
+    return Tab(read)
 
 
-class MailTab:
-    """The recently delivered and the waiting mail of a teammate; it is not taken."""
+def log_tab(paths: TeamPaths, name: str) -> Tab:
+    grown = _Grown(paths.log(name))
 
-    live = True
+    def read() -> list[Row]:
+        grown.add(map(_entry, grown.lines()))
+        return list(grown.rows)
 
-    def __init__(self, paths: TeamPaths, name: str) -> None:
-        self._name = name
-        self._waiting = (paths.taken(name), paths.inbox(name))
-        self._grown = _Grown(paths.transcript(name))
+    return Tab(read)
 
-    def read(self) -> list[Row]:
-        """Return the delivered, then the waiting messages."""
-        for entry in decode_lines(self._grown.lines()):
+
+def mail_tab(paths: TeamPaths, name: str) -> Tab:
+    """Return the recently delivered, then the waiting mail of a teammate; it is not taken."""
+    grown = _Grown(paths.transcript(name))
+
+    def waiting() -> Iterator[Text]:
+        for path in (paths.taken(name), paths.inbox(name)):
+            for line in islice(lines.read_lines(path), MOST):
+                with suppress(NotAMessage):  # an incomplete line is read the next time
+                    yield from _shown(Message.decode(line, to=name), "waits")
+
+    def read() -> list[Row]:
+        for entry in decode_lines(grown.lines()):
             for message in mail_in(entry):
-                self._grown.add(_shown(message, "delivered"))
-        return [*self._grown.rows, *self._undelivered()]
+                grown.add(_shown(message, "delivered"))
+        return [*grown.rows, *(Row(f"waits {n}", line) for n, line in enumerate(waiting()))]
 
-    def _undelivered(self) -> Iterator[Row]:
-        numbers = count()
-        for path in self._waiting:
-            for message in self._messages(path):
-                for line in _shown(message, "waits"):
-                    yield Row(f"waits {next(numbers)}", line)
-
-    def _messages(self, path: Path) -> Iterator[Message]:
-        """Yield the messages in a file; an incomplete line is read the next time."""
-        for line in islice(lines.read_lines(path), MOST):
-            try:
-                yield Message.decode(line, to=self._name)
-            except NotAMessage:
-                continue
+    return Tab(read)
 
 
-class TasksTab:
-    """The tasks of a teammate, and those without an owner."""
+def tasks_tab(paths: TeamPaths, name: str) -> Tab:
+    """Return the tasks of a teammate, then those without an owner."""
+    board = TaskFiles(paths)
 
-    live = True
-
-    def __init__(self, paths: TeamPaths, name: str) -> None:
-        self._name = name
-        self._files = TaskFiles(paths)
-
-    def read(self) -> list[Row]:
-        """Return the teammate's tasks, then those without an owner."""
-        tasks = self._files.read().by_id.values()
-        own = [task for task in tasks if task.is_of(self._name)]
+    def read() -> list[Row]:
+        tasks = board.read().by_id.values()
+        own = [task for task in tasks if task.is_of(name)]
         free = [task for task in tasks if not task.owner]
         return [_task(task) for task in (*own, *free)] or [_said("no tasks for it")]
 
+    return Tab(read)
 
-class DiffTab:
-    """The difference between a teammate's working copy and its base."""
 
-    live = False
+def diff_tab(paths: TeamPaths, name: str) -> Tab:
+    """Return the difference between a teammate's working copy and its base."""
 
-    def __init__(self, paths: TeamPaths, name: str) -> None:
-        self._paths = paths
-        self._name = name
-
-    def read(self) -> list[Row]:
+    def read() -> list[Row]:
         from teamd.copies.copy_status import opened_diff  # noqa: PLC0415 -- only for this tab
 
         try:
-            copy = record.get(self._paths, self._name)
+            copy = record.get(paths, name)
         except TeamError as error:
             return [_said(str(error))]
-        with opened_diff(self._paths, copy) as file:
+        with opened_diff(paths, copy) as file:
             found = [line.decode("utf-8", "replace").rstrip("\n") for line in islice(file, MOST)]
         return [_change(n, line) for n, line in enumerate(found)] or [_said("nothing was changed")]
+
+    return Tab(read, live=False)
 
 
 class _Grown:
@@ -225,5 +193,9 @@ def _said(text: str) -> Row:
 
 
 TABS: Final[dict[str, Callable[[TeamPaths, str], Tab]]] = {
-    "Transcript": TranscriptTab, "Mail": MailTab, "Log": LogTab, "Tasks": TasksTab, "Diff": DiffTab,
-}  # fmt: skip
+    "Transcript": transcript_tab,
+    "Mail": mail_tab,
+    "Log": log_tab,
+    "Tasks": tasks_tab,
+    "Diff": diff_tab,
+}

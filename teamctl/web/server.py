@@ -7,11 +7,12 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+import click
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -21,7 +22,6 @@ from teamctl.web.pages import Pages, parts
 from teamctl.web.watcher import EventLog, PartsWatcher
 from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError, translate_os_errors
-from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import PRIVATE_FILE, private_umask
 
 LOOPBACK: Final = "127.0.0.1"
@@ -39,26 +39,18 @@ _DESCRIPTORS: Final = 1024  # the descriptors for all connections, including wat
 
 
 def serve(
-    choice: TeamOptions,
-    paths: TeamPaths,
-    *,
-    file: Path | None,
-    port: int,
-    forwarded: int | None,
-    readonly: bool,
-    tell: Callable[[str], None],
+    choice: TeamOptions, *, file: Path | None, port: int, forwarded: int | None, readonly: bool
 ) -> None:
-    """Serve until a signal ends it.
+    """Serve a team and print the link, until a signal ends it.
 
     Args:
         choice: the team for actions.
-        paths: the same team.
         file: the path of a Unix socket; `None` for loopback.
         port: on loopback, 0 for any free one; for a Unix socket, the port in the link.
         forwarded: the port on the browser's machine if a tunnel changes it.
         readonly: whether actions are refused.
-        tell: called with the link once the server accepts connections.
     """
+    paths = choice.existing()
     tokens = Tokens.made(readonly=readonly)
     with _ended_by_signals(), _loopback(port) if file is None else _in_file(file) as listening:
         own = listening.getsockname()[1] if file is None else port or FORWARDED_PORT
@@ -69,10 +61,10 @@ def serve(
         app = Guard(Pages(choice, paths, mail, watcher, tokens).app(), hosts=hosts, tokens=tokens)
         allow_descriptors()
         listening.listen(BACKLOG)
-        tell(f"http://{LOOPBACK}:{number}/#token={tokens.full or tokens.reading}")
+        click.echo(f"http://{LOOPBACK}:{number}/#token={tokens.full or tokens.reading}")
         if forwarded is not None:
             there = f"{LOOPBACK}:{own}" if file is None else file
-            tell(f"to be opened where `ssh -N -L {forwarded}:{there} …` to this machine runs")
+            click.echo(f"to be opened where `ssh -N -L {forwarded}:{there} …` to this machine runs")
         _run(app, listening)
 
 
