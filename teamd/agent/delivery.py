@@ -15,7 +15,7 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.conversation.prompts import render_hold
 from teamd.agent.environment import Environment
 from teamd.agent.turn import Cancellation, TurnCancelled
-from teamd.mail.mailbox import EMPTY, Batch, Mailbox
+from teamd.mail.mailbox import Mailbox
 from teamd.mail.spool import BatchLimit
 from teamd.messages import (
     COMPACT_TYPE,
@@ -119,7 +119,6 @@ class Delivery:
     summarise: Callable[[], None]
     turn: Cancellation
     hold: MailHold = field(init=False)
-    _delivered: Batch = EMPTY  # in the conversation, not yet removed from the inbox
 
     def __post_init__(self) -> None:
         self.hold = MailHold.of(self.env)
@@ -130,27 +129,11 @@ class Delivery:
         Raises:
             TurnCancelled: it has to end now; the mail is taken after that.
         """
-        if not self._delivered.messages or self.waiting():
-            self.finish()
-            if not self.hold.holds():
-                self._take_mail()
+        if not self.hold.holds():
+            self._take_mail()
         for news in self.news():
             if news.about not in self.env.conversation.told:
                 self.env.conversation.record(news)
-
-    def waiting(self) -> bool:
-        """Return whether there is mail that it has not delivered."""
-        return self.env.mailbox.waiting(besides=self._delivered)
-
-    def finish(self) -> None:
-        """Remove delivered mail from the inbox, after the conversation is on the disk.
-
-        If the model is asked at once, this waits until the request has left.
-        """
-        if self._delivered.messages:
-            self.env.conversation.settle()
-            self.env.mailbox.done(self._delivered)
-            self._delivered = EMPTY
 
     def find_interrupt(self) -> str | None:
         """Return the sender of a new interrupt, if there is one.
@@ -181,10 +164,9 @@ class Delivery:
             self.turn.forget()
         if fresh:
             self._put(fresh, taken=moment_of(batch.id))
-        self._delivered = batch
-        conversation = self.env.conversation
-        if not fresh or conversation.unfollowed or not conversation.owes_reply:
-            self.finish()
+        if batch.messages:
+            self.env.conversation.settle()  # before the inbox forgets it
+            self.env.mailbox.done(batch)
         if any(message.type == COMPACT_TYPE for message in fresh):
             self.summarise()
 

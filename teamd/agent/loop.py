@@ -15,7 +15,7 @@ from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.delivery import Delivery
 from teamd.agent.environment import Environment
 from teamd.agent.turn import STOPPED, Cancellation, Repeats, TurnCancelled, follow
-from teamd.agent.wakeup import CallBudget, after_next_tick
+from teamd.agent.wakeup import CallBudget
 from teamd.errors import StoreError, TeamError
 from teamd.messages import respawn_command
 from teamd.models import LimitError, UnusableError
@@ -72,7 +72,6 @@ class Loop:
                 self._send_notices()  # to those whose mail is held
             self._just_delivered = delivers
             if self._shuts_down():
-                self.delivery.finish()
                 self.env.shutdown.carry_out()
                 await self._wait()  # for the supervisor to end it
             elif self._under_way:
@@ -122,7 +121,7 @@ class Loop:
             await learn()
 
     def _shuts_down(self) -> bool:
-        return self.env.shutdown.due(more_mail=self.delivery.waiting, paused=self._is_paused)
+        return self.env.shutdown.due(more_mail=self.env.mailbox.waiting, paused=self._is_paused)
 
     def _is_paused(self) -> bool:
         return self.env.pause.why() is not None
@@ -175,17 +174,11 @@ class Loop:
             if not self.calls.take():
                 self._end_at_limit()
                 return
-            self.env.presence.begin_model(self.compaction.model_asked, self.compaction.fill)
-            with after_next_tick(self._tell_of_work):  # once the request has left
-                reply = await self.turn.run(self.compaction.reply(self._deliver))
-                self.env.conversation.add_reply(reply)  # it is paid: first, if telling fails
+            self._report(Status.WORKING)
+            reply = await self.turn.run(self.compaction.reply(self._deliver))
+            self.env.conversation.add_reply(reply)
             if self._paused() is not None:
                 return
-
-    def _tell_of_work(self) -> None:
-        self.delivery.finish()
-        self.env.presence.show()
-        self.env.reporter.report(Status.WORKING)
 
     def _end_at_limit(self) -> None:
         made = f"{self.calls.most} model calls without ending its turn"
@@ -263,7 +256,6 @@ class Loop:
         remedy: str = "",
     ) -> None:
         """Show and tell how it is from now on."""
-        self.delivery.finish()
         model = self.compaction.model_asked if status is Status.WORKING else None
         self.env.presence.go_on(model, self.compaction.fill)
         self.env.reporter.report(status, reason, until=until, remedy=remedy)

@@ -45,14 +45,6 @@ class Presence:
         doing = None if model is None else Doing(kind=MODEL, what=shorten(model))
         self._show(doing, context)
 
-    def begin_model(self, model: str, context: float) -> None:
-        """Note that a model is asked, for `show` to show it when there is time."""
-        self._shown = self._with(Doing(kind=MODEL, what=shorten(model)), context)
-
-    def show(self) -> None:
-        """Show the activity that was noted last."""
-        self._write(self._shown)
-
     def begin_tool(self, call: Block) -> None:
         """Show that a tool call runs."""
         what = shorten(self.mask.text(_describe(call["name"], call["input"])))
@@ -76,14 +68,11 @@ class Presence:
             self._write(replace(self._shown, retry=None))
 
     def _show(self, doing: Doing | None, context: float | None) -> None:
-        self._write(self._with(doing, context))
-
-    def _with(self, doing: Doing | None, context: float | None) -> Activity:
-        return replace(self._shown, doing=doing, since=time.time(), context=context, retry=None)
+        shown = self._shown
+        self._write(replace(shown, doing=doing, since=time.time(), context=context, retry=None))
 
     def _write(self, activity: Activity) -> None:
-        asks = activity.doing is not None and activity.doing.kind == MODEL  # no time to lose then
-        if self._measure.left <= 0 and not asks:
+        if self._measure.left <= 0:
             self._measure = clocks.Deadline.after(_MEMORY_SECONDS)
             activity = replace(activity, memory_bytes=own_memory())
         self._shown = activity

@@ -10,14 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from teamd.errors import StoreError
 from teamd.files.watch import SLOW_SECONDS, watch
 from teamd.team.heartbeat import Heartbeat
-
-# By then a request has left; a change of the roster is to be seen within 20 ms.
-_SOON_SECONDS: Final = 0.01
 
 
 @dataclass(slots=True)
@@ -52,31 +47,6 @@ class HeartbeatSender:
     def _stop(self) -> None:
         if self._next is not None:
             self._next.cancel()
-
-
-@contextmanager
-def after_next_tick(do: Callable[[], None]) -> Iterator[None]:
-    """Call a function once: in a moment, or at the end of a block that ends sooner.
-
-    If a write fails the first time, it is tried again at the end.
-    """
-    left = [do]
-
-    def once() -> None:
-        if left:
-            left[0]()
-            left.clear()
-
-    def try_once() -> None:
-        with suppress(StoreError):
-            once()
-
-    timer = asyncio.get_running_loop().call_later(_SOON_SECONDS, try_once)
-    try:
-        yield
-    finally:
-        timer.cancel()
-        once()
 
 
 class SupervisorGone(Exception):

@@ -196,13 +196,9 @@ class Mailbox:
             self._spool.move(replace(before, crashes=before.crashes + 1))
         return True
 
-    def waiting(self, besides: Batch = EMPTY) -> bool:
-        """Return whether there is mail to take, judging by file sizes alone.
-
-        Args:
-            besides: an unfinished delivery, which is not counted.
-        """
-        return files.size(self._inbox) > 0 or files.size(self._spool.path) > besides.end
+    def waiting(self) -> bool:
+        """Return whether there is mail to take, judging by file sizes alone."""
+        return files.size(self._inbox) > 0 or files.size(self._spool.path) > 0
 
     def queued(self) -> int:
         """Count the undelivered messages by lines, without a lock, for display."""

@@ -109,7 +109,6 @@ def _deliver(folder: Path, arm: Callable[[], None] = lambda: None) -> None:
         async with Life(folder).made() as loop:
             arm()
             loop.delivery.deliver()
-            loop.delivery.finish()
 
     asyncio.run(deliver())
 

@@ -48,19 +48,6 @@ def test_new_mail_comes_after_taken_mail(paths: TeamPaths) -> None:
     assert taken(box, BatchLimit()) == ["c"]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_waiting_excludes_the_batch_in_hand(paths: TeamPaths, size: int) -> None:
-    """The reader already has the batch, and asks for mail that has arrived since."""
-    fill(paths, *"abc")
-    box = Mailbox(paths, "bob", durable=False)
-    batch = box.take(BatchLimit(messages=size))
-    assert box.waiting(besides=batch) == (size < 3)
-    fill(paths, "d")
-    assert box.waiting(besides=batch)
-    box.done(batch)
-    assert box.waiting()
-
-
 def test_a_batch_is_the_same_until_it_is_done(paths: TeamPaths) -> None:
     fill(paths, *"abc")
     first = Mailbox(paths, "bob", durable=False).take(BatchLimit(messages=2))

@@ -136,16 +136,3 @@ def test_the_next_process_knows_how_full_the_context_was(tmp_path: Path) -> None
     with closing(Journal(life.paths.log("alice"), "alice")) as journal:
         life._environment(-1, journal).presence.rest()
     assert shown(life.paths.activity("alice")).context == before
-
-
-def test_memory_is_not_measured_right_before_a_model_call(tmp_path: Path) -> None:
-    """The kernel walks over all pages for it, and the request would wait."""
-    path = tmp_path / "ann.json"
-    mine = presence(path)
-    mine.go_on("claude", 0.5)
-    assert shown(path).memory_bytes is None
-    mine.go_on(None, 0.5)
-    measured = shown(path).memory_bytes
-    assert measured is not None
-    mine.go_on("claude", 0.5)
-    assert shown(path).memory_bytes == measured

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from teamd.agent.wakeup import HeartbeatSender, SupervisorGone, Wakeup, after_next_tick, hibernate
-from teamd.errors import StoreError
+from teamd.agent.wakeup import HeartbeatSender, SupervisorGone, Wakeup, hibernate
 from teamd.team.heartbeat import Heartbeat
 from tests.unit.life import NEVER_SECONDS, quiet_pulse
 from tests.waiting import until
@@ -117,42 +116,3 @@ def test_a_hibernating_process_ends_with_its_supervisor(pipe: list[int]) -> None
     os.close(pipe.pop())
     with pytest.raises(SupervisorGone):
         hibernate(pipe[0], Heartbeat(), lambda: False)
-
-
-def test_a_deferred_action_runs_once_while_the_block_continues() -> None:
-    done: list[str] = []
-
-    async def scenario() -> None:
-        with after_next_tick(lambda: done.append("it")):
-            assert not done, "what the block is about comes first"
-            await until(lambda: done)
-        assert done == ["it"]
-
-    asyncio.run(scenario())
-
-
-def test_a_deferred_action_has_run_by_the_end_of_the_block() -> None:
-    done: list[str] = []
-
-    async def scenario() -> None:
-        with pytest.raises(KeyError), after_next_tick(lambda: done.append("it")):
-            raise KeyError
-        assert done == ["it"]
-
-    asyncio.run(scenario())
-
-
-def test_a_failed_deferred_action_is_repeated_and_raised_at_the_end() -> None:
-    """Otherwise a teammate would continue with a locked inbox or a full disk."""
-    tries: list[str] = []
-
-    def fail() -> None:
-        tries.append("it")
-        raise StoreError("the disk is full")
-
-    async def scenario() -> None:
-        with pytest.raises(StoreError, match="full"), after_next_tick(fail):
-            await until(lambda: tries)
-        assert len(tries) == 2
-
-    asyncio.run(scenario())
