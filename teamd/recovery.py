@@ -32,7 +32,7 @@ from teamd.journal import Journal
 from teamd.mail import lines
 from teamd.mail.spool import Spool
 from teamd.messages import TEAMD, Message, check_name
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 from teamd.team.roster import Roster, Team
 from teamd.team.states import Status
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from teamd.agent.approvals import OwnShutdown, Plans
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.permissions import Permissions
-from teamd.agent.presence import Presence
 from teamd.agent.throttle import CallSlots
 from teamd.agent.wakeup import Wakeup
-from teamd.agent.work import Reporter
+from teamd.agent.work import Presence, Reporter
 from teamd.approvals.store import Approvals
 from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError

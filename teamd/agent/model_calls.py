@@ -27,10 +27,10 @@ from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
 from teamd.journal import LoggedEvent
 from teamd.messages import new_id
+from teamd.model_server import Usage
 from teamd.model_server.connection import server_address
 from teamd.model_server.facts import UNKNOWN, ModelFacts
 from teamd.model_server.pages import keep, read_kept
-from teamd.model_server.usage import Usage
 from teamd.models import (
     Ask,
     KeyRefusedError,

@@ -12,8 +12,7 @@ from teamd import clocks
 from teamd.agent.conversation import prompts
 from teamd.agent.conversation.compaction import Compaction
 from teamd.agent.wakeup import CallBudget
-from teamd.models import CUT_OFF_REASONS, Block
-from teamd.models.tool_input import explain_invalid
+from teamd.models import CUT_OFF_REASONS, Block, explain_invalid
 from teamd.tools import NO_OUTPUT, Result, Toolbox, ToolError
 
 WARNED: Final = 3  # from this time on the call is answered as an error

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from typing import Any, Final
 
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 from teamd.process_id import Identity
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 
 _SHIPPED: Final = Path(__file__).with_name("prices.toml")
 PER_TOKENS: Final = 1_000_000

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 from teamd.models import Ask, Provider, Reply, UnusableError
 
 Turn = dict[str, Any]

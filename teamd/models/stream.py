@@ -14,9 +14,8 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from teamd.model_server.usage import Usage
-from teamd.models import Block, OddReplyError, Reply, TransientError
-from teamd.models.tool_input import parse_tool_input
+from teamd.model_server import Usage
+from teamd.models import Block, OddReplyError, Reply, TransientError, parse_tool_input
 
 MOST_BYTES: Final = 1 << 24  # of one reply, far beyond any model's; a server may never end it
 _PINGS_ONLY: Final = 3  # times the silence that is allowed

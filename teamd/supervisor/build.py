@@ -20,7 +20,7 @@ from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import RESERVE, MailRouter
 from teamd.messages import TEAMD
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 from teamd.models.prices import Prices
 from teamd.models.retry import RetryPolicy
 from teamd.supervisor import orphans

@@ -12,7 +12,7 @@ from typing import Any, Final
 from teamd.errors import StoreError
 from teamd.files import files, lines
 from teamd.messages import Message, is_moment
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 from teamd.transcript.records import KINDS, Checkpoint, Record, Unknown
 
 _UNDATED: Final = -1.0  # no moment

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 from teamd.messages import Message
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 
 # The notes of the bash tool below the output, see `teamd.tools.shell`.
 _NOTED: Final = re.compile(

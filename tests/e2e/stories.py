@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from teamd.agent.conversation.summary import DEMAND
+from teamd.agent.conversation.prompts import DEMAND
 from tests.e2e.harness import Project, opened
 from tests.strict.asked import Asked, Model
 from tests.strict.exchange import Accepted, Plan

@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from teamd.agent.conversation.summary import DEMAND
+from teamd.agent.conversation.prompts import DEMAND
 from tests.e2e.harness import Project
 from tests.strict.asked import Asked
 from tests.strict.replies import Answer, decline, say, use

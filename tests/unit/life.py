@@ -24,7 +24,7 @@ from teamd.agent.approvals import Plans
 from teamd.agent.conversation.compaction import Compaction, ask_nobody
 from teamd.agent.conversation.context import frame_of
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.conversation.summary import OpenWork
+from teamd.agent.conversation.prompts import OpenWork
 from teamd.agent.delivery import Delivery
 from teamd.agent.environment import Environment
 from teamd.agent.loop import Loop
@@ -40,8 +40,8 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.masking import Mask
 from teamd.messages import INTERRUPT_TYPE, STATE_TYPE, TEAMD, Message
+from teamd.model_server import Usage
 from teamd.model_server.facts import ModelFacts
-from teamd.model_server.usage import Usage
 from teamd.models import Ask, Provider, Reply
 from teamd.models.retry import RetryPolicy
 from teamd.sandbox.probe import Probe

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 from teamd.models import Ask
 from teamd.models.encoding import encode_body
 from teamd.models.prices import Prices

@@ -18,7 +18,7 @@ from teamctl.render.transcript_view import TranscriptView
 from teamd.agent.conversation.conversation import FORMAT, Conversation
 from teamd.agent.conversation.state import ConversationState
 from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE, Message
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 from teamd.models import CONTEXT_FULL
 from teamd.transcript import records
 from teamd.transcript.file import Transcript

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.agent.conversation.summary import DEMAND
+from teamd.agent.conversation.prompts import DEMAND
 from teamd.model_server.facts import ModelFacts
 from teamd.models import Ask
 from teamd.settings.schema import ModelSettings

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamd.agent.conversation.conversation import Conversation
+from teamd.agent.conversation.prompts import restate
 from teamd.agent.conversation.state import ConversationState
-from teamd.agent.conversation.summary import restate
 from teamd.messages import Message
 from teamd.models import Ask, Reply
 from teamd.tools import Result

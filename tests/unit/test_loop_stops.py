@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.agent.conversation.prompts import CUT_OFF_CALL, CUT_OFF_REPLY
-from teamd.agent.conversation.summary import DEMAND
+from teamd.agent.conversation.prompts import CUT_OFF_CALL, CUT_OFF_REPLY, DEMAND
 from teamd.transcript.records import Opened
 from tests.strict.replies import Answer, decline, say, use
 from tests.unit.life import MODEL, Life, replied

@@ -17,7 +17,7 @@ from teamd.budget.accounts import Terms
 from teamd.budget.days import end_of
 from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 from teamd.models import (
     Ask,
     LimitError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from teamd.agent.presence import Presence
+from teamd.agent.work import Presence
 from teamd.journal import Journal
 from teamd.masking import Mask
 from teamd.models import Ask, Reply

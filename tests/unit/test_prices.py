@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 from teamd.models.prices import FREE, Price, Prices, shipped
 from teamd.settings import Settings
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from teamd.agent.conversation.conversation import Conversation
 from teamd.messages import Message
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 from teamd.transcript.file import Transcript, decode, parse
 from teamd.transcript.records import (
     KINDS,

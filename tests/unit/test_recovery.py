@@ -18,7 +18,7 @@ from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import EMPTY, Mailbox
 from teamd.mail.spool import BatchLimit
 from teamd.messages import TEAMD, Message
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 from teamd.process_id import Identity
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, NoteAdded, Replied

@@ -12,10 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from teamd.agent.conversation.state import _returnable
-from teamd.models import Reply, TransientError
+from teamd.models import INVALID, Reply, TransientError, explain_invalid, parse_tool_input
 from teamd.models.encoding import encode
 from teamd.models.stream import ErrorEvent, ReplyBuilder, read_reply
-from teamd.models.tool_input import INVALID, explain_invalid, parse_tool_input
 from tests.strict.blocks import check_blocks
 from tests.strict.odd import WHOLE, block, call, end, sse, start, text
 

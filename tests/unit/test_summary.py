@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.agent.conversation.prompts import introduce
-from teamd.agent.conversation.summary import (
+from teamd.agent.conversation.prompts import (
     OpenItem,
     clip_text,
+    introduce,
     render_cleared,
     render_summary,
     restate,

@@ -19,7 +19,7 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.model_calls import UNSEEN_TOKENS
 from teamd.budget.ledger import Ledger
 from teamd.messages import new_id
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 from teamd.models import Ask, Provider, Reply, TransientError, UnusableError
 from teamd.models.encoding import size_of
 from teamd.tools import Result

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from teamd.agent.conversation.summary import DEMAND
+from teamd.agent.conversation.prompts import DEMAND
 from teamd.messages import Message
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 from teamd.models import Ask, Reply, TooLongError
 from tests.strict.cache import prompt_tokens
 from tests.strict.replies import Answer, say, use

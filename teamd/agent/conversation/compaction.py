@@ -10,7 +10,7 @@ from typing import Final
 
 from teamd.agent.conversation.context import BYTES_PER_TOKEN, frame_of
 from teamd.agent.conversation.conversation import Conversation
-from teamd.agent.conversation.summary import DEMAND, OpenWork, clip_text, restate
+from teamd.agent.conversation.prompts import DEMAND, OpenWork, clip_text, restate
 from teamd.messages import respawn_command
 from teamd.model_server.facts import UNKNOWN, ModelFacts
 from teamd.models import (

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from teamd.agent.conversation.prompts import INTERRUPTED_CALL
-from teamd.agent.conversation.summary import GAP, render_cleared
+from teamd.agent.conversation.prompts import GAP, INTERRUPTED_CALL, render_cleared
 from teamd.models import Ask, Block, ChatMessage
 from teamd.models.encoding import digest_of, size_of
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from teamd.agent.conversation import prompts
 from teamd.agent.conversation.context import THINKING, Context
-from teamd.agent.conversation.summary import OpenItem, render_summary
+from teamd.agent.conversation.prompts import OpenItem, render_summary
 from teamd.messages import PLAN_ANSWER_TYPE, SHUTDOWN_TYPE, Message
 from teamd.models import CONTEXT_FULL, Block
 from teamd.tools.mail import MAIL_TOOLS, SendMessage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from teamd.agent.conversation.summary import DEMAND
+from teamd.agent.conversation.prompts import DEMAND
 from tests.e2e.harness import Project
 from tests.e2e.stories import answering, ask_at_work
 from tests.strict.asked import Asked

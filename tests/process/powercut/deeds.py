@@ -31,7 +31,7 @@ from teamd.mail.routing import MailRouter
 from teamd.mail.spool import BatchLimit
 from teamd.merges.queue import Entry, MergeState, Queue, refused
 from teamd.messages import Message
-from teamd.model_server.usage import Usage
+from teamd.model_server import Usage
 from teamd.models import Reply
 from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
