@@ -55,7 +55,6 @@ def live(
     heartbeat: Heartbeat,
     *,
     hibernates: bool,
-    loop: asyncio.AbstractEventLoop | None = None,
 ) -> int:
     """Be a teammate until told to stop, or until it may hibernate; return the exit code.
 
@@ -67,7 +66,6 @@ def live(
         heartbeat: shared with the supervisor.
         hibernates: whether it starts in hibernation: it loads nothing until there is a reason to
             wake.
-        loop: the event loop to use; by default a new one, which stays open until the process ends.
     """
     journal = Journal(common.paths.log(name), name, common.mask)
     pulse = HeartbeatSender(heartbeat, every_seconds=common.beat_seconds)
@@ -85,7 +83,7 @@ def live(
             env.presence.rest()
             hibernate(bell, heartbeat, reason_to_wake(env))
         journal.note("wakes" if hibernates else LoggedEvent.PROCESS_BEGAN, pid=os.getpid())
-        return _live(env, pulse, loop or asyncio.new_event_loop())
+        return _live(env, pulse)
     except SupervisorGone:
         journal.warn("stops: its supervisor has gone")
         return ChildExit.STOPPED
@@ -172,8 +170,9 @@ def _copy_of(paths: TeamPaths, roster: Roster, name: str) -> Copy | None:
         return settle(paths, copies.get(paths, name))
 
 
-def _live(env: Environment, pulse: HeartbeatSender, loop: asyncio.AbstractEventLoop) -> int:
+def _live(env: Environment, pulse: HeartbeatSender) -> int:
     # Not asyncio.run: at its end it waits for threads, such as a thread that looks up a host.
+    loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.call_soon(pulse.beat)
     life = loop.create_task(_run(env))

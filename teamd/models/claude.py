@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import ssl
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -169,7 +168,7 @@ class Claude(Provider):
         timeout = anthropic.Timeout(self.timeout_seconds, connect=CONNECT_SECONDS)
         way: Any = {"transport": self.transport} if self.transport else {"verify": shared_tls()}
         hooks: Any = {"request": [self._learn_key], "response": [_check_redirect]}
-        client = AsyncAnthropic(
+        return AsyncAnthropic(
             api_key=key,
             base_url=self.base_url,
             default_headers=self.headers,
@@ -177,9 +176,6 @@ class Claude(Provider):
             timeout=timeout,
             http_client=DefaultAsyncHttpxClient(**way, timeout=timeout, event_hooks=hooks),
         )
-        if sys.platform == "linux":  # as it would find out itself, in a thread for that alone
-            client._platform = "Linux"  # noqa: SLF001
-        return client
 
     async def _learn_key(self, request: httpx2.Request) -> None:
         given = [request.headers.get(name, "") for name in ("x-api-key", "authorization")]

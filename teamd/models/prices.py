@@ -85,15 +85,9 @@ class Prices:
 
     def __init__(self, own: Mapping[str, Mapping[str, Any]]) -> None:
         self._tables = [_parse(own), _shipped_prices()]
-        self._found: dict[str, Price | None] = {}
 
     def find(self, model: str) -> Price | None:
         """Return the price of a model, also by a dated form of its name, if it is known."""
-        if model not in self._found:  # a team has few models, each asked for before every call
-            self._found[model] = self._find(model)
-        return self._found[model]
-
-    def _find(self, model: str) -> Price | None:
         for table in self._tables:
             named = [name for name in table if _names(name, model)]
             if named:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 from teamd.messages import Message
@@ -124,12 +124,6 @@ class Delivered(_Record):
     taken: float | None = None
     new_task: bool = False
     idle_talk: bool = False
-
-    def encode(self) -> bytes:
-        """Do what any record does; its messages are not made objects of first."""
-        mail = b", ".join([message.encode()[:-1] for message in self.messages])
-        head, _, tail = _Record.encode(replace(self, messages=())).partition(b"[]")
-        return b"%b[%b]%b" % (head, mail, tail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import threading
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -238,19 +237,6 @@ def test_without_caching_the_body_has_only_the_plain_keys() -> None:
         body = server.requests[0].body
     assert "cache_control" not in json.dumps(body)
     assert set(body) == {"model", "max_tokens", "system", "tools", "messages", "stream"}
-
-
-def test_a_call_starts_no_thread() -> None:
-    """The SDK would use a thread for the system's name at the first call of every teammate."""
-
-    async def once(url: str) -> list[str]:
-        model = claude(url)
-        await model.reply(ask_of())
-        await model.close()
-        return [thread.name for thread in threading.enumerate() if "asyncio" in thread.name]
-
-    with StrictServer(by_name({})) as server:
-        assert asyncio.run(once(server.url)) == []
 
 
 def test_configured_headers_are_sent_with_each_request() -> None:
