@@ -10,9 +10,9 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -362,6 +362,7 @@ ALLOWANCE: Final = ValueKind(
 )
 
 
+REQUIRED: Final = MISSING
 Loosens: TypeAlias = Callable[[Any, Any], bool]
 
 
@@ -383,13 +384,6 @@ class Key:
     loosens: Loosens | None = None
 
 
-def key(
-    kind: ValueKind, about: str, example: str | int | None = None, *, loosens: Loosens | None = None
-) -> dict[str, Key]:
-    """Return the metadata of a dataclass field that is a setting."""
-    return {"key": Key(kind=kind, about=about, example=example, loosens=loosens)}
-
-
 def setting(
     default: Any,
     kind: ValueKind,
@@ -398,8 +392,11 @@ def setting(
     *,
     loosens: Loosens | None = None,
 ) -> Any:
-    """Declare a dataclass field that is a setting with a default."""
-    return field(default=default, metadata=key(kind, about, example, loosens=loosens))
+    """Declare a dataclass field that is a setting; `REQUIRED` as the default for none."""
+    key = Key(kind=kind, about=about, example=example, loosens=loosens)
+    if isinstance(default, Mapping):
+        return field(default_factory=lambda: default, metadata={"key": key})
+    return field(default=default, metadata={"key": key})
 
 
 def keys_of(section: type[Any]) -> dict[str, Key]:

@@ -14,6 +14,7 @@ from teamd.messages import MAX_INBOX_BYTES, MAX_MESSAGE_BYTES
 from teamd.settings import kinds
 from teamd.settings.kinds import (
     FLAG,
+    REQUIRED,
     SECONDS,
     SECONDS_OR_ZERO,
     SHARE,
@@ -27,7 +28,6 @@ from teamd.settings.kinds import (
     higher,
     higher_limit,
     if_set,
-    key,
     keys_of,
     outside,
     removed,
@@ -83,10 +83,10 @@ class ModelSettings:
         60.0, SECONDS, "the longest wait between two tries; over 60 is a pause"
     )
     concurrent_calls: int = setting(8, WHOLE, "requests at a time, over the whole team")
-    headers: Mapping[str, str] = field(
-        default_factory=lambda: MappingProxyType({}),
-        metadata=key(kinds.HEADERS, 'sent with each request: { X-Project = "a" }', loosens=if_set),
-    )
+    headers: Mapping[str, str] = setting(
+        MappingProxyType({}), kinds.HEADERS, 'sent with each request: { X-Project = "a" }',
+        loosens=if_set,
+    )  # fmt: skip
     tools: Literal["all", "basic"] = setting(
         "all", kinds.TOOL_SET, '"basic": bash, files and send_message, for a small model'
     )
@@ -245,14 +245,10 @@ class HostSettings:
     outbox_bytes: int = setting(
         67_108_864, WHOLE, "the most mail that waits for one host", loosens=higher
     )
-    allow: Mapping[str, tuple[str, ...]] = field(
-        default_factory=lambda: MappingProxyType({}),
-        metadata=kinds.key(
-            kinds.ALLOWANCE,
-            'what others may ask for: { spawn = ["h1"] }',
-            loosens=if_set,
-        ),
-    )
+    allow: Mapping[str, tuple[str, ...]] = setting(
+        MappingProxyType({}), kinds.ALLOWANCE, 'what others may ask for: { spawn = ["h1"] }',
+        loosens=if_set,
+    )  # fmt: skip
 
     def allows(self, host: str, what: str) -> bool:
         """Return whether a host may make a request here: one of `HOST_REQUESTS`."""
@@ -355,9 +351,9 @@ def _common_hosts(one: ToolSettings, other: ToolSettings) -> tuple[str, ...]:
 class Teammate(ToolOverrides):
     """One `[[teammate]]`, spawned at start."""
 
-    name: str = field(metadata=key(kinds.TEAMMATE_NAME, "unlike every other, whatever the case"))
-    role: str = field(metadata=key(TEXT, "what it is, in a word or two"))
-    prompt: str = field(metadata=key(TEXT, "what it is to do first"))
+    name: str = setting(REQUIRED, kinds.TEAMMATE_NAME, "unlike every other, whatever the case")
+    role: str = setting(REQUIRED, TEXT, "what it is, in a word or two")
+    prompt: str = setting(REQUIRED, TEXT, "what it is to do first")
     model: str | None = setting(None, TEXT, "else that of [model]", "claude-haiku-4-5")
     effort: Effort | None = setting(None, kinds.EFFORT, "else that of role or [model]", "high")
     plan: bool = setting(
@@ -370,12 +366,12 @@ class Teammate(ToolOverrides):
 class Permission:
     """One `[[permission]]`: a rule about tool calls; the first that matches one wins."""
 
-    tool: str = field(metadata=key(kinds.TOOL, "or a pattern; bash is background_run as well"))
+    tool: str = setting(REQUIRED, kinds.TOOL, "or a pattern; bash is background_run as well")
     command: str | None = setting(None, kinds.COMMAND_PREFIX, "its first words", "git push")
     path: str | None = setting(None, kinds.PATH, "of a file tool, in the workspace", "docs/**")
     teammate: str = setting("*", kinds.TEAMMATE_PATTERN, "a name, or a pattern")
-    then: Literal["allow", "ask", "deny"] = field(
-        metadata=key(kinds.THEN, '"ask" you, "deny" it, or "allow" it', loosens=allows)
+    then: Literal["allow", "ask", "deny"] = setting(
+        REQUIRED, kinds.THEN, '"ask" you, "deny" it, or "allow" it', loosens=allows
     )
 
 
@@ -383,10 +379,11 @@ class Permission:
 class PriceSettings:
     """One `[prices."model-name"]`, in USD per million tokens."""
 
-    input: float = field(  # a lower price is a higher limit, so the whole table waits
-        metadata=key(kinds.RATE, "USD per million tokens that are sent", loosens=always)
+    # A lower price is a higher limit, so the whole table waits.
+    input: float = setting(
+        REQUIRED, kinds.RATE, "USD per million tokens that are sent", loosens=always
     )
-    output: float = field(metadata=key(kinds.RATE, "and per million of the reply"))
+    output: float = setting(REQUIRED, kinds.RATE, "and per million of the reply")
     cache_read: float | None = setting(None, kinds.RATE, "where it is left out, a tenth of input")
     cache_write: float | None = setting(None, kinds.RATE, "where it is left out, 1.25 times input")
     cache_write_hour: float | None = setting(
