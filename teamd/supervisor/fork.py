@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
-import select
 import signal
 import sys
 import traceback
@@ -274,21 +273,19 @@ def try_fork(steps: Callable[[int], None], forks: Callable[..., Child]) -> None:
         TeamError: no process could be forked, or the steps failed; says why.
     """
     reader, writer = os.pipe()
-    try:
-        child = forks(lambda bell: _take_steps(steps, bell, writer), close=(reader,))
-    except OSError as error:
-        os.close(reader)
-        raise explain_failed_start(error) from error
-    finally:
-        os.close(writer)
-    try:
-        _await_trial(child, reader)
-        said = os.read(reader, _MOST_BYTES).decode(errors="replace")
-    finally:
-        os.close(reader)
+    with open(reader, "rb") as report:  # noqa: PTH123 -- a descriptor
+        try:
+            child = forks(lambda bell: _take_steps(steps, bell, writer), close=(reader,))
+        except OSError as error:
+            raise explain_failed_start(error) from error
+        finally:
+            os.close(writer)
+        said = report.read().decode(errors="replace")
     _, status = os.waitpid(child.identity.pid, 0)
     os.close(child.bell)
     code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGALRM:
+        raise CannotBegin(f"its first steps took more than {_TRIAL_SECONDS:g} s")
     if said:
         raise TeamError(said)
     if code:
@@ -307,19 +304,11 @@ def explain_failed_start(error: Exception) -> TeamError:
 
 
 def _take_steps(steps: Callable[[int], None], bell: int, report: int) -> int:
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process
+    signal.setitimer(signal.ITIMER_REAL, _TRIAL_SECONDS)
     try:
         steps(bell)
     except Exception as error:  # noqa: BLE001 -- the child's edge: the parent raises it again
         os.write(report, str(explain_failed_start(error)).encode(errors="replace")[:_MOST_BYTES])
         return ChildExit.CRASHED
     return ChildExit.STOPPED
-
-
-def _await_trial(child: Child, report: int) -> None:
-    """Wait until the process has reported or ended; kill it after `_TRIAL_SECONDS`."""
-    if not select.select([report], [], [], _TRIAL_SECONDS)[0]:
-        child.signal(signal.SIGKILL)
-        with suppress(ChildProcessError):
-            os.waitpid(child.identity.pid, 0)
-        os.close(child.bell)
-        raise CannotBegin(f"its first steps took more than {_TRIAL_SECONDS:g} s")

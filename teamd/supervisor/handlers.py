@@ -75,11 +75,7 @@ def remove(context: TeamContext, request: ControlRequest) -> ControlReply:
         hint = f"`teamctl shutdown {name}` ends it first"
         raise TeamError(f"{name} is {member.status} and still in the team; {hint}")
     context.roster.remove(name)
-    try:
-        context.roster.publish()
-    except TeamError:
-        context.roster.restore(name, member)
-        raise
+    context.roster.publish_or_restore(name, member)
     context.journal.note("removed", name=name)
     text = f"{name} is no longer in the team"
     declared = (one.name.lower() for one in context.settings.now.teammates)
@@ -139,11 +135,7 @@ def pause(context: TeamContext, request: ControlRequest) -> ControlReply:
         raise TeamError(f"{name} is being shut down; there is nothing to pause")
     if member.paused_by != USER:  # only the person ends the person's pause
         context.roster.change(name, paused_by=request.sender)
-        try:
-            context.roster.publish()
-        except TeamError:
-            context.roster.restore(name, member)
-            raise
+        context.roster.publish_or_restore(name, member)
         context.journal.note("paused", name=name, by=request.sender)
     context.children.ring([name])
     text = f"{name} is paused until `teamctl resume {name}`; mail waits"
@@ -168,11 +160,7 @@ def end_pause(context: TeamContext, member: Member, *, by: str) -> bool:
     why = context.settings.paths.add_team_option(member.pause or "")
     values = {"status": Status.WORKING, "reason": None} if member.reason == why else {}
     context.roster.change(name, paused_by=None, **values)
-    try:
-        context.roster.publish()
-    except TeamError:
-        context.roster.restore(name, member)
-        raise
+    context.roster.publish_or_restore(name, member)
     context.children.ring([name])
     return True
 

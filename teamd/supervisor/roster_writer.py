@@ -126,6 +126,18 @@ class RosterWriter:
             )
         self._changes = []
 
+    def publish_or_restore(self, name: str, before: Member) -> None:
+        """Write the changes of a member at once, or undo them.
+
+        Raises:
+            TeamError: the roster cannot be written.
+        """
+        try:
+            self.publish()
+        except TeamError:
+            self.restore(name, before)
+            raise
+
     def refresh(self) -> bool:
         """Read changes of others; return whether there were any.
 
