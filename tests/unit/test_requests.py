@@ -22,7 +22,7 @@ from teamd.errors import ExitCode, NotAMessage, SettingsError, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import watch
 from teamd.journal import Journal
-from teamd.mail.mailbox import Mailbox
+from teamd.mail.mailbox import Batch, Mailbox
 from teamd.messages import INTERRUPT_TYPE, TEAMD, USER
 from teamd.process_id import Identity
 from teamd.settings.trust import TrustStore
@@ -70,6 +70,14 @@ def ask(context: TeamContext, command: str, sender: str = USER, **arguments: Any
     carry_out(context, request(command, sender, **arguments), given.append)
     (reply,) = given
     return reply
+
+
+def collected(inbox: ControlInbox, wanted: ControlRequest) -> ControlReply:
+    """Return and remove the reply to a request."""
+    file = inbox.context.settings.paths.replies / f"{wanted.id}.json"
+    content = file.read_bytes()
+    file.unlink()
+    return ControlReply.decode(content)
 
 
 def spoil(context: TeamContext) -> None:
@@ -250,7 +258,44 @@ def test_a_closing_teamd_refuses_with_a_sentence(inbox: ControlInbox, context: T
     inbox.mailbox.put(wanted.encode())
     inbox.closing = True
     inbox.obey()
-    given = ControlReply.decode((context.settings.paths.replies / f"{wanted.id}.json").read_bytes())
+    given = collected(inbox, wanted)
     assert given.text == "teamd is stopping; start it again"
     assert given.exit_code == ExitCode.REFUSED
     assert context.roster.team.get("ann").paused_by is None
+
+
+class Spoilt(Mailbox):
+    """A mailbox that becomes unreadable after its first batch is done."""
+
+    def done(self, batch: Batch) -> None:
+        """Replace the spool file by a link that leads to itself."""
+        super().done(batch)
+        taken = self._spool.path
+        taken.unlink(missing_ok=True)
+        taken.symlink_to(taken.name)
+
+
+def test_a_taken_request_is_answered_although_the_next_read_fails(
+    inbox: ControlInbox, paths: TeamPaths
+) -> None:
+    """The request is removed before it is carried out, so no later supervisor would find it."""
+    inbox.mailbox = Spoilt(paths, TEAMD, durable=False)
+    wanted = request("dance")
+    inbox.mailbox.put(wanted.encode())
+    inbox.obey()
+    given = collected(inbox, wanted)
+    assert given.exit_code == ExitCode.REFUSED
+    assert "dance" in given.text
+    inbox.obey()
+    assert inbox.retry_seconds, "and the look is tried again"
+
+
+def test_a_repeated_request_is_answered_and_not_carried_out_again(inbox: ControlInbox) -> None:
+    """The asker was killed before it could read the answer, and asks again."""
+    wanted, answers = request("remove", name="cy"), []
+    for _ in range(2):
+        inbox.mailbox.put(wanted.encode())
+        inbox.obey()
+        answers.append(collected(inbox, wanted))
+    assert answers[0].exit_code == ExitCode.DONE
+    assert answers[1] == answers[0]
