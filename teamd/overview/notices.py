@@ -1,6 +1,6 @@
 """Notices to the person, with the commands that answer them.
 
-`team`, `status`, `top`, `web`, `chat`, `requests` and `doctor` all render these.
+`team`, `status`, `top`, `web`, `chat`, `requests`, `doctor` and mail render these.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ def describe_request(request: OpenRequest) -> Notice:
 def describe_stopped(paths: TeamPaths, members: Iterable[MemberView]) -> list[Notice]:
     """Return a notice for each failed or paused member, the failed ones first."""
     views = [view for view in members if view.state in (Status.FAILED, Status.PAUSED)]
-    return [_describe_member(paths, view) for view in sorted(views, key=lambda one: one.state)]
+    views.sort(key=lambda view: view.state)
+    return [describe_member(paths, view.member, view.since) for view in views]
 
 
 def describe_no_teamd(paths: TeamPaths) -> Notice:
@@ -128,8 +129,9 @@ def describe_rejected(paths: TeamPaths, name: str, count: int) -> Notice:
     return Notice(NoticeKind.REJECTED, text, (command,), effect="shows the form", about=name)
 
 
-def _describe_member(paths: TeamPaths, view: MemberView) -> Notice:
-    member, reason = view.member, " ".join((view.member.reason or "").split())
+def describe_member(paths: TeamPaths, member: Member, since: float | None = None) -> Notice:
+    """Return the notice that a member has failed or is paused."""
+    reason = " ".join((member.reason or "").split())
     text = f"{member.name} {'has failed' if member.status is Status.FAILED else 'is paused'}"
     by_somebody = member.pause is not None and reason == paths.add_team_option(member.pause)
     if by_somebody:
@@ -143,7 +145,7 @@ def _describe_member(paths: TeamPaths, view: MemberView) -> Notice:
         (paths.team_command(member.remedy or _usual_remedy(member)),),
         effect="" if named else "lets it go on",
         about=member.name,
-        time=view.since,
+        time=since,
     )
 
 

@@ -17,6 +17,7 @@ from teamd.files import files
 from teamd.journal import Journal, LoggedEvent
 from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, TEAMD, Message, new_id, respawn_command
+from teamd.overview.notices import describe_member
 from teamd.process_id import Identity
 from teamd.team.member import Member
 from teamd.team.roster import Roster, Team
@@ -203,11 +204,9 @@ class RosterWriter:
         """Record and report that a teammate has crashed too often and is not restarted."""
         self._journal.warn(LoggedEvent.FAILED, name=name, reason=reason)
         self.change(name, **_NO_PROCESS, status=Status.FAILED, reason=reason)
-        self.tell_lead(
-            f"{name} has failed: {reason}; its log is {self._log_of(name)}, and "
-            f"{respawn_command(name)} lets it go on",
-            to=self._leader(name),
-        )
+        if (member := self.team.find(name)) is not None:
+            (line,) = describe_member(self._post.paths, member).lines
+            self.tell_lead(f"{line}; its log is {self._log_of(name)}", to=self._leader(name))
 
     def stuck(self, name: str, reason: str, *, restart: bool) -> None:
         """Record and report that a teammate misses heartbeats; it is killed if `restart` is set."""

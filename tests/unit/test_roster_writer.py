@@ -31,7 +31,7 @@ def writing(folder: Path) -> Iterator[tuple[MailRouter, RosterWriter]]:
 
 @pytest.mark.parametrize(
     ("name", "told", "again"),
-    [("bob", "lead", "`teamctl spawn bob …`"), ("lead", "user", "`teamctl chat`")],
+    [("bob", "lead", "`teamctl spawn bob"), ("lead", "user", "`teamctl chat")],
 )
 def test_trouble_is_reported_to_a_receiver_that_can_read_it(
     tmp_path: Path, name: str, told: str, again: str
@@ -45,9 +45,10 @@ def test_trouble_is_reported_to_a_receiver_that_can_read_it(
         writer.failed(name, "it crashed")
     stuck, failed = (message.content for message in post.mailbox(told).peek())
     assert stuck.startswith(f"{name} is stuck: no progress; ")
-    assert stuck.endswith(f"{again} then lets it go on")
+    assert stuck.endswith("then lets it go on")
+    assert again in stuck
     assert failed.startswith(f"{name} has failed: it crashed; ")
-    assert failed.endswith(f"{again} lets it go on")
+    assert again in failed
 
 
 def test_an_admission_is_undone(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_trouble_is_reported_to_the_spawning_team_unless_an_agent_leads_its_own(
     assert post.above("bob") == told
     (news,) = post.inbox(told).peek()
     assert news.content.startswith("bob has failed")
-    assert "`teamctl --team web spawn bob …` lets it go on" in news.content
+    assert "`teamctl --team web spawn bob r 'Go on.'` lets it go on" in news.content
     assert news.sender == ("teamd@web" if "@" in told else "teamd")
     assert Roster(TeamPaths(tmp_path / "none")).above("bob") == "lead"
 
