@@ -46,7 +46,6 @@ class SubmitPlan(Tool[SubmitPlanInput]):
     )
 
     async def call(self, arguments: SubmitPlanInput, key: str) -> str:
-        """Submit it under an id that follows from the call."""
         if not arguments.plan.strip():
             raise ToolError("a plan is needed; this one is empty")
         asked = self.approvals.ask(
@@ -91,7 +90,6 @@ class ShutdownResponse(Tool[VerdictInput]):
     )
 
     async def call(self, arguments: VerdictInput, _key: str) -> str:
-        """Write the answer down, once."""
         reason = arguments.reason or ""
         _answer(self.approvals, Kind.SHUTDOWN, arguments, by=self.member, reason=reason)
         if arguments.approve:
@@ -123,7 +121,6 @@ class ReviewPlan(Tool[ReviewPlanInput]):
     )
 
     async def call(self, arguments: ReviewPlanInput, _key: str) -> str:
-        """Write the answer down, once."""
         approvals, by = self._find_store(arguments.request_id)
         reason = arguments.feedback or ""
         answered = _answer(approvals, Kind.PLAN, arguments, by=by, reason=reason)
@@ -163,7 +160,6 @@ class ReviewPermission(Tool[ReviewPermissionInput]):
     )
 
     async def call(self, arguments: ReviewPermissionInput, _key: str) -> str:
-        """Write the answer down, once."""
         reason = arguments.reason or ""
         answered = _answer(
             self.approvals, Kind.PERMISSION, arguments, by=self.member, reason=reason

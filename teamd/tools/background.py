@@ -222,7 +222,6 @@ class BackgroundRun(Tool[BackgroundRunInput]):
     )
 
     async def call(self, arguments: BackgroundRunInput, _key: str) -> str:
-        """Begin it; the words name its id."""
         job = self.jobs.start(arguments.command, partial(self._run, arguments.command))
         await asyncio.sleep(0)  # its task comes first, so that the next command finds it started
         return f"job_id: {job.id}"
@@ -259,7 +258,6 @@ class CheckBackground(Tool[CheckBackgroundInput]):
         return bool(running) if arguments.job_id is None else arguments.job_id in running
 
     async def call(self, arguments: CheckBackgroundInput, _key: str) -> str:
-        """Its state and output, or a line a job."""
         if arguments.job_id is None:
             return "\n".join(map(_line, self.jobs.all())) or "no jobs"
         job = self.jobs.get(arguments.job_id)

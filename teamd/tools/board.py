@@ -48,11 +48,9 @@ class TaskCreate(_BoardTool[TaskCreateInput]):
     )
 
     def command_of(self, arguments: TaskCreateInput) -> str | None:
-        """Return the check."""
         return arguments.check.strip() or None
 
     async def call(self, arguments: TaskCreateInput, key: str) -> str:
-        """Make the task, or find the one that this same call has already made."""
         task = self.board.add(**dict(arguments), key=key)
         return f"task_id: {task.id}"
 
@@ -70,7 +68,6 @@ class TaskGet(_BoardTool[TaskGetInput]):
     description = "Read all of a task: description, status, owner, what blocks it."
 
     async def call(self, arguments: TaskGetInput, _key: str) -> str:
-        """The task as JSON."""
         tasks = self.board.read()
         task = tasks.get(arguments.task_id)
         shown = {**task.to_json(), "blocked": bool(tasks.blockers(task))}
@@ -105,11 +102,9 @@ class TaskUpdate(_BoardTool[TaskUpdateInput]):
     )
 
     def command_of(self, arguments: TaskUpdateInput) -> str | None:
-        """Return the check."""
         return (arguments.check or "").strip() or None
 
     async def call(self, arguments: TaskUpdateInput, _key: str) -> str:
-        """Change it as far as this teammate may."""
         facts = arguments.model_dump(exclude={"task_id"})
         if arguments.status is not None:
             facts["status"] = TaskStatus(arguments.status)
@@ -128,7 +123,6 @@ class TaskList(_BoardTool[TaskListInput]):
     description = "See all tasks of the team: id, status, owner, what blocks them, subject."
 
     async def call(self, _: TaskListInput, _key: str) -> str:
-        """A line a task; deleted ones are left out."""
         tasks = self.board.read()
         shown = [t for t in tasks.by_id.values() if t.status is not TaskStatus.DELETED]
         lines = [_line(task, tasks) for task in shown]
@@ -154,7 +148,6 @@ class ClaimTask(_BoardTool[ClaimTaskInput]):
     )
 
     async def call(self, arguments: ClaimTaskInput, _key: str) -> str:
-        """Claim it, atomically."""
         task = self.board.claim(arguments.task_id).task
         self.begin_task()
         words = f"task_id: {task.id} is yours and in progress: {task.subject}"

@@ -75,7 +75,6 @@ class ReadFile(Tool[ReadInput]):
     )
 
     async def call(self, arguments: ReadInput, _key: str) -> str:
-        """Return a page, then notes in brackets."""
         found = TextFile(self.workspace, arguments.path)
         with found.open() as file:
             page, form = await self._read(found, file, arguments)
@@ -116,7 +115,6 @@ class WriteFile(Tool[WriteInput]):
     )
 
     async def call(self, arguments: WriteInput, _key: str) -> str:
-        """Write and return how much was written."""
         file, content = TextFile(self.workspace, arguments.path), arguments.content
         encode(content)  # before anything is read
         file.check_writable()
@@ -145,7 +143,6 @@ class EditFile(Tool[EditInput]):
     )
 
     async def call(self, arguments: EditInput, _key: str) -> str:
-        """Replace and return how often and where."""
         file = TextFile(self.workspace, arguments.path)
         _check(arguments)
         with self.versions.changing() as change:

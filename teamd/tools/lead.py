@@ -68,7 +68,6 @@ class InterruptTeammate(_TurnTool[InterruptTeammateInput]):
     )
 
     async def call(self, arguments: InterruptTeammateInput, key: str) -> str:
-        """Break it off."""
         return await self._ask("interrupt", arguments.teammate, key, text=arguments.text)
 
 
@@ -82,7 +81,6 @@ class PauseTeammate(_TurnTool[PauseTeammateInput]):
     )
 
     async def call(self, arguments: PauseTeammateInput, key: str) -> str:
-        """Pause it."""
         return await self._ask("pause", arguments.teammate, key)
 
 
@@ -93,7 +91,6 @@ class ResumeTeammate(_TurnTool[PauseTeammateInput]):
     description = "Let a teammate go on that you have paused. A limit only the person raises."
 
     async def call(self, arguments: PauseTeammateInput, key: str) -> str:
-        """Resume it."""
         return await self._ask("resume", arguments.teammate, key)
 
 
@@ -124,7 +121,6 @@ class SpawnTeammate(Tool[SpawnTeammateInput]):
     )
 
     async def call(self, arguments: SpawnTeammateInput, key: str) -> str:
-        """Start it, under an id that follows from the call."""
         _check_near(arguments.name)
         facts = arguments.model_dump(exclude={"team"})
         answer = await self.asking(arguments.team).ask("spawn", facts, key=key)
@@ -148,7 +144,6 @@ class ListTeammates(Tool[ListTeammatesInput]):
     description = "See who is in the team: name, role and status. One that is idle waits for mail."
 
     async def call(self, _: ListTeammatesInput, _key: str) -> str:
-        """A line a teammate, those on other hosts last."""
         lines = [
             f"{member.name} ({member.role}): {member.status}"
             + (f", {member.reason}" if member.reason else "")
@@ -271,7 +266,6 @@ class CreateTeam(Tool[TeamInput]):
     )
 
     async def call(self, arguments: TeamInput, _key: str) -> str:
-        """Make it."""
         await teams.start(teams.make(self.paths.home, arguments.name))
         return f"the team {arguments.name} is there"
 

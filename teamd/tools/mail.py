@@ -51,7 +51,6 @@ class SendMessage(_PostTool[SendMessageInput]):
     )
 
     async def call(self, arguments: SendMessageInput, key: str) -> str:
-        """Send it under an id that follows from the call."""
         to = self.post.address(arguments.to)
         if to.lower() == self.member.lower():
             raise ToolError("that is you; a message to yourself is of no use")
@@ -89,7 +88,6 @@ class ReadInbox(Tool[ReadInboxInput]):
     )
 
     async def call(self, _: ReadInboxInput, _key: str) -> str:
-        """Count the waiting mail; it follows with the next request."""
         waiting = len(self.mailbox.peek(_MOST_COUNTED + 1))
         if not waiting:
             return "no new mail"
@@ -111,7 +109,6 @@ class Broadcast(_PostTool[BroadcastInput]):
     description = "Send one message to every teammate that is not shut down."
 
     async def call(self, arguments: BroadcastInput, key: str) -> str:
-        """Send it under an id that follows from the call."""
         text, sender = arguments.content, self.member
         message = Message(id=key, type="broadcast", sender=sender, to="all", content=text)
         sent = self.post.broadcast(message)

@@ -56,7 +56,6 @@ class Bash(Tool[BashInput]):
     )
 
     async def call(self, arguments: BashInput, _key: str) -> str:
-        """Run the command and return its output, then notes in brackets."""
         seconds = arguments.timeout or self.timeout_seconds
         clip = Clip(self.output_bytes)
         try:

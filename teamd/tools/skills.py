@@ -33,7 +33,6 @@ class LoadSkill(Tool[LoadSkillInput]):
     )
 
     async def call(self, arguments: LoadSkillInput, _key: str) -> str:
-        """Its text, and which other files it has."""
         skills = self.skills()
         wanted = arguments.name
         meant = [skill for skill in skills if f"{wanted}/".startswith(f"{skill.name}/")]

@@ -31,33 +31,28 @@ def test_the_first_folder_that_has_the_role_counts(tmp_path: Path) -> None:
     assert roles.find("cook", [ours, theirs, tmp_path / "missing"]) is None
 
 
+def role(folder: Path, front: str) -> roles.Role:
+    """Return the role of a file with this front matter."""
+    found = roles.find("r", [write(folder / "a", "r", f"---\n{front}\n---\nBody")])
+    assert found is not None
+    return found
+
+
 def test_tool_names_of_other_programs_are_translated(tmp_path: Path) -> None:
-    folder = write(tmp_path / "a", "r", "---\ntools: Read, Grep, Bash(git *), send_message\n---\n")
-    found = roles.find("r", [folder])
-    assert found is not None
-    assert found.tools is not None
-    assert {"read_file", "bash", "background_run", "send_message"} <= found.tools
-    assert not {"write_file", "edit_file"} & found.tools
+    tools = role(tmp_path, "tools: Read, Grep, Bash(git *), send_message").tools
+    assert tools is not None
+    assert {"read_file", "bash", "background_run", "send_message"} <= tools
+    assert not {"write_file", "edit_file"} & tools
 
 
-@pytest.mark.parametrize("tools", ['"*"', "*", '["*"]', "Read, *"])
-def test_a_star_among_the_tools_means_all(tmp_path: Path, tools: str) -> None:
-    """Taken as the name of a tool it would remove every tool."""
-    found = roles.find("r", [write(tmp_path / "a", "r", f"---\ntools: {tools}\n---\nBody")])
-    assert found is not None
-    assert found.tools is None
+@pytest.mark.parametrize("front", ['tools: "*"', "tools: *", 'tools: ["*"]', "tools: Read, *", ""])
+def test_a_star_or_no_line_of_tools_means_all(tmp_path: Path, front: str) -> None:
+    """Taken as the name of a tool a star would remove every tool."""
+    assert role(tmp_path, front).tools is None
 
 
-def test_without_a_tools_line_all_tools_are_granted_and_an_empty_one_grants_none(
-    tmp_path: Path,
-) -> None:
-    folder = write(tmp_path / "a", "all", "Body")
-    write(folder, "none", "---\ntools: []\n---\nBody")
-    everything, nothing = roles.find("all", [folder]), roles.find("none", [folder])
-    assert everything is not None
-    assert everything.tools is None
-    assert nothing is not None
-    assert nothing.tools == frozenset()
+def test_an_empty_list_of_tools_grants_none(tmp_path: Path) -> None:
+    assert role(tmp_path, "tools: []").tools == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -77,28 +72,25 @@ def test_without_a_tools_line_all_tools_are_granted_and_an_empty_one_grants_none
 def test_any_tool_can_be_dropped(
     tmp_path: Path, front: str, team: str, dropped: list[str], kept: list[str]
 ) -> None:
-    found = roles.find("r", [write(tmp_path / "a", "r", f"---\n{front}\n---\nBody")])
-    assert found is not None
+    found = role(tmp_path, front)
     assert set(dropped) <= found.dropped_tools(team)
     assert not set(kept) & found.dropped_tools(team)
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("front", "model", "effort"),
     [
-        ("sonnet", "claude-sonnet-5-5"),
-        ("inherit", None),
-        ("claude-opus-4-8", "claude-opus-4-8"),
-        ("", None),
+        ("model: sonnet", "claude-sonnet-5-5", None),
+        ("model: inherit\neffort: inherit", None, None),
+        ("model: claude-opus-4-8\neffort: xhigh", "claude-opus-4-8", "xhigh"),
+        ("model: ", None, None),
     ],
 )
 def test_a_model_is_a_name_or_the_short_form_of_one(
-    tmp_path: Path, written: str, meant: str | None
+    tmp_path: Path, front: str, model: str | None, effort: str | None
 ) -> None:
-    folder = write(tmp_path / "a", "r", f"---\nmodel: {written}\n---\n")
-    found = roles.find("r", [folder])
-    assert found is not None
-    assert found.model == meant
+    found = role(tmp_path, front)
+    assert (found.model, found.effort) == (model, effort)
 
 
 @given(st.text())
@@ -117,19 +109,9 @@ def test_a_role_cannot_name_a_file_outside_its_folder(role: str) -> None:
     assert roles.find(role, [Trap()]) is None  # type: ignore[list-item]
 
 
-def test_a_role_may_set_an_effort(tmp_path: Path) -> None:
-    folder = write(tmp_path / "a", "hard", "---\neffort: xhigh\n---\nBody")
-    write(folder, "same", "---\neffort: inherit\n---\nBody")
-    hard, same = roles.find("hard", [folder]), roles.find("same", [folder])
-    assert hard is not None
-    assert same is not None
-    assert (hard.effort, same.effort) == ("xhigh", None)
-
-
 def test_an_unknown_effort_is_refused(tmp_path: Path) -> None:
-    folder = write(tmp_path / "a", "r", "---\neffort: 11\n---\nBody")
     with pytest.raises(SettingsError) as caught:
-        roles.find("r", [folder])
+        role(tmp_path, "effort: 11")
     assert caught.value.mistakes == (
         "effort must be low, medium, high, xhigh, max or inherit, not '11'",
     )

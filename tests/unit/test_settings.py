@@ -26,6 +26,7 @@ from teamd.settings.schema import (
     TeamSettings,
     ToolOverrides,
     ToolSettings,
+    common_tool_settings,
 )
 
 SCALARS = (
@@ -218,6 +219,38 @@ def test_an_added_removed_or_changed_role_is_reported() -> None:
     coder = replace(ToolOverrides(), hosts=("a.org",))
     new = Settings(roles={"coder": coder, "same": ToolOverrides(), "writer": ToolOverrides()})
     assert changes(old, new) == ["role.coder.hosts", "role.tester", "role.writer"]
+
+
+DATA, DOCS = Path("/data"), Path("/docs")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ({}, {}, {}),
+        ({"network": True}, {}, {}),
+        ({"network": True}, {"hosts": ("a",)}, {"hosts": ("a",)}),
+        ({"network": True}, {"network": True}, {"network": True}),
+        ({"hosts": ("a", "b")}, {"hosts": ("b", "c")}, {"hosts": ("b",)}),
+        ({"read": (DATA, DOCS)}, {"read": (DOCS,)}, {"read": (DOCS,)}),
+        ({"env": ("PATH", "KEY")}, {"env": ("PATH",)}, {"env": ("PATH",)}),
+        ({"protect": ("a",)}, {"protect": ("b",)}, {"protect": ("a", "b")}),
+        ({"sandbox": "off"}, {}, {}),
+        ({"sandbox": "off"}, {"sandbox": "bubblewrap"}, {"sandbox": "bubblewrap"}),
+        ({"sandbox": "off"}, {"sandbox": "external"}, {"sandbox": "external"}),
+    ],
+)
+def test_the_common_tool_settings_allow_no_more_than_each(
+    one: dict[str, Any], other: dict[str, Any], both: dict[str, Any]
+) -> None:
+    first, second, common = ToolSettings(**one), ToolSettings(**other), ToolSettings(**both)
+    assert common_tool_settings(first, second) == common
+    turned = common_tool_settings(second, first)
+    if {first.sandbox, second.sandbox} != {"off", "external"}:
+        assert turned.sandbox == common.sandbox
+    assert turned.network == common.network
+    assert set(turned.hosts) == set(common.hosts)
+    assert set(turned.protect) == set(common.protect)
 
 
 # the file itself

@@ -50,40 +50,28 @@ def entries(environment: Mapping[str, str]) -> list[Path]:
 
 
 def test_one_text_in_one_place_is_trusted(store: TrustStore, file: Path) -> None:
+    """An agent cannot restore an old file that was looser."""
     assert not trusts(store, file)
     store.confirm(file, TEXT)
     assert trusts(store, file)
     assert not trusts(store, file, TEXT + b"\n")
-    copy = file.with_name("copy.toml")
-    copy.write_bytes(TEXT)
-    assert not trusts(store, copy)
-
-
-def test_a_later_text_replaces_the_former_one(store: TrustStore, file: Path) -> None:
-    """An agent cannot restore an old file that was looser."""
-    store.confirm(file, TEXT)
     store.confirm(file, b"")
     assert trusts(store, file, b"")
     assert not trusts(store, file, TEXT)
 
 
-def test_a_file_that_is_moved_is_not_trusted_in_its_new_place(
-    store: TrustStore, file: Path
-) -> None:
+def test_the_same_text_in_another_place_is_not_trusted(store: TrustStore, file: Path) -> None:
+    """Its relative paths name other files: a cloned repository could contain a link."""
     store.confirm(file, TEXT)
-    moved = file.parent.rename(file.parent.with_name("moved")) / file.name
-    assert not trusts(store, moved)
-
-
-def test_a_link_to_a_trusted_file_is_another_file(store: TrustStore, file: Path) -> None:
-    """Its relative paths name other files: a cloned repository could contain such a link."""
-    store.confirm(file, TEXT)
-    clone = file.parent.with_name("clone")
+    copy, clone = file.with_name("copy.toml"), file.parent.with_name("clone")
+    copy.write_bytes(TEXT)
     clone.mkdir()
     link = clone / "team.toml"
     link.symlink_to(file)
-    assert not trusts(store, link)
     assert hash_of(link, TEXT) != hash_of(file, TEXT)
+    moved = file.parent.rename(file.parent.with_name("moved")) / file.name
+    for other in (copy, link, moved):
+        assert not trusts(store, other)
 
 
 def test_a_link_with_a_new_target_is_not_trusted(store: TrustStore, file: Path) -> None:
