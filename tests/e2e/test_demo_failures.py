@@ -70,7 +70,7 @@ def test_the_demo_fails_and_names_the_missing_step(
 ) -> None:
     """Here the script has other words; a broken tool, mailbox or process shows in the same way.
 
-    tests/unit/test_demo_evidence.py covers each step before carl's.
+    tests/unit/test_demo_parts.py covers each step before carl's.
     """
     ended = hall.watch("--script", hall.altered(*changes))
     assert ended.status == 1

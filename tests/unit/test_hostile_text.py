@@ -43,29 +43,14 @@ ATTACK: Final = (
 KINDS: Final = {"Cc", "Cf", "Cs"}
 JOINERS: Final = "\u200c\u200d"
 SHOWN: Final = (
-    ("team",),
-    ("inbox", "--peek"),
-    ("inbox", "bob"),
-    ("tasks",),
-    ("task", "show", "1"),
-    ("requests",),
-    ("transcript", "bob", "--full"),
-    ("transcript", "bob"),
-    ("transcript", "--all", "--since", "2001-01-01"),
-    ("transcript", "bob" + ATTACK),
-    ("transcript", "bob", "--since", ATTACK),
-    ("events", "--since", "1970-01-02"),
-    ("logs", "bob"),
-    ("trace", "evil"),
-    ("usage",),
-    ("send", "bob@elsewhere" + ATTACK, "x"),
-    ("send", ATTACK, "x"),
-    ("task", "show", ATTACK),
-    ("approve", ATTACK),
-    ("frob" + ATTACK,),
-    ("send", "--frob" + ATTACK),
+    ("team",), ("inbox", "--peek"), ("inbox", "bob"), ("tasks",), ("task", "show", "1"),
+    ("requests",), ("transcript", "bob", "--full"), ("transcript", "bob"),
+    ("transcript", "--all", "--since", "2001-01-01"), ("transcript", "bob" + ATTACK),
+    ("transcript", "bob", "--since", ATTACK), ("events", "--since", "1970-01-02"), ("logs", "bob"),
+    ("trace", "evil"), ("usage",), ("send", "bob@elsewhere" + ATTACK, "x"), ("send", ATTACK, "x"),
+    ("task", "show", ATTACK), ("approve", ATTACK), ("frob" + ATTACK,), ("send", "--frob" + ATTACK),
     ("team", ATTACK),
-)
+)  # fmt: skip
 FAITHFUL: Final = (
     ("team",), ("inbox", "--peek"), ("tasks",), ("task", "show", "1"), ("requests",),
     ("transcript", "bob"), ("trace", "evil"), ("inbox",), ("events", "--since", "1970-01-01"),

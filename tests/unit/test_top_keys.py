@@ -1,15 +1,92 @@
-"""`teamctl top`: keys in lists, at their ends, and without a selected member."""
+"""`teamctl top`: keys in lists and without a selected member; screens of any size."""
 
 from __future__ import annotations
 
 import json
 
+import pytest
+
 from teamctl.top.screens import MateScreen, TeamScreen
 from teamctl.top.widgets import RowList
+from teamd.approvals.approval import Approval, Verdict
 from teamd.files.paths import TeamPaths
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Replied
-from tests.unit.screen import add, ask, shown
+from tests.unit.screen import add, approvals, ask, shown
+
+ALL_EIGHT = ["ann", "bob", "dan", "eve", "fay", "hal", "cid", "gus"]
+
+PAUSE = "paused by the person; `teamctl resume gus` lets it go on"
+
+
+def a_team_in_need(paths: TeamPaths) -> Approval:
+    """Add eight members; one has failed, one is paused and one waits for the person."""
+    add(paths, "ann", "bob", "dan", "eve", "fay", "hal")
+    add(paths, "cid", status="failed", reason=f"the process ended: {'why, ' * 30}and the end")
+    add(paths, "gus", status="paused", reason=PAUSE, paused_by="user")
+    return ask(paths, "dan", "git push origin main")
+
+
+def status(paths: TeamPaths, asked: Approval) -> Verdict:
+    found = approvals(paths).find(asked.id)
+    assert found is not None
+    return found.status
+
+
+@pytest.mark.parametrize(("size", "rows"), [((40, 12), 7), ((80, 12), 8), ((40, 16), 8)])
+def test_a_low_screen_gives_its_lines_to_the_members_and_names_the_hidden_parts(
+    paths: TeamPaths, size: tuple[int, int], rows: int
+) -> None:
+    asked = a_team_in_need(paths)
+    with shown(paths, size=size) as screen:
+        screen.sees("Tab 4 notes")
+        title, *lines, keys = screen.lines
+        assert title.startswith("1 waits for you · no teamd · 8 members")
+        heading = next(n for n, line in enumerate(lines) if line.startswith("NAME"))
+        assert "bash git push origin main" in " ".join(lines[:heading])
+        names = [line.split()[0] for line in lines[heading + 1 : heading + 1 + rows]]
+        assert names == ALL_EIGHT[:rows]
+        assert keys.startswith("Tab 4 notes  a approve  ")
+        assert keys.endswith("? keys  q quit")
+        assert "cid has failed" not in screen.text  # it would be cut
+        screen.press("tab", "tab")
+        screen.sees("cid has failed")
+        screen.misses("Tab 4 notes")
+        screen.press("end")
+        screen.sees("shows it")
+        screen.press("tab", "a")
+        screen.until(lambda: status(paths, asked) is Verdict.APPROVED, what="it is approved")
+        screen.sees("0 wait for you" if size[1] == 12 else "no request waits for you")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+def test_a_usual_screen_shows_the_notes_at_once(paths: TeamPaths, size: tuple[int, int]) -> None:
+    a_team_in_need(paths)
+    with shown(paths, size=size) as screen:
+        screen.sees("gus is paused by the person; `teamctl resume gus`")
+        assert screen.lines[0] == "default · 8 members · no teamd runs"
+        assert screen.lines[1] == "1 waits for you"
+        assert [line.split()[0] for line in screen.lines[4:12]] == ALL_EIGHT
+        assert "and the end" in screen.text
+
+
+def test_a_low_screen_with_enough_room_hides_nothing(paths: TeamPaths) -> None:
+    add(paths, "ann")
+    add(paths, "gus", status="paused", reason=PAUSE, paused_by="user")
+    with shown(paths, size=(40, 12)) as screen:
+        screen.sees("gus is paused by the person")
+        assert screen.lines[0] == "default · 2 members · no teamd runs"
+        assert screen.lines[1] == "no request waits for you"
+
+
+def test_a_low_screen_shows_a_note_that_fits_whole(paths: TeamPaths) -> None:
+    add(paths, *ALL_EIGHT[:-1])
+    add(paths, "gus", status="paused", reason=PAUSE, paused_by="user")
+    with shown(paths, size=(40, 13)) as screen:
+        screen.sees("Tab 2 notes")
+        last = " ".join(screen.lines[-3:-1])
+        assert last == "gus is paused by the person; `teamctl resume gus` lets it go on"
+        assert [line.split()[0] for line in screen.lines[2:10]] == ALL_EIGHT
 
 
 def test_the_ends_of_the_list_are_one_key_away(paths: TeamPaths) -> None:

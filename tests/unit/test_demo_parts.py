@@ -1,10 +1,10 @@
-"""`teamctl demo` notices each step that did not happen."""
+"""`teamctl demo` notices each step that did not happen, and when a round is over."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -12,12 +12,61 @@ from typing import Any, Final
 
 import pytest
 
+from teamctl.demo.demo_progress import ProgressFollower, ProgressPrinter, Proof, TeamEvent
 from teamctl.demo.play import Evidence, find_missing_step
+from teamd.files import pidfile
+from teamd.files.paths import TeamPaths
 from teamd.messages import LEAD, Message
 from teamd.process_id import Identity
 from teamd.team.roster import Team
 from teamd.team.states import Status
-from teamd.transcript.records import CallAnswered, Delivered, Record, Replied
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import CallAnswered, Delivered, Record, Replied, TurnEnded
+from tests.unit.life import enrol
+
+
+@dataclass
+class Racing(Proof):
+    """A task whose teammate continues to work during the look at its conversation."""
+
+    transcript: Transcript
+    state: str | None
+    then: str | None
+
+    def rest(self) -> object | None:
+        return self.state
+
+    def news(self) -> Iterator[TeamEvent]:
+        """Have the teammate claim the task and end its turn."""
+        if self.state != self.then:
+            self.state = self.then
+            self.transcript.append(TurnEnded(outcome="end_turn", time=1.0))
+        yield from ()
+
+
+@pytest.mark.parametrize(
+    ("before", "meanwhile", "over"),
+    [
+        ("to be done", "to be done", True),
+        ("to be done", None, None),  # claimed again, and being checked
+        ("to be done", "failed again", None),  # mail about the failure is on its way
+        (None, "proven", None),
+    ],
+)
+def test_a_round_is_over_if_nothing_changed_during_the_look(
+    paths: TeamPaths, before: str | None, meanwhile: str | None, over: bool | None
+) -> None:
+    enrol(paths, carl=Status.WORKING)
+    transcript = Transcript(paths.transcript("carl"), durable=False)
+    transcript.append(TurnEnded(outcome="end_turn", time=1.0))
+    proof = Racing(transcript, before, meanwhile)
+    claim = pidfile.claim(paths)
+    onlooker = ProgressFollower(paths, ["carl"], ProgressPrinter(), lambda: None, proof)
+    assert onlooker.look() is over
+    assert onlooker.look() is (None if proof.state is None else True)
+    onlooker.close()
+    os.close(claim)
+
 
 FAILED: Final = "FAILED (failures=2)\n[exit status 1]"
 PASSED: Final = "Ran 3 tests in 0.001s\n\nOK"
