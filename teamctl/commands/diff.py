@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
-from collections.abc import Iterable, Iterator
 from typing import IO, Final
 
 import click
@@ -48,7 +48,8 @@ def command(choice: TeamOptions, name: str, *, as_json: bool) -> None:
             shown = {"name": copy.name, "branch": copy.branch, "base": copy.base, "diff": text}
             output.print_json(shown)
         elif source is None:
-            _copy_out(file)
+            shutil.copyfileobj(file, sys.stdout.buffer)
+            sys.stdout.flush()
         else:
             _page(file, pager_of(source))
 
@@ -129,26 +130,17 @@ def _find(paths: TeamPaths, name: str) -> Copy:
     return record.get(paths, Roster(paths).read().get(name).name)
 
 
-def _copy_out(file: IO[bytes]) -> None:
-    for chunk in file:
-        sys.stdout.buffer.write(chunk)
-    sys.stdout.flush()
-
-
 def _page(file: IO[bytes], pager: str) -> None:
     from teamd.copies.source import environment  # noqa: PLC0415 -- 20 ms
     from teamd.programs.run_program import feed  # noqa: PLC0415 -- the same
 
     lines = (_shown(line) for line in file)
     if pager:
-        feed(pager, _encoded(lines), env={"LESS": "FRX", "LV": "-c", **environment()})
+        encoded = (line.encode(errors="replace") for line in lines)
+        feed(pager, encoded, env={"LESS": "FRX", "LV": "-c", **environment()})
         return
     for line in lines:
         click.echo(line.removesuffix("\n"))
-
-
-def _encoded(lines: Iterable[str]) -> Iterator[bytes]:
-    return (line.encode(errors="replace") for line in lines)
 
 
 def _shown(line: bytes) -> str:

@@ -11,14 +11,14 @@ import click
 
 from teamctl.demo.demo_progress import ProgressFollower, ProgressPrinter, Proof
 from teamctl.demo.stage import Part, Stage, Story, failure
-from teamctl.render import output
-from teamctl.render.roster_table import show_now
+from teamctl.render import output, roster_table
 from teamd.board.board import Board
 from teamd.copies.merge import merge
 from teamd.errors import ExitCode, TeamError
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, MAX_MESSAGE_BYTES, Message
+from teamd.overview.overview import OverviewReader
 from teamd.sandbox.probe import find_program
 from teamd.settings import Settings
 from teamd.team.roster import Roster, Team
@@ -125,7 +125,7 @@ class Play:
         if not lack:
             self._work_in_copy()
         click.echo("\n$ teamctl team")
-        show_now(self.stage.paths)
+        roster_table.show(OverviewReader(self.stage.paths).read())
         click.echo("\n$ teamctl inbox")
         for message in Mailbox(self.stage.paths, LEAD).peek():
             output.show_message(message)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamctl.render import output, tables
 from teamctl.render.tables import Cell, Shape
-from teamd.files.paths import TeamPaths
 from teamd.overview.members import MemberView
 from teamd.overview.notices import NoticeKind
-from teamd.overview.overview import Overview, OverviewReader
+from teamd.overview.overview import Overview
 from teamd.sandbox import SANDBOXED
 from teamd.team.member import COLOURS
 
@@ -37,43 +36,31 @@ _NOTICE_COLOURS: Final = {"waiting": "bright_yellow", "failed": "red", "mail": "
 
 
 def show(seen: Overview, more: Sequence[list[Cell]] = (), also: Sequence[Cell] = ()) -> None:
-    """Print the roster with its notices and notes.
+    """Print the roster, see `render_roster`."""
+    tables.console().print(render_roster(seen, more, also))
+
+
+def render_roster(
+    seen: Overview, more: Sequence[list[Cell]] = (), also: Sequence[Cell] = ()
+) -> Group:
+    """Return the roster with its notices and notes for rich.
 
     Args:
         seen: the team.
         more: rows of members of other hosts, which come last.
         also: lines about those hosts.
     """
-    rows, above, below = _lay_out(seen)
-    rows, below = [*rows, *more], [*below, *also]
-    tables.console().print(_draw(rows, above, below))
-
-
-def show_now(paths: TeamPaths) -> None:
-    show(OverviewReader(paths).read())
-
-
-def render_roster(seen: Overview) -> Group:
-    """Return the roster with its notices and notes for rich."""
-    return _draw(*_lay_out(seen))
-
-
-def _draw(rows: list[list[Cell]], above: list[Cell], below: list[Cell]) -> Group:
     from rich.console import Group  # noqa: PLC0415 -- only to draw
 
-    shown = [tables.cell(*one) for one in above]
-    parts: list[Any] = [*shown, roster_table(rows)] if rows else [*shown]
-    return Group(*parts, *(tables.cell(*one) for one in below))
+    rows = [*(list(member_cells(view)) for view in seen.members), *more]
+    above = [tables.cell(*one) for one in notice_lines(seen)]
+    below = [tables.cell(*one) for one in (*note_lines(seen), *also)]
+    return Group(*above, *([roster_table(rows)] if rows else []), *below)
 
 
 def roster_table(rows: Sequence[Sequence[Cell]]) -> tables.FittedTable:
     elsewhere = any("@" in row[0][0] for row in rows)
     return tables.FittedTable(HEADINGS, rows, NUMBERS, _FAR_SHAPE if elsewhere else SHAPE)
-
-
-def _lay_out(seen: Overview) -> tuple[list[list[Cell]], list[Cell], list[Cell]]:
-    """Return the rows of the table, the lines above it, and the lines below it."""
-    return [list(member_cells(view)) for view in seen.members], notice_lines(seen), note_lines(seen)
 
 
 def notice_lines(seen: Overview) -> list[Cell]:

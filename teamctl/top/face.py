@@ -97,7 +97,7 @@ class Face(Screen[None]):
         asks.show([Row(one.approval.id, drawing.ask(one)) for one in self.top.seen.waiting])
         if asks.key != before:  # a key pressed now may have been meant for the previous request
             self._calm_at = time.monotonic() + self.top.calm_seconds
-        self.fit(asks)
+        asks.styles.height = self.room_of(asks)
 
     def draw_edges(self, *, folded: bool = False, notes: int = 0) -> None:
         """Draw the lines above and below the list; empty ones are hidden.
@@ -118,10 +118,6 @@ class Face(Screen[None]):
         if line is not None and place.content != line:
             place.update(line)
         place.display = line is not None
-
-    def fit(self, lines: RowList) -> None:
-        """Set the height of a list to its content, up to a part of the screen."""
-        lines.styles.height = self.room_of(lines)
 
     def room_of(self, lines: RowList, part: int = _PART) -> int:
         """Return the height of a list, at most a fraction of the screen."""

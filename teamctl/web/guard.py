@@ -11,7 +11,7 @@ import json
 import re
 import secrets
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -71,12 +71,7 @@ class Json(JSONResponse):
         return json.dumps(content, separators=(",", ":")).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Denial:
-    """The status and the sentence for a refused request."""
-
-    status: int
-    why: str
+Denial: TypeAlias = tuple[int, str]  # the status and the sentence for a refused request
 
 
 class Guard:
@@ -97,12 +92,15 @@ class Guard:
             await self._app(scope, receive, send)
             return
         found = self._look(scope)
-        app = self._app if found is None else _refuse(found)
+        app = self._app
+        if found is not None:
+            status, why = found
+            app = Json({"error": why}, status, headers={"Connection": "close"})
         await app(scope, receive, _with_headers(send))
 
     def _look(self, scope: Scope) -> Denial | None:
         if scope["type"] != "http":
-            return Denial(403, "only HTTP is spoken here")
+            return (403, "only HTTP is spoken here")
         headers = Headers(scope=scope)
         return (
             self._look_at_way(headers)
@@ -116,14 +114,14 @@ class Guard:
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             known = ", ".join(sorted(self._hosts))
             way = _way_for(hosts)
-            return Denial(421, f"this server is known as {known}; use one of those addresses{way}")
+            return (421, f"this server is known as {known}; use one of those addresses{way}")
         origins = headers.getlist("origin")
         if origins not in ([], [f"http://{hosts[0].lower()}"]):
-            return Denial(403, "a page of another origin may not ask here")
+            return (403, "a page of another origin may not ask here")
         if not _SITES.issuperset(headers.getlist("sec-fetch-site")):
-            return Denial(403, "a page of another site may not ask here; open the link itself")
+            return (403, "a page of another site may not ask here; open the link itself")
         if not _FRAMES.isdisjoint(headers.getlist("sec-fetch-dest")):
-            return Denial(403, "this page is shown in no frame; open the link itself")
+            return (403, "this page is shown in no frame; open the link itself")
         return None
 
     def _look_at_token(self, scope: Scope, headers: Headers) -> Denial | None:
@@ -132,13 +130,13 @@ class Guard:
         kind, _, given = headers.get("authorization", "").partition(" ")
         may_act = self._tokens.may_act(given) if kind.lower() == "bearer" else None
         if may_act is None:
-            return Denial(401, f"the token is missing or not of this server; {_LEFT}")
+            return (401, f"the token is missing or not of this server; {_LEFT}")
         if scope["method"] == "POST" and not may_act:
-            return Denial(403, "this link is for reading only; `teamctl web` prints one to act")
+            return (403, "this link is for reading only; `teamctl web` prints one to act")
         scope["may_act"] = may_act
         connection = scope.get("connection")
         if connection is not None and not connection.vouch():
-            return Denial(503, "too many pages look at this team; close one and try again")
+            return (503, "too many pages look at this team; close one and try again")
         return None
 
 
@@ -153,14 +151,10 @@ def _way_for(hosts: list[str]) -> str:
 def _look_at_method(method: str, headers: Headers) -> Denial | None:
     """Refuse other methods and bodies; forms and scripts without CORS cannot send JSON."""
     if method not in ("GET", "HEAD", "POST"):
-        return Denial(405, "only GET, HEAD and POST are served")
+        return (405, "only GET, HEAD and POST are served")
     if method == "POST" and headers.get("content-type", "").partition(";")[0] != JSON:
-        return Denial(415, "what is posted has to be application/json")
+        return (415, "what is posted has to be application/json")
     return None
-
-
-def _refuse(found: Denial) -> ASGIApp:
-    return Json({"error": found.why}, found.status, headers={"Connection": "close"})
 
 
 def _with_headers(send: Send) -> Send:
