@@ -14,7 +14,7 @@ import pytest
 from teamd import clocks
 from teamd.agent.wakeup import SupervisorGone
 from teamd.masking import MASK
-from teamd.models import UnusableError
+from teamd.models import LimitError, UnusableError
 from teamd.transcript.records import Opened
 from tests.strict.replies import say, use
 from tests.unit.life import MODEL, NEVER_SECONDS, Do, Life
@@ -165,20 +165,6 @@ def test_the_same_id_twice_is_delivered_once(tmp_path: Path, later: bool) -> Non
     assert said.count("and this") == 1
 
 
-def test_mail_that_was_delivered_and_not_acknowledged_is_not_delivered_again(
-    tmp_path: Path,
-) -> None:
-    """A kill between the two will happen some day."""
-    life = Life(tmp_path)
-    life.send("deploy it")
-    conversation = life.conversation()
-    conversation.open(Opened(system="You are 'alice', role: tester."))
-    conversation.deliver(life.mailbox.take().messages)
-    life.live(calls=1)
-    assert str(life.model.asked[-1].messages).count("deploy it") == 1
-    assert not life.mailbox.waiting()
-
-
 def test_a_fresh_start_forgets_the_conversation_and_takes_the_new_role(tmp_path: Path) -> None:
     life = Life(tmp_path)
     life.send("the old task")
@@ -238,9 +224,17 @@ def test_a_pause_with_a_time_ends_without_mail(tmp_path: Path) -> None:
     assert life.states == ["working", "paused", "working", "idle"]
 
 
-def test_mail_does_not_end_a_pause_whose_time_the_server_gave(tmp_path: Path) -> None:
-    asked = UnusableError("limit", again_in_seconds=NEVER_SECONDS, by_server=True)
-    life = Life(tmp_path, asked, say("Done."))
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnusableError("limit", again_in_seconds=NEVER_SECONDS, by_server=True),
+        LimitError("limits.team_usd is reached: 1 of 1", "limits.team_usd", lambda: False),
+    ],
+    ids=["a time of the server", "a limit"],
+)
+def test_mail_does_not_end_a_pause_at_a_limit(tmp_path: Path, error: UnusableError) -> None:
+    """It stays in the inbox, and no call is tried."""
+    life = Life(tmp_path, error, say("Done."))
     life.send("work")
 
     async def scenario() -> None:
@@ -253,6 +247,7 @@ def test_mail_does_not_end_a_pause_whose_time_the_server_gave(tmp_path: Path) ->
 
     asyncio.run(scenario())
     assert life.mailbox.queued() == 1
+    assert life.lead == [f"alice is paused: {error}"]
 
 
 def test_a_pause_ends_in_time_although_the_machine_was_suspended(

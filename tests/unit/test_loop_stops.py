@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.agent.conversation.prompts import CUT_OFF_CALL, CUT_OFF_REPLY, DEMAND
+from teamd.agent.conversation.prompts import CUT_OFF_CALL, DEMAND
 from teamd.transcript.records import Opened
 from tests.strict.replies import Answer, decline, say, use
 from tests.unit.life import MODEL, Life, replied
@@ -24,21 +24,13 @@ def lived(folder: Path, *plays: Answer, calls: int) -> Life:
     return life
 
 
-@pytest.mark.parametrize("reason", ["end_turn", "stop_sequence", "a_reason_of_the_future"])
+@pytest.mark.parametrize(
+    "reason", ["end_turn", "stop_sequence", "tool_use", "a_reason_of_the_future"]
+)
 def test_a_reply_without_calls_ends_the_turn(tmp_path: Path, reason: str) -> None:
+    """Without a call to answer, another request would be the same."""
     life = lived(tmp_path, say("Done.", stop_reason=reason), calls=1)
     assert life.lead == []
-
-
-def test_a_stop_for_tools_without_any_call_ends_the_turn(tmp_path: Path) -> None:
-    """Without a call to answer, another request would be the same."""
-    lived(tmp_path, say("I will call one.", stop_reason="tool_use"), calls=1)
-
-
-def test_a_reply_that_was_cut_off_is_continued(tmp_path: Path) -> None:
-    half = say("The first half", stop_reason="max_tokens")
-    life = lived(tmp_path, half, say("the rest"), calls=2)
-    assert life.model.last() == [{"type": "text", "text": CUT_OFF_REPLY}]
 
 
 def test_a_reply_that_filled_the_context_is_continued_after_a_summary(tmp_path: Path) -> None:
@@ -92,13 +84,6 @@ def test_a_call_in_a_reply_that_was_cut_off_is_answered_and_does_not_run(tmp_pat
     assert all(block["is_error"] for block in life.model.last())
 
 
-def test_thinking_that_used_the_whole_reply_is_left_out(tmp_path: Path) -> None:
-    """The service accepts no turn that ends in thinking."""
-    answer = say(thinking="Hm, let me see", stop_reason="max_tokens")
-    life = lived(tmp_path, answer, say("Done."), calls=2)
-    assert [message["role"] for message in life.model.asked[1].messages] == ["user"]
-
-
 def test_a_paused_turn_is_continued_with_its_text(tmp_path: Path) -> None:
     life = lived(tmp_path, say("Searching", stop_reason="pause_turn"), say("Found."), calls=2)
     last = life.model.asked[1].messages[-1]
@@ -115,25 +100,6 @@ def test_a_refusal_ends_the_turn_is_left_out_and_reported(tmp_path: Path) -> Non
     life.live(calls=2)
     assert "I cannot" not in str(life.model.asked[1].messages)
     assert [message["role"] for message in life.model.asked[1].messages] == ["user"]
-
-
-def test_a_refusal_after_results_keeps_them(tmp_path: Path) -> None:
-    life = lived(tmp_path, use(DO), decline(), calls=2)
-    life.send("then something else")
-    life.live(calls=3)
-    assert [block["type"] for block in life.model.last()] == ["tool_result", "text"]
-
-
-def test_an_empty_reply_ends_the_turn(tmp_path: Path) -> None:
-    """The service sometimes says nothing after results, and accepts no empty turn back."""
-    life = lived(tmp_path, use(DO), say(), calls=2)
-    life.send("go on")
-    life.live(calls=3)
-    assert [message["role"] for message in life.model.asked[2].messages] == [
-        "user",
-        "assistant",
-        "user",
-    ]
 
 
 def test_the_final_text_is_recorded_with_the_outcome(tmp_path: Path) -> None:

@@ -187,22 +187,6 @@ def test_a_base_url_with_v1_is_distinguished_from_an_unknown_model(url: str) -> 
     assert "claude-x" not in sentence
 
 
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        ("7", 7.0),
-        ("inf", None),
-        ("Wed, 21 Oct 2026 07:28:00 GMT", 0.0),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_retry_after_is_read(header: str | None, seconds: float | None) -> None:
-    error = judged(Refused(429, retry_after=header))
-    assert isinstance(error, TransientError)
-    assert error.retry_after_seconds == seconds
-
-
 @pytest.mark.parametrize("status", [429, 503, 529])
 def test_a_wait_of_more_than_a_minute_becomes_a_pause(status: int) -> None:
     """It pauses the refused teammate and does not delay the calls of all others."""

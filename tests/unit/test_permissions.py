@@ -90,18 +90,16 @@ def killed_while_waiting(life: Life) -> Approval:
 
 
 def test_an_approved_call_runs_without_further_model_calls(tmp_path: Path) -> None:
-    life = answered(asking(tmp_path), approve=True)
+    life = answered(asking(tmp_path), approve=True, reason="But be quick.")
     assert life.do.done == ["a"]
-    assert result(life) == ("did a", False)
+    assert result(life) == ("[approved by user: But be quick.]\ndid a", False)
     assert life.states == ["working", "paused", "working", "idle"]
     (told,) = life.lead
     assert told.startswith("alice asks to run do:\nword: a\nbecause of [[permission]] tool = ")
     assert not life.mailbox.waiting()
-
-
-def test_the_reason_of_an_approval_is_shown_above_the_result(tmp_path: Path) -> None:
-    life = answered(asking(tmp_path), approve=True, reason="But be quick.")
-    assert result(life) == ("[approved by user: But be quick.]\ndid a", False)
+    log = life.paths.log("alice").read_text()
+    assert '"verdict": "asked"' in log
+    assert '"status": "approved", "by": "user"' in log
 
 
 def test_a_rejected_call_does_not_run_and_the_model_reads_the_reason(tmp_path: Path) -> None:
@@ -151,6 +149,7 @@ def test_a_teammate_killed_while_waiting_waits_for_the_same_answer(
 ) -> None:
     life = asking(tmp_path)
     asked = killed_while_waiting(life)
+    assert life.conversation().begun == set()
     if answer == "before":
         life.approvals.answer(asked.id, by="user", approve=True)
         life.live(calls=2)
@@ -171,12 +170,6 @@ def test_a_call_that_started_after_its_approval_is_not_run_again(tmp_path: Path)
     life.live(calls=2)
     assert life.do.done == []
     assert result(life) == (INTERRUPTED_CALL, True)
-
-
-def test_a_waiting_call_has_not_started(tmp_path: Path) -> None:
-    life = asking(tmp_path)
-    killed_while_waiting(life)
-    assert life.conversation().begun == set()
 
 
 def test_mail_waits_without_model_calls(tmp_path: Path) -> None:
@@ -331,13 +324,6 @@ def test_a_new_conversation_withdraws_the_requests_of_the_old_one(tmp_path: Path
     assert found.status is Verdict.EXPIRED
 
 
-def test_decisions_are_logged(tmp_path: Path) -> None:
-    life = answered(asking(tmp_path), approve=True)
-    log = life.paths.log("alice").read_text()
-    assert '"verdict": "asked"' in log
-    assert '"status": "approved", "by": "user"' in log
-
-
 def test_a_long_argument_is_cut_in_the_request_and_says_so(tmp_path: Path) -> None:
     life = asking(tmp_path, use(("do", {"word": "a" * 20_000})), say("."))
     asked = killed_while_waiting(life)
@@ -380,17 +366,12 @@ def writes(path: str) -> WriteInput:
 @pytest.mark.parametrize(
     "path", ["docs/a", "./docs/a", "src/../docs/a", "link/a", "src/../link/../docs/b/c", "DOCS/a"]
 )
-def test_a_file_is_judged_by_its_resolved_path(ours: Make, path: str) -> None:
+def test_a_file_is_judged_by_its_resolved_path(ours: Make, path: str, tmp_path: Path) -> None:
     """Otherwise `..` or a link would bypass the rule."""
     rule = Permission(tool="*_file", path="docs/**", then="deny")
-    with pytest.raises(ToolError, match="is denied here by a rule"):
-        ours(rule).check("write_file", writes(path), "key")
-
-
-def test_an_absolute_path_is_judged(ours: Make, tmp_path: Path) -> None:
-    rule = Permission(tool="write_file", path="docs/**", then="deny")
-    with pytest.raises(ToolError, match="is denied"):
-        ours(rule).check("write_file", writes(f"{tmp_path}/workspace/docs/a"), "k")
+    for spelled in (path, f"{tmp_path}/workspace/{path}"):
+        with pytest.raises(ToolError, match="is denied here by a rule"):
+            ours(rule).check("write_file", writes(spelled), "key")
 
 
 @pytest.mark.parametrize("path", ["~/a", "$HOME/a", "${HOME}/docs/../a"])

@@ -12,13 +12,16 @@ import pytest
 
 from teamd.agent.delivery import MailHold
 from teamd.journal import Journal
-from teamd.messages import HELD_TYPE, Message
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import HELD_TYPE, TEAMD, Message
 from teamd.settings import Settings
+from teamd.team.roster import Roster
 from teamd.team.states import Status
 from teamd.tools.mail import SendMessage
 from teamd.transcript.records import MailHeld, NoticeSent
 from tests.strict.replies import say, use
 from tests.unit.life import Life, Play, enrol, replied
+from tests.waiting import until
 
 MOST = Settings().limits.talk_wakes
 HELD = (
@@ -74,7 +77,6 @@ def wakes(life: Life) -> int:
 
 def live_until_told(life: Life, name: str = "bob") -> None:
     """Run her loop until a sender has been told that its mail waits."""
-    from tests.waiting import until  # noqa: PLC0415 -- for this alone
 
     async def scenario() -> None:
         async with life.lived():
@@ -97,18 +99,8 @@ def test_mail_of_teammates_waits_after_several_wakes_of_talk(tmp_path: Path) -> 
     (notice,) = told(life, "bob")
     assert notice.sender == "alice"
     assert notice.content.startswith("Your mail to me waits")
-
-
-def test_the_roster_shows_why_mail_waits(tmp_path: Path) -> None:
-    from teamd.mail.mailbox import Mailbox  # noqa: PLC0415 -- for this alone
-    from teamd.messages import TEAMD  # noqa: PLC0415 -- the same
-
-    life = life_of(tmp_path)
-    has_talked(life)
-    write(life, "thanks again")
-    live_until_told(life)
     last = Mailbox(life.paths, TEAMD, durable=False).peek()[-1]
-    assert (last.content, last.extra["reason"]) == ("idle", HELD)
+    assert (last.content, last.extra["reason"]) == ("idle", HELD), "the roster shows why"
 
 
 @pytest.mark.parametrize(
@@ -147,25 +139,10 @@ def test_mail_of_teammates_here_and_elsewhere_does_not_wake_it(sender: str, tmp_
     life = life_of(tmp_path)
     talk(life)
     conversation = life.conversation()
-    hold = MailHold("alice", MOST, conversation, life.mailbox, life_roster(life))
+    hold = MailHold("alice", MOST, conversation, life.mailbox, Roster(life.paths))
     message = Message(sender=sender, to="alice", content="thanks")
     assert hold.is_idle_talk([message])
     assert not hold.is_idle_talk([message, replace(message, sender="lead")])
-
-
-def life_roster(life: Life) -> Any:
-    from teamd.team.roster import Roster  # noqa: PLC0415 -- for this alone
-
-    return Roster(life.paths)
-
-
-def test_a_working_teammate_is_never_held(tmp_path: Path) -> None:
-    """One call of any other tool in a wake is enough."""
-    plays = [WORK, say("Thanks.")] * (2 * MOST)
-    life = life_of(tmp_path, *plays)
-    talk(life, 2 * MOST, calls_each=2)
-    assert wakes(life) == 0
-    assert life.lead == []
 
 
 def test_one_wake_of_work_resets_the_count(tmp_path: Path) -> None:
@@ -250,7 +227,7 @@ def test_a_teammate_held_by_a_notice_of_held_mail_sends_no_notice(tmp_path: Path
     has_talked(life)
     write(life, "Your mail to me waits.", type=HELD_TYPE)
     conversation = life.conversation()
-    hold = MailHold("alice", MOST, conversation, life.mailbox, life_roster(life))
+    hold = MailHold("alice", MOST, conversation, life.mailbox, Roster(life.paths))
     assert hold.holds(), "it wakes nobody"
     assert (conversation.unsent, hold.reason) == ({}, None)
 
@@ -269,9 +246,9 @@ def test_without_a_limit_nothing_is_held(tmp_path: Path) -> None:
     life = life_of(tmp_path)
     has_talked(life)
     write(life, "thanks again")
-    none = MailHold("alice", 0, life.conversation(), life.mailbox, life_roster(life))
+    none = MailHold("alice", 0, life.conversation(), life.mailbox, Roster(life.paths))
     assert not none.holds()
-    one = MailHold("alice", MOST, life.conversation(), life.mailbox, life_roster(life))
+    one = MailHold("alice", MOST, life.conversation(), life.mailbox, Roster(life.paths))
     assert one.holds()
 
 
